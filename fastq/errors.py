@@ -1,0 +1,149 @@
+"""Every error of fastq, and apart from them the signals with which a handler says what is to happen to its task.
+
+``FastqError`` is the base of all errors. Facts (queue, task id, operation) are attributes, the text says what to do.
+"""
+
+__all__ = [
+    "BrokerAuthError",
+    "BrokerConnectionError",
+    "BrokerError",
+    "BrokerOutOfMemoryError",
+    "BrokerReadOnlyError",
+    "BrokerTimeoutError",
+    "DuplicateTaskError",
+    "FastqError",
+    "HandlerNotFoundError",
+    "InvalidMessageError",
+    "LeaseExpiredError",
+    "QueueNotEmptyError",
+    "QueueNotFoundError",
+    "RevokeTask",
+    "ServerClosedError",
+    "SkipRetry",
+    "TaskCanceled",
+    "TaskIDConflictError",
+    "TaskNotFoundError",
+    "TaskTimeout",
+    "WorkerCrashedError",
+]
+
+
+class FastqError(Exception):
+    """Be the base of every error that fastq raises on purpose."""
+
+
+class _TaskError(FastqError):
+    """Carry the queue and id of the task that an error is about."""
+
+    _text = ""
+
+    def __init__(self, queue: str = "", task_id: str = "") -> None:
+        self.queue = queue
+        self.task_id = task_id
+        super().__init__(self._text.format(queue=queue, task_id=task_id))
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.queue, self.task_id)
+
+
+class DuplicateTaskError(_TaskError):
+    """Tell that another task holds the unique lock; nothing was written."""
+
+    _text = "task already exists: another task holds the unique lock (queue={queue!r}, task_id={task_id!r})"
+
+
+class TaskIDConflictError(_TaskError):
+    """Tell that a task with this id is in the queue, in whatever state; nothing was written."""
+
+    _text = "task ID conflicts with another task (queue={queue!r}, task_id={task_id!r})"
+
+
+class TaskNotFoundError(_TaskError, LookupError):
+    """Tell that the queue has no task with this id."""
+
+    _text = "task not found (queue={queue!r}, task_id={task_id!r})"
+
+
+class LeaseExpiredError(_TaskError):
+    """Tell that this server no longer owns the task."""
+
+    _text = "task lease expired (queue={queue!r}, task_id={task_id!r})"
+
+
+class QueueNotFoundError(_TaskError, LookupError):
+    """Tell that no queue has this name."""
+
+    _text = "queue not found (queue={queue!r})"
+
+
+class QueueNotEmptyError(_TaskError):
+    """Tell that a queue still has tasks."""
+
+    _text = "queue is not empty (queue={queue!r})"
+
+
+class ServerClosedError(FastqError):
+    """Tell that the server was shut down and cannot be used again."""
+
+
+class HandlerNotFoundError(FastqError, LookupError):
+    """Tell that no pattern of the mux matches the task's type."""
+
+    def __init__(self, task_type: str) -> None:
+        self.task_type = task_type
+        super().__init__(f"handler not found for task {task_type!r}")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.task_type,)
+
+
+class InvalidMessageError(FastqError, ValueError):
+    """Tell that bytes are not a message that asynq would accept, or that a message cannot be encoded."""
+
+
+class WorkerCrashedError(FastqError):
+    """Tell that the child process died while it ran the task."""
+
+
+class BrokerError(FastqError):
+    """Tell that Redis refused or failed an operation; ``operation`` names it."""
+
+    def __init__(self, message: str, *, operation: str = "") -> None:
+        self.operation = operation
+        super().__init__(f"{operation}: {message}" if operation else message)
+
+
+class BrokerConnectionError(BrokerError, ConnectionError):
+    """Tell that Redis cannot be reached, or went away while it was asked."""
+
+
+class BrokerTimeoutError(BrokerError, TimeoutError):
+    """Tell that Redis did not answer in time; whether it did what it was asked is not known."""
+
+
+class BrokerAuthError(BrokerError, PermissionError):
+    """Tell that Redis wants a user name or password, refuses the one given, or forbids the command to this user."""
+
+
+class BrokerReadOnlyError(BrokerError):
+    """Tell that the server reached is a replica and takes no writes."""
+
+
+class BrokerOutOfMemoryError(BrokerError):
+    """Tell that Redis is at its maxmemory and takes no writes."""
+
+
+class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not to report a defect
+    """Raise in a handler to archive the task without further retries."""
+
+
+class RevokeTask(Exception):  # noqa: N818 - asynq's name
+    """Raise in a handler to delete the task: neither retried nor archived."""
+
+
+class TaskTimeout(BaseException):  # noqa: N818 - a control signal: ``except Exception`` in a handler must not stop it
+    """Be raised inside a handler whose time is up; clean up and let it pass."""
+
+
+class TaskCanceled(BaseException):  # noqa: N818 - a control signal, as TaskTimeout
+    """Be raised inside a handler whose task was cancelled; clean up and let it pass."""

@@ -1,0 +1,82 @@
+"""The messages of asynq's protocol as plain Python values; ``fastq.codec`` turns them into bytes and back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+__all__ = ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "TaskMessage", "WorkerInfo"]
+
+
+@dataclass(slots=True)
+class TaskMessage:
+    """Hold one task as it is stored on the wire.
+
+    Times are Unix seconds and durations whole seconds; 0 means "none" throughout, as in asynq.proto.
+    """
+
+    type: str = ""
+    payload: bytes = b""
+    id: str = ""
+    queue: str = ""
+    retry: int = 0
+    retried: int = 0
+    error_msg: str = ""
+    last_failed_at: int = 0
+    timeout: int = 0
+    deadline: int = 0
+    unique_key: str = ""
+    group_key: str = ""
+    retention: int = 0
+    completed_at: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """Describe a running server; published every heartbeat."""
+
+    host: str
+    pid: int
+    server_id: str
+    concurrency: int
+    queues: Mapping[str, int]
+    strict_priority: bool
+    status: str
+    start_time: datetime | None
+    active_worker_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """Describe one task that a server is running."""
+
+    host: str
+    pid: int
+    server_id: str
+    task_id: str
+    task_type: str
+    task_payload: bytes
+    queue: str
+    start_time: datetime | None
+    deadline: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEntry:
+    """Describe one periodic task; ``None`` stands for Go's zero time (never)."""
+
+    id: str
+    spec: str
+    task_type: str
+    task_payload: bytes
+    enqueue_options: Sequence[str]
+    next_enqueue_time: datetime | None
+    prev_enqueue_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEnqueueEvent:
+    """Record that a scheduler enqueued a task."""
+
+    task_id: str
+    enqueue_time: datetime | None

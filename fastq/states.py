@@ -1,0 +1,17 @@
+"""Where a task can be in its life; the strings are the ``state`` field of the task hash on the wire."""
+
+from enum import StrEnum
+
+__all__ = ["TaskState"]
+
+
+class TaskState(StrEnum):
+    """Name the state of a task as asynq writes it."""
+
+    ACTIVE = "active"
+    PENDING = "pending"
+    SCHEDULED = "scheduled"
+    RETRY = "retry"
+    ARCHIVED = "archived"
+    COMPLETED = "completed"
+    AGGREGATING = "aggregating"
