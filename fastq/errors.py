@@ -141,9 +141,12 @@ class RevokeTask(Exception):  # noqa: N818 - asynq's name
     """Raise in a handler to delete the task: neither retried nor archived."""
 
 
-class TaskTimeout(BaseException):  # noqa: N818 - a control signal: ``except Exception`` in a handler must not stop it
-    """Be raised inside a handler whose time is up; clean up and let it pass."""
+class TaskTimeout(BaseException):
+    """Be raised inside a handler whose time is up; clean up and let it pass.
+
+    Not an ``Exception``: an ``except Exception`` in a handler must not stop it.
+    """
 
 
-class TaskCanceled(BaseException):  # noqa: N818 - a control signal, as TaskTimeout
+class TaskCanceled(BaseException):
     """Be raised inside a handler whose task was cancelled; clean up and let it pass."""
