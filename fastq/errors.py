@@ -3,6 +3,9 @@
 ``FastqError`` is the base of all errors. Facts (queue, task id, operation) are attributes, the text says what to do.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 __all__ = [
     "BrokerAuthError",
     "BrokerConnectionError",
@@ -109,10 +112,12 @@ class BrokerError(FastqError):
     """Tell that Redis refused or failed an operation.
 
     ``operation`` names it; ``maybe_applied`` is true when the request was sent and its reply lost, so that it may or
-    may not have been carried out; ``transient`` when asking again later may work.
+    may not have been carried out; ``transient`` when asking again later may work. An error that ends an
+    ``enqueue_many`` has in ``results`` what became of the tasks until then.
     """
 
     transient = False
+    results: Sequence[Any] | None = None
 
     def __init__(self, message: str, *, operation: str = "", maybe_applied: bool = False) -> None:
         self.operation = operation

@@ -4,7 +4,7 @@ The same operations and flows as in ``blocking``; only the waiting differs.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from redis.exceptions import ResponseError
@@ -86,8 +86,14 @@ async def _read_reply(connection: Any) -> Any:
 class AsyncBroker:
     """Carry out operations and flows; concurrent calls use connections of their own."""
 
-    def __init__(self, transport: AsyncTransport) -> None:
+    def __init__(self, transport: AsyncTransport, close: Callable[[], Awaitable[None]] | None = None) -> None:
         self._transport = transport
+        self._close = close
+
+    async def close(self) -> None:
+        """Close the connections, unless they were given; may be called twice."""
+        if self._close is not None:
+            await self._close()
 
     async def run(self, operation: Operation[T]) -> T:
         """Carry out one operation; raise its ``BrokerError``."""

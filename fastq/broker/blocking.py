@@ -5,7 +5,7 @@ fork the child opens new ones.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 from redis.exceptions import ResponseError
@@ -103,8 +103,14 @@ def _read_reply(connection: Connection) -> Any:
 class BlockingBroker:
     """Carry out operations and flows, one after the other, on the calling thread."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, close: Callable[[], None] | None = None) -> None:
         self._transport = transport
+        self._close = close
+
+    def close(self) -> None:
+        """Close the connections, unless they were given; may be called twice."""
+        if self._close is not None:
+            self._close()
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out one operation; raise its ``BrokerError``."""
