@@ -6,7 +6,7 @@ would run again, so here every client has that off; only the broker knows which 
 
 import os
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeAlias
 
 from redis import Redis, RedisCluster
@@ -24,6 +24,7 @@ from redis.exceptions import AuthenticationError, RedisClusterException, RedisEr
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
+from fastq.broker.embedded import shared_socket
 from fastq.broker.uri import ConnectionKind, ConnectionSpec, parse_redis_uri
 from fastq.errors import BrokerAuthError, BrokerConnectionError
 
@@ -87,7 +88,10 @@ def _spec(redis: object, clients: str) -> ConnectionSpec:
         redis = default_url()
     if not isinstance(redis, str):
         raise TypeError(f"redis must be a URL, {clients}, not {type(redis).__name__}")
-    return parse_redis_uri(redis)
+    spec = parse_redis_uri(redis)
+    if spec.kind is ConnectionKind.EMBEDDED:
+        return replace(spec, kind=ConnectionKind.UNIX, path=shared_socket(spec.path))
+    return spec
 
 
 def _settings(spec: ConnectionSpec, read_timeout_s: float) -> dict[str, Any]:
