@@ -1,8 +1,9 @@
 # Protocol Buffers' wire format over raw memory: what Google's Go package accepts, and nothing it refuses.
-# Every read checks its bound before it touches a byte. All functions return 0 or an Error, and none raises.
+# Every read checks its bound before it touches a byte. Reading functions return 0 or an Error, and none raises.
 # cython: language_level=3
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 
 cdef enum Error:
@@ -13,7 +14,8 @@ cdef enum Error:
     BAD_WIRE_TYPE = 4
     UNMATCHED_GROUP = 5
     TOO_DEEP = 6
-    BAD_UTF8 = 7
+    # For callers that build Python objects: an exception is set.
+    RAISED = 7
 
 
 cdef enum WireType:
@@ -159,3 +161,35 @@ cdef inline uint8_t *write_varint(uint8_t *at, uint64_t value) noexcept nogil:
         at += 1
     at[0] = <uint8_t> value
     return at + 1
+
+
+cdef inline bint is_ascii(const uint8_t *at, Py_ssize_t size) noexcept nogil:
+    cdef uint64_t seen = 0
+    cdef uint64_t word
+    while size >= 8:
+        memcpy(&word, at, 8)
+        seen |= word
+        at += 8
+        size -= 8
+    while size:
+        size -= 1
+        seen |= at[size]
+    return not seen & <uint64_t> 0x8080808080808080
+
+
+cdef inline bint same_bytes(const uint8_t *a, const uint8_t *b, Py_ssize_t size) noexcept nogil:
+    """Compare short runs of equal size; a call of memcmp costs more than the comparison."""
+    cdef uint64_t x, y
+    while size >= 8:
+        memcpy(&x, a, 8)
+        memcpy(&y, b, 8)
+        if x != y:
+            return False
+        a += 8
+        b += 8
+        size -= 8
+    while size:
+        size -= 1
+        if a[size] != b[size]:
+            return False
+    return True
