@@ -11,8 +11,8 @@ import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from .build import build_peer, unavailable
-from .peer import GoPeer
+from tests.interop.build import build_peer, unavailable
+from tests.interop.peer import GoPeer
 
 
 @pytest.fixture(scope="session")

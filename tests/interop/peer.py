@@ -14,7 +14,7 @@ from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, Any, Self
 
-from .records import Execution, GoTask, GoTaskInfo, PeerError
+from tests.interop.records import Execution, GoTask, GoTaskInfo, PeerError
 
 __all__ = ["GoPeer"]
 

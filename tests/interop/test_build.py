@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from .build import build_peer
+from tests.interop.build import build_peer
 
 
 def test_a_missing_go_skips_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

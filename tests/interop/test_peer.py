@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import redis
 
-from .keyspace import dump
-from .peer import SECOND_NS, GoPeer
-from .records import GoOptions, GoTask, GoTaskInfo, PeerError
+from tests.interop.keyspace import dump
+from tests.interop.peer import SECOND_NS, GoPeer
+from tests.interop.records import GoOptions, GoTask, GoTaskInfo, PeerError
 
 pytestmark = pytest.mark.interop
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from .peer import SECOND_NS, GoPeer
-from .records import Execution, GoOptions, GoTask, GoTaskInfo, PeerError
+from tests.interop.peer import SECOND_NS, GoPeer
+from tests.interop.records import Execution, GoOptions, GoTask, GoTaskInfo, PeerError
 
 pytestmark = pytest.mark.interop
 
