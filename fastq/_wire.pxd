@@ -1,8 +1,9 @@
 # Protocol Buffers' wire format over raw memory: what Google's Go package accepts, and nothing it refuses.
-# Every read checks its bound before it touches a byte. All functions return 0 or an Error, and none raises.
+# Every read checks its bound before it touches a byte. Reading functions return 0 or an Error, and none raises.
 # cython: language_level=3
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 
 cdef enum Error:
@@ -13,7 +14,8 @@ cdef enum Error:
     BAD_WIRE_TYPE = 4
     UNMATCHED_GROUP = 5
     TOO_DEEP = 6
-    BAD_UTF8 = 7
+    # For callers that build Python objects: an exception is set.
+    RAISED = 7
 
 
 cdef enum WireType:
@@ -159,3 +161,42 @@ cdef inline uint8_t *write_varint(uint8_t *at, uint64_t value) noexcept nogil:
         at += 1
     at[0] = <uint8_t> value
     return at + 1
+
+
+cdef inline uint64_t load(const uint8_t *at, int size) noexcept nogil:
+    """Return ``size`` bytes, at most 8, as a number in this machine's order."""
+    cdef uint64_t word = 0
+    memcpy(&word, at, size)
+    return word
+
+
+cdef inline bint is_ascii(const uint8_t *at, Py_ssize_t size) noexcept nogil:
+    cdef const uint8_t *end = at + size
+    cdef uint64_t seen = 0
+    if size >= 8:
+        while end - at > 8:
+            seen |= load(at, 8)
+            at += 8
+        # The last word may overlap the one before, which costs less than a loop over the rest.
+        seen |= load(end - 8, 8)
+    else:
+        while at < end:
+            seen |= at[0]
+            at += 1
+    return not seen & <uint64_t> 0x8080808080808080
+
+
+cdef inline bint same_bytes(const uint8_t *a, const uint8_t *b, Py_ssize_t size) noexcept nogil:
+    """Compare two short runs; a call of memcmp costs more than the comparison."""
+    cdef Py_ssize_t i = 0
+    if size < 4:
+        while i < size and a[i] == b[i]:
+            i += 1
+        return i == size
+    if size < 8:
+        return load(a, 4) == load(b, 4) and load(a + size - 4, 4) == load(b + size - 4, 4)
+    while i < size - 8:
+        if load(a + i, 8) != load(b + i, 8):
+            return False
+        i += 8
+    return load(a + size - 8, 8) == load(b + size - 8, 8)

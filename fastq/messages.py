@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fastq._codec import TaskMessage
+from fastq._messages import TaskMessage, TaskView
 
-__all__ = ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "TaskMessage", "WorkerInfo"]
+__all__ = ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "TaskMessage", "TaskView", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)

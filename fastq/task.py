@@ -52,14 +52,14 @@ class Task:
     def __init__(
         self, type: str, payload: Any = b"", *, headers: Mapping[str, str] | None = None, **options: Any
     ) -> None:
-        self.type: Final = check_text(type, "task type")
+        self.type = check_text(type, "task type")
         # The common case first: encode_payload returns bytes as they are, but checks more than a short one needs.
-        self.payload: Final[bytes] = (
+        self.payload: bytes = (
             payload if payload.__class__ is bytes and len(payload) < MAX_MESSAGE_BYTES else encode_payload(payload)
         )
-        self._has_payload: Final = payload is not None
-        self.headers: Final = check_headers(headers) if headers else _NO_HEADERS
-        self.options: Final = check_options(options) if options else NO_OPTIONS
+        self._has_payload = payload is not None
+        self.headers: Mapping[str, str] = check_headers(headers) if headers else _NO_HEADERS
+        self.options: Mapping[str, Any] = check_options(options) if options else NO_OPTIONS
 
     @property
     def lock_payload(self) -> bytes | None:

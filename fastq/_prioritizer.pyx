@@ -1,0 +1,181 @@
+"""Choose queues by weight or in strict order, and split a batch between them; ``fastq.prioritizer`` re-exports it.
+
+Nothing here knows Redis: the fetcher asks for a split, sends it, and reports what came short.
+"""
+
+import math
+import random
+
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.math cimport log
+from libc.stdint cimport int64_t
+
+# Unicode's White_Space, which is what Go's strings.TrimSpace takes off; str.strip() takes U+001C-U+001F, too.
+_WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f"
+    "\u3000"
+)
+
+# With these bounds every product of a weight and a count stays below 2**62.
+cdef enum:
+    MOST_WEIGHT = 1 << 30
+    MOST_TASKS = 1 << 20
+
+cdef struct Lane:
+    int64_t weight
+    int64_t served
+    int64_t asked
+    bint skipped
+
+
+def is_blank(text):
+    """Tell whether Go's ``strings.TrimSpace`` leaves nothing of ``text``."""
+    return not text.strip(_WHITE_SPACE)
+
+
+def normalize_queues(queues):
+    """Return the weights as asynq uses them: without blank names and weights <= 0, divided by their common divisor.
+
+    Nothing left means ``{"default": 1}``.
+    """
+    kept = {name: weight for name, weight in queues.items() if weight > 0 and not is_blank(name)}
+    if not kept:
+        return {"default": 1}
+    divisor = math.gcd(*kept.values())
+    return {name: weight // divisor for name, weight in kept.items()}
+
+
+@cython.final
+cdef class Prioritizer:
+    """Say which queue is next, and how many tasks of a batch to ask of each queue.
+
+    ``queues`` goes through ``normalize_queues``; above 2**30 as the sum of the weights is a ``ValueError``. Queues of
+    equal weight stand in an order that ``seed`` decides, once. Not thread-safe.
+
+    The maths of a split. Queue i has the weight w and the count x of the tasks charged to it. Among the queues asked,
+    W is the sum of the weights, X of the counts; the fair count of i is w·X/W, its credit w·X/W - x. The next task
+    goes to the queue with the least (x + 1)/w among those with x < w·(X + 1)/W: the quota method of Balinski and
+    Young. So as long as the same queues are asked, every count is less than one task from fair after every task (all
+    in whole numbers, no rounding), W tasks give each queue its w, and a queue waits for less than 2·W/w tasks.
+
+    What bounds the carry: a split charges what it asks for, brought or not, so a queue that turns out empty gains
+    nothing. A queue that is skipped is charged whole tasks until its credit is less than one: an hour of being empty
+    earns less than a task, and being served alone for an hour costs nothing. Only a queue that has more than one call
+    may carry gets its tasks credited (``give_back``), and is asked for more.
+    """
+
+    cdef Lane *lanes
+    cdef Py_ssize_t size
+    cdef tuple names
+    cdef dict places
+    cdef object random
+    cdef readonly bint strict
+
+    def __init__(self, queues, strict=False, seed=None):
+        weights = normalize_queues(queues)
+        if sum(weights.values()) > MOST_WEIGHT:
+            raise ValueError(f"the weights of the queues are too far apart: {weights!r}")
+        self.random = random.Random(seed).random
+        ranks = [(-weight, self.random(), name) for name, weight in weights.items()]
+        self.names = tuple([name for _, _, name in sorted(ranks)])
+        self.places = {name: place for place, name in enumerate(self.names)}
+        self.strict = strict
+        self.size = len(self.names)
+        PyMem_Free(self.lanes)
+        self.lanes = <Lane *> PyMem_Calloc(self.size, sizeof(Lane))
+        if self.lanes == NULL:
+            raise MemoryError
+        for place, name in enumerate(self.names):
+            self.lanes[<Py_ssize_t> place].weight = weights[name]
+
+    def __dealloc__(self):
+        PyMem_Free(self.lanes)
+
+    @property
+    def weights(self):
+        """Map each queue to its normalised weight, the heaviest first."""
+        return {name: self.lanes[<Py_ssize_t> place].weight for name, place in self.places.items()}
+
+    def order(self):
+        """Return all queues: by weight if strict, else in a new weighted random order without replacement.
+
+        The chance of a queue to come next is its weight by the weights of those not yet drawn, as with asynq's shuffle.
+        """
+        cdef double draw
+        if self.strict or self.size == 1:
+            return self.names
+        # A race: the least of exponential times with the rates w is i's with the chance w/W.
+        times = []
+        for place in range(self.size):
+            draw = self.random()
+            times.append((-log(1.0 - draw) / self.lanes[<Py_ssize_t> place].weight, place))
+        times.sort()
+        return tuple([self.names[place] for _, place in times])
+
+    def split(self, Py_ssize_t n, skip=frozenset()):
+        """Return ``(queue, count)`` for each queue to ask, the counts adding up to ``n``; charge them to the queues.
+
+        ``skip`` names the queues known to be empty, paused or failing; what they do not get goes to the others. Empty
+        if all are skipped. Strict asks everything of the first queue that is not skipped.
+        """
+        cdef Py_ssize_t place
+        cdef int64_t weight = 0, served = 0
+        cdef Lane *lane
+        if not 0 <= n <= MOST_TASKS:
+            raise ValueError(f"cannot split {n} tasks: not in 0..{MOST_TASKS}")
+        for place in range(self.size):
+            lane = &self.lanes[place]
+            lane.asked = 0
+            lane.skipped = self.names[place] in skip
+            if not lane.skipped:
+                if self.strict:
+                    return [(self.names[place], n)] if n else []
+                weight += lane.weight
+                served += lane.served
+        if weight == 0:
+            return []
+        self.pour(n, served, weight)
+        self.settle(served + n, weight)
+        return [(self.names[place], self.lanes[place].asked) for place in range(self.size) if self.lanes[place].asked]
+
+    cdef void pour(self, Py_ssize_t n, int64_t served, int64_t weight) noexcept:
+        """Give out n tasks one by one; fractions are compared by cross-multiplication."""
+        cdef Lane *lane
+        cdef Lane *best
+        cdef Py_ssize_t place
+        for _ in range(n):
+            served += 1
+            best = NULL
+            for place in range(self.size):
+                lane = &self.lanes[place]
+                # Never all of them: the credits, with the new task, add up to one task.
+                if lane.skipped or lane.served * weight >= lane.weight * served:
+                    continue
+                if best == NULL or (lane.served + 1) * best.weight < (best.served + 1) * lane.weight:
+                    best = lane
+            best.served += 1
+            best.asked += 1
+
+    cdef void settle(self, int64_t served, int64_t weight) noexcept:
+        """Forfeit what skipped queues did not use, and take whole cycles off all counts so that they stay small."""
+        cdef int64_t cycles = served // weight
+        cdef Lane *lane
+        cdef Py_ssize_t place
+        for place in range(self.size):
+            lane = &self.lanes[place]
+            if lane.skipped:
+                lane.served = max(lane.served, lane.weight * served // weight)
+            lane.served -= cycles * lane.weight
+
+    def give_back(self, queue, Py_ssize_t count):
+        """Take ``count`` tasks off the account of ``queue``: it has them, but its call was full by bytes.
+
+        Only for a call that brought something: whoever gives back all he is asked for is asked for ever more. What an
+        empty or failing queue did not bring is not given back: it had its turn, and belongs in ``skip``.
+        """
+        if queue not in self.places:
+            raise ValueError(f"not a queue of this prioritizer: {queue!r}")
+        if not 0 <= count <= MOST_TASKS:
+            raise ValueError(f"queue {queue!r} cannot give back {count} tasks: not in 0..{MOST_TASKS}")
+        self.lanes[<Py_ssize_t> self.places[queue]].served -= count
