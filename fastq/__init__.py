@@ -1,5 +1,62 @@
 """fastq: a task queue for heavy batch work that speaks Go asynq's protocol on Redis."""
 
 from fastq._version import __version__
+from fastq.client import AsyncClient, Client
+from fastq.errors import (
+    BrokerAuthError,
+    BrokerConnectionError,
+    BrokerError,
+    BrokerOutOfMemoryError,
+    BrokerReadOnlyError,
+    BrokerTimeoutError,
+    DuplicateTaskError,
+    FastqError,
+    HandlerNotFoundError,
+    InvalidMessageError,
+    LeaseExpiredError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    RevokeTask,
+    ServerClosedError,
+    SkipRetry,
+    TaskCanceled,
+    TaskIDConflictError,
+    TaskNotFoundError,
+    TaskTimeout,
+    WorkerCrashedError,
+)
+from fastq.info import TaskInfo
+from fastq.results import EnqueueResults
+from fastq.states import TaskState
+from fastq.task import Task
 
-__all__ = ["__version__"]
+__all__ = [
+    "AsyncClient",
+    "BrokerAuthError",
+    "BrokerConnectionError",
+    "BrokerError",
+    "BrokerOutOfMemoryError",
+    "BrokerReadOnlyError",
+    "BrokerTimeoutError",
+    "Client",
+    "DuplicateTaskError",
+    "EnqueueResults",
+    "FastqError",
+    "HandlerNotFoundError",
+    "InvalidMessageError",
+    "LeaseExpiredError",
+    "QueueNotEmptyError",
+    "QueueNotFoundError",
+    "RevokeTask",
+    "ServerClosedError",
+    "SkipRetry",
+    "Task",
+    "TaskCanceled",
+    "TaskIDConflictError",
+    "TaskInfo",
+    "TaskNotFoundError",
+    "TaskState",
+    "TaskTimeout",
+    "WorkerCrashedError",
+    "__version__",
+]

@@ -3,6 +3,9 @@
 ``FastqError`` is the base of all errors. Facts (queue, task id, operation) are attributes, the text says what to do.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 __all__ = [
     "BrokerAuthError",
     "BrokerConnectionError",
@@ -106,19 +109,32 @@ class WorkerCrashedError(FastqError):
 
 
 class BrokerError(FastqError):
-    """Tell that Redis refused or failed an operation; ``operation`` names it."""
+    """Tell that Redis refused or failed an operation.
 
-    def __init__(self, message: str, *, operation: str = "") -> None:
+    ``operation`` names it; ``maybe_applied`` is true when the request was sent and its reply lost, so that it may or
+    may not have been carried out; ``transient`` when asking again later may work. An error that ends an
+    ``enqueue_many`` has in ``results`` what became of the tasks until then.
+    """
+
+    transient = False
+    results: Sequence[Any] | None = None
+
+    def __init__(self, message: str, *, operation: str = "", maybe_applied: bool = False) -> None:
         self.operation = operation
+        self.maybe_applied = maybe_applied
         super().__init__(f"{operation}: {message}" if operation else message)
 
 
 class BrokerConnectionError(BrokerError, ConnectionError):
     """Tell that Redis cannot be reached, or went away while it was asked."""
 
+    transient = True
+
 
 class BrokerTimeoutError(BrokerError, TimeoutError):
-    """Tell that Redis did not answer in time; whether it did what it was asked is not known."""
+    """Tell that Redis did not answer in time."""
+
+    transient = True
 
 
 class BrokerAuthError(BrokerError, PermissionError):

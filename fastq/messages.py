@@ -1,34 +1,12 @@
 """The messages of asynq's protocol as plain Python values; ``fastq.codec`` turns them into bytes and back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
-__all__ = ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "TaskMessage", "WorkerInfo"]
+from fastq._messages import TaskMessage, TaskView
 
-
-@dataclass(slots=True)
-class TaskMessage:
-    """Hold one task as it is stored on the wire.
-
-    Times are Unix seconds and durations whole seconds; 0 means "none" throughout, as in asynq.proto.
-    """
-
-    type: str = ""
-    payload: bytes = b""
-    id: str = ""
-    queue: str = ""
-    retry: int = 0
-    retried: int = 0
-    error_msg: str = ""
-    last_failed_at: int = 0
-    timeout: int = 0
-    deadline: int = 0
-    unique_key: str = ""
-    group_key: str = ""
-    retention: int = 0
-    completed_at: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
+__all__ = ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "TaskMessage", "TaskView", "WorkerInfo"]
 
 
 @dataclass(frozen=True, slots=True)

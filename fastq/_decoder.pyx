@@ -1,0 +1,299 @@
+"""Reads TaskMessage from the wire, whole or as a view, and refuses what asynq's Go program refuses.
+
+One loop serves all readers; a table a reader says what becomes of each known field.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
+from cpython.object cimport PyObject, PyTypeObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from fastq._messages cimport (
+    COMPLETED_AT, DEADLINE, ERROR_MSG, GROUP_KEY, HEADERS, ID, LAST_FAILED_AT, PAYLOAD, QUEUE, RETENTION, RETRIED,
+    RETRY, SLOTS, TIMEOUT, TYPE, UNIQUE_KEY, Py_INCREF, Py_XDECREF, TaskMessage, TaskView, give, put,
+)
+from fastq._wire cimport (
+    BAD_FIELD_NUMBER, BAD_WIRE_TYPE, LENGTH, MAX_FIELD_NUMBER, NO_ERROR, RAISED, TOO_DEEP, TRUNCATED, UNMATCHED_GROUP,
+    VARINT, VARINT_TOO_LONG, Error, Reader, is_ascii, read_span, read_tag, read_varint, same_bytes, skip_value,
+)
+
+from fastq._messages import FIELDS as _FIELDS, VIEW_FIELDS as _VIEW_FIELDS
+from fastq.errors import InvalidMessageError
+
+cdef extern from *:
+    object _PyObject_New(PyTypeObject *)
+    # Raw pointers from here on, as the slots are.
+    void Py_XINCREF(PyObject *)
+    PyObject *PyDict_New() except NULL
+    PyObject *new_bytes "PyBytes_FromStringAndSize" (const char *, Py_ssize_t) except NULL
+    PyObject *PyLong_FromLongLong(long long) except NULL
+    PyObject *PyUnicode_New(Py_ssize_t, Py_UCS4) except NULL
+    PyObject *PyUnicode_DecodeUTF8(const char *, Py_ssize_t, const char *)
+    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *)
+    void *PyUnicode_DATA(PyObject *)
+
+
+cdef enum Kind:
+    UNKNOWN
+    INT32
+    INT64
+    UNREAD_NUMBER
+    # From here on the value is length-delimited. A NAME is a text that many messages have in common.
+    NAME
+    TEXT
+    BYTES
+    ENTRY
+    CHECKED_TEXT
+    CHECKED_ENTRY
+    FRAMED_ENTRY
+    UNREAD
+
+
+cdef enum:
+    SHARED_NAMES = 256
+    SHARED_NAME_SIZE = 64
+
+cdef str NO_TEXT = ""
+cdef bytes NO_BYTES = b""
+cdef object ZERO = 0
+
+# What each reader does with a known field, by the byte of its tag: number << 3 | wire type.
+cdef uint8_t DECODED[128]
+cdef uint8_t VIEWED[128]
+cdef uint8_t CHECKED[128]
+cdef PyObject *DEFAULTS[SLOTS]
+cdef PyObject *VIEW_DEFAULTS[SLOTS]
+
+
+cdef int add_field(int number, Kind kind, object default) except -1:
+    cdef bint viewed = _FIELDS[number] in _VIEW_FIELDS
+    cdef int tag = number << 3 | (VARINT if kind < NAME else LENGTH)
+    cdef Kind unread = UNREAD_NUMBER if kind < NAME else FRAMED_ENTRY if kind == ENTRY else UNREAD
+    DECODED[tag] = kind
+    VIEWED[tag] = kind if viewed else unread
+    CHECKED[tag] = CHECKED_TEXT if kind == NAME or kind == TEXT else CHECKED_ENTRY if kind == ENTRY else unread
+    DEFAULTS[number] = NULL if default is None else <PyObject *> default
+    VIEW_DEFAULTS[number] = DEFAULTS[number] if viewed else NULL
+    return 0
+
+
+cdef int add_fields() except -1:
+    cdef int number
+    for number in (TYPE, QUEUE):
+        add_field(number, NAME, NO_TEXT)
+    for number in (ID, ERROR_MSG, UNIQUE_KEY, GROUP_KEY):
+        add_field(number, TEXT, NO_TEXT)
+    for number in (RETRY, RETRIED):
+        add_field(number, INT32, ZERO)
+    for number in (TIMEOUT, DEADLINE, LAST_FAILED_AT, RETENTION, COMPLETED_AT):
+        add_field(number, INT64, ZERO)
+    add_field(PAYLOAD, BYTES, NO_BYTES)
+    # An empty dict is made anew for each message.
+    add_field(HEADERS, ENTRY, None)
+    return 0
+
+
+add_fields()
+
+
+cdef inline void fill_slots(PyObject **slots, PyObject **defaults) noexcept:
+    cdef int number
+    for number in range(TYPE, SLOTS):
+        if slots[number] == NULL:
+            Py_XINCREF(defaults[number])
+            slots[number] = defaults[number]
+
+
+cdef int refuse_text(int number) except -1:
+    """Replace the UnicodeDecodeError that is set by our own error."""
+    if PyErr_ExceptionMatches(UnicodeDecodeError):
+        PyErr_Clear()
+        raise InvalidMessageError(f"cannot decode TaskMessage: {_FIELDS[number]} contains invalid UTF-8")
+    return -1
+
+
+cdef inline PyObject *read_text(Reader span, int number) except NULL:
+    cdef Py_ssize_t size = span.end - span.at
+    cdef PyObject *text
+    # One character is for CPython to make: it has a shared object for each.
+    if size > 1 and is_ascii(span.at, size):
+        text = PyUnicode_New(size, 127)
+        memcpy(PyUnicode_DATA(text), span.at, size)
+        return text
+    text = PyUnicode_DecodeUTF8(<const char *> span.at, size, NULL)
+    if text == NULL:
+        refuse_text(number)
+    return text
+
+
+# Types and queue names seen lately, by a hash of their bytes. The same few come again and again, and one object for
+# all messages is cheaper to find than to make, and keeps its hash. Never more than SHARED_NAMES short texts.
+cdef PyObject *SHARED[SHARED_NAMES]
+
+
+cdef inline PyObject *read_name(Reader span, int number) except NULL:
+    cdef Py_ssize_t size = span.end - span.at
+    cdef const uint8_t *at = span.at
+    cdef PyObject **shared
+    if size < 2 or size > SHARED_NAME_SIZE:
+        return read_text(span, number)
+    shared = &SHARED[(7 * size + at[0] + 31 * at[size >> 1] + 131 * at[size - 1]) % SHARED_NAMES]
+    if (
+        shared[0] == NULL
+        or PyUnicode_GET_LENGTH(shared[0]) != size
+        or not same_bytes(<const uint8_t *> PyUnicode_DATA(shared[0]), at, size)
+    ):
+        # Only ASCII is kept, so that an object's length is its number of bytes.
+        if not is_ascii(at, size):
+            return read_text(span, number)
+        give(shared, read_text(span, number))
+    Py_INCREF(shared[0])
+    return shared[0]
+
+
+cdef Error read_header(Reader entry, PyObject *headers, int kind) except RAISED:
+    """Read one entry of the map; ``headers`` is NULL if it is only to be checked."""
+    cdef uint32_t number = 0
+    cdef int wire_type = 0
+    cdef Reader span
+    cdef Error error
+    cdef list pair = ["", ""]
+    cdef PyObject *text
+    while entry.at < entry.end:
+        error = read_tag(&entry, MAX_FIELD_NUMBER, &number, &wire_type)
+        if error:
+            return error
+        if wire_type == LENGTH and number <= 2:
+            error = read_span(&entry, &span)
+            if not error and kind != FRAMED_ENTRY:
+                text = read_text(span, HEADERS)
+                pair[number - 1] = <object> text
+                Py_XDECREF(text)
+        else:
+            error = skip_value(&entry, number, wire_type)
+        if error:
+            return error
+    if headers != NULL:
+        (<dict> headers)[pair[0]] = pair[1]
+    return NO_ERROR
+
+
+cdef inline Error take_span(int kind, int number, Reader span, PyObject **slot) except RAISED:
+    """Do with a length-delimited value as ``kind`` says."""
+    if kind == NAME:
+        give(slot, read_name(span, number))
+    elif kind == TEXT:
+        give(slot, read_text(span, number))
+    elif kind == BYTES:
+        give(slot, new_bytes(<const char *> span.at, span.end - span.at))
+    elif kind == CHECKED_TEXT:
+        if not is_ascii(span.at, span.end - span.at):
+            Py_XDECREF(read_text(span, number))
+    elif kind == ENTRY:
+        if slot[0] == NULL:
+            slot[0] = PyDict_New()
+        return read_header(span, slot[0], kind)
+    else:
+        return read_header(span, NULL, kind)
+    return NO_ERROR
+
+
+cdef Error skip_field(Reader *r) noexcept:
+    cdef uint32_t number = 0
+    cdef int wire_type = 0
+    cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &number, &wire_type)
+    return error if error else skip_value(r, number, wire_type)
+
+
+cdef inline Error read_fields(Reader *whole, PyObject **slots, const uint8_t *kinds) except RAISED:
+    """Read a whole message into ``slots``, each field as ``kinds`` says."""
+    # Two readers, because one whose address is passed on cannot live in registers.
+    cdef Reader r = whole[0]
+    cdef Reader span
+    cdef uint64_t value = 0
+    cdef Error error = NO_ERROR
+    cdef int tag, kind
+    while r.at < r.end and not error:
+        tag = r.at[0]
+        kind = kinds[tag] if tag < 128 else UNKNOWN
+        if kind == UNKNOWN:
+            whole.at = r.at
+            error = skip_field(whole)
+            r.at = whole.at
+            continue
+        r.at += 1
+        if kind < NAME:
+            error = read_varint(&r, &value)
+            if not error and kind != UNREAD_NUMBER:
+                give(&slots[tag >> 3], PyLong_FromLongLong(<int32_t> value if kind == INT32 else <int64_t> value))
+        else:
+            error = read_span(&r, &span)
+            if not error and kind != UNREAD:
+                error = take_span(kind, tag >> 3, span, &slots[tag >> 3])
+    whole.at = r.at
+    return error
+
+
+cdef dict REASONS = {
+    TRUNCATED: "it is cut off",
+    VARINT_TOO_LONG: "a varint is longer than 64 bits",
+    BAD_FIELD_NUMBER: "a field number is out of range",
+    BAD_WIRE_TYPE: "a wire type is unknown",
+    UNMATCHED_GROUP: "a group ends that is not open",
+    TOO_DEEP: "groups are nested too deep",
+}
+
+
+cdef int read_message(const char *data, Py_ssize_t size, PyObject **slots, const uint8_t *kinds) except -1:
+    cdef Reader r
+    cdef Error error
+    r.at = <const uint8_t *> data
+    r.end = r.at + size
+    error = read_fields(&r, slots, kinds)
+    if error:
+        offset = r.at - <const uint8_t *> data
+        raise InvalidMessageError(f"cannot decode TaskMessage: {REASONS[error]} (near byte {offset} of {size})")
+    return 0
+
+
+cdef TaskMessage decode(const char *data, Py_ssize_t size):
+    cdef TaskMessage msg = <TaskMessage> _PyObject_New(<PyTypeObject *> TaskMessage)
+    memset(msg.slots, 0, sizeof(msg.slots))
+    read_message(data, size, msg.slots, DECODED)
+    fill_slots(msg.slots, DEFAULTS)
+    if msg.slots[HEADERS] == NULL:
+        msg.slots[HEADERS] = PyDict_New()
+    return msg
+
+
+def decode_task_message(data):
+    """Return the message that ``data`` holds; raise InvalidMessageError for what asynq would refuse."""
+    cdef Py_buffer buffer
+    if type(data) is bytes:
+        return decode(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    try:
+        return decode(<const char *> buffer.buf, buffer.len)
+    finally:
+        PyBuffer_Release(&buffer)
+
+
+def view_task_message(bytes data not None, /):
+    """Return a view of the message that ``data`` holds; raise InvalidMessageError if its structure is broken.
+
+    Texts that the view does not show are not checked: what it accepts may still fail to decode.
+    """
+    cdef TaskView view = <TaskView> _PyObject_New(<PyTypeObject *> TaskView)
+    memset(view.slots, 0, sizeof(view.slots))
+    put(&view.slots[0], data)
+    read_message(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), view.slots, VIEWED)
+    fill_slots(view.slots, VIEW_DEFAULTS)
+    return view
+
+
+def check_task_message(bytes data not None):
+    """Raise InvalidMessageError where decode_task_message does, and make nothing."""
+    cdef PyObject *unused[SLOTS]
+    read_message(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), unused, CHECKED)

@@ -1,0 +1,239 @@
+"""Writes TaskMessage, as asynq's Go program does: fields in number order, zero values left out.
+
+Each field is measured first and written after, into bytes of the exact size.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
+from cpython.object cimport PyObject
+from libc.stdint cimport INT32_MAX, INT32_MIN, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from fastq._messages cimport (
+    COMPLETED_AT, DEADLINE, HEADERS, LAST_FAILED_AT, PAYLOAD, RETENTION, RETRIED, RETRY, SLOTS, TIMEOUT, TYPE,
+    TaskMessage,
+)
+from fastq._wire cimport (
+    LENGTH, MAX_FIELD_NUMBER, VARINT, Reader, read_tag, skip_value, varint_size, write_varint,
+)
+
+from fastq._decoder import check_task_message as _check
+from fastq._messages import FIELDS as _FIELDS
+from fastq.errors import InvalidMessageError
+
+cdef extern from *:
+    # Raw pointers, as the slots are.
+    bint PyLong_Check(PyObject *)
+    bint PyUnicode_Check(PyObject *)
+    long long PyLong_AsLongLongAndOverflow(PyObject *, int *)
+    const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *)
+
+
+cdef enum:
+    # Bit n stands for field n.
+    SHORT_NUMBERS = 1 << RETRY | 1 << RETRIED
+    NUMBERS = (
+        SHORT_NUMBERS | 1 << TIMEOUT | 1 << DEADLINE | 1 << LAST_FAILED_AT | 1 << RETENTION | 1 << COMPLETED_AT
+    )
+
+
+cdef dict NUMBER_OF = {name: number for number, name in enumerate(_FIELDS) if number}
+
+
+cdef struct Part:
+    # One field ready to be written: a number in ``value``, or ``value`` bytes at ``at``.
+    const char *at
+    uint64_t value
+
+
+cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) except -1:
+    cdef int overflow = 0
+    cdef bint is_short = SHORT_NUMBERS >> number & 1
+    cdef int64_t small
+    # Nothing but int: __index__ could change the message while pointers into its texts are held.
+    if not PyLong_Check(value):
+        raise TypeError(f"{_FIELDS[number]} must be int, not {(<object> value)!r}")
+    small = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow or is_short and not INT32_MIN <= small <= INT32_MAX:
+        bits = 32 if is_short else 64
+        raise InvalidMessageError(
+            f"cannot encode TaskMessage: {_FIELDS[number]} does not fit in {bits} bits: {(<object> value)!r}"
+        )
+    part.value = <uint64_t> small
+    return 1 + varint_size(part.value) if small else 0
+
+
+cdef int refuse_text(int number, object text) except -1:
+    """Replace the UnicodeEncodeError that is set by our own error."""
+    if PyErr_ExceptionMatches(UnicodeEncodeError):
+        PyErr_Clear()
+        raise InvalidMessageError(f"cannot encode TaskMessage: {_FIELDS[number]} is not valid Unicode: {text!r}")
+    return -1
+
+
+cdef inline Py_ssize_t measure_text(int number, PyObject *value, Part *part) except -1:
+    cdef Py_ssize_t size = 0
+    if not PyUnicode_Check(value):
+        raise TypeError(f"{_FIELDS[number]} must be str, not {(<object> value)!r}")
+    part.at = PyUnicode_AsUTF8AndSize(value, &size)
+    if part.at == NULL:
+        refuse_text(number, <object> value)
+    part.value = <uint64_t> size
+    return 1 + varint_size(size) + size if size else 0
+
+
+cdef inline Py_ssize_t measure_bytes(int number, PyObject *value, Part *part) except -1:
+    """Measure the payload, or the entries of the headers, which have their tags already."""
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(<object> value)
+    part.at = PyBytes_AS_STRING(<object> value)
+    part.value = size
+    return size if number == HEADERS else 1 + varint_size(size) + size if size else 0
+
+
+cdef object value_of(TaskMessage msg, int number):
+    if msg.slots[number] == NULL:
+        raise AttributeError(f"TaskMessage has no {_FIELDS[number]}")
+    return <object> msg.slots[number]
+
+
+cdef inline Py_ssize_t measure(int number, PyObject *value, Part *part) except -1:
+    """Point ``part`` at the value and return the field's size on the wire; run no Python code, unless to raise."""
+    if NUMBERS >> number & 1:
+        return measure_number(number, value, part)
+    if number == PAYLOAD or number == HEADERS:
+        return measure_bytes(number, value, part)
+    return measure_text(number, value, part)
+
+
+cdef inline uint8_t *write_span(uint8_t *at, int number, Part *part) noexcept:
+    at[0] = <uint8_t> (number << 3 | LENGTH)
+    at = write_varint(at + 1, part.value)
+    memcpy(at, part.at, part.value)
+    return at + part.value
+
+
+cdef inline uint8_t *write_part(uint8_t *at, int number, Part *part) noexcept:
+    if not part.value:
+        return at
+    if NUMBERS >> number & 1:
+        at[0] = <uint8_t> (number << 3 | VARINT)
+        return write_varint(at + 1, part.value)
+    if number == HEADERS:
+        memcpy(at, part.at, part.value)
+        return at + part.value
+    return write_span(at, number, part)
+
+
+cdef bytes encode_headers(object headers):
+    """Return the map's entries, tags included; both key and value are written even when empty."""
+    cdef Part key, value
+    cdef Py_ssize_t size
+    cdef bytes entry
+    cdef uint8_t *at
+    cdef list entries = []
+    if not headers:
+        return b""
+    for name, text in headers.items():
+        measure_text(HEADERS, <PyObject *> name, &key)
+        measure_text(HEADERS, <PyObject *> text, &value)
+        size = 2 + varint_size(key.value) + key.value + varint_size(value.value) + value.value
+        entry = PyBytes_FromStringAndSize(NULL, 1 + varint_size(size) + size)
+        at = <uint8_t *> PyBytes_AS_STRING(entry)
+        at[0] = HEADERS << 3 | LENGTH
+        write_span(write_span(write_varint(at + 1, size), 1, &key), 2, &value)
+        entries.append(entry)
+    return b"".join(entries)
+
+
+cdef bytes flat_payload(object payload):
+    if type(payload) is bytes:
+        return payload
+    if not isinstance(payload, (bytes, bytearray, memoryview)):
+        raise TypeError(f"payload must be bytes, not {type(payload).__name__}")
+    return bytes(payload)
+
+
+def encode_task_message(TaskMessage msg not None):
+    """Return the message's bytes, as asynq writes them; headers keep the order of their mapping."""
+    cdef Part parts[SLOTS]
+    cdef PyObject *value
+    cdef int number
+    cdef Py_ssize_t size = 0
+    cdef uint8_t *at
+    # These two may run Python code, so they come before any pointer is taken.
+    cdef bytes entries = encode_headers(value_of(msg, HEADERS))
+    cdef bytes payload = flat_payload(value_of(msg, PAYLOAD))
+    cdef bytes data
+    for number in range(TYPE, SLOTS):
+        value = msg.slots[number]
+        if number == PAYLOAD:
+            value = <PyObject *> payload
+        elif number == HEADERS:
+            value = <PyObject *> entries
+        elif value == NULL:
+            value_of(msg, number)
+        size += measure(number, value, &parts[number])
+    data = PyBytes_FromStringAndSize(NULL, size)
+    at = <uint8_t *> PyBytes_AS_STRING(data)
+    for number in range(TYPE, SLOTS):
+        at = write_part(at, number, &parts[number])
+    return data
+
+
+cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) noexcept:
+    """Copy valid ``data`` to ``out`` with the changed fields at their places, and return the size written."""
+    cdef uint8_t *start = out
+    cdef const uint8_t *field
+    cdef uint32_t number = 0
+    cdef uint32_t next_number = TYPE
+    cdef int wire_type = 0
+    cdef Reader r
+    r.at = <const uint8_t *> PyBytes_AS_STRING(data)
+    r.end = r.at + PyBytes_GET_SIZE(data)
+    while r.at < r.end:
+        field = r.at
+        read_tag(&r, MAX_FIELD_NUMBER, &number, &wire_type)
+        skip_value(&r, number, wire_type)
+        while next_number < SLOTS and next_number <= number:
+            if changed >> next_number & 1:
+                out = write_part(out, next_number, &parts[next_number])
+            next_number += 1
+        # A changed field's number with another wire type is an unknown field, and stays.
+        if number < SLOTS and changed >> number & 1 and wire_type == (VARINT if NUMBERS >> number & 1 else LENGTH):
+            continue
+        memcpy(out, field, r.at - field)
+        out += r.at - field
+    for next_number in range(next_number, SLOTS):
+        if changed >> next_number & 1:
+            out = write_part(out, next_number, &parts[next_number])
+    return out - start
+
+
+def rewrite_task_message(bytes data not None, **changes):
+    """Return ``data`` with the named fields set anew, and all the rest, unknown fields too, as it was.
+
+    ``None`` leaves a field alone; a zero or empty value removes it. Refuses what decoding and encoding refuse.
+    """
+    cdef Part parts[SLOTS]
+    cdef uint32_t changed = 0
+    cdef int number
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    cdef list values = []
+    cdef bytes out
+    _check(data)
+    for name, value in changes.items():
+        number = NUMBER_OF.get(name, 0)
+        if not number:
+            raise TypeError(f"TaskMessage has no {name}")
+        if value is None:
+            continue
+        if number == PAYLOAD:
+            value = flat_payload(value)
+        elif number == HEADERS:
+            value = encode_headers(value)
+        # The parts point into these.
+        values.append(value)
+        size += measure(number, <PyObject *> value, &parts[number])
+        changed |= 1 << number
+    out = PyBytes_FromStringAndSize(NULL, size)
+    return out[:splice(data, <uint8_t *> PyBytes_AS_STRING(out), parts, changed)]

@@ -1,0 +1,70 @@
+from collections.abc import Mapping
+from typing import ClassVar, NoReturn, final
+
+@final
+class TaskMessage:
+    type: str
+    payload: bytes
+    id: str
+    queue: str
+    retry: int
+    retried: int
+    error_msg: str
+    last_failed_at: int
+    timeout: int
+    deadline: int
+    unique_key: str
+    group_key: str
+    retention: int
+    completed_at: int
+    headers: Mapping[str, str]
+    def __init__(
+        self,
+        type: str = "",
+        payload: bytes = b"",
+        id: str = "",
+        queue: str = "",
+        retry: int = 0,
+        retried: int = 0,
+        error_msg: str = "",
+        last_failed_at: int = 0,
+        timeout: int = 0,
+        deadline: int = 0,
+        unique_key: str = "",
+        group_key: str = "",
+        retention: int = 0,
+        completed_at: int = 0,
+        headers: Mapping[str, str] | None = None,
+    ) -> None: ...
+    def replace(self, **changes: str | bytes | int | Mapping[str, str]) -> TaskMessage: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # mutable, as a dataclass
+
+@final
+class TaskView:
+    def __init__(self, *args: object, **kwargs: object) -> NoReturn: ...
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def retry(self) -> int: ...
+    @property
+    def retried(self) -> int: ...
+    @property
+    def timeout(self) -> int: ...
+    @property
+    def deadline(self) -> int: ...
+    @property
+    def retention(self) -> int: ...
+    @property
+    def unique_key(self) -> str: ...
+    @property
+    def group_key(self) -> str: ...
+
+FIELDS: tuple[str, ...]
+VIEW_FIELDS: tuple[str, ...]

@@ -1,0 +1,141 @@
+"""Operations carried out on an asyncio loop: the broker of ``AsyncClient`` and of the server process.
+
+The same operations and flows as in ``blocking``; only the waiting differs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+from redis.exceptions import ResponseError
+
+from fastq.broker.blocking import address_of
+from fastq.broker.exchange import Command, Exchange
+from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.operation import Flow, Operation, Pause, Step
+from fastq.errors import BrokerError
+
+__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
+
+T = TypeVar("T")
+
+
+class AsyncPool(Protocol):
+    """Name what is used of redis-py's asyncio connection pool."""
+
+    connection_kwargs: dict[str, Any]
+
+    async def get_connection(self) -> Any:
+        """Lend a connected connection."""
+
+    async def release(self, connection: Any) -> None:
+        """Take it back."""
+
+
+class AsyncTransport(Protocol):
+    """Send commands and bring their replies, one server's or a cluster's."""
+
+    where: str
+
+    async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
+
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Return where a connection is to be had for whoever keeps one to himself: to the node of ``key``, or any."""
+
+
+class AsyncNodeTransport:
+    """Talk to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
+
+    def __init__(self, pool: AsyncPool) -> None:
+        self._pool = pool
+        self.where = address_of(pool.connection_kwargs)
+
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Return the pool: one server has all keys."""
+        del key
+        return self._pool
+
+    async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
+        try:
+            connection = await self._pool.get_connection()
+        except CONNECTION_FAULTS as error:
+            return [Unsent(error)] * len(commands)
+        try:
+            return await exchange_on(connection, commands)
+        finally:
+            await self._pool.release(connection)
+
+
+async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
+    """Send commands on a connected redis-py asyncio connection and collect what came back for each."""
+    replies: list[Any] = []
+    try:
+        await connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+        for _ in commands:
+            replies.append(await _read_reply(connection))
+    except CONNECTION_FAULTS as error:
+        await connection.disconnect(nowait=True)
+        replies.extend([Lost(error)] * (len(commands) - len(replies)))
+    except BaseException:
+        await connection.disconnect(nowait=True)  # cancelled between command and reply: out of step
+        raise
+    return replies
+
+
+async def _read_reply(connection: Any) -> Any:
+    try:
+        return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
+    except (ResponseError, *REFUSALS) as error:
+        return error
+
+
+class AsyncBroker:
+    """Carry out operations and flows; concurrent calls use connections of their own."""
+
+    def __init__(self, transport: AsyncTransport, close: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.transport = transport
+        self._close = close
+
+    async def close(self) -> None:
+        """Close the connections, unless they were given; may be called twice."""
+        if self._close is not None:
+            await self._close()
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry out one operation; raise its ``BrokerError``."""
+        result = (await self.run_many((operation,)))[0]
+        if isinstance(result, BrokerError):
+            raise result
+        return cast("T", result)
+
+    async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        exchange = Exchange(operations, self.transport.where)
+        while commands := exchange.commands():
+            if exchange.pause_s:
+                await asyncio.sleep(exchange.pause_s)
+            exchange.receive(await self.transport.transfer(commands))
+        return exchange.results
+
+    async def drive(self, flow: Flow[T]) -> T:
+        """Run a flow to its end and return its value."""
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    result = await self._take(step)
+                except BrokerError as error:
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(result)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _take(self, step: Step) -> Any:
+        if isinstance(step, Operation):
+            return await self.run(step)
+        if isinstance(step, Pause):
+            return await asyncio.sleep(step.seconds)
+        return await self.run_many(step)

@@ -1,0 +1,150 @@
+"""Operations carried out with blocking sockets: the broker of ``Client`` and ``Inspector``.
+
+Thread-safe and fork-safe, as redis-py's connection pool is: each round trip takes a connection of its own, and after a
+fork the child opens new ones.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+from redis.exceptions import ResponseError
+
+from fastq.broker.exchange import Command, Exchange
+from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.operation import Flow, Operation, Pause, Step
+from fastq.errors import BrokerError
+
+__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Transport", "address_of"]
+
+T = TypeVar("T")
+
+
+class Connection(Protocol):
+    """Name what is used of redis-py's blocking connection."""
+
+    def pack_commands(self, commands: Any) -> Any:
+        """Encode commands for the socket."""
+
+    def send_packed_command(self, command: Any) -> None:
+        """Write encoded commands."""
+
+    def read_response(self, *, disable_decoding: bool, disconnect_on_error: bool) -> Any:
+        """Wait for a reply; an error reply is raised."""
+
+    def disconnect(self) -> None:
+        """Close the socket."""
+
+
+class Pool(Protocol):
+    """Name what is used of redis-py's blocking connection pool."""
+
+    connection_kwargs: dict[str, Any]
+
+    def get_connection(self) -> Connection:
+        """Lend a connected connection."""
+
+    def release(self, connection: Any) -> None:
+        """Take it back."""
+
+
+class Transport(Protocol):
+    """Send commands and bring their replies, one server's or a cluster's."""
+
+    where: str
+
+    def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
+
+
+def address_of(connection_kwargs: dict[str, Any]) -> str:
+    """Return host:port or socket path for messages, without any secret."""
+    if path := connection_kwargs.get("path"):
+        return str(path)
+    return f"{connection_kwargs.get('host', 'localhost')}:{connection_kwargs.get('port', 6379)}"
+
+
+class NodeTransport:
+    """Talk to one Redis server through a redis-py connection pool, one pipeline a call."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.where = address_of(pool.connection_kwargs)
+
+    def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Send the commands in one write and read their replies."""
+        try:
+            connection = self._pool.get_connection()
+        except CONNECTION_FAULTS as error:
+            return [Unsent(error)] * len(commands)
+        replies: list[Any] = []
+        try:
+            connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+            for _ in commands:
+                replies.append(_read_reply(connection))
+        except CONNECTION_FAULTS as error:
+            connection.disconnect()
+            replies.extend([Lost(error)] * (len(commands) - len(replies)))
+        except BaseException:
+            connection.disconnect()  # interrupted between command and reply: the next user would read our replies
+            raise
+        finally:
+            self._pool.release(connection)
+        return replies
+
+
+def _read_reply(connection: Connection) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True, disconnect_on_error=False)
+    except (ResponseError, *REFUSALS) as error:
+        return error
+
+
+class BlockingBroker:
+    """Carry out operations and flows, one after the other, on the calling thread."""
+
+    def __init__(self, transport: Transport, close: Callable[[], None] | None = None) -> None:
+        self._transport = transport
+        self._close = close
+
+    def close(self) -> None:
+        """Close the connections, unless they were given; may be called twice."""
+        if self._close is not None:
+            self._close()
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out one operation; raise its ``BrokerError``."""
+        result = self.run_many((operation,))[0]
+        if isinstance(result, BrokerError):
+            raise result
+        return cast("T", result)
+
+    def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        exchange = Exchange(operations, self._transport.where)
+        while commands := exchange.commands():
+            if exchange.pause_s:
+                time.sleep(exchange.pause_s)
+            exchange.receive(self._transport.transfer(commands))
+        return exchange.results
+
+    def drive(self, flow: Flow[T]) -> T:
+        """Run a flow to its end and return its value."""
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    result = self._take(step)
+                except BrokerError as error:
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(result)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def _take(self, step: Step) -> Any:
+        if isinstance(step, Operation):
+            return self.run(step)
+        if isinstance(step, Pause):
+            return time.sleep(step.seconds)
+        return self.run_many(step)

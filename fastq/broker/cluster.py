@@ -1,0 +1,227 @@
+"""Pipelines on a Redis Cluster: commands go to the node of their key, one pipeline a node, and follow redirections.
+
+redis-py's own cluster pipeline refuses EVALSHA. ``Routing`` decides, without I/O, which commands go where and what a
+reply means for the routes; the blocking and the asyncio transport share it. A redirected command was not carried out,
+so it is safe to send it again.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import redis
+import redis.asyncio
+from redis.crc import key_slot
+from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
+
+from fastq.broker.aio import AsyncPool, exchange_on
+from fastq.broker.blocking import NodeTransport
+from fastq.broker.exchange import Command
+from fastq.broker.faults import CONNECTION_FAULTS, Unsent
+
+__all__ = ["AsyncClusterTransport", "ClusterTransport", "Routing"]
+
+MAX_REDIRECTS = 8
+"""As go-redis has it."""
+
+
+class Hop(NamedTuple):
+    """Say where a command goes: the address a redirection named, or None for the node of its slot."""
+
+    at: int
+    address: tuple[str, int] | None
+    asking: bool
+
+
+class Routing:
+    """Keep the state of one transfer: what is still to be sent where, and the replies so far."""
+
+    def __init__(self, commands: Sequence[Command]) -> None:
+        self.commands = commands
+        self.replies: list[Any] = [None] * len(commands)
+        self.hops = [Hop(at, None, False) for at in range(len(commands))]
+        self.stale = False
+        self._rounds = 0
+
+    def slot(self, hop: Hop) -> int:
+        """Return the slot of a command's key; a command without key goes to the node of slot 0."""
+        key = self.commands[hop.at].key
+        return 0 if key is None else int(key_slot(key.encode()))
+
+    def lines(self, hops: Sequence[Hop]) -> list[Command]:
+        """Return what is sent to one node for these hops: each command, after an ASKING where Redis wants one."""
+        asking = Command(("ASKING",), None)
+        return [
+            line
+            for hop in hops
+            for line in ((asking, self.commands[hop.at]) if hop.asking else (self.commands[hop.at],))
+        ]
+
+    def receive(self, hops: Sequence[Hop], replies: Sequence[Any]) -> None:
+        """Take the replies to ``lines``; keep the answers, queue the redirections for the next round."""
+        answers = iter(replies)
+        for hop in hops:
+            if hop.asking:
+                next(answers)
+            self._settle(hop, next(answers))
+
+    def _settle(self, hop: Hop, reply: Any) -> None:
+        self.replies[hop.at] = reply
+        if self._rounds >= MAX_REDIRECTS:
+            return
+        if isinstance(reply, AskError) and not isinstance(reply, MovedError):
+            self.hops.append(Hop(hop.at, (reply.host, reply.port), True))
+        elif isinstance(reply, MovedError):
+            self.stale = True
+            self.hops.append(Hop(hop.at, (reply.host, reply.port), False))
+        elif isinstance(reply, TryAgainError) or (isinstance(reply, Unsent) and self._rounds == 0):
+            self.stale = True  # the node may be gone; its successor is in the new slot map
+            self.hops.append(Hop(hop.at, None, False))
+
+    def next_round(self) -> list[Hop]:
+        """Return the commands to send now, and start counting the next round."""
+        hops, self.hops = self.hops, []
+        self._rounds += 1
+        return hops
+
+    @property
+    def started(self) -> bool:
+        """Tell whether anything was sent yet."""
+        return self._rounds > 0
+
+
+class ClusterTransport:
+    """Talk to a Redis Cluster through redis-py's slot map and its nodes' connection pools."""
+
+    where = "the Redis cluster"
+
+    def __init__(self, cluster: redis.RedisCluster) -> None:
+        self._cluster = cluster
+        self._get_node: Callable[[str, int], Any] = cluster.get_node
+
+    def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Send the commands, a pipeline a node, following redirections."""
+        routing = Routing(commands)
+        while hops := routing.next_round():
+            if routing.stale:
+                routing.stale = False
+                self._refresh()
+            by_node = defaultdict(list)
+            for hop in hops:
+                try:
+                    by_node[self._node(routing, hop)].append(hop)
+                except (RedisClusterException, RedisError) as error:
+                    routing.replies[hop.at] = Unsent(error)
+            for node, group in by_node.items():
+                lines = routing.lines(group)
+                try:
+                    pool = self._cluster.get_redis_connection(node).connection_pool
+                except CONNECTION_FAULTS as error:
+                    routing.receive(group, [Unsent(error)] * len(lines))
+                else:
+                    routing.receive(group, NodeTransport(pool).transfer(lines))
+        return routing.replies
+
+    def _node(self, routing: Routing, hop: Hop) -> Any:
+        if hop.address is not None:
+            known = self._get_node(*hop.address)
+            if known is not None:
+                return known
+        return self._cluster.nodes_manager.get_node_from_slot(routing.slot(hop))
+
+    def _refresh(self) -> None:
+        try:
+            self._cluster.nodes_manager.initialize()
+        except (RedisClusterException, RedisError, OSError):
+            return  # the old map stays; the next reply says what is wrong
+
+
+class AsyncClusterTransport:
+    """Talk to a Redis Cluster through redis-py's asyncio slot map and its nodes' connections."""
+
+    where = "the Redis cluster"
+
+    def __init__(self, cluster: redis.asyncio.RedisCluster) -> None:
+        self._cluster = cluster
+        self._get_node: Callable[[str, int], Any] = cluster.get_node
+
+    async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Send the commands, a pipeline a node, following redirections."""
+        routing = Routing(commands)
+        while hops := routing.next_round():
+            if routing.stale or not self._cluster.get_nodes():
+                routing.stale = False
+                await self._refresh()
+            by_node = defaultdict(list)
+            for hop in hops:
+                try:
+                    by_node[self._node(routing, hop)].append(hop)
+                except (RedisClusterException, RedisError) as error:
+                    routing.replies[hop.at] = Unsent(error)
+            for node, group in by_node.items():
+                routing.receive(group, await self._send(node, routing.lines(group)))
+        return routing.replies
+
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Lend connections to the node of ``key``; without one, of any node."""
+        return _NodeLender(self, key)
+
+    async def _send(self, node: Any, lines: Sequence[Command]) -> list[Any]:
+        try:
+            connection = node.acquire_connection()
+        except CONNECTION_FAULTS as error:
+            return [Unsent(error)] * len(lines)
+        try:
+            await connection.connect()
+        except CONNECTION_FAULTS as error:
+            node.release(connection)
+            return [Unsent(error)] * len(lines)
+        try:
+            return await exchange_on(connection, lines)
+        finally:
+            node.release(connection)
+
+    def _node(self, routing: Routing, hop: Hop) -> Any:
+        if hop.address is not None:
+            known = self._get_node(*hop.address)
+            if known is not None:
+                return known
+        return self._cluster.nodes_manager.get_node_from_slot(routing.slot(hop))
+
+    async def node_of(self, key: str | None) -> Any:
+        """Return the node that serves a key now."""
+        if not self._cluster.get_nodes():
+            await self._refresh()
+        return self._node(Routing([Command((), key)]), Hop(0, None, False))
+
+    async def _refresh(self) -> None:
+        try:
+            await self._cluster.nodes_manager.initialize()
+        except (RedisClusterException, RedisError, OSError):
+            return
+
+
+class _NodeLender:
+    """Lend the connections of one node as a pool does; the node is looked up each time, since slots move."""
+
+    def __init__(self, transport: AsyncClusterTransport, key: str | None) -> None:
+        self._transport = transport
+        self._key = key
+        self.connection_kwargs: dict[str, Any] = {}
+        self._lent: dict[int, Any] = {}
+
+    async def get_connection(self) -> Any:
+        """Lend a connected connection."""
+        node = await self._transport.node_of(self._key)
+        connection = node.acquire_connection()
+        try:
+            await connection.connect()
+        except BaseException:
+            node.release(connection)
+            raise
+        self._lent[id(connection)] = node
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        """Take it back."""
+        self._lent.pop(id(connection)).release(connection)

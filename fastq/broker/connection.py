@@ -1,0 +1,194 @@
+"""From a Redis URL to a redis-py client that never sends a command twice.
+
+redis-py re-sends what got no answer, up to ten times, by default. A script that was run although its reply was lost
+would run again, so here every client has that off; only the broker knows which operations may be repeated.
+"""
+
+import os
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, TypeAlias
+
+from redis import Redis, RedisCluster
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.asyncio.connection import AbstractConnection as AsyncConnection
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode
+from redis.connection import AbstractConnection
+from redis.exceptions import AuthenticationError, RedisClusterException, RedisError, ResponseError
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from fastq.broker.embedded import shared_socket
+from fastq.broker.uri import ConnectionKind, ConnectionSpec, parse_redis_uri
+from fastq.errors import BrokerAuthError, BrokerConnectionError
+
+__all__ = ["DEFAULT_URL", "AsyncRedisClient", "RedisClient", "connect", "connect_async", "default_url"]
+
+RedisClient: TypeAlias = Redis | RedisCluster
+AsyncRedisClient: TypeAlias = AsyncRedis | AsyncRedisCluster
+
+DEFAULT_URL = "redis://127.0.0.1:6379/0"
+CLIENT_NAME = "fastq"
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 3.0
+
+
+def default_url() -> str:
+    """Return ``$FASTQ_REDIS_URL``, or ``redis://127.0.0.1:6379/0`` where it is unset or empty."""
+    return os.environ.get("FASTQ_REDIS_URL") or DEFAULT_URL
+
+
+def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S) -> RedisClient:
+    """Return a blocking client for a URL (``None``: that of the environment), or the client given, untouched.
+
+    A client given is its owner's to close; the one made here is the caller's. Only a cluster is contacted at once, and
+    a ``BrokerError`` says what is wrong with it. ``read_timeout_s`` bounds writing and reading alike.
+    """
+    if isinstance(redis, Redis | RedisCluster):
+        return redis
+    spec = _spec(redis, "redis.Redis or redis.RedisCluster")
+    settings = _settings(spec, read_timeout_s) | {"retry": Retry(NoBackoff(), 0), "redis_connect_func": _introduce}
+    match spec.kind:
+        case ConnectionKind.SENTINEL:
+            return _master(spec, settings)
+        case ConnectionKind.CLUSTER:
+            return _cluster(spec, settings)
+        case _:
+            return Redis(**settings, **_place(spec))
+
+
+def connect_async(
+    redis: str | AsyncRedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S
+) -> AsyncRedisClient:
+    """Return an asyncio client for a URL (``None``: that of the environment), or the client given, untouched.
+
+    Nothing is sent before its first use, but an ``embedded://`` server is started, which takes some 0.1 s.
+    """
+    if isinstance(redis, AsyncRedis | AsyncRedisCluster):
+        return redis
+    spec = _spec(redis, "redis.asyncio.Redis or redis.asyncio.RedisCluster")
+    settings = _settings(spec, read_timeout_s) | {"retry": AsyncRetry(NoBackoff(), 0)}
+    if spec.kind is ConnectionKind.CLUSTER:
+        nodes = [AsyncClusterNode(*address) for address in spec.addresses]
+        return AsyncRedisCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
+    settings["redis_connect_func"] = _introduce_async
+    if spec.kind is ConnectionKind.SENTINEL:
+        return _async_master(spec, settings)
+    return AsyncRedis(**settings, **_place(spec))
+
+
+def _spec(redis: object, clients: str) -> ConnectionSpec:
+    if redis is None:
+        redis = default_url()
+    if not isinstance(redis, str):
+        raise TypeError(f"redis must be a URL, {clients}, not {type(redis).__name__}")
+    spec = parse_redis_uri(redis)
+    if spec.kind is ConnectionKind.EMBEDDED:
+        return replace(spec, kind=ConnectionKind.UNIX, path=shared_socket(spec.path))
+    return spec
+
+
+def _settings(spec: ConnectionSpec, read_timeout_s: float) -> dict[str, Any]:
+    return {
+        "db": max(spec.db, 0),
+        "username": spec.username or None,
+        "password": spec.password or None,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": read_timeout_s,
+        "socket_keepalive": True,
+        # Scripts then get the same replies from every server and every redis-py, and nothing is pushed unasked.
+        "protocol": 2,
+        **({"ssl": True, **asdict(spec.tls)} if spec.tls else {}),
+    }
+
+
+def _place(spec: ConnectionSpec) -> dict[str, Any]:
+    if spec.kind is ConnectionKind.UNIX:
+        return {"unix_socket_path": spec.path}
+    (address,) = spec.addresses
+    return address._asdict()
+
+
+def _without_db(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "db"}
+
+
+def _cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> RedisCluster:
+    nodes = [ClusterNode(*address) for address in spec.addresses]  # type: ignore[no-untyped-call]  # redis-py's
+    settings["redis_connect_func"] = _set_name  # the cluster's own function logs in, then calls this one
+    try:
+        return RedisCluster(startup_nodes=nodes, **_without_db(settings))
+    except AuthenticationError as error:
+        raise BrokerAuthError(_login_text(error, spec.username), operation="connect") from error
+    except (RedisError, RedisClusterException) as error:
+        raise BrokerConnectionError(str(error), operation="connect") from error
+
+
+class _MasterPool(SentinelConnectionPool):
+    """Close the connections to the sentinels too, which redis-py leaves to the garbage collector."""
+
+    def close(self) -> None:
+        super().close()
+        for sentinel in self.sentinel_manager.sentinels:
+            sentinel.close()
+
+
+class _AsyncMasterPool(AsyncSentinelConnectionPool):
+    """Close the connections to the sentinels too, which redis-py leaves to the garbage collector."""
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        for sentinel in self.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
+def _master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
+    sentinels = Sentinel(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
+    return Redis.from_pool(_MasterPool(spec.master_name, sentinels, **settings))  # type: ignore[no-untyped-call]  # redis-py's
+
+
+def _async_master(spec: ConnectionSpec, settings: dict[str, Any]) -> AsyncRedis:
+    sentinels = AsyncSentinel(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
+    return AsyncRedis.from_pool(_AsyncMasterPool(spec.master_name, sentinels, **settings))  # type: ignore[no-untyped-call]  # redis-py's
+
+
+def _sentinel_settings(spec: ConnectionSpec, settings: dict[str, Any]) -> dict[str, Any]:
+    own = {"db": 0, "username": spec.sentinel_username or None, "password": spec.sentinel_password or None}
+    return settings | own
+
+
+def _introduce(connection: AbstractConnection) -> None:
+    try:
+        connection.on_connect()  # type: ignore[no-untyped-call]  # redis-py's
+    except AuthenticationError as error:
+        raise AuthenticationError(_login_text(error, connection.username)) from error
+    _set_name(connection)
+
+
+def _set_name(connection: AbstractConnection) -> None:
+    # The name is for whoever reads CLIENT LIST; a user whose ACL forbids the command must still be able to work.
+    with suppress(ResponseError):
+        connection.send_command("CLIENT", "SETNAME", CLIENT_NAME)  # type: ignore[no-untyped-call]  # redis-py's
+        connection.read_response()
+
+
+async def _introduce_async(connection: AsyncConnection) -> None:
+    try:
+        await connection.on_connect()
+    except AuthenticationError as error:
+        raise AuthenticationError(_login_text(error, connection.username)) from error
+    with suppress(ResponseError):
+        await connection.send_command("CLIENT", "SETNAME", CLIENT_NAME)
+        await connection.read_response()
+
+
+def _login_text(error: AuthenticationError, username: str | None) -> str:
+    if not username:
+        return str(error)
+    return f"{error} (logged in as {username!r}; asynq ignores the user name in a URL: leave it out to do as it does)"

@@ -1,0 +1,83 @@
+"""Leases: who owns an active task, and until when.
+
+A lease's score is the Unix second at which it ends plus the owner's fraction: a 20-bit number drawn once in a server's
+life, divided by 2**20. That is exact in a double, asynq's range queries do not see it, and every write that must not
+touch another server's task compares it.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from fastq import keys
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import load_script
+
+__all__ = ["LEASE_S", "Leased", "LeasedTask", "Owner", "extend_leases", "list_leases", "parse_leased"]
+
+LEASE_S: Final = 30
+_NONCE_BITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Mark leases as one server's; two servers share a mark once in a million."""
+
+    fraction: float
+
+    @classmethod
+    def draw(cls) -> "Owner":
+        """Draw a mark; never 0, which is the fraction of asynq's leases."""
+        return cls((1 + secrets.randbelow(2**_NONCE_BITS - 1)) / 2**_NONCE_BITS)
+
+    def score(self, unix_s: float, lease_s: int = LEASE_S) -> str:
+        """Return the score of a lease taken at ``unix_s``, exact as text."""
+        return repr(int(unix_s + lease_s) + self.fraction)
+
+    def __str__(self) -> str:
+        return repr(self.fraction)
+
+
+class LeasedTask(NamedTuple):
+    """Pair a task's id with its encoded message."""
+
+    id: str
+    message: bytes
+
+
+class Leased(NamedTuple):
+    """Hold leased tasks, and how many ids without a task were dropped on the way."""
+
+    tasks: list[LeasedTask]
+    ghosts: int
+
+
+def parse_leased(reply: list[Any]) -> Leased:
+    """Read what dequeue and list_leases return: a count, then ids and messages by turns."""
+    tasks = [LeasedTask(reply[at].decode(), reply[at + 1]) for at in range(1, len(reply), 2)]
+    return Leased(tasks, reply[0])
+
+
+def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence[str]) -> Operation[list[str]]:
+    """Prolong the owner's leases of at most 500 tasks; returns the ids that are not the owner's any more."""
+    return Operation(
+        "extend_leases",
+        load_script("extend_leases"),
+        (keys.lease(queue),),
+        (str(owner), lease_score, *task_ids),
+        lambda reply: [task_id.decode() for task_id in reply],
+        idempotent=True,
+    )
+
+
+def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[Leased]:
+    """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end)."""
+    return Operation(
+        "list_leases",
+        load_script("list_leases"),
+        (keys.lease(queue), keys.active(queue)),
+        (keys.task_prefix(queue), lowest, highest, limit),
+        parse_leased,
+        idempotent=True,
+    )

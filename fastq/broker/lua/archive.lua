@@ -1,0 +1,89 @@
+--[[ archive: move tasks that failed for good to archived, and keep that set within its bounds.
+KEYS[1] active           asynq:{q}:active
+KEYS[2] lease            asynq:{q}:lease
+KEYS[3] archived         asynq:{q}:archived
+KEYS[4] processed        asynq:{q}:processed:{day}
+KEYS[5] processed_total  asynq:{q}:processed
+KEYS[6] failed           asynq:{q}:failed:{day}
+KEYS[7] failed_total     asynq:{q}:failed
+ARGV[1] task_prefix      asynq:{q}:t:
+ARGV[2] stats_expire_at  unix seconds
+ARGV[3] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[4] expired_at       unix seconds: only tasks whose lease ended by then, or ""
+ARGV[5] now              unix seconds
+ARGV[6] expire_before    unix seconds; what was archived until then is deleted
+ARGV[7] max_size         tasks that the archive holds at most
+ARGV[8...] tasks         two values for each: id, message
+builds  task_prefix .. id, same hash tag
+returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
+asynq   archiveCmd (which breaks with many expired tasks, after it has taken the task off active)
+]]
+local active, lease, archived = KEYS[1], KEYS[2], KEYS[3]
+local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local task_prefix, stats_expire_at, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local now, expire_before, max_size = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local outcomes, failures, all = {}, 0, true
+
+-- begin: guard
+local function guarded(id)
+  if owner == "" and expired_at == "" then return true end
+  local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
+  if not score then return false end
+  if owner ~= "" then return score % 1 == tonumber(owner) end
+  return score <= tonumber(expired_at)
+end
+-- end: guard
+
+for at = 8, #ARGV, 2 do
+  local id, message = ARGV[at], ARGV[at + 1]
+  local outcome = 1
+  if not guarded(id) then
+    outcome = -1
+  elseif redis.call("LREM", active, -1, id) == 0 then
+    outcome = 0
+  else
+    redis.call("ZREM", lease, id)
+    redis.call("ZADD", archived, now, id)
+    redis.call("HSET", task_prefix .. id, "msg", message, "state", "archived")
+    failures = failures + 1
+  end
+  if outcome ~= 1 then all = false end
+  outcomes[#outcomes + 1] = outcome
+end
+if failures == 0 then return outcomes end
+
+-- begin: trim archive
+local function drop(ids)
+  for _, id in ipairs(ids) do
+    redis.call("ZREM", archived, id)
+    redis.call("DEL", task_prefix .. id)
+  end
+end
+drop(redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500))
+local excess = redis.call("ZCARD", archived) - max_size
+while excess > 0 do
+  drop(redis.call("ZRANGE", archived, 0, math.min(excess, 500) - 1))
+  excess = excess - 500
+end
+-- end: trim archive
+local finished = failures
+-- begin: count processed
+if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
+if tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807 then
+  redis.call("SET", processed_total, finished)
+else
+  redis.call("INCRBY", processed_total, finished)
+end
+-- end: count processed
+-- begin: count failed
+if failures > 0 then
+  if redis.call("INCRBY", failed, failures) == failures then redis.call("EXPIREAT", failed, stats_expire_at) end
+  if tonumber(redis.call("GET", failed_total) or 0) + failures >= 9223372036854775807 then
+    redis.call("SET", failed_total, failures)
+  else
+    redis.call("INCRBY", failed_total, failures)
+  end
+end
+-- end: count failed
+if all then return 1 end
+return outcomes

@@ -1,0 +1,50 @@
+--[[ complete: move finished tasks to completed, where they are kept until their retention ends.
+KEYS[1] active           asynq:{q}:active
+KEYS[2] lease            asynq:{q}:lease
+KEYS[3] completed        asynq:{q}:completed
+KEYS[4] processed        asynq:{q}:processed:{day}
+KEYS[5] processed_total  asynq:{q}:processed
+ARGV[1] task_prefix      asynq:{q}:t:
+ARGV[2] stats_expire_at  unix seconds
+ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
+ARGV[4] owner            fraction of the lease scores that are the caller's, or "" to take any
+ARGV[5...] tasks         five values for each: id, message, unix seconds it is kept until, lock key or "", result
+builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
+returns 1 when every task was completed, else a list: 1 completed | 0 not active | -1 not the caller's
+asynq   markAsCompleteCmd, markAsCompleteUniqueCmd; a result of one byte 0 or 1 in front says whether there is one
+]]
+local active, lease, completed, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local outcomes, finished, all = {}, 0, true
+
+for at = 5, #ARGV, 5 do
+  local id, message, kept_until, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  local score = owner ~= "" and redis.call("ZSCORE", lease, id)
+  local outcome = 1
+  if owner ~= "" and not (score and tonumber(score) % 1 == tonumber(owner)) then
+    outcome = -1
+  elseif redis.call("LREM", active, side, id) == 0 then
+    outcome = 0
+  else
+    redis.call("ZREM", lease, id)
+    redis.call("ZADD", completed, kept_until, id)
+    redis.call("HSET", task_prefix .. id, "msg", message, "state", "completed")
+    if string.sub(result, 1, 1) == "1" then redis.call("HSET", task_prefix .. id, "result", string.sub(result, 2)) end
+    if lock ~= "" and redis.call("GET", lock) == id then redis.call("DEL", lock) end
+    finished = finished + 1
+  end
+  if outcome ~= 1 then all = false end
+  outcomes[#outcomes + 1] = outcome
+end
+if finished == 0 then return outcomes end
+
+-- begin: count processed
+if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
+if tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807 then
+  redis.call("SET", processed_total, finished)
+else
+  redis.call("INCRBY", processed_total, finished)
+end
+-- end: count processed
+if all then return 1 end
+return outcomes

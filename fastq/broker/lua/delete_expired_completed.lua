@@ -1,0 +1,17 @@
+--[[ delete_expired_completed: delete completed tasks whose retention has ended.
+KEYS[1] completed    asynq:{q}:completed
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] now          unix seconds
+ARGV[3] limit        tasks at most
+builds  task_prefix .. id, same hash tag
+returns number of tasks deleted
+asynq   deleteExpiredCompletedTasksCmd
+]]
+local completed = KEYS[1]
+local task_prefix, now, limit = ARGV[1], ARGV[2], ARGV[3]
+local ids = redis.call("ZRANGE", completed, "-inf", now, "BYSCORE", "LIMIT", 0, limit)
+for _, id in ipairs(ids) do
+  redis.call("DEL", task_prefix .. id)
+end
+if #ids > 0 then redis.call("ZREM", completed, unpack(ids)) end
+return #ids

@@ -1,0 +1,46 @@
+--[[ requeue: give tasks that were not run, or not to the end, back to the head of their queue.
+KEYS[1] active           asynq:{q}:active
+KEYS[2] lease            asynq:{q}:lease
+KEYS[3] pending          asynq:{q}:pending
+ARGV[1] task_prefix      asynq:{q}:t:
+ARGV[2] pending_since    unix nanoseconds
+ARGV[3] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[4] expired_at       unix seconds: only tasks whose lease ended by then, or ""
+ARGV[5...] ids           task ids, the one to be run first at the front
+builds  task_prefix .. id, same hash tag
+returns 1 when every task was given back, else a list: 1 given back | 0 not active | -1 not the caller's
+asynq   requeueCmd (which does not set pending_since)
+]]
+local active, lease, pending = KEYS[1], KEYS[2], KEYS[3]
+local task_prefix, pending_since, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local outcomes, back, all = {}, {}, true
+
+-- begin: guard
+local function guarded(id)
+  if owner == "" and expired_at == "" then return true end
+  local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
+  if not score then return false end
+  if owner ~= "" then return score % 1 == tonumber(owner) end
+  return score <= tonumber(expired_at)
+end
+-- end: guard
+
+-- From the last to the first: the tail of pending, where the next dequeue takes from, is to be the first.
+for at = #ARGV, 5, -1 do
+  local id = ARGV[at]
+  local outcome = 1
+  if not guarded(id) then
+    outcome = -1
+  elseif redis.call("LREM", active, 1, id) == 0 then
+    outcome = 0
+  else
+    redis.call("ZREM", lease, id)
+    redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", pending_since)
+    back[#back + 1] = id
+  end
+  if outcome ~= 1 then all = false end
+  outcomes[at - 4] = outcome
+end
+if #back > 0 then redis.call("RPUSH", pending, unpack(back)) end
+if all then return 1 end
+return outcomes

@@ -1,0 +1,74 @@
+--[[ retry: move failed tasks to retry, where they wait for their next attempt.
+KEYS[1] active           asynq:{q}:active
+KEYS[2] lease            asynq:{q}:lease
+KEYS[3] retry            asynq:{q}:retry
+KEYS[4] processed        asynq:{q}:processed:{day}
+KEYS[5] processed_total  asynq:{q}:processed
+KEYS[6] failed           asynq:{q}:failed:{day}
+KEYS[7] failed_total     asynq:{q}:failed
+ARGV[1] task_prefix      asynq:{q}:t:
+ARGV[2] stats_expire_at  unix seconds
+ARGV[3] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[4] expired_at       unix seconds: only tasks whose lease ended by then, or ""
+ARGV[5...] tasks         four values for each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
+builds  task_prefix .. id, same hash tag
+returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
+asynq   retryCmd
+]]
+local active, lease, retry = KEYS[1], KEYS[2], KEYS[3]
+local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local task_prefix, stats_expire_at, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local outcomes, failures, all = {}, 0, true
+
+-- begin: guard
+local function guarded(id)
+  if owner == "" and expired_at == "" then return true end
+  local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
+  if not score then return false end
+  if owner ~= "" then return score % 1 == tonumber(owner) end
+  return score <= tonumber(expired_at)
+end
+-- end: guard
+
+for at = 5, #ARGV, 4 do
+  local id, message, retry_at, is_failure = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local outcome = 1
+  if not guarded(id) then
+    outcome = -1
+  elseif redis.call("LREM", active, -1, id) == 0 then
+    outcome = 0
+  else
+    redis.call("ZREM", lease, id)
+    redis.call("ZADD", retry, retry_at, id)
+    redis.call("HSET", task_prefix .. id, "msg", message, "state", "retry")
+    if is_failure == "1" then failures = failures + 1 end
+  end
+  if outcome ~= 1 then all = false end
+  outcomes[#outcomes + 1] = outcome
+end
+
+if failures == 0 then
+  if all then return 1 end
+  return outcomes
+end
+local finished = failures
+-- begin: count processed
+if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
+if tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807 then
+  redis.call("SET", processed_total, finished)
+else
+  redis.call("INCRBY", processed_total, finished)
+end
+-- end: count processed
+-- begin: count failed
+if failures > 0 then
+  if redis.call("INCRBY", failed, failures) == failures then redis.call("EXPIREAT", failed, stats_expire_at) end
+  if tonumber(redis.call("GET", failed_total) or 0) + failures >= 9223372036854775807 then
+    redis.call("SET", failed_total, failures)
+  else
+    redis.call("INCRBY", failed_total, failures)
+  end
+end
+-- end: count failed
+if all then return 1 end
+return outcomes

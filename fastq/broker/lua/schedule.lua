@@ -1,0 +1,36 @@
+--[[ schedule: put tasks into scheduled, each unless its id exists or its unique lock is held.
+KEYS[1] scheduled      asynq:{q}:scheduled
+KEYS[2] groups         asynq:{q}:groups
+ARGV[1] task_prefix    asynq:{q}:t:
+ARGV[2...] tasks       six values for each: id, message, unix seconds to run at, lock key or "", lock seconds, group or ""
+builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
+returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
+asynq   scheduleCmd, scheduleUniqueCmd (which forget the group)
+]]
+local scheduled, groups = KEYS[1], KEYS[2]
+local task_prefix = ARGV[1]
+local outcomes, refused = {}, false
+
+for at = 2, #ARGV, 6 do
+  local id, message, run_at, lock, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 5]
+  local task = task_prefix .. id
+  local outcome = 1
+  if redis.call("EXISTS", task) == 1 then
+    outcome = 0
+  elseif lock ~= "" and not redis.call("SET", lock, id, "NX", "EX", ARGV[at + 4]) then
+    outcome = -1
+  else
+    redis.call("HSET", task, "msg", message, "state", "scheduled")
+    if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
+    if group ~= "" then
+      redis.call("HSET", task, "group", group)
+      redis.call("SADD", groups, group)
+    end
+    redis.call("ZADD", scheduled, run_at, id)
+  end
+  if outcome ~= 1 then refused = true end
+  outcomes[#outcomes + 1] = outcome
+end
+
+if refused then return outcomes end
+return 1

@@ -1,0 +1,46 @@
+"""Maintain: the operations that move tasks whose time has come, in bounded batches."""
+
+from typing import Any, NamedTuple
+
+from fastq import keys
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import load_script
+
+__all__ = ["Forwarded", "delete_expired_completed", "forward"]
+
+
+class Forwarded(NamedTuple):
+    """Tell how many due tasks were moved, how many ids had no task, and when the next is due (Unix seconds)."""
+
+    taken: int
+    ghosts: int
+    next_due_s: float | None
+
+
+def forward(queue: str, waiting_key: str, now_ns: int, limit: int) -> Operation[Forwarded]:
+    """Move due tasks of ``waiting_key`` (scheduled or retry) to pending, or to their group."""
+    return Operation(
+        "forward",
+        load_script("forward"),
+        (waiting_key, keys.pending(queue), keys.groups(queue)),
+        (keys.task_prefix(queue), keys.group_prefix(queue), now_ns, now_ns // 1_000_000_000, limit),
+        _parse_forwarded,
+        idempotent=True,
+    )
+
+
+def _parse_forwarded(reply: list[Any]) -> Forwarded:
+    taken, ghosts, next_due = reply
+    return Forwarded(taken, ghosts, float(next_due) if next_due else None)
+
+
+def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[int]:
+    """Delete completed tasks whose retention has ended; returns how many."""
+    return Operation(
+        "delete_expired_completed",
+        load_script("delete_expired_completed"),
+        (keys.completed(queue),),
+        (keys.task_prefix(queue), now_s, limit),
+        int,
+        idempotent=True,
+    )

@@ -1,0 +1,36 @@
+"""From what the user gave as ``redis`` to a broker that uses it, and closes only what was opened here."""
+
+from typing import TypeAlias
+
+import redis
+import redis.asyncio
+
+from fastq.broker.aio import AsyncBroker, AsyncNodeTransport
+from fastq.broker.blocking import BlockingBroker, NodeTransport
+from fastq.broker.cluster import AsyncClusterTransport, ClusterTransport
+from fastq.broker.connection import connect, connect_async
+
+__all__ = ["AsyncRedis", "BlockingRedis", "open_async_broker", "open_broker"]
+
+BlockingRedis: TypeAlias = redis.Redis | redis.RedisCluster
+AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
+
+
+def open_broker(given: str | BlockingRedis | None) -> BlockingBroker:
+    """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet."""
+    client = connect(given)
+    transport = (
+        ClusterTransport(client) if isinstance(client, redis.RedisCluster) else NodeTransport(client.connection_pool)
+    )
+    return BlockingBroker(transport, close=None if client is given else client.close)
+
+
+def open_async_broker(given: str | AsyncRedis | None) -> AsyncBroker:
+    """Open a broker for asyncio; as ``open_broker``."""
+    client = connect_async(given)
+    transport = (
+        AsyncClusterTransport(client)
+        if isinstance(client, redis.asyncio.RedisCluster)
+        else AsyncNodeTransport(client.connection_pool)
+    )
+    return AsyncBroker(transport, close=None if client is given else client.aclose)

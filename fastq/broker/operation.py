@@ -1,0 +1,58 @@
+"""An operation on Redis as data, and flows: generators that yield operations and are sent their results.
+
+Nothing here does I/O. A flow yields one ``Operation`` (and gets its result, or its error thrown in), a tuple of them
+for one round trip (and gets a list in which a failed one stands as its error), or a ``Pause``.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from fastq.broker.scripts import Script
+
+__all__ = ["Flow", "Operation", "Pause", "Step", "Word", "as_is"]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+Word: TypeAlias = str | bytes | int | float
+
+
+def as_is(reply: Any) -> Any:
+    """Return the reply unparsed."""
+    return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T_co]):
+    """Describe one request to Redis: a script with its keys and arguments, or a plain command.
+
+    ``idempotent`` says that sending it twice is the same as once; only then does an executor send it again by itself
+    when the reply was lost. ``keys`` share one hash tag; the first decides the node of a cluster.
+    """
+
+    name: str
+    script: Script | None
+    keys: Sequence[str]
+    args: Sequence[Word]
+    parse: Callable[[Any], T_co] = as_is
+    idempotent: bool = False
+
+    def words(self, *, as_text: bool = False) -> tuple[Word, ...]:
+        """Return the command to send; ``as_text`` sends the script itself, for a server that does not know its SHA."""
+        if self.script is None:
+            return (self.name, *self.keys, *self.args)
+        if as_text:
+            return ("EVAL", self.script.text, len(self.keys), *self.keys, *self.args)
+        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Ask the executor to wait before the flow goes on."""
+
+    seconds: float
+
+
+Step: TypeAlias = Operation[Any] | tuple[Operation[Any], ...] | Pause
+Flow: TypeAlias = Generator[Step, Any, T]

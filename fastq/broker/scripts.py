@@ -1,0 +1,88 @@
+"""The Lua scripts: one file each in ``lua/``, opened by a header that says what goes in and what comes out.
+
+The header is machine-read (``ScriptHeader``); a test holds it against the body. Scripts are known to Redis by the SHA-1
+of their text; the executors send the text when Redis has forgotten one.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+__all__ = ["Script", "ScriptHeader", "load_script", "parse_header", "script_names"]
+
+_HEADER = re.compile(r"\A--\[\[\s*(?P<name>\w+): (?P<summary>.+?)\n(?P<body>.*?)\]\]", re.DOTALL)
+_ENTRY = re.compile(r"^(?P<table>KEYS|ARGV)\[(?P<index>\d+)(?P<rest>\.\.\.)?\]\s+(?P<name>\w+)\s+(?P<meaning>.+)$")
+_FACT = re.compile(r"^(?P<fact>builds|returns|asynq|cost)\s+(?P<text>.+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Hold a script's text and the SHA-1 by which Redis knows it."""
+
+    name: str
+    text: str
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptHeader:
+    """Hold what a script's header says; ``keys`` and ``args`` are names in order, ``facts`` the lines after them.
+
+    ``repeated`` names the last argument if it stands for all that follow.
+    """
+
+    name: str
+    summary: str
+    keys: tuple[str, ...]
+    key_patterns: tuple[str, ...]
+    args: tuple[str, ...]
+    repeated: str | None
+    facts: dict[str, str]
+
+
+@cache
+def load_script(name: str) -> Script:
+    """Read ``lua/<name>.lua``; an unknown name is a ``FileNotFoundError``."""
+    text = (resources.files("fastq.broker") / "lua" / f"{name}.lua").read_text("utf-8")
+    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def script_names() -> list[str]:
+    """List the names of all scripts."""
+    folder = resources.files("fastq.broker") / "lua"
+    return sorted(entry.name.removesuffix(".lua") for entry in folder.iterdir() if entry.name.endswith(".lua"))
+
+
+def parse_header(text: str) -> ScriptHeader:
+    """Read a script's header; ``ValueError`` names the first line that is not understood."""
+    match = _HEADER.match(text)
+    if match is None:
+        raise ValueError("a script begins with --[[ name: what it does")
+    tables: dict[str, list[tuple[str, str]]] = {"KEYS": [], "ARGV": []}
+    facts: dict[str, str] = {}
+    repeated = last = None
+    for line in match["body"].splitlines():
+        if entry := _ENTRY.match(line):
+            entries = tables[entry["table"]]
+            entries.append((entry["name"], entry["meaning"]))
+            if int(entry["index"]) != len(entries):
+                raise ValueError(f"{match['name']}: {entry['table']}[{entry['index']}] is out of order")
+            repeated = entry["name"] if entry["rest"] else repeated
+        elif fact := _FACT.match(line):
+            last = fact["fact"]
+            facts[last] = fact["text"]
+        elif line.startswith("  ") and last:
+            facts[last] += " " + line.strip()
+        elif line.strip():
+            raise ValueError(f"{match['name']}: cannot read the header line {line!r}")
+    return ScriptHeader(
+        name=match["name"],
+        summary=" ".join(match["summary"].split()),
+        keys=tuple(name for name, _ in tables["KEYS"]),
+        key_patterns=tuple(meaning.split()[0] for _, meaning in tables["KEYS"]),
+        args=tuple(name for name, _ in tables["ARGV"]),
+        repeated=repeated,
+        facts=facts,
+    )

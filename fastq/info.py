@@ -1,0 +1,82 @@
+"""What is known of a task in Redis, as ``Client.enqueue`` and ``Inspector`` return it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from fastq.messages import TaskMessage
+from fastq.states import TaskState
+
+__all__ = ["TaskInfo", "at_unix_ns"]
+
+
+def at_unix_ns(unix_ns: int) -> datetime:
+    """Return a time in UTC; nanoseconds are cut to the microseconds that a datetime holds."""
+    return _EPOCH + timedelta(microseconds=unix_ns // 1000)
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """Describe a task at the moment it was read.
+
+    Times are in UTC, None where there is none; a ``timeout`` or ``retention`` of zero means none. ``result`` is what
+    the handler wrote, None if nothing. ``is_orphaned`` tells that an active task's lease has expired.
+    """
+
+    id: str
+    queue: str
+    type: str
+    payload: bytes
+    headers: Mapping[str, str]
+    state: TaskState
+    max_retry: int
+    retried: int
+    last_err: str
+    last_failed_at: datetime | None
+    timeout: timedelta
+    deadline: datetime | None
+    group: str
+    next_process_at: datetime | None
+    is_orphaned: bool
+    retention: timedelta
+    completed_at: datetime | None
+    result: bytes | None
+
+    @classmethod
+    def of_message(
+        cls,
+        message: TaskMessage,
+        state: TaskState,
+        *,
+        next_process_at: datetime | None = None,
+        is_orphaned: bool = False,
+        result: bytes | None = None,
+    ) -> "TaskInfo":
+        """Describe the task that a message holds."""
+        return cls(
+            id=message.id,
+            queue=message.queue,
+            type=message.type,
+            payload=message.payload,
+            headers=message.headers,
+            state=state,
+            max_retry=message.retry,
+            retried=message.retried,
+            last_err=message.error_msg,
+            last_failed_at=_at_unix_s(message.last_failed_at),
+            timeout=timedelta(seconds=message.timeout),
+            deadline=_at_unix_s(message.deadline),
+            group=message.group_key,
+            next_process_at=next_process_at,
+            is_orphaned=is_orphaned,
+            retention=timedelta(seconds=message.retention),
+            completed_at=_at_unix_s(message.completed_at),
+            result=result,
+        )
+
+
+def _at_unix_s(unix_s: int) -> datetime | None:
+    return at_unix_ns(unix_s * 1_000_000_000) if unix_s else None

@@ -1,0 +1,210 @@
+"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names.
+
+All keys of a queue share the hash tag ``{queue}``, so a script may touch any of them in a cluster. The keys of servers,
+workers and schedulers are tagged by their own id; the four ``all_*`` sets and the counters of a scope have no tag.
+"""
+
+from datetime import UTC, date, datetime
+from hashlib import md5
+
+__all__ = [
+    "CANCEL_CHANNEL",
+    "active",
+    "aggregation_set",
+    "aggregation_sets",
+    "all_queues",
+    "all_schedulers",
+    "all_servers",
+    "all_workers",
+    "archived",
+    "completed",
+    "failed",
+    "failed_total",
+    "group",
+    "group_prefix",
+    "groups",
+    "lease",
+    "paused",
+    "pending",
+    "processed",
+    "processed_total",
+    "queue_prefix",
+    "retry",
+    "scheduled",
+    "scheduler_entries",
+    "scheduler_history",
+    "semaphore",
+    "server_info",
+    "task",
+    "task_prefix",
+    "unique",
+    "unique_for_key",
+    "workers",
+]
+
+CANCEL_CHANNEL = "asynq:cancel"
+"""The pub/sub channel whose messages are ids of tasks to cancel."""
+
+
+def all_queues() -> str:
+    """Name the set of all queue names."""
+    return "asynq:queues"
+
+
+def all_servers() -> str:
+    """Name the sorted set of ``server_info`` keys, scored by their expiry in Unix seconds."""
+    return "asynq:servers"
+
+
+def all_workers() -> str:
+    """Name the sorted set of ``workers`` keys, scored by their expiry in Unix seconds."""
+    return "asynq:workers"
+
+
+def all_schedulers() -> str:
+    """Name the sorted set of ``scheduler_entries`` keys, scored by their expiry in Unix seconds."""
+    return "asynq:schedulers"
+
+
+def server_info(host: str, pid: int, server_id: str) -> str:
+    """Name the string that holds one server's ServerInfo."""
+    return f"asynq:servers:{{{host}:{pid}:{server_id}}}"
+
+
+def workers(host: str, pid: int, server_id: str) -> str:
+    """Name the hash of one server's running tasks: task id to WorkerInfo."""
+    return f"asynq:workers:{{{host}:{pid}:{server_id}}}"
+
+
+def scheduler_entries(scheduler_id: str) -> str:
+    """Name the list of one scheduler's SchedulerEntry messages; asynq's ids are ``host:pid:uuid``."""
+    return f"asynq:schedulers:{{{scheduler_id}}}"
+
+
+def scheduler_history(entry_id: str) -> str:
+    """Name the sorted set of one entry's SchedulerEnqueueEvent messages, scored by Unix seconds."""
+    return f"asynq:scheduler_history:{entry_id}"
+
+
+def queue_prefix(queue: str) -> str:
+    """Return what all keys of a queue begin with."""
+    return f"asynq:{{{queue}}}:"
+
+
+def task_prefix(queue: str) -> str:
+    """Return what the keys of a queue's tasks begin with; the id follows."""
+    return f"asynq:{{{queue}}}:t:"
+
+
+def task(queue: str, task_id: str) -> str:
+    """Name the hash of one task."""
+    return f"asynq:{{{queue}}}:t:{task_id}"
+
+
+def pending(queue: str) -> str:
+    """Name the list of pending ids; the next one to run is at its tail."""
+    return f"asynq:{{{queue}}}:pending"
+
+
+def active(queue: str) -> str:
+    """Name the list of ids that servers are working on."""
+    return f"asynq:{{{queue}}}:active"
+
+
+def lease(queue: str) -> str:
+    """Name the sorted set of active ids, scored by the expiry of their lease in Unix seconds."""
+    return f"asynq:{{{queue}}}:lease"
+
+
+def scheduled(queue: str) -> str:
+    """Name the sorted set of scheduled ids, scored by when they are due in Unix seconds."""
+    return f"asynq:{{{queue}}}:scheduled"
+
+
+def retry(queue: str) -> str:
+    """Name the sorted set of ids to try again, scored by when they are due in Unix seconds."""
+    return f"asynq:{{{queue}}}:retry"
+
+
+def archived(queue: str) -> str:
+    """Name the sorted set of archived ids, scored by when they died in Unix seconds."""
+    return f"asynq:{{{queue}}}:archived"
+
+
+def completed(queue: str) -> str:
+    """Name the sorted set of completed ids, scored by the end of their retention in Unix seconds."""
+    return f"asynq:{{{queue}}}:completed"
+
+
+def paused(queue: str) -> str:
+    """Name the string that exists while the queue is paused; its value is since when, in Unix seconds."""
+    return f"asynq:{{{queue}}}:paused"
+
+
+def processed_total(queue: str) -> str:
+    """Name the counter of all tasks ever processed, failures included."""
+    return f"asynq:{{{queue}}}:processed"
+
+
+def failed_total(queue: str) -> str:
+    """Name the counter of all failures ever."""
+    return f"asynq:{{{queue}}}:failed"
+
+
+def processed(queue: str, day: date) -> str:
+    """Name the counter of one UTC day's processed tasks, failures included; an aware datetime is taken to UTC."""
+    return f"asynq:{{{queue}}}:processed:{_day_text(day)}"
+
+
+def failed(queue: str, day: date) -> str:
+    """Name the counter of one UTC day's failures; an aware datetime is taken to UTC."""
+    return f"asynq:{{{queue}}}:failed:{_day_text(day)}"
+
+
+def unique(queue: str, task_type: str, payload: bytes | None) -> str:
+    """Name the lock of a unique task; ``None``, Go's nil payload, and ``b""`` have different locks."""
+    digest = "" if payload is None else md5(payload, usedforsecurity=False).hexdigest()
+    return f"asynq:{{{queue}}}:unique:{task_type}:{digest}"
+
+
+def unique_for_key(queue: str, task_type: str, unique_key: str) -> str:
+    """Name the lock of a task that is unique by a key of the caller's instead of its payload."""
+    return unique(queue, task_type, unique_key.encode())
+
+
+def groups(queue: str) -> str:
+    """Name the set of a queue's groups."""
+    return f"asynq:{{{queue}}}:groups"
+
+
+def group_prefix(queue: str) -> str:
+    """Return what the keys of a queue's groups and aggregation sets begin with."""
+    return f"asynq:{{{queue}}}:g:"
+
+
+def group(queue: str, group_name: str) -> str:
+    """Name the sorted set of a group's ids, scored by when they joined in Unix seconds."""
+    return f"asynq:{{{queue}}}:g:{group_name}"
+
+
+def aggregation_set(queue: str, group_name: str, set_id: str) -> str:
+    """Name the sorted set of ids taken out of a group to become one task."""
+    return f"asynq:{{{queue}}}:g:{group_name}:{set_id}"
+
+
+def aggregation_sets(queue: str) -> str:
+    """Name the sorted set of a queue's ``aggregation_set`` keys, scored by their deadline in Unix seconds."""
+    return f"asynq:{{{queue}}}:aggregation_sets"
+
+
+def semaphore(scope: str) -> str:
+    """Name the sorted set of a semaphore's holders: task id, scored by its deadline in Unix seconds."""
+    return f"asynq:sema:{scope}"
+
+
+def _day_text(day: date) -> str:
+    if isinstance(day, datetime):
+        if day.utcoffset() is None:
+            raise ValueError(f"day must be a date or a timezone-aware datetime, got the naive {day!r}")
+        day = day.astimezone(UTC).date()
+    return day.isoformat()

@@ -1,0 +1,120 @@
+"""What Client and AsyncClient do, as flows: compose tasks, enqueue them, tell what became of each.
+
+Thread-safe: all that is kept between calls is which queues were registered when.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fastq._ids import new_task_id
+from fastq.broker.enqueue import Batch, put
+from fastq.broker.operation import Flow
+from fastq.bulk import BulkComposer, Chunk
+from fastq.clock import Clock
+from fastq.compose import compose, message_of, starting_state
+from fastq.errors import BrokerError
+from fastq.info import TaskInfo
+from fastq.options import TaskOptions, check_options, complete
+from fastq.results import EnqueueResults, enqueued_info, error_of
+from fastq.task import Task
+
+__all__ = ["Producer"]
+
+REGISTER_EVERY_S = 10.0
+
+
+class QueueRegister:
+    """Remember for 10 s that a queue was added to ``asynq:queues``.
+
+    asynq remembers it for ever, so that a queue deleted elsewhere never comes back to the list.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._fresh_until: dict[str, float] = {}
+
+    def due(self, queues: Iterable[str]) -> list[str]:
+        """Return those of ``queues`` that are to be registered again."""
+        now = self._clock.monotonic_s()
+        return [queue for queue in queues if self._fresh_until.get(queue, 0.0) <= now]
+
+    def done(self, queues: Iterable[str]) -> None:
+        """Note that these are registered now."""
+        until = self._clock.monotonic_s() + REGISTER_EVERY_S
+        for queue in queues:
+            self._fresh_until[queue] = until
+
+
+class Producer:
+    """Make the flows that enqueue tasks; a client of one kind or the other drives them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._register = QueueRegister(clock)
+
+    def enqueue(self, task: Task | str, payload: Any, options: Mapping[str, Any]) -> Flow[TaskInfo]:
+        """Enqueue one task; the flow raises its error."""
+        task = _as_task(task, payload)
+        call = check_options(options) if options else options
+        now_ns = self._clock.unix_ns()
+        chosen = complete({**task.options, **call}, now_ns)
+        headers = {**task.headers, **call["headers"]} if "headers" in call else task.headers
+        message = message_of(task, chosen, headers, chosen.task_id or new_task_id())
+        batch = Batch(chosen.queue, starting_state(chosen), (compose(message, chosen, now_ns),), now_ns)
+        return self._put_one(batch, chosen, enqueued_info(message, chosen, now_ns))
+
+    def _put_one(self, batch: Batch, options: TaskOptions, info: TaskInfo) -> Flow[TaskInfo]:
+        report = yield from put((batch,), self._register.due((options.queue,)))
+        self._register.done(report.registered)
+        error = error_of(report.outcomes[0][0], info.queue, info.id)
+        if error is not None:
+            raise error
+        return info
+
+    def enqueue_many(self, tasks: Iterable[Task], options: Mapping[str, Any]) -> Flow[EnqueueResults]:
+        """Enqueue tasks chunk by chunk; see ``Client.enqueue_many``."""
+        composer = BulkComposer(check_options(options), self._clock)
+        kept = tuple(tasks) if isinstance(tasks, Sequence) else None
+        if kept is not None:
+            composer.check(kept)
+        return self._put_chunks(composer, tasks if kept is None else kept, keep_tasks=kept is not None)
+
+    def _put_chunks(self, composer: BulkComposer, tasks: Iterable[Task], *, keep_tasks: bool) -> Flow[EnqueueResults]:
+        results = EnqueueResults()
+        interned: dict[TaskOptions, TaskOptions] = {}
+        chunks = composer.chunks(tasks)
+        while (chunk := _next(chunks, results)) is not None:
+            report = yield from put(chunk.batches(), self._register.due(chunk.queues))
+            self._register.done(report.registered)
+            results.add(chunk.result(report, interned, keep_tasks=keep_tasks))
+            _stop_if_redis_failed(report.outcomes, results)
+        return results
+
+
+def _as_task(task: Task | str, payload: Any) -> Task:
+    if isinstance(task, Task):
+        if payload is not None:
+            raise TypeError(f"a Task has its payload already; payload={payload!r} goes with a type name only")
+        return task
+    return Task(task, payload)
+
+
+def _next(chunks: Any, results: EnqueueResults) -> Chunk | None:
+    try:
+        return next(chunks, None)
+    except BaseException as error:
+        error.add_note(f"enqueue_many: the {len(results)} tasks before this were sent, {results.enqueued} enqueued")
+        raise
+
+
+def _stop_if_redis_failed(outcomes: Sequence[Sequence[object]], results: EnqueueResults) -> None:
+    """Raise the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
+    for batch in outcomes:
+        for outcome in batch:
+            if isinstance(outcome, BrokerError):
+                outcome.results = results
+                outcome.add_note(
+                    f"enqueue_many: {results.enqueued} tasks were enqueued before this; the error's results attribute "
+                    f"tells of the {len(results)} tasks that were tried, the rest was not"
+                )
+                raise outcome

@@ -1,0 +1,153 @@
+"""The results of ``enqueue_many``: a TaskInfo or an error for each task, made when asked for.
+
+What is kept is columns, not objects: about 50 bytes a task with generated ids, so that a million results are 50 MB.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import overload
+
+from fastq.broker.enqueue import Outcome
+from fastq.compose import starting_state
+from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
+from fastq.info import TaskInfo, at_unix_ns
+from fastq.messages import TaskMessage
+from fastq.options import TaskOptions
+from fastq.states import TaskState
+from fastq.task import Task
+
+__all__ = ["ChunkResult", "EnqueueResults", "error_of"]
+
+
+def error_of(outcome: Outcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
+    """Return the error that an outcome stands for, None for success."""
+    if outcome is Outcome.ENQUEUED:
+        return None
+    if isinstance(outcome, BrokerError):
+        return outcome
+    return (TaskIDConflictError if outcome is Outcome.ID_CONFLICT else DuplicateTaskError)(queue, task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkResult:
+    """Keep, in columns, what a chunk of tasks was and what became of it; a column of equal values is one value."""
+
+    now_ns: int
+    ids: bytes
+    id_ends: "array[int]"
+    types: str | list[str]
+    options: TaskOptions | list[TaskOptions]
+    deadlines_s: "array[int] | None"
+    process_at_ns: "array[int] | None"
+    outcomes: list[Outcome | BrokerError] | None
+    tasks: list[Task] | None
+    headers: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.id_ends)
+
+    def task_id(self, index: int) -> str:
+        """Return a task's id."""
+        return self.ids[self.id_ends[index - 1] if index else 0 : self.id_ends[index]].decode()
+
+    def options_of(self, index: int) -> TaskOptions:
+        """Return a task's options, without its unique key."""
+        options = self.options if isinstance(self.options, TaskOptions) else self.options[index]
+        if self.deadlines_s is None and self.process_at_ns is None:
+            return options
+        process_at_ns = self.process_at_ns[index] if self.process_at_ns else 0
+        deadline_s = self.deadlines_s[index] if self.deadlines_s else 0
+        return replace(options, process_at_ns=process_at_ns or None, deadline_s=deadline_s)
+
+    def error(self, index: int) -> FastqError | None:
+        """Return what went wrong with a task, None if it was enqueued."""
+        if self.outcomes is None:
+            return None
+        outcome = self.outcomes[index]
+        return error_of(outcome, self.options_of(index).queue, self.task_id(index))
+
+    def info(self, index: int) -> TaskInfo:
+        """Describe a task as it was enqueued."""
+        options = self.options_of(index)
+        task = self.tasks[index] if self.tasks is not None else None
+        message = TaskMessage(
+            type=self.types if isinstance(self.types, str) else self.types[index],
+            payload=task.payload if task else b"",
+            id=self.task_id(index),
+            queue=options.queue,
+            retry=options.max_retry,
+            timeout=options.timeout_s,
+            deadline=options.deadline_s,
+            group_key=options.group,
+            retention=options.retention_s,
+            headers={**task.headers, **self.headers} if task else {},
+        )
+        return enqueued_info(message, options, self.now_ns)
+
+
+def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> TaskInfo:
+    """Describe a task that has just been enqueued."""
+    state = starting_state(options)
+    next_ns = {TaskState.PENDING: now_ns, TaskState.SCHEDULED: options.process_at_ns}.get(state)
+    return TaskInfo.of_message(message, state, next_process_at=None if next_ns is None else at_unix_ns(next_ns))
+
+
+class EnqueueResults(Sequence[TaskInfo | FastqError]):
+    """Give a ``TaskInfo`` or the error of each task, in the order of the tasks, made when it is asked for.
+
+    The tasks of a list or tuple are kept (they are the caller's), so that an info has payload and headers; those of an
+    iterator are not, and their infos have an empty payload and no headers.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[ChunkResult] = []
+        self._starts: list[int] = []
+        self._length = 0
+
+    def add(self, chunk: ChunkResult) -> None:
+        """Append the results of the next chunk."""
+        self._chunks.append(chunk)
+        self._starts.append(self._length)
+        self._length += len(chunk)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> TaskInfo | FastqError: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[TaskInfo | FastqError]: ...
+    def __getitem__(self, index: int | slice) -> TaskInfo | FastqError | list[TaskInfo | FastqError]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(self._length))]
+        chunk, at = self._place(index)
+        error = chunk.error(at)
+        return chunk.info(at) if error is None else error
+
+    def _place(self, index: int) -> tuple[ChunkResult, int]:
+        at = index + self._length if index < 0 else index
+        if not 0 <= at < self._length:
+            raise IndexError(f"result {index} of {self._length}")
+        number = bisect_right(self._starts, at) - 1
+        return self._chunks[number], at - self._starts[number]
+
+    def ids(self) -> Iterator[str]:
+        """Yield the id of each task in order, whatever became of it."""
+        return (chunk.task_id(at) for chunk in self._chunks for at in range(len(chunk)))
+
+    def errors(self) -> Iterator[tuple[int, FastqError]]:
+        """Yield index and error of each task that was not enqueued."""
+        for start, chunk in zip(self._starts, self._chunks, strict=True):
+            for at in range(len(chunk)) if chunk.outcomes is not None else ():
+                if (error := chunk.error(at)) is not None:
+                    yield start + at, error
+
+    @property
+    def enqueued(self) -> int:
+        """Count the tasks that were enqueued."""
+        return self._length - sum(1 for _ in self.errors())
+
+    def __repr__(self) -> str:
+        return f"<EnqueueResults: {self._length} tasks, {self.enqueued} enqueued>"

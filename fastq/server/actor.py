@@ -1,0 +1,91 @@
+"""What every actor of the server shares: start, stop, a rhythm, back-off after errors, and a signal for tests.
+
+An actor is a loop around one ``tick``. It wakes when its interval is over or somebody calls ``wake``. A failing Redis
+is said once, and again when it is over; ticks go on with growing pauses. Any other error is a defect: it is logged
+with its traceback, and the actor goes on, so that one actor does not stop another.
+"""
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+
+from fastq.errors import BrokerError
+
+__all__ = ["Actor"]
+
+MAX_BACKOFF_S = 30.0
+
+
+class Actor:
+    """Run ``tick`` again and again until stopped; subclasses say what a tick does and how long to wait after it."""
+
+    name = "actor"
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger(f"fastq.{self.name}")
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self.ticked = asyncio.Condition()
+        self.ticks = 0
+
+    async def tick(self) -> float | None:
+        """Do the work once; return the seconds until the next time, None to wait until woken."""
+        raise NotImplementedError
+
+    def first_tick_after_s(self) -> float | None:
+        """Return the seconds before the first tick; at once unless overridden."""
+        return 0.0
+
+    def start(self) -> None:
+        """Begin on the running loop."""
+        self._task = asyncio.create_task(self._run(), name=f"fastq {self.name}")
+
+    def wake(self) -> None:
+        """Let the next tick begin now, or right after the one that is under way."""
+        self._woken.set()
+
+    async def stop(self) -> None:
+        """End, in the middle of a tick if need be; may be called twice."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        await self._sleep(self.first_tick_after_s())
+        while True:
+            self._woken.clear()
+            pause_s = await self._guarded_tick()
+            self.ticks += 1
+            async with self.ticked:
+                self.ticked.notify_all()
+            await self._sleep(pause_s)
+
+    async def _guarded_tick(self) -> float | None:
+        try:
+            pause_s = await self.tick()
+        except BrokerError as error:
+            if not self._failures:
+                self._log.warning("%s; trying again until it works", error)
+            return self._backoff_s()
+        except Exception:
+            self._log.exception("a defect in the %s; it goes on", self.name)
+            return self._backoff_s()
+        if self._failures:
+            self._log.info("works again after %d failed attempts", self._failures)
+            self._failures = 0
+        return pause_s
+
+    def _backoff_s(self) -> float:
+        self._failures += 1
+        longest = min(MAX_BACKOFF_S, 0.1 * 2 ** min(self._failures, 16))
+        return longest * random.uniform(0.5, 1.0)
+
+    async def _sleep(self, seconds: float | None) -> None:
+        if seconds is not None and seconds <= 0:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)

@@ -1,0 +1,74 @@
+"""A task as its producer makes it: a type, a payload of bytes, headers and options, checked when it is made."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import orjson
+
+from fastq.options import NO_OPTIONS, check_headers, check_options, check_text
+
+__all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload"]
+
+MAX_MESSAGE_BYTES: Final = 512 * 1024 * 1024
+"""Redis takes no value above this (proto-max-bulk-len's default)."""
+
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def encode_payload(payload: object) -> bytes:
+    """Return bytes as they are, and anything else as JSON; ``None`` is no payload at all.
+
+    ``TypeError`` names what cannot be encoded, ``ValueError`` the size beyond Redis' limit of 512 MB.
+    """
+    if payload is None:
+        return b""
+    if isinstance(payload, (bytes, bytearray, memoryview)):
+        data = bytes(payload) if not isinstance(payload, bytes) else payload
+    else:
+        try:
+            data = orjson.dumps(payload)
+        except TypeError as error:
+            raise TypeError(
+                f"payload of type {type(payload).__name__} cannot be encoded as JSON: {error}; pass bytes instead"
+            ) from error
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ValueError(
+            f"payload of {len(data)} bytes is over Redis' limit of {MAX_MESSAGE_BYTES} bytes for a value; "
+            "store it elsewhere and enqueue where it is"
+        )
+    return data
+
+
+class Task:
+    """Hold a unit of work: ``type`` chooses the handler, ``payload`` is bytes, options say how it is to be run.
+
+    A payload that is not bytes is encoded as JSON. ``None`` means no payload: on the wire the same as ``b""``, but
+    with its own unique lock, as in asynq. Options are those of ``Client.enqueue``.
+    """
+
+    __slots__ = ("_has_payload", "headers", "options", "payload", "type")
+
+    def __init__(
+        self, type: str, payload: Any = b"", *, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> None:
+        self.type = check_text(type, "task type")
+        # The common case first: encode_payload returns bytes as they are, but checks more than a short one needs.
+        self.payload: bytes = (
+            payload if payload.__class__ is bytes and len(payload) < MAX_MESSAGE_BYTES else encode_payload(payload)
+        )
+        self._has_payload = payload is not None
+        self.headers: Mapping[str, str] = check_headers(headers) if headers else _NO_HEADERS
+        self.options: Mapping[str, Any] = check_options(options) if options else NO_OPTIONS
+
+    @property
+    def lock_payload(self) -> bytes | None:
+        """Return what the unique lock is made from: the payload, or None if the task has none."""
+        return self.payload if self._has_payload else None
+
+    def json(self) -> Any:
+        """Decode the payload as JSON; ``ValueError`` if it is none."""
+        return orjson.loads(self.payload)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}({self.type!r}, <{len(self.payload)} bytes>)"

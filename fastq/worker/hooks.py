@@ -1,0 +1,91 @@
+"""The app's hooks that belong to a task: error_handler, is_failure, retry_delay; run in the child that ran the task.
+
+The order is asynq's: the error handler sees every error; a revoked task asks no more; one that will not be retried
+asks nothing either; else is_failure, then retry_delay. A hook that raises is logged and stands for its default.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeAlias
+
+from fastq.durations import nanoseconds_of
+from fastq.errors import RevokeTask, SkipRetry
+from fastq.worker.names import AppNameError, resolve
+from fastq.worker.report import FailureReport, describe_error, trace_of
+from fastq.worker.running import RunningTask
+
+__all__ = ["Hooks", "caused_by"]
+
+ErrorHandler: TypeAlias = Callable[[RunningTask, BaseException], object]
+IsFailure: TypeAlias = Callable[[BaseException], bool]
+RetryDelay: TypeAlias = Callable[[int, BaseException, RunningTask], float | timedelta]
+
+_log = logging.getLogger("fastq.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Hold the app's hooks; None for the default."""
+
+    error_handler: ErrorHandler | None = None
+    is_failure: IsFailure | None = None
+    retry_delay: RetryDelay | None = None
+
+    @classmethod
+    def named(cls, **names: str | None) -> "Hooks":
+        """Import hooks by name; ``AppNameError`` for what is not callable."""
+        return cls(**{hook: _callable(hook, name) for hook, name in names.items() if name})  # type: ignore[arg-type]  # what it takes shows when it is called
+
+    def report(self, task: RunningTask, error: BaseException) -> FailureReport:
+        """Describe a failure, and let the hooks decide what follows from it."""
+        text = describe_error(error)
+        trace = trace_of(error)
+        self._tell(task, error)
+        will_not_retry = task.retried >= task.max_retry or caused_by(error, SkipRetry)
+        if caused_by(error, RevokeTask) or will_not_retry:
+            return FailureReport(text, trace=trace)
+        return FailureReport(text, self._counts(error), self._delay_s(task, error), trace)
+
+    def _tell(self, task: RunningTask, error: BaseException) -> None:
+        if self.error_handler is not None:
+            try:
+                self.error_handler(task, error)
+            except Exception:
+                _log.exception("error_handler raised; task %s", task.id)
+
+    def _counts(self, error: BaseException) -> bool:
+        if self.is_failure is None:
+            return True
+        try:
+            return bool(self.is_failure(error))
+        except Exception:
+            _log.exception("is_failure raised; the error counts as a failure")
+            return True
+
+    def _delay_s(self, task: RunningTask, error: BaseException) -> float | None:
+        if self.retry_delay is None:
+            return None
+        try:
+            return max(0.0, nanoseconds_of(self.retry_delay(task.retried, error, task), name="retry_delay") / 1e9)
+        except Exception:
+            _log.exception("retry_delay failed; the default delay is used")
+            return None
+
+
+def caused_by(error: BaseException, kind: type[BaseException]) -> bool:
+    """Tell whether an error is of a kind, or was raised from one that is."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, kind):
+            return True
+        seen = seen.__cause__
+    return False
+
+
+def _callable(hook: str, name: str) -> Callable[..., object]:
+    found = resolve(name)
+    if not callable(found):
+        raise AppNameError(f"{hook}={name!r} is not callable: {found!r}")
+    return found

@@ -1,0 +1,82 @@
+"""Names of objects, ``module:attr``, resolved with errors that say how to mend them."""
+
+import importlib
+import sys
+
+__all__ = ["AppNameError", "name_of", "resolve", "split_name"]
+
+
+class AppNameError(ValueError):
+    """Tell that a name does not lead to the object it should."""
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return module and attribute of ``module:attr``; the attribute may have dots."""
+    module, colon, attribute = name.partition(":")
+    if not module or not attribute or not colon or any(not part.isidentifier() for part in module.split(".")):
+        raise AppNameError(f"{name!r} is not of the form module:attr, for example myapp.tasks:mux")
+    return module, attribute
+
+
+def resolve(name: str) -> object:
+    """Import and return what ``module:attr`` names.
+
+    ``AppNameError`` when module or attribute is not there; whatever the module raises at import passes.
+    """
+    module_name, attribute = split_name(name)
+    try:
+        found: object = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # Only the named module's own absence is about the name; a missing import inside it is the app's defect.
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise
+        raise AppNameError(
+            f"{name!r}: there is no module {error.name!r} in {_search_path()}; start in the app's directory or install it"
+        ) from error
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise AppNameError(f"{name!r}: {module_name} has no {attribute!r}")
+        found = getattr(found, part)
+    return found
+
+
+def _search_path() -> str:
+    return ", ".join(repr(entry or ".") for entry in sys.path[:3]) + " …"
+
+
+def name_of(thing: object, what: str) -> str:
+    """Return ``module:attr`` of a module-level object (or of the text that is one); ``TypeError`` says how else."""
+    if isinstance(thing, str):
+        split_name(thing)
+        return thing
+    module = getattr(thing, "__module__", None)
+    qualified = getattr(thing, "__qualname__", None)
+    if isinstance(module, str) and isinstance(qualified, str) and _is_at(module, qualified, thing):
+        return _checked(module, qualified, what)
+    for module_name, loaded in list(sys.modules.items()):
+        for attribute, value in list(getattr(loaded, "__dict__", {}).items()):
+            if value is thing and not module_name.startswith("fastq."):
+                return _checked(module_name, attribute, what)
+    raise TypeError(
+        f"{what} must be named 'module:attr' or be an object that a module holds under a name of its own, since child "
+        f"processes import it: {thing!r} is neither"
+    )
+
+
+def _is_at(module: str, qualified: str, thing: object) -> bool:
+    found: object = sys.modules.get(module)
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    return found is thing
+
+
+def _checked(module: str, attribute: str, what: str) -> str:
+    if module == "__main__":
+        spec = getattr(sys.modules["__main__"], "__spec__", None)
+        if spec is None:
+            raise TypeError(
+                f"{what} lives in the script that was started, which child processes cannot import; move it to a "
+                "module, or name it 'module:attr'"
+            )
+        module = spec.name
+    return f"{module}:{attribute}"

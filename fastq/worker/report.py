@@ -1,0 +1,81 @@
+"""What a child says of a failed task: the error as it is stored, and what the hooks decided."""
+
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Final
+
+import orjson
+
+__all__ = ["FailureReport", "describe_error"]
+
+_OWN_CODE: Final = str(Path(__file__).resolve().parents[1])
+_MAX_TEXT: Final = 64_000
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    """Hold the error text, whether it counts as a failure, and the seconds until the next attempt.
+
+    ``retry_in_s`` is None where the default delay is to be used, ``trace`` is for the log.
+    """
+
+    error: str
+    is_failure: bool = True
+    retry_in_s: float | None = None
+    trace: str = ""
+
+    def encode(self) -> bytes:
+        """Return the report as JSON."""
+        return orjson.dumps((self.error, self.is_failure, self.retry_in_s, self.trace))
+
+    @classmethod
+    def decode(cls, data: bytes) -> "FailureReport":
+        """Read what ``encode`` made."""
+        error, is_failure, retry_in_s, trace = orjson.loads(data)
+        return cls(error, is_failure, retry_in_s, trace)
+
+
+def describe_error(error: BaseException) -> str:
+    """Return ``Class: message (file:line)`` with the last place in the user's code; bad Unicode is replaced."""
+    text = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+    place = _last_user_place(error.__traceback__)
+    text = text.encode("utf-8", "replace").decode()
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT] + "…"
+    return f"{text} ({place})" if place else text
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the traceback as text, for the log."""
+    return "".join(traceback.format_exception(error))[-_MAX_TEXT:].encode("utf-8", "replace").decode()
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the user's __str__; a failure to describe must not become another failure
+        return "<its __str__ raised>"
+
+
+def _last_user_place(trace: TracebackType | None) -> str:
+    last = ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith(_OWN_CODE) and not _is_library(trace.tb_frame):
+            last = f"{_short(file)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return last
+
+
+def _is_library(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith("<") or "site-packages" in file or "/lib/python" in file
+
+
+def _short(file: str) -> str:
+    try:
+        return str(Path(file).relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return file

@@ -1,0 +1,113 @@
+"""Run tasks in a child: bytes become a Task, the mux finds its handler, and what comes of it becomes an answer.
+
+The pool loads this by name (``fastq.worker.runner:load``), with a JSON argument that names the app and its hooks.
+"""
+
+from collections.abc import Awaitable
+from inspect import isawaitable
+from typing import Any
+
+import orjson
+
+from fastq.codec import decode_task_message
+from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.mux import ServeMux
+from fastq.pool.protocol import Answer, Kind, TaskContext
+from fastq.worker.hooks import Hooks, caused_by
+from fastq.worker.names import AppNameError, resolve
+from fastq.worker.running import CURRENT, RunningTask, encode_result
+
+__all__ = ["HandlerRunner", "load", "runner_argument"]
+
+
+def runner_argument(app: str, **hooks: str | None) -> str:
+    """Return the argument that ``load`` reads: the app's name, and those of its hooks."""
+    return orjson.dumps({"app": app, **hooks}).decode()
+
+
+def load(argument: str) -> "HandlerRunner":
+    """Import the app and its hooks."""
+    names: dict[str, Any] = orjson.loads(argument)
+    app = names.pop("app")
+    mux = resolve(app)
+    if not isinstance(mux, ServeMux):
+        raise AppNameError(f"{app!r} must be a fastq.ServeMux, not {type(mux).__name__}")
+    if not mux.patterns():
+        raise AppNameError(f"{app!r} has no handlers; add some with @{app.partition(':')[2]}.handler('type')")
+    return HandlerRunner(mux, Hooks.named(**names))
+
+
+class HandlerRunner:
+    """Run tasks through a mux."""
+
+    def __init__(self, mux: ServeMux[RunningTask], hooks: Hooks) -> None:
+        self._mux = mux
+        self._hooks = hooks
+        patterns = mux.patterns()
+        self.has_async = any(patterns.values())
+        self.has_plain = not all(patterns.values())
+        self.description = orjson.dumps(patterns).decode()
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        """Run a plain task to its end and say what came of it."""
+        try:
+            task = RunningTask(decode_task_message(data), context)
+        except InvalidMessageError as error:
+            return Kind.INVALID, str(error).encode()
+        token = CURRENT.set(task)
+        try:
+            outcome = self._mux.dispatch(task.type)(task)
+            if outcome is None:
+                return None
+            if isawaitable(outcome):
+                raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
+            return Kind.RESULT, encode_result(outcome)
+        except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
+            return self._failed(task, error)
+        finally:
+            CURRENT.reset(token)
+
+    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
+        """Return a coroutine that runs the task."""
+        return self._run_async(data, context)
+
+    async def _run_async(self, data: bytes, context: TaskContext) -> Answer:
+        try:
+            task = RunningTask(decode_task_message(data), context)
+        except InvalidMessageError as error:
+            return Kind.INVALID, str(error).encode()
+        CURRENT.set(task)  # a coroutine runs in a context of its own
+        try:
+            outcome = self._mux.dispatch(task.type)(task)
+            if isawaitable(outcome):
+                outcome = await outcome
+            return None if outcome is None else (Kind.RESULT, encode_result(outcome))
+        except BaseException as error:  # noqa: BLE001 - as above; a cancelled coroutine reports, and ends
+            return self._failed(task, _named(error, context))
+
+    def _failed(self, task: RunningTask, error: BaseException) -> Answer:
+        return _kind(error), self._hooks.report(task, error).encode()
+
+
+def _named(error: BaseException, context: TaskContext) -> BaseException:
+    """Turn the cancellation of a coroutine into the reason for which the pool cancelled it."""
+    reasons: dict[Kind, type[BaseException]] = {Kind.TIMEOUT: TaskTimeout, Kind.CANCELED: TaskCanceled}
+    reason = reasons.get(context.interruption) if context.interruption is not None else None
+    if reason is None or isinstance(error, reason):
+        return error
+    return reason(_REASONS[reason]).with_traceback(error.__traceback__)
+
+
+_REASONS = {TaskTimeout: "the task's time is up", TaskCanceled: "the task was cancelled"}
+
+
+def _kind(error: BaseException) -> Kind:
+    if isinstance(error, TaskTimeout):
+        return Kind.TIMEOUT
+    if isinstance(error, TaskCanceled):
+        return Kind.CANCELED
+    if isinstance(error, HandlerNotFoundError):
+        return Kind.NOT_FOUND
+    if caused_by(error, RevokeTask):
+        return Kind.REVOKED
+    return Kind.SKIP_RETRY if caused_by(error, SkipRetry) else Kind.FAILED

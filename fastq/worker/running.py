@@ -1,0 +1,110 @@
+"""A task as its handler sees it: the producer's task, and what is known only while it runs."""
+
+import time
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, Protocol
+
+from fastq.info import at_unix_ns
+from fastq.messages import TaskMessage
+from fastq.options import NO_OPTIONS
+from fastq.task import Task, encode_payload
+
+__all__ = ["MAX_RESULT_BYTES", "RunningTask", "current_task"]
+
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+
+
+class Context(Protocol):
+    """Name what a running task needs of the pool."""
+
+    @property
+    def started_ns(self) -> int:
+        """Return when it started, on CLOCK_MONOTONIC."""
+
+    @property
+    def deadline_ns(self) -> int:
+        """Return when its time is up, on CLOCK_MONOTONIC, 0 for never."""
+
+    def write_result(self, data: bytes) -> None:
+        """Send an intermediate result."""
+
+
+class RunningTask(Task):
+    """Be a task inside its handler."""
+
+    __slots__ = ("_context", "_message")
+
+    def __init__(self, message: TaskMessage, context: Context) -> None:
+        # Not Task.__init__: what came through the codec needs no checks, and this is on the hot path.
+        self.type = message.type
+        self.payload = message.payload
+        self.headers = message.headers
+        self.options = NO_OPTIONS
+        self._has_payload = True
+        self._message = message
+        self._context = context
+
+    @property
+    def id(self) -> str:
+        """Return the task's id."""
+        return self._message.id
+
+    @property
+    def queue(self) -> str:
+        """Return the queue it came from."""
+        return self._message.queue
+
+    @property
+    def retried(self) -> int:
+        """Return how often it was retried before this attempt."""
+        return self._message.retried
+
+    @property
+    def max_retry(self) -> int:
+        """Return how often it may be retried."""
+        return self._message.retry
+
+    @property
+    def started_at(self) -> datetime:
+        """Return when this attempt started, in UTC."""
+        return _wall(self._context.started_ns)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """Return when the time of this attempt is up, in UTC; None if it is unlimited."""
+        deadline_ns = self._context.deadline_ns
+        return _wall(deadline_ns) if deadline_ns else None
+
+    def write_result(self, data: Any) -> None:
+        """Store a result now, before the handler returns; the last one written wins. JSON unless bytes.
+
+        It can be read while the task runs, and after that for as long as the task is kept (retention).
+        ``ValueError`` above 64 MB.
+        """
+        self._context.write_result(encode_result(data))
+
+
+def encode_result(data: Any) -> bytes:
+    """Return a result as bytes: JSON unless it is bytes; ``ValueError`` above 64 MB, ``TypeError`` if it is neither."""
+    encoded = encode_payload(data)
+    if len(encoded) > MAX_RESULT_BYTES:
+        raise ValueError(
+            f"a result of {len(encoded)} bytes is over the limit of {MAX_RESULT_BYTES}; store it elsewhere"
+        )
+    return encoded
+
+
+def _wall(monotonic_ns: int) -> datetime:
+    return at_unix_ns(time.time_ns() - time.monotonic_ns() + monotonic_ns)
+
+
+CURRENT: ContextVar[RunningTask] = ContextVar("fastq_current_task")
+
+
+def current_task() -> RunningTask:
+    """Return the task whose handler is running here; ``LookupError`` outside of handlers."""
+    try:
+        return CURRENT.get()
+    except LookupError:
+        raise LookupError("no task is running here: current_task() is for code below a handler") from None

@@ -1,0 +1,1 @@
+"""Tests against the real Go asynq; see README.md."""

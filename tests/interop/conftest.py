@@ -1,0 +1,65 @@
+"""A private Redis and a Go peer on it, for each test an empty one."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+
+from tests.interop.build import build_peer, unavailable
+from tests.interop.peer import GoPeer
+
+
+@pytest.fixture(scope="session")
+def peer_binary() -> Path:
+    return build_peer()
+
+
+@pytest.fixture(scope="session")
+def redis_socket() -> Iterator[Path]:
+    """Start a Redis on a unix socket (in /tmp: the path of a socket must be short) and stop it at the end."""
+    server = shutil.which("redis-server")
+    if server is None:
+        unavailable("there is no redis-server on PATH")
+    with tempfile.TemporaryDirectory(prefix="fastq-interop-") as directory:
+        socket = Path(directory) / "redis.sock"
+        options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", directory]
+        process = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
+        try:
+            patient = Retry(ConstantBackoff(0.02), 500)
+            with redis.Redis(unix_socket_path=str(socket), retry=patient) as probe:
+                probe.ping()
+            yield socket
+        finally:
+            process.terminate()
+            process.wait()
+
+
+@pytest.fixture
+def db(redis_socket: Path) -> Iterator[redis.Redis]:
+    """Return a client of the emptied Redis."""
+    with redis.Redis(unix_socket_path=str(redis_socket)) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def redis_url(redis_socket: Path, db: redis.Redis) -> str:
+    """Return the URL of the emptied Redis."""
+    return f"unix://{redis_socket}?db=0"
+
+
+@pytest.fixture
+def go(peer_binary: Path, redis_socket: Path, db: redis.Redis) -> Iterator[GoPeer]:
+    """Return a fresh peer, connected to the emptied Redis.
+
+    Fresh, because an asynq.Client remembers for good which queues it has made known.
+    """
+    with GoPeer(peer_binary) as peer:
+        peer.request("connect", socket=str(redis_socket))
+        yield peer

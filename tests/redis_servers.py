@@ -1,0 +1,209 @@
+"""Start real, private Redis servers for tests: alone, with TLS, with users, with a Sentinel, as a cluster.
+
+Everything listens on the loopback interface or a Unix socket, lives in a temporary directory and is stopped by its own
+process id. A test skips where no server program is installed, but fails in CI (``CI`` set).
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+
+from tests.certificates import make_certificates
+from tests.waiting import wait_until
+
+__all__ = ["RedisServer", "redis_cluster", "redis_sentinel", "redis_server", "tls_redis_server"]
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    """Be a running server; ``url`` is its Unix socket's, ``tcp_url`` its port's where it has one."""
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    port: int
+    password: str = ""
+
+    @property
+    def socket_path(self) -> str:
+        return str(self.directory / "redis.sock")
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket_path}"
+
+    @property
+    def tcp_url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def client(self, db: int = 0) -> Redis:
+        """Return a client of redis-py's own making, to look behind the code under test."""
+        return Redis(unix_socket_path=self.socket_path, db=db, password=self.password or None)
+
+    def is_ready(self) -> bool:
+        assert self.process.poll() is None, f"redis-server ended: {(self.directory / 'log').read_text()}"
+        with suppress(RedisError, OSError), self.client() as client:
+            return bool(client.ping())
+        return False
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def server_program() -> str:
+    """Return the path of the server program to test with."""
+    program = os.environ.get("FASTQ_REDIS_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
+    if program is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("no redis-server is installed")
+    return program
+
+
+def free_port(also: int = 0) -> int:
+    """Return a port nobody listens on, and nobody on the one that is ``also`` above it."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            if not also:
+                return port
+            with suppress(OSError, OverflowError):
+                second.bind(("127.0.0.1", port + also))
+                return port
+
+
+def _command(directory: Path, port: int, password: str, config: Mapping[str, str]) -> list[str]:
+    settings = {
+        "port": str(port),
+        "bind": "127.0.0.1",
+        "unixsocket": str(directory / "redis.sock"),
+        "dir": str(directory),
+        "logfile": str(directory / "log"),
+        "save": "",
+        "appendonly": "no",
+        **({"requirepass": password} if password else {}),
+        **config,
+    }
+    return [server_program(), *(word for name, value in settings.items() for word in (f"--{name}", value))]
+
+
+@contextmanager
+def redis_server(port: int = 0, password: str = "", config: Mapping[str, str] | None = None) -> Iterator[RedisServer]:
+    """Run one server; ``port`` 0 is a Unix socket only, ``config`` more settings as in redis.conf."""
+    # Not pytest's tmp_path: the path of a Unix socket must stay under about 100 bytes.
+    with tempfile.TemporaryDirectory(prefix="fastq-test-") as name:
+        process = subprocess.Popen(_command(Path(name), port, password, config or {}))
+        server = RedisServer(process, Path(name), port, password)
+        try:
+            wait_until(server.is_ready)
+            yield server
+        finally:
+            server.stop()
+
+
+@contextmanager
+def tls_redis_server(directory: Path) -> Iterator[tuple[RedisServer, int, Path]]:
+    """Run a server with TLS; gives it, its TLS port and the file of the authority that signed its certificate."""
+    files = make_certificates(directory)
+    port = free_port()
+    config = {
+        "tls-port": str(port),
+        "tls-cert-file": str(files.certificate),
+        "tls-key-file": str(files.key),
+        "tls-ca-cert-file": str(files.authority),
+        "tls-auth-clients": "no",
+    }
+    with redis_server(config=config) as server:
+        yield server, port, files.authority
+
+
+@dataclass(frozen=True)
+class SentinelSetup:
+    """Be a master, its replica, and the sentinel that watches them as ``mymaster``."""
+
+    master: RedisServer
+    replica: RedisServer
+    sentinel_port: int
+
+    def sentinel(self, password: str = "") -> Redis:
+        return Redis(port=self.sentinel_port, password=password or None)
+
+
+@contextmanager
+def redis_sentinel(password: str = "", sentinel_password: str = "") -> Iterator[SentinelSetup]:
+    """Run a master, a replica and one sentinel (quorum 1) over TCP."""
+    with ExitStack() as stack:
+        config = {"repl-diskless-sync-delay": "0", **({"masterauth": password} if password else {})}
+        master = stack.enter_context(redis_server(free_port(), password, config))
+        config["replicaof"] = f"127.0.0.1 {master.port}"
+        replica = stack.enter_context(redis_server(free_port(), password, config))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastq-test-")))
+        setup = SentinelSetup(master, replica, free_port())
+        (directory / "sentinel.conf").write_text(_sentinel_config(setup, directory, password, sentinel_password))
+        process = subprocess.Popen([server_program(), str(directory / "sentinel.conf"), "--sentinel"])
+        stack.callback(RedisServer(process, directory, setup.sentinel_port).stop)
+        wait_until(lambda: _sees_replica(setup, sentinel_password))
+        yield setup
+
+
+def _sentinel_config(setup: SentinelSetup, directory: Path, password: str, sentinel_password: str) -> str:
+    lines = [
+        f"port {setup.sentinel_port}",
+        "bind 127.0.0.1",
+        f'dir "{directory}"',
+        f'logfile "{directory / "log"}"',
+        f"sentinel monitor mymaster 127.0.0.1 {setup.master.port} 1",
+        "sentinel down-after-milliseconds mymaster 1000",
+        "sentinel failover-timeout mymaster 5000",
+    ]
+    if password:
+        lines.append(f"sentinel auth-pass mymaster {password}")
+    if sentinel_password:
+        lines.append(f"requirepass {sentinel_password}")
+    return "\n".join(lines) + "\n"
+
+
+def _sees_replica(setup: SentinelSetup, sentinel_password: str) -> bool:
+    with suppress(RedisError, OSError), setup.sentinel(sentinel_password) as sentinel:
+        replicas = sentinel.sentinel_slaves("mymaster")
+        return len(replicas) == 1 and replicas[0]["master-link-status"] == "ok"
+    return False
+
+
+@contextmanager
+def redis_cluster(nodes: int = 3, password: str = "") -> Iterator[Sequence[RedisServer]]:
+    """Run a cluster of ``nodes`` masters that share the slots evenly, without replicas."""
+    with ExitStack() as stack:
+        config = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
+        servers = [
+            # The nodes talk to one another 10000 above their ports.
+            stack.enter_context(redis_server(free_port(also=10000), password, config))
+            for _ in range(nodes)
+        ]
+        for index, server in enumerate(servers):
+            first, last = 16384 * index // nodes, 16384 * (index + 1) // nodes - 1
+            with server.client() as client:
+                client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, last)
+                client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
+        wait_until(lambda: all(_knows_cluster(server, nodes) for server in servers), 30.0)
+        yield servers
+
+
+def _knows_cluster(server: RedisServer, nodes: int) -> bool:
+    with server.client() as client:
+        info: bytes = client.execute_command("CLUSTER", "INFO")
+        return {b"cluster_state:ok", b"cluster_known_nodes:%d" % nodes} <= set(info.split())
