@@ -92,6 +92,7 @@ class NodeTransport:
         except CONNECTION_FAULTS as error:
             return [Unsent(error)] * len(commands)
         replies: list[Any] = []
+        whole = False
         try:
             if len(commands) == 1:
                 connection.send_packed_command(connection.pack_command(*commands[0].words))
@@ -99,6 +100,7 @@ class NodeTransport:
                 connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
             for _ in commands:
                 replies.append(_read_reply(connection))
+            whole = True
         except CONNECTION_FAULTS as error:
             connection.disconnect()
             replies.extend([Lost(error)] * (len(commands) - len(replies)))
@@ -106,7 +108,7 @@ class NodeTransport:
             connection.disconnect()  # interrupted between command and reply: the next user would read our replies
             raise
         finally:
-            self._give_back(connection)
+            self._give_back(connection, whole=whole)
         return replies
 
     def close(self) -> None:
@@ -128,8 +130,9 @@ class NodeTransport:
         self._pool.release(connection)
         return self._pool.get_connection()
 
-    def _give_back(self, connection: Connection) -> None:
-        if self._keep:
+    def _give_back(self, connection: Connection, *, whole: bool) -> None:
+        # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
+        if self._keep and whole:
             self._kept.append(_Kept(connection, time.monotonic()))
         else:
             self._pool.release(connection)

@@ -15,6 +15,7 @@ from redis.retry import Retry
 from fastq import (
     AsyncClient,
     BrokerConnectionError,
+    BrokerError,
     BrokerTimeoutError,
     Client,
     DuplicateTaskError,
@@ -50,20 +51,28 @@ class Setup:
     db: Redis
     proxy: FaultyProxy
     way: str
-    give_up_s: float = GIVE_UP_S
+    give_up_s: float | None = None
 
     def run(self, call: Callable[[Any], Any]) -> Any:
-        """Call something on a new client that goes through the proxy and waits for ``give_up_s`` at most."""
+        """Call something on a new client that goes through the proxy.
+
+        With ``give_up_s`` it uses a redis-py client that waits no longer than that, else it makes its connections.
+        """
         if self.way == "Client":
             return self._run_blocking(call)
         return asyncio.run(self._run_on_a_loop(call))
 
     def _run_blocking(self, call: Callable[[Client], Any]) -> Any:
-        retry = Retry(NoBackoff(), 0)
-        with Redis(port=self.proxy.port, socket_timeout=self.give_up_s, retry=retry) as given:
+        if self.give_up_s is None:
+            with Client(self.proxy.url) as client:
+                return call(client)
+        with Redis(port=self.proxy.port, socket_timeout=self.give_up_s, retry=Retry(NoBackoff(), 0)) as given:
             return call(Client(given))
 
     async def _run_on_a_loop(self, call: Callable[[AsyncClient], Awaitable[Any]]) -> Any:
+        if self.give_up_s is None:
+            async with AsyncClient(self.proxy.url) as client:
+                return await call(client)
         retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
         async with redis.asyncio.Redis(port=self.proxy.port, socket_timeout=self.give_up_s, retry=retry) as given:
             return await call(AsyncClient(given))
@@ -135,6 +144,7 @@ def infos_of(result: TaskInfo | EnqueueResults) -> list[Any]:
 )
 def test_a_lost_reply_costs_nothing(operation: str, act: Act, setup: Setup) -> None:
     ids, call = OPERATIONS[operation]
+    setup.give_up_s = GIVE_UP_S if act is Act.SWALLOW else None
     setup.fail("EVALSHA", act)
     infos = infos_of(setup.run(call))
     assert [info.id for info in infos if isinstance(info, TaskInfo)] == ids
@@ -274,10 +284,39 @@ def test_a_redis_that_is_gone_for_good_leaves_the_outcome_open(setup: Setup) -> 
     assert caught.value.maybe_applied
     assert caught.value.operation == "enqueue"
     assert str(caught.value).startswith(
-        f"enqueue: the connection to Redis at localhost:{setup.proxy.port} broke before"
+        f"enqueue: the connection to Redis at 127.0.0.1:{setup.proxy.port} broke before"
     )
     assert "the outcome is not known" in str(caught.value)
     assert str(caught.value.__cause__).startswith("HGET: cannot reach Redis")
+
+
+def test_what_cannot_even_be_sent_was_not_applied(setup: Setup) -> None:
+    """Not the first call after the break, nor one that finds a connection which broke a moment ago."""
+
+    def call_after_call(client: Client) -> list[BrokerError]:
+        client.enqueue("t", b"x")
+        setup.proxy.vanish()
+        return [error_of(lambda: client.enqueue("t", b"x")) for _ in range(3)]
+
+    async def call_after_call_on_a_loop(client: AsyncClient) -> list[BrokerError]:
+        await client.enqueue("t", b"x")
+        setup.proxy.vanish()
+        errors: list[BrokerError] = []
+        for _ in range(3):
+            with pytest.raises(BrokerConnectionError) as caught:
+                await client.enqueue("t", b"x")
+            errors.append(caught.value)
+        return errors
+
+    errors = setup.run(call_after_call if setup.way == "Client" else call_after_call_on_a_loop)
+    assert [error.maybe_applied for error in errors[1:]] == [False, False]
+    assert all(str(error).startswith("enqueue: cannot reach Redis at 127.0.0.1:") for error in errors[1:])
+
+
+def error_of(act: Callable[[], object]) -> BrokerError:
+    with pytest.raises(BrokerConnectionError) as caught:
+        act()
+    return caught.value
 
 
 def test_a_redis_that_is_gone_for_good_stops_enqueue_many_with_what_is_known(setup: Setup) -> None:
