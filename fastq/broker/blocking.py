@@ -7,12 +7,13 @@ fork the child opens new ones.
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 from redis.exceptions import ResponseError
 
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
 from fastq.broker.operation import Flow, Operation, Pause, Step
 from fastq.errors import BrokerError
 
@@ -21,7 +22,7 @@ __all__ = ["BlockingBroker", "NodeTransport", "Pool", "Transport", "address_of"]
 T = TypeVar("T")
 
 TRUSTED_S: Final = 1.0
-"""How long an idle connection is taken to be alive without a look."""
+"""How long a connection is taken for a good one after the pool has looked at it."""
 
 
 class Connection(Protocol):
@@ -64,11 +65,14 @@ class Transport(Protocol):
         """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
 
 
-def address_of(connection_kwargs: dict[str, Any]) -> str:
-    """Return host:port or socket path for messages, without any secret."""
-    if path := connection_kwargs.get("path"):
+def address_of(pool: Any) -> str:
+    """Return where a pool's connections go, for messages, without any secret."""
+    settings = pool.connection_kwargs
+    if service := getattr(pool, "service_name", None):
+        return f"the sentinels' master {service!r}"
+    if path := settings.get("path"):
         return str(path)
-    return f"{connection_kwargs.get('host', 'localhost')}:{connection_kwargs.get('port', 6379)}"
+    return f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
 
 
 class NodeTransport:
@@ -83,14 +87,15 @@ class NodeTransport:
         self._keep = keep
         self._kept: list[_Kept] = []
         self._pid = os.getpid()
-        self.where = address_of(pool.connection_kwargs)
+        self.where = address_of(pool)
 
     def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands in one write and read their replies."""
         try:
-            connection = self._take()
-        except CONNECTION_FAULTS as error:
+            kept = self._take()
+        except CONNECT_FAULTS as error:
             return [Unsent(error)] * len(commands)
+        connection = kept.connection
         replies: list[Any] = []
         whole = False
         try:
@@ -108,7 +113,7 @@ class NodeTransport:
             connection.disconnect()  # interrupted between command and reply: the next user would read our replies
             raise
         finally:
-            self._give_back(connection, whole=whole)
+            self._give_back(kept, whole=whole)
         return replies
 
     def close(self) -> None:
@@ -116,31 +121,30 @@ class NodeTransport:
         while self._kept and self._pid == os.getpid():
             self._pool.release(self._kept.pop().connection)
 
-    def _take(self) -> Connection:
+    def _take(self) -> "_Kept":
         if self._pid != os.getpid():
             # After a fork the connections are the parent's; the pool opens new ones.
             self._pid, self._kept = os.getpid(), []
-        try:
-            connection, since_s = self._kept.pop()
-        except IndexError:
-            return self._pool.get_connection()
-        if time.monotonic() - since_s < TRUSTED_S:
-            return connection
-        # Redis may have closed it meanwhile: the pool looks, and connects again.
-        self._pool.release(connection)
-        return self._pool.get_connection()
+        if self._kept:
+            with suppress(IndexError):  # another thread may have taken the last one
+                kept = self._kept.pop()
+                if time.monotonic() - kept.lent_s < TRUSTED_S:
+                    return kept
+                # Redis may have closed it meanwhile, or a sentinel named another master: the pool looks.
+                self._pool.release(kept.connection)
+        return _Kept(self._pool.get_connection(), time.monotonic())
 
-    def _give_back(self, connection: Connection, *, whole: bool) -> None:
+    def _give_back(self, kept: "_Kept", *, whole: bool) -> None:
         # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
         if self._keep and whole:
-            self._kept.append(_Kept(connection, time.monotonic()))
+            self._kept.append(kept)
         else:
-            self._pool.release(connection)
+            self._pool.release(kept.connection)
 
 
 class _Kept(NamedTuple):
     connection: Connection
-    since_s: float
+    lent_s: float
 
 
 def _read_reply(connection: Connection) -> Any:
