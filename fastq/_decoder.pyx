@@ -200,11 +200,17 @@ cdef inline Error take_span(int kind, int number, Reader span, PyObject **slot) 
     return NO_ERROR
 
 
-cdef Error skip_field(Reader *r) noexcept:
-    cdef uint32_t number = 0
+cdef Error read_long_tag(Reader *r, int *kind, int *number, const uint8_t *kinds) noexcept:
+    """Read a tag that is not one plain byte, and skip the value of an unknown field."""
+    cdef uint32_t field_number = 0
     cdef int wire_type = 0
-    cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &number, &wire_type)
-    return error if error else skip_value(r, number, wire_type)
+    cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &field_number, &wire_type)
+    if error:
+        return error
+    # A known field's tag may be written in more bytes than it needs.
+    kind[0] = kinds[field_number << 3 | wire_type] if field_number < SLOTS else UNKNOWN
+    number[0] = field_number
+    return skip_value(r, field_number, wire_type) if kind[0] == UNKNOWN else NO_ERROR
 
 
 cdef inline Error read_fields(Reader *whole, PyObject **slots, const uint8_t *kinds) except RAISED:
@@ -214,24 +220,27 @@ cdef inline Error read_fields(Reader *whole, PyObject **slots, const uint8_t *ki
     cdef Reader span
     cdef uint64_t value = 0
     cdef Error error = NO_ERROR
-    cdef int tag, kind
+    cdef int tag, number, kind
     while r.at < r.end and not error:
         tag = r.at[0]
+        number = tag >> 3
         kind = kinds[tag] if tag < 128 else UNKNOWN
-        if kind == UNKNOWN:
+        if kind != UNKNOWN:
+            r.at += 1
+        else:
             whole.at = r.at
-            error = skip_field(whole)
+            error = read_long_tag(whole, &kind, &number, kinds)
             r.at = whole.at
-            continue
-        r.at += 1
+            if error or kind == UNKNOWN:
+                continue
         if kind < NAME:
             error = read_varint(&r, &value)
             if not error and kind != UNREAD_NUMBER:
-                give(&slots[tag >> 3], PyLong_FromLongLong(<int32_t> value if kind == INT32 else <int64_t> value))
+                give(&slots[number], PyLong_FromLongLong(<int32_t> value if kind == INT32 else <int64_t> value))
         else:
             error = read_span(&r, &span)
             if not error and kind != UNREAD:
-                error = take_span(kind, tag >> 3, span, &slots[tag >> 3])
+                error = take_span(kind, number, span, &slots[number])
     whole.at = r.at
     return error
 
