@@ -17,6 +17,8 @@ from fastq._wire cimport (
     LENGTH, MAX_FIELD_NUMBER, VARINT, Reader, read_tag, skip_value, varint_size, write_varint,
 )
 
+from collections.abc import Mapping as _Mapping
+
 from fastq._decoder import check_task_message as _check
 from fastq._messages import FIELDS as _FIELDS
 from fastq.errors import InvalidMessageError
@@ -136,9 +138,11 @@ cdef bytes encode_headers(object headers):
     cdef bytes entry
     cdef uint8_t *at
     cdef list entries = []
-    if not headers:
-        return b""
-    for name, text in (headers if type(headers) is dict else dict(headers)).items():
+    if type(headers) is not dict:
+        if not isinstance(headers, _Mapping):
+            raise TypeError(f"headers must be a mapping, not {headers!r}")
+        headers = dict(headers)
+    for name, text in (<dict> headers).items():
         measure_text(HEADERS, <PyObject *> name, &key)
         measure_text(HEADERS, <PyObject *> text, &value)
         size = 2 + varint_size(key.value) + key.value + varint_size(value.value) + value.value

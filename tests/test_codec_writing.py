@@ -53,7 +53,7 @@ def test_long_number_that_does_not_fit_names_field_and_value(name: str, value: i
     ],
 )
 def test_value_of_another_type_is_a_type_error_that_names_the_field(name: str, value: Any) -> None:
-    with pytest.raises(TypeError, match="not iterable" if value == 5 and name == "headers" else name):
+    with pytest.raises(TypeError, match=name):
         encode_task_message(TYPICAL.replace(**{name: value}))
 
 
