@@ -20,6 +20,7 @@ from fastq.server.actor import Actor
 from fastq.server.commands import Commands
 from fastq.server.held import HeldTask, HeldTasks
 from fastq.server.outcomes import Archived, Requeued, Write
+from fastq.server.stall import StallWatch
 
 __all__ = ["Acker", "Result", "operations_of"]
 
@@ -48,8 +49,9 @@ class Acker(Actor):
 
     name = "acker"
 
-    def __init__(self, commands: Commands, held: HeldTasks, owner: Owner, clock: Clock) -> None:
+    def __init__(self, commands: Commands, held: HeldTasks, owner: Owner, stall: StallWatch, clock: Clock) -> None:
         super().__init__()
+        self._stall = stall
         self._commands = commands
         self._held = held
         self._owner = owner
@@ -58,8 +60,6 @@ class Acker(Actor):
         self._timer: asyncio.TimerHandle | None = None
         self.failed: list[Result] = []
         self.on_failed = asyncio.Event()
-        self.suspect = False
-        """True while the loop was stuck for so long that leases may be lost: every write then checks the owner."""
 
     def first_tick_after_s(self) -> None:
         """Wait for the first result."""
@@ -79,7 +79,8 @@ class Acker(Actor):
             self._timer = None
         results, self._waiting = self._waiting, []
         if results:
-            await self.write(results, Guard(self._owner if self.suspect else None))
+            # Work that was done is written whoever holds the lease, unless this process may have slept through it.
+            await self.write(results, Guard(self._owner if self._stall.suspect else None))
 
     async def flush(self) -> None:
         """Write what waits now; for the shutdown, after the loop of ticks has ended."""

@@ -8,7 +8,7 @@ reply was lost may have leased tasks to us; they are found by the score they wou
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,10 +20,13 @@ from fastq.prioritizer import Prioritizer
 from fastq.server.actor import Actor
 from fastq.server.commands import Commands
 from fastq.server.held import HeldTasks
+from fastq.server.waker import Waker
 
 __all__ = ["Fetcher"]
 
 NO_ROOM_PAUSE_S: Final = 0.2
+WOKEN_INTERVAL_S: Final = 10.0
+"""How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
 LOOKS: Final = 3
 LOOK_AGAIN_S: Final = 5.0
 
@@ -65,7 +68,7 @@ class Fetcher(Actor):
         self._clock = clock
         self._resting: dict[str, float] = {}
         self._lost: list[LostReply] = []
-        self.on_empty: Callable[[str], None] = lambda queue: None
+        self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
 
     def queue_has_tasks(self, queue: str) -> None:
@@ -113,17 +116,22 @@ class Fetcher(Actor):
         if len(result.tasks) < count:
             self._prioritizer.give_back(queue, count - len(result.tasks))
         self.paused_queues.discard(queue)
+        if waker := self.wakers.get(queue):
+            waker.brought_work()
         self._accept(queue, result.tasks)
 
     def _rest(self, queue: str, why: NoTasks) -> None:
-        # As asynq: half to one and a half times the interval, so that servers do not ask in step.
-        pause_s = self._check_interval_s * random.uniform(0.5, 1.5)
-        self._resting[queue] = self._clock.monotonic_s() + pause_s
+        waker = self.wakers.get(queue)
+        interval_s = self._check_interval_s
         if why is NoTasks.PAUSED:
             self.paused_queues.add(queue)
         else:
             self.paused_queues.discard(queue)
-            self.on_empty(queue)
+            if waker is not None:
+                waker.arm()
+                interval_s = max(interval_s, WOKEN_INTERVAL_S) if waker.is_waiting else interval_s
+        # As asynq: half to one and a half times the interval, so that servers do not ask in step.
+        self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 
     def _still_resting(self) -> frozenset[str]:
         now_s = self._clock.monotonic_s()

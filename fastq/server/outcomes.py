@@ -6,7 +6,6 @@ retry. A task's message is rewritten by splicing, so that fields of newer peers 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 import orjson

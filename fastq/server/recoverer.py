@@ -97,11 +97,16 @@ class Recoverer(Actor):
             except InvalidMessageError as error:
                 dead.append((task.id, undecodable(task.id, queue, task.message, str(error), now_s)))
                 continue
-            facts = {"error_msg": LEASE_EXPIRED, "last_failed_at": now_s}
-            if view.retried >= view.retry:
-                dead.append((task.id, rewrite_task_message(task.message, **facts)))
+            will_retry = view.retried < view.retry
+            message = rewrite_task_message(
+                task.message,
+                retried=view.retried + 1 if will_retry else view.retried,
+                error_msg=LEASE_EXPIRED,
+                last_failed_at=now_s,
+            )
+            if not will_retry:
+                dead.append((task.id, message))
             else:
-                message = rewrite_task_message(task.message, retried=view.retried + 1, **facts)
                 retries.append(Retried(task.id, message, int(now_s + self._retry_delay_s(view.retried))))
         return retries, dead
 
