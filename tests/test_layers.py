@@ -45,6 +45,22 @@ MEETING_POINTS = {
     ("periodic", "client"),
 }
 
+# What breaks a rule today and is to be mended. Nothing is added here, and what has been mended is taken off.
+DEBTS = {
+    f"fastq.server.{importer} and fastq.pool.{imported} must not know each other"
+    for importer, imported in [
+        ("crew", "_feed"),
+        ("crew", "config"),
+        ("crew", "link"),
+        ("crew", "pool"),
+        ("held", "_feed"),
+        ("presence", "pool"),
+        ("process", "config"),
+        ("process", "link"),
+        ("run", "link"),
+    ]
+}
+
 # Third-party packages that one of our packages alone may import.
 RESERVED = {"redis": "broker"}
 
@@ -187,11 +203,20 @@ def faults(sources: Mapping[str, str]) -> list[str]:
     return result
 
 
-def test_imports_of_fastq_point_one_way() -> None:
+def package_sources() -> dict[str, str]:
+    """Read every file of the package, by its path from the root of the project."""
     paths = [path for kind in ("py", "pyx", "pxd") for path in sorted((ROOT / PACKAGE).rglob(f"*.{kind}"))]
-    sources = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
-    assert sources
-    assert faults(sources) == []
+    return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
+
+
+def test_imports_of_fastq_point_one_way() -> None:
+    found = {fault: fault.partition(": ")[2] for fault in faults(package_sources())}
+    assert [fault for fault, what in found.items() if what not in DEBTS] == []
+    assert DEBTS - set(found.values()) == set(), "mended: take them off DEBTS"
+
+
+def test_the_files_are_found() -> None:
+    assert {"fastq/__init__.py", "fastq/mux.py", "fastq/_muxmatch.pyx", "fastq/_wire.pxd"} <= set(package_sources())
 
 
 # The check itself: each rule is broken once.
@@ -215,7 +240,11 @@ def test_imports_of_fastq_point_one_way() -> None:
         pytest.param({"fastq/cli/main.py": "def run():\n    import webbrowser"}, id="lazy import of another package"),
         pytest.param({"fastq/_encoder.pyx": "from fastq._wire cimport (\n    Error, read\n)"}, id="cimport"),
         pytest.param(
-            {"fastq/_encoder.pyx": "try:\n    from fastq.errors import E\nexcept E:\n    pass"}, id="block in Cython"
+            {"fastq/_encoder.pyx": "def f(a):\n    pass\ntry:\n    from fastq.errors import E\nexcept E:\n    pass"},
+            id="block in Cython",
+        ),
+        pytest.param(
+            {"fastq/_wire.pyx": "from fastq._wire cimport Error", "fastq/_wire.pxd": ""}, id="own declarations"
         ),
         pytest.param({"fastq/_ids.pyx": "cdef class A(B):\n    from fastq.keys import y"}, id="class in Cython"),
         pytest.param({"fastq/_encoder.pyx": '"""Say:\n\nfrom fastq.cli import x\n"""\n# import redis'}, id="no code"),
