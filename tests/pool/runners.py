@@ -1,7 +1,9 @@
 """Runners for the tests: a task's bytes are JSON that names what to do; beacons tell the test how far it got."""
 
 import asyncio
+import collections
 import ctypes
+import itertools
 import json
 import multiprocessing
 import os
@@ -21,6 +23,11 @@ def signal_beacon(order: dict[str, str], text: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.connect(order["beacon"])
         sender.send(text.encode())
+
+
+def stay_in_c() -> None:
+    """Loop in one C call that neither lets go of the GIL nor looks at signals."""
+    collections.deque(itertools.repeat(None), maxlen=0)
 
 
 def noop(order: dict[str, str], context: TaskContext) -> Answer:
@@ -54,16 +61,17 @@ def sleep(order: dict[str, str], context: TaskContext) -> Answer:
 
 def hold_gil(order: dict[str, str], context: TaskContext) -> Answer:
     signal_beacon(order, f"started {os.getpid()}")
-    # One C call that neither lets go of the GIL nor looks at signals, for longer than any test lasts.
-    pow(3, 10**9)
+    stay_in_c()
     return None
 
 
 def hold_gil_in_c(order: dict[str, str], context: TaskContext) -> Answer:
     signal_beacon(order, f"started {os.getpid()}")
     libc = ctypes.PyDLL(None)  # PyDLL keeps the GIL
-    while True:
-        libc.usleep(500_000)
+    mutex = ctypes.create_string_buffer(1024)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)  # blocks for ever, and takes no notice of signals
+    return None
 
 
 def ignore(order: dict[str, str], context: TaskContext) -> Answer:
@@ -79,8 +87,8 @@ def ignore(order: dict[str, str], context: TaskContext) -> Answer:
 
 def return_late(order: dict[str, str], context: TaskContext) -> Answer:
     """Swallow the soft signal and return as if all were well."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
         return Kind.RESULT, b"late"
@@ -89,8 +97,8 @@ def return_late(order: dict[str, str], context: TaskContext) -> Answer:
 
 def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
     """Let the soft signal pass, after cleaning up."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except BaseException as error:
         signal_beacon(order, f"cleaned {type(error).__name__}")
@@ -100,8 +108,8 @@ def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
 
 def explain(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with what the runner knows of the interruption, as a worker's hooks do."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
         kind = context.interruption
@@ -148,7 +156,7 @@ def with_grandchildren(order: dict[str, str], context: TaskContext) -> Answer:
     fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10**6,))
     fork.start()
     signal_beacon(order, f"started {os.getpid()} {program.pid} {fork.pid}")
-    pow(3, 10**9)
+    stay_in_c()
     return None
 
 
@@ -251,7 +259,7 @@ def load(argument: str) -> TestRunner:
         case "segfault":
             ctypes.string_at(0)
         case "hang":
-            pow(3, 10**9)
+            stay_in_c()
         case "threads":
             threading.Thread(target=threading.Event().wait, daemon=True).start()
         case "only_async":
