@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import ctypes
 import itertools
 import json
@@ -15,6 +16,8 @@ import time
 from collections.abc import Callable
 
 from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.pool import layout
+from fastq.pool.memory import Segment
 from fastq.pool.protocol import Answer, Kind, TaskContext
 
 
@@ -195,6 +198,16 @@ def allocate(order: dict[str, str], context: TaskContext) -> Answer:
 _KEPT: list[bytearray] = []
 
 
+def scribble(order: dict[str, str], context: TaskContext) -> Answer:
+    """Write over the shared memory, as a wild pointer might."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if "memfd:fastq" in os.readlink(f"/proc/self/fd/{name}") and os.fstat(int(name)).st_size > layout.PAGE:
+                Segment.attach(int(name)).memory[layout.RESULT_TAIL_AT + 5] = 99
+    time.sleep(10**6)
+    return None
+
+
 def wrong_answer(order: dict[str, str], context: TaskContext) -> Answer:
     return Kind.CRASHED, b"not a runner's to say"
 
@@ -208,7 +221,7 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     for handler in (
         noop, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
-        use_terminate, write, allocate, wrong_answer, raise_error,
+        use_terminate, write, allocate, scribble, wrong_answer, raise_error,
     )
 }  # fmt: skip
 
