@@ -71,8 +71,12 @@ class AsyncNodeTransport:
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands on a connected redis-py asyncio connection and collect what came back for each."""
     replies: list[Any] = []
+    cancellations = _cancellations()
     try:
         await connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+        if _cancellations() > cancellations:
+            # redis-py sends with wait_for, which in Python 3.11 swallows a cancellation that comes as it ends.
+            raise asyncio.CancelledError
         for _ in commands:
             replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
@@ -82,6 +86,11 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         await connection.disconnect(nowait=True)  # cancelled between command and reply: out of step
         raise
     return replies
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 async def _read_reply(connection: Any) -> Any:

@@ -127,6 +127,7 @@ class NodeTransport:
         return replies
 
     def _drop(self, connection: Connection) -> None:
+        # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
         connection.disconnect()
         self._pool.release(connection)
 

@@ -95,7 +95,8 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
     """Look for tasks whose enqueue has no reply, and enqueue again those that are not there.
 
     A conflict on sending again may be with our own first request, if Redis carried it out after we looked; so a
-    conflict stays open until a look has compared the tasks.
+    conflict stays open until a look has compared the tasks. What stays open to the end has the error of the lost reply:
+    it alone tells that the task may have been enqueued. Why it could not be settled is that error's cause.
     """
     settled: dict[int, Outcome] = {}
     tasks = batch.tasks
@@ -106,7 +107,7 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
         missing: list[int] = []
         for index, message in zip(unsettled, messages, strict=True):
             if isinstance(message, BrokerError):
-                error = message
+                error.__cause__ = message
             elif message is None:
                 missing.append(index)
             else:
@@ -114,13 +115,13 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
         if missing:
             again = (yield (_operation(replace(batch, tasks=[tasks[index] for index in missing])),))[0]
             if isinstance(again, BrokerError):
-                error = again
+                error.__cause__ = again
             else:
                 settled.update(
                     (i, found) for i, found in zip(missing, again, strict=True) if found != Outcome.ID_CONFLICT
                 )
-        if len(settled) == len(tasks):
-            break
+        if len(settled) == len(tasks) or all(isinstance(message, BrokerError) for message in messages):
+            break  # when no look succeeds Redis is away, and each was tried several times already
     return [settled.get(index, error) for index in range(len(tasks))]
 
 
