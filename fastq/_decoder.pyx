@@ -114,7 +114,7 @@ cdef int refuse_text(int number) except -1:
     return -1
 
 
-cdef inline PyObject *read_text(Reader *span, int number) except NULL:
+cdef inline PyObject *read_text(Reader span, int number) except NULL:
     cdef Py_ssize_t size = span.end - span.at
     cdef PyObject *text
     # One character is for CPython to make: it has a shared object for each.
@@ -133,7 +133,7 @@ cdef inline PyObject *read_text(Reader *span, int number) except NULL:
 cdef PyObject *SHARED[SHARED_NAMES]
 
 
-cdef inline PyObject *read_name(Reader *span, int number) except NULL:
+cdef inline PyObject *read_name(Reader span, int number) except NULL:
     cdef Py_ssize_t size = span.end - span.at
     cdef const uint8_t *at = span.at
     cdef PyObject **shared
@@ -153,7 +153,7 @@ cdef inline PyObject *read_name(Reader *span, int number) except NULL:
     return shared[0]
 
 
-cdef Error read_header(Reader *entry, PyObject *headers, int kind) except RAISED:
+cdef Error read_header(Reader entry, PyObject *headers, int kind) except RAISED:
     """Read one entry of the map; ``headers`` is NULL if it is only to be checked."""
     cdef uint32_t number = 0
     cdef int wire_type = 0
@@ -162,17 +162,17 @@ cdef Error read_header(Reader *entry, PyObject *headers, int kind) except RAISED
     cdef list pair = ["", ""]
     cdef PyObject *text
     while entry.at < entry.end:
-        error = read_tag(entry, MAX_FIELD_NUMBER, &number, &wire_type)
+        error = read_tag(&entry, MAX_FIELD_NUMBER, &number, &wire_type)
         if error:
             return error
         if wire_type == LENGTH and number <= 2:
-            error = read_span(entry, &span)
+            error = read_span(&entry, &span)
             if not error and kind != FRAMED_ENTRY:
-                text = read_text(&span, HEADERS)
+                text = read_text(span, HEADERS)
                 pair[number - 1] = <object> text
                 Py_XDECREF(text)
         else:
-            error = skip_value(entry, number, wire_type)
+            error = skip_value(&entry, number, wire_type)
         if error:
             return error
     if headers != NULL:
@@ -180,10 +180,8 @@ cdef Error read_header(Reader *entry, PyObject *headers, int kind) except RAISED
     return NO_ERROR
 
 
-cdef inline Error read_span_of(int kind, int number, Reader *span, PyObject **slot) except RAISED:
-    """Take a length-delimited value."""
-    if kind == UNREAD:
-        return NO_ERROR
+cdef inline Error take_span(int kind, int number, Reader span, PyObject **slot) except RAISED:
+    """Do with a length-delimited value as ``kind`` says."""
     if kind == NAME:
         give(slot, read_name(span, number))
     elif kind == TEXT:
@@ -202,32 +200,40 @@ cdef inline Error read_span_of(int kind, int number, Reader *span, PyObject **sl
     return NO_ERROR
 
 
-cdef Error read_fields(Reader *r, PyObject **slots, const uint8_t *kinds) except RAISED:
-    """Read a whole message into ``slots``, each field as ``kinds`` says."""
+cdef Error skip_field(Reader *r) noexcept:
     cdef uint32_t number = 0
     cdef int wire_type = 0
-    cdef int kind
-    cdef uint64_t value = 0
+    cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &number, &wire_type)
+    return error if error else skip_value(r, number, wire_type)
+
+
+cdef inline Error read_fields(Reader *whole, PyObject **slots, const uint8_t *kinds) except RAISED:
+    """Read a whole message into ``slots``, each field as ``kinds`` says."""
+    # Two readers, because one whose address is passed on cannot live in registers.
+    cdef Reader r = whole[0]
     cdef Reader span
-    cdef Error error
-    while r.at < r.end:
-        error = read_tag(r, MAX_FIELD_NUMBER, &number, &wire_type)
-        if error:
-            return error
-        kind = kinds[number << 3 | wire_type] if number < SLOTS else UNKNOWN
+    cdef uint64_t value = 0
+    cdef Error error = NO_ERROR
+    cdef int tag, kind
+    while r.at < r.end and not error:
+        tag = r.at[0]
+        kind = kinds[tag] if tag < 128 else UNKNOWN
         if kind == UNKNOWN:
-            error = skip_value(r, number, wire_type)
-        elif kind >= NAME:
-            error = read_span(r, &span)
-            if not error:
-                error = read_span_of(kind, number, &span, &slots[number])
-        else:
-            error = read_varint(r, &value)
+            whole.at = r.at
+            error = skip_field(whole)
+            r.at = whole.at
+            continue
+        r.at += 1
+        if kind < NAME:
+            error = read_varint(&r, &value)
             if not error and kind != UNREAD_NUMBER:
-                give(&slots[number], PyLong_FromLongLong(<int32_t> value if kind == INT32 else <int64_t> value))
-        if error:
-            return error
-    return NO_ERROR
+                give(&slots[tag >> 3], PyLong_FromLongLong(<int32_t> value if kind == INT32 else <int64_t> value))
+        else:
+            error = read_span(&r, &span)
+            if not error and kind != UNREAD:
+                error = take_span(kind, tag >> 3, span, &slots[tag >> 3])
+    whole.at = r.at
+    return error
 
 
 cdef dict REASONS = {
@@ -274,7 +280,7 @@ def decode_task_message(data):
         PyBuffer_Release(&buffer)
 
 
-def view_task_message(bytes data not None):
+def view_task_message(bytes data not None, /):
     """Return a view of the message that ``data`` holds; raise InvalidMessageError if its structure is broken.
 
     Texts that the view does not show are not checked: what it accepts may still fail to decode.

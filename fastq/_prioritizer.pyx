@@ -13,8 +13,8 @@ from libc.stdint cimport int64_t
 
 # Unicode's White_Space, which is what Go's strings.TrimSpace takes off; str.strip() takes U+001C-U+001F, too.
 _WHITE_SPACE = (
-    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f"
-    "\u3000"
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
 )
 
 # With these bounds every product of a weight and a count stays below 2**62.
@@ -81,11 +81,12 @@ cdef class Prioritizer:
         self.names = tuple([name for _, _, name in sorted(ranks)])
         self.places = {name: place for place, name in enumerate(self.names)}
         self.strict = strict
-        self.size = len(self.names)
+        self.size = 0
         PyMem_Free(self.lanes)
-        self.lanes = <Lane *> PyMem_Calloc(self.size, sizeof(Lane))
+        self.lanes = <Lane *> PyMem_Calloc(len(self.names), sizeof(Lane))
         if self.lanes == NULL:
             raise MemoryError
+        self.size = len(self.names)
         for place, name in enumerate(self.names):
             self.lanes[<Py_ssize_t> place].weight = weights[name]
 

@@ -163,33 +163,40 @@ cdef inline uint8_t *write_varint(uint8_t *at, uint64_t value) noexcept nogil:
     return at + 1
 
 
+cdef inline uint64_t load(const uint8_t *at, int size) noexcept nogil:
+    """Return ``size`` bytes, at most 8, as a number in this machine's order."""
+    cdef uint64_t word = 0
+    memcpy(&word, at, size)
+    return word
+
+
 cdef inline bint is_ascii(const uint8_t *at, Py_ssize_t size) noexcept nogil:
+    cdef const uint8_t *end = at + size
     cdef uint64_t seen = 0
-    cdef uint64_t word
-    while size >= 8:
-        memcpy(&word, at, 8)
-        seen |= word
-        at += 8
-        size -= 8
-    while size:
-        size -= 1
-        seen |= at[size]
+    if size >= 8:
+        while end - at > 8:
+            seen |= load(at, 8)
+            at += 8
+        # The last word may overlap the one before, which costs less than a loop over the rest.
+        seen |= load(end - 8, 8)
+    else:
+        while at < end:
+            seen |= at[0]
+            at += 1
     return not seen & <uint64_t> 0x8080808080808080
 
 
 cdef inline bint same_bytes(const uint8_t *a, const uint8_t *b, Py_ssize_t size) noexcept nogil:
-    """Compare short runs of equal size; a call of memcmp costs more than the comparison."""
-    cdef uint64_t x, y
-    while size >= 8:
-        memcpy(&x, a, 8)
-        memcpy(&y, b, 8)
-        if x != y:
+    """Compare two short runs; a call of memcmp costs more than the comparison."""
+    cdef Py_ssize_t i = 0
+    if size < 4:
+        while i < size and a[i] == b[i]:
+            i += 1
+        return i == size
+    if size < 8:
+        return load(a, 4) == load(b, 4) and load(a + size - 4, 4) == load(b + size - 4, 4)
+    while i < size - 8:
+        if load(a + i, 8) != load(b + i, 8):
             return False
-        a += 8
-        b += 8
-        size -= 8
-    while size:
-        size -= 1
-        if a[size] != b[size]:
-            return False
-    return True
+        i += 8
+    return load(a + size - 8, 8) == load(b + size - 8, 8)

@@ -1,6 +1,7 @@
 """The wire of asynq's messages: the only module that others import for it.
 
-TaskMessage is on the hot path and is read and written by compiled code (``fastq._decoder``, ``fastq._encoder``).
+TaskMessage is on the hot path and is read and written by compiled code (``fastq._decoder``, ``fastq._encoder``); the
+other messages by the ``protobuf`` package (``fastq.proto.convert``).
 """
 
 import re
@@ -12,14 +13,32 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("fastq's compiled codec is missing: run `python setup.py build_ext --inplace`") from error
 from fastq.errors import InvalidMessageError
+from fastq.proto.convert import (
+    decode_scheduler_enqueue_event,
+    decode_scheduler_entry,
+    decode_server_info,
+    decode_worker_info,
+    encode_scheduler_enqueue_event,
+    encode_scheduler_entry,
+    encode_server_info,
+    encode_worker_info,
+)
 
 __all__ = [
     "InvalidMessageError",
     "TaskMessage",
     "TaskView",
     "clean_text",
+    "decode_scheduler_enqueue_event",
+    "decode_scheduler_entry",
+    "decode_server_info",
     "decode_task_message",
+    "decode_worker_info",
+    "encode_scheduler_enqueue_event",
+    "encode_scheduler_entry",
+    "encode_server_info",
     "encode_task_message",
+    "encode_worker_info",
     "rewrite_task_message",
     "view_task_message",
 ]

@@ -53,6 +53,8 @@ def check_text(value: object, name: str) -> str:
     """Return ``value`` if it is text that can stand on the wire; blank and lone surrogates are refused."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}: {value!r}")
+    if value.__class__ is not str:
+        value = str.__str__(value)  # what the message holds: in a key, an enum would write its own name instead
     if not value.isascii():
         try:
             value.encode()
@@ -152,7 +154,7 @@ def _max_retry(value: object) -> tuple[str, int]:
 
 def _timeout(value: object) -> tuple[str, int]:
     ns = nanoseconds_of(value, name="timeout")
-    if ns != 0 and ns < SECOND_NS:
+    if value and ns < SECOND_NS:
         raise ValueError(f"timeout must be 0 (none) or at least 1 second: {value!r}")
     return "timeout", ns // SECOND_NS
 

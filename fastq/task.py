@@ -24,20 +24,24 @@ def encode_payload(payload: object) -> bytes:
     if payload is None:
         return b""
     if isinstance(payload, (bytes, bytearray, memoryview)):
-        data = bytes(payload) if not isinstance(payload, bytes) else payload
-    else:
-        try:
-            data = orjson.dumps(payload)
-        except TypeError as error:
-            raise TypeError(
-                f"payload of type {type(payload).__name__} cannot be encoded as JSON: {error}; pass bytes instead"
-            ) from error
-    if len(data) > MAX_MESSAGE_BYTES:
+        _check_size(memoryview(payload).nbytes)
+        return payload if isinstance(payload, bytes) else bytes(payload)
+    try:
+        data = orjson.dumps(payload)
+    except TypeError as error:
+        raise TypeError(
+            f"payload of type {type(payload).__name__} cannot be encoded as JSON: {error}; pass bytes instead"
+        ) from error
+    _check_size(len(data))
+    return data
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_MESSAGE_BYTES:
         raise ValueError(
-            f"payload of {len(data)} bytes is over Redis' limit of {MAX_MESSAGE_BYTES} bytes for a value; "
+            f"payload of {size} bytes is over Redis' limit of {MAX_MESSAGE_BYTES} bytes for a value; "
             "store it elsewhere and enqueue where it is"
         )
-    return data
 
 
 class Task:

@@ -1,7 +1,6 @@
-"""Make a certificate authority and a server certificate for 127.0.0.1 and localhost, on the spot."""
+"""Make a certificate authority and a server certificate for localhost, by that name, on the spot."""
 
 import datetime
-import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,7 @@ class CertificateFiles:
 
 
 def make_certificates(directory: Path) -> CertificateFiles:
-    """Write an authority, and a certificate and key for the loopback host, into ``directory``."""
+    """Write an authority, and a certificate and key for localhost, into ``directory``."""
     files = CertificateFiles(directory / "ca.pem", directory / "server.pem", directory / "server.key")
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority_name = _name("fastq test authority")
@@ -46,7 +45,7 @@ def make_certificates(directory: Path) -> CertificateFiles:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     server = (
         _builder(_name("localhost"), authority_name, server_key.public_key())

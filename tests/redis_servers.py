@@ -21,7 +21,17 @@ from redis.exceptions import RedisError
 from tests.certificates import make_certificates
 from tests.waiting import wait_until
 
-__all__ = ["RedisServer", "redis_cluster", "redis_sentinel", "redis_server", "tls_redis_server"]
+__all__ = [
+    "RedisServer",
+    "SentinelSetup",
+    "free_port",
+    "redis_cluster",
+    "redis_sentinel",
+    "redis_server",
+    "sentinel_server",
+    "server_program",
+    "tls_redis_server",
+]
 
 
 @dataclass(frozen=True)
@@ -56,12 +66,16 @@ class RedisServer:
         return False
 
     def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        _stop(self.process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def server_program() -> str:
@@ -150,30 +164,40 @@ def redis_sentinel(password: str = "", sentinel_password: str = "") -> Iterator[
         master = stack.enter_context(redis_server(free_port(), password, config))
         config["replicaof"] = f"127.0.0.1 {master.port}"
         replica = stack.enter_context(redis_server(free_port(), password, config))
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastq-test-")))
-        setup = SentinelSetup(master, replica, free_port())
-        (directory / "sentinel.conf").write_text(_sentinel_config(setup, directory, password, sentinel_password))
-        process = subprocess.Popen([server_program(), str(directory / "sentinel.conf"), "--sentinel"])
-        stack.callback(RedisServer(process, directory, setup.sentinel_port).stop)
+        port = stack.enter_context(sentinel_server(master.port, password, sentinel_password))
+        setup = SentinelSetup(master, replica, port)
         wait_until(lambda: _sees_replica(setup, sentinel_password))
         yield setup
 
 
-def _sentinel_config(setup: SentinelSetup, directory: Path, password: str, sentinel_password: str) -> str:
+@contextmanager
+def sentinel_server(master_port: int, password: str = "", sentinel_password: str = "") -> Iterator[int]:
+    """Run one sentinel that watches whatever listens on a port as ``mymaster``; gives its own port."""
+    port = free_port()
     lines = [
-        f"port {setup.sentinel_port}",
+        f"port {port}",
         "bind 127.0.0.1",
-        f'dir "{directory}"',
-        f'logfile "{directory / "log"}"',
-        f"sentinel monitor mymaster 127.0.0.1 {setup.master.port} 1",
+        f"sentinel monitor mymaster 127.0.0.1 {master_port} 1",
         "sentinel down-after-milliseconds mymaster 1000",
         "sentinel failover-timeout mymaster 5000",
+        *([f"sentinel auth-pass mymaster {password}"] if password else []),
+        *([f"requirepass {sentinel_password}"] if sentinel_password else []),
     ]
-    if password:
-        lines.append(f"sentinel auth-pass mymaster {password}")
-    if sentinel_password:
-        lines.append(f"requirepass {sentinel_password}")
-    return "\n".join(lines) + "\n"
+    with tempfile.TemporaryDirectory(prefix="fastq-test-") as directory:
+        config = Path(directory, "sentinel.conf")
+        config.write_text("\n".join([*lines, f'dir "{directory}"', f'logfile "{directory}/log"', ""]))
+        process = subprocess.Popen([server_program(), str(config), "--sentinel"])
+        try:
+            wait_until(lambda: _knows_master(port, sentinel_password))
+            yield port
+        finally:
+            _stop(process)
+
+
+def _knows_master(port: int, password: str) -> bool:
+    with suppress(RedisError, OSError), Redis(port=port, password=password or None) as sentinel:
+        return not sentinel.sentinel_master("mymaster")["is_sdown"]
+    return False
 
 
 def _sees_replica(setup: SentinelSetup, sentinel_password: str) -> bool:

@@ -40,6 +40,9 @@ class AsyncTransport(Protocol):
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
 
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Return where a connection is to be had for whoever keeps one to himself: to the node of ``key``, or any."""
+
 
 class AsyncNodeTransport:
     """Talk to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
@@ -47,6 +50,11 @@ class AsyncNodeTransport:
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
         self.where = address_of(pool.connection_kwargs)
+
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Return the pool: one server has all keys."""
+        del key
+        return self._pool
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
@@ -87,7 +95,7 @@ class AsyncBroker:
     """Carry out operations and flows; concurrent calls use connections of their own."""
 
     def __init__(self, transport: AsyncTransport, close: Callable[[], Awaitable[None]] | None = None) -> None:
-        self._transport = transport
+        self.transport = transport
         self._close = close
 
     async def close(self) -> None:
@@ -104,11 +112,11 @@ class AsyncBroker:
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
-        exchange = Exchange(operations, self._transport.where)
+        exchange = Exchange(operations, self.transport.where)
         while commands := exchange.commands():
             if exchange.pause_s:
                 await asyncio.sleep(exchange.pause_s)
-            exchange.receive(await self._transport.transfer(commands))
+            exchange.receive(await self.transport.transfer(commands))
         return exchange.results
 
     async def drive(self, flow: Flow[T]) -> T:

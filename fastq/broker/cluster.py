@@ -14,7 +14,7 @@ import redis.asyncio
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
 
-from fastq.broker.aio import exchange_on
+from fastq.broker.aio import AsyncPool, exchange_on
 from fastq.broker.blocking import NodeTransport
 from fastq.broker.exchange import Command
 from fastq.broker.faults import CONNECTION_FAULTS, Unsent
@@ -162,6 +162,10 @@ class AsyncClusterTransport:
                 routing.receive(group, await self._send(node, routing.lines(group)))
         return routing.replies
 
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Lend connections to the node of ``key``; without one, of any node."""
+        return _NodeLender(self, key)
+
     async def _send(self, node: Any, lines: Sequence[Command]) -> list[Any]:
         try:
             connection = node.acquire_connection()
@@ -184,8 +188,40 @@ class AsyncClusterTransport:
                 return known
         return self._cluster.nodes_manager.get_node_from_slot(routing.slot(hop))
 
+    async def node_of(self, key: str | None) -> Any:
+        """Return the node that serves a key now."""
+        if not self._cluster.get_nodes():
+            await self._refresh()
+        return self._node(Routing([Command((), key)]), Hop(0, None, False))
+
     async def _refresh(self) -> None:
         try:
             await self._cluster.nodes_manager.initialize()
         except (RedisClusterException, RedisError, OSError):
             return
+
+
+class _NodeLender:
+    """Lend the connections of one node as a pool does; the node is looked up each time, since slots move."""
+
+    def __init__(self, transport: AsyncClusterTransport, key: str | None) -> None:
+        self._transport = transport
+        self._key = key
+        self.connection_kwargs: dict[str, Any] = {}
+        self._lent: dict[int, Any] = {}
+
+    async def get_connection(self) -> Any:
+        """Lend a connected connection."""
+        node = await self._transport.node_of(self._key)
+        connection = node.acquire_connection()
+        try:
+            await connection.connect()
+        except BaseException:
+            node.release(connection)
+            raise
+        self._lent[id(connection)] = node
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        """Take it back."""
+        self._lent.pop(id(connection)).release(connection)

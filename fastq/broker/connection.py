@@ -15,16 +15,14 @@ from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
-from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
 from redis.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, RedisClusterException, RedisError, ResponseError
 from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from fastq.broker.embedded import shared_socket
+from fastq.broker.sentinel import async_master, master
 from fastq.broker.uri import ConnectionKind, ConnectionSpec, parse_redis_uri
 from fastq.errors import BrokerAuthError, BrokerConnectionError
 
@@ -56,7 +54,7 @@ def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = R
     settings = _settings(spec, read_timeout_s) | {"retry": Retry(NoBackoff(), 0), "redis_connect_func": _introduce}
     match spec.kind:
         case ConnectionKind.SENTINEL:
-            return _master(spec, settings)
+            return master(spec, settings)
         case ConnectionKind.CLUSTER:
             return _cluster(spec, settings)
         case _:
@@ -76,10 +74,10 @@ def connect_async(
     settings = _settings(spec, read_timeout_s) | {"retry": AsyncRetry(NoBackoff(), 0)}
     if spec.kind is ConnectionKind.CLUSTER:
         nodes = [AsyncClusterNode(*address) for address in spec.addresses]
-        return AsyncRedisCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
+        return _AsyncCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
     settings["redis_connect_func"] = _introduce_async
     if spec.kind is ConnectionKind.SENTINEL:
-        return _async_master(spec, settings)
+        return async_master(spec, settings)
     return AsyncRedis(**settings, **_place(spec))
 
 
@@ -124,43 +122,22 @@ def _cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> RedisCluster:
     settings["redis_connect_func"] = _set_name  # the cluster's own function logs in, then calls this one
     try:
         return RedisCluster(startup_nodes=nodes, **_without_db(settings))
-    except AuthenticationError as error:
-        raise BrokerAuthError(_login_text(error, spec.username), operation="connect") from error
     except (RedisError, RedisClusterException) as error:
+        if isinstance(error.__cause__, AuthenticationError):
+            text = _login_text(error.__cause__, spec.username)
+            raise BrokerAuthError(text, operation="connect") from error
         raise BrokerConnectionError(str(error), operation="connect") from error
 
 
-class _MasterPool(SentinelConnectionPool):
-    """Close the connections to the sentinels too, which redis-py leaves to the garbage collector."""
-
-    def close(self) -> None:
-        super().close()
-        for sentinel in self.sentinel_manager.sentinels:
-            sentinel.close()
-
-
-class _AsyncMasterPool(AsyncSentinelConnectionPool):
-    """Close the connections to the sentinels too, which redis-py leaves to the garbage collector."""
-
+class _AsyncCluster(AsyncRedisCluster):
     async def aclose(self) -> None:
+        """Close every connection, those of a client that was about to look for its nodes again included.
+
+        redis-py takes such a client, any one after a connection error, for one that was never opened.
+        """
         await super().aclose()
-        for sentinel in self.sentinel_manager.sentinels:
-            await sentinel.aclose()
-
-
-def _master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
-    sentinels = Sentinel(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
-    return Redis.from_pool(_MasterPool(spec.master_name, sentinels, **settings))  # type: ignore[no-untyped-call]  # redis-py's
-
-
-def _async_master(spec: ConnectionSpec, settings: dict[str, Any]) -> AsyncRedis:
-    sentinels = AsyncSentinel(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
-    return AsyncRedis.from_pool(_AsyncMasterPool(spec.master_name, sentinels, **settings))  # type: ignore[no-untyped-call]  # redis-py's
-
-
-def _sentinel_settings(spec: ConnectionSpec, settings: dict[str, Any]) -> dict[str, Any]:
-    own = {"db": 0, "username": spec.sentinel_username or None, "password": spec.sentinel_password or None}
-    return settings | own
+        await self.nodes_manager.aclose()
+        await self.nodes_manager.aclose("startup_nodes")
 
 
 def _introduce(connection: AbstractConnection) -> None:
@@ -191,4 +168,4 @@ async def _introduce_async(connection: AsyncConnection) -> None:
 def _login_text(error: AuthenticationError, username: str | None) -> str:
     if not username:
         return str(error)
-    return f"{error} (logged in as {username!r}; asynq ignores the user name in a URL: leave it out to do as it does)"
+    return f"{error} (tried as user {username!r}; asynq ignores the user name in a URL: leave it out to do as it does)"

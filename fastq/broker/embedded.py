@@ -91,7 +91,6 @@ class EmbeddedRedis:
         with suppress(BrokenPipeError):
             # Closing alone would not do: a process forked from this one holds the pipe open.
             watcher.stdin.write(b"\n")
-            watcher.stdin.flush()
         watcher.stdin.close()
         try:
             watcher.wait(_TIMEOUT_S)
@@ -110,6 +109,7 @@ class EmbeddedRedis:
         with (self._scratch / "log").open("wb") as log:
             return subprocess.Popen(
                 [*watch, str(self._scratch), program, *self._settings()],
+                bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -191,7 +191,7 @@ def _running_socket(directory: str) -> str:
 def _written_path(directory: Path) -> str:
     try:
         return (directory / _LOCK_FILE).read_text()
-    except FileNotFoundError:
+    except OSError:  # not there, or not for us: to lock it will tell
         return ""
 
 

@@ -71,7 +71,7 @@ class Actor:
             if not self._failures:
                 self._log.warning("%s; trying again until it works", error)
             return self._backoff_s()
-        except Exception:
+        except Exception:  # noqa: BLE001 - a defect in one actor must not stop the others
             self._log.exception("a defect in the %s; it goes on", self.name)
             return self._backoff_s()
         if self._failures:
@@ -81,8 +81,8 @@ class Actor:
 
     def _backoff_s(self) -> float:
         self._failures += 1
-        longest = min(MAX_BACKOFF_S, 0.1 * 2 ** min(self._failures, 16))
-        return longest * random.uniform(0.5, 1.0)
+        longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(self._failures, 16))
+        return longest_s * random.uniform(0.5, 1.0)
 
     async def _sleep(self, seconds: float | None) -> None:
         if seconds is not None and seconds <= 0:

@@ -5,21 +5,28 @@ from typing import Final
 
 from fastq.broker.lease import LEASE_S
 from fastq.codec import TaskView
+from fastq.pool._feed import Submission
 
 __all__ = ["HeldTask", "HeldTasks"]
 
 
 class HeldTask:
-    """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours."""
+    """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
-    __slots__ = ("held", "leased_until_s", "queue", "reruns", "view")
+    ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
+    was started again because its child was killed for another's sake.
+    """
+
+    __slots__ = ("ended", "held", "leased_until_s", "queue", "reruns", "submission", "view")
 
     def __init__(self, queue: str, view: TaskView, leased_until_s: float) -> None:
         self.queue: Final = queue
         self.view: Final = view
         self.leased_until_s = leased_until_s
         self.held = True
+        self.ended = False
         self.reruns = 0
+        self.submission: Submission | None = None
 
     @property
     def id(self) -> str:

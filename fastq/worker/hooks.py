@@ -52,7 +52,7 @@ class Hooks:
         if self.error_handler is not None:
             try:
                 self.error_handler(task, error)
-            except Exception:
+            except Exception:  # noqa: BLE001 - the user's code
                 _log.exception("error_handler raised; task %s", task.id)
 
     def _counts(self, error: BaseException) -> bool:
@@ -60,7 +60,7 @@ class Hooks:
             return True
         try:
             return bool(self.is_failure(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 - the user's code
             _log.exception("is_failure raised; the error counts as a failure")
             return True
 
@@ -68,8 +68,9 @@ class Hooks:
         if self.retry_delay is None:
             return None
         try:
-            return max(0.0, nanoseconds_of(self.retry_delay(task.retried, error, task), name="retry_delay") / 1e9)
-        except Exception:
+            delay = self.retry_delay(task.retried, error, task)
+            return max(0.0, nanoseconds_of(delay, name="retry_delay") / 1e9)
+        except Exception:  # noqa: BLE001 - the user's code
             _log.exception("retry_delay failed; the default delay is used")
             return None
 

@@ -31,7 +31,8 @@ def resolve(name: str) -> object:
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise
         raise AppNameError(
-            f"{name!r}: there is no module {error.name!r} in {_search_path()}; start in the app's directory or install it"
+            f"{name!r}: there is no module {error.name!r} in {_search_path()}; "
+            "start in the app's directory, or install the app"
         ) from error
     for part in attribute.split("."):
         if not hasattr(found, part):

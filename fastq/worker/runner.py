@@ -40,7 +40,7 @@ def load(argument: str) -> "HandlerRunner":
 class HandlerRunner:
     """Run tasks through a mux."""
 
-    def __init__(self, mux: ServeMux[RunningTask], hooks: Hooks) -> None:
+    def __init__(self, mux: ServeMux, hooks: Hooks) -> None:
         self._mux = mux
         self._hooks = hooks
         patterns = mux.patterns()

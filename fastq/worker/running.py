@@ -89,7 +89,9 @@ def encode_result(data: Any) -> bytes:
     """Return a result as bytes: JSON unless it is bytes; ``ValueError`` above 64 MB, ``TypeError`` if it is neither."""
     encoded = encode_payload(data)
     if len(encoded) > MAX_RESULT_BYTES:
-        raise ValueError(f"a result of {len(encoded)} bytes is over the limit of {MAX_RESULT_BYTES}; store it elsewhere")
+        raise ValueError(
+            f"a result of {len(encoded)} bytes is over the limit of {MAX_RESULT_BYTES}; store it elsewhere"
+        )
     return encoded
 
 

@@ -10,7 +10,7 @@ ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] owner            fraction of the lease scores that are the caller's, or ""
 ARGV[4] expired_at       unix seconds: only tasks whose lease ended by then, or ""
-ARGV[5...] tasks         four values for each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
+ARGV[5...] tasks         four values each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   retryCmd

@@ -2,7 +2,7 @@
 KEYS[1] scheduled      asynq:{q}:scheduled
 KEYS[2] groups         asynq:{q}:groups
 ARGV[1] task_prefix    asynq:{q}:t:
-ARGV[2...] tasks       six values for each: id, message, unix seconds to run at, lock key or "", lock seconds, group or ""
+ARGV[2...] tasks       six values each: id, message, unix seconds to run at, lock key or "", lock seconds, group or ""
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
 asynq   scheduleCmd, scheduleUniqueCmd (which forget the group)

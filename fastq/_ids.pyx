@@ -1,0 +1,61 @@
+"""Makes task ids: random UUIDs (version 4), in lower case as asynq's.
+
+Every call asks the system for its randomness and keeps none for the next, so that a fork can never repeat an id.
+"""
+
+from os import urandom as _urandom
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport uint8_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    str PyUnicode_New(Py_ssize_t size, Py_UCS4 highest)
+    void *PyUnicode_DATA(str text)
+
+cdef enum:
+    RANDOM_SIZE = 16
+    TEXT_SIZE = 36
+
+cdef char PAIRS[512]
+for _number in range(256):
+    PAIRS[2 * _number] = ord("0123456789abcdef"[_number >> 4])
+    PAIRS[2 * _number + 1] = ord("0123456789abcdef"[_number & 15])
+del _number
+
+
+cdef str format_id(const uint8_t *random):
+    cdef str text = PyUnicode_New(TEXT_SIZE, 127)
+    cdef char *at = <char *> PyUnicode_DATA(text)
+    cdef int i
+    cdef uint8_t byte
+    for i in range(RANDOM_SIZE):
+        byte = random[i]
+        if i == 6:
+            byte = byte & 0x0F | 0x40
+        elif i == 8:
+            byte = byte & 0x3F | 0x80
+        if i == 4 or i == 6 or i == 8 or i == 10:
+            at[0] = b"-"
+            at += 1
+        memcpy(at, &PAIRS[2 * byte], 2)
+        at += 2
+    return text
+
+
+def new_task_id():
+    """Return a new id."""
+    cdef bytes random = _urandom(RANDOM_SIZE)
+    return format_id(<const uint8_t *> PyBytes_AS_STRING(random))
+
+
+def new_task_ids(n):
+    """Return ``n`` new ids."""
+    if n < 0:
+        raise ValueError(f"n must not be negative: {n}")
+    # A product of Python's ints: one that is too big is an error, where a C product would wrap.
+    cdef bytes random = _urandom(n * RANDOM_SIZE)
+    cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(random)
+    cdef Py_ssize_t i
+    cdef Py_ssize_t count = n
+    return [format_id(at + i * RANDOM_SIZE) for i in range(count)]

@@ -1,0 +1,28 @@
+--[[ repair_lease: mend expired leases whose tasks are not in active: drop them, and give lost tasks back to pending.
+KEYS[1] lease        asynq:{q}:lease
+KEYS[2] active       asynq:{q}:active
+KEYS[3] pending      asynq:{q}:pending
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] expired_at   unix seconds: only leases that ended by then
+ARGV[3] now_ns       unix nanoseconds
+ARGV[4...] ids       task ids
+builds  task_prefix .. id, same hash tag
+returns number of leases mended
+asynq   none (such leases stay for ever)
+]]
+local lease, active, pending = KEYS[1], KEYS[2], KEYS[3]
+local task_prefix, expired_at, now_ns = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local mended = 0
+for at = 4, #ARGV do
+  local id = ARGV[at]
+  local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
+  if score and score <= expired_at and not redis.call("LPOS", active, id) then
+    redis.call("ZREM", lease, id)
+    if redis.call("HGET", task_prefix .. id, "state") == "active" then
+      redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", now_ns)
+      redis.call("RPUSH", pending, id)
+    end
+    mended = mended + 1
+  end
+end
+return mended

@@ -1,0 +1,45 @@
+"""A subscription to a Redis channel, read for as long as the connection lives.
+
+It has a connection of its own. An idle one is pinged, so that a connection that died silently is noticed.
+"""
+
+from collections.abc import AsyncIterator
+
+from fastq.broker.aio import AsyncPool
+from fastq.broker.faults import CONNECTION_FAULTS, Lost, Unsent, transport_error
+
+__all__ = ["listen"]
+
+PING_EVERY_S = 3.0
+ANSWER_WITHIN_S = 3.0
+
+
+async def listen(pool: AsyncPool, where: str, channel: str) -> AsyncIterator[str | None]:
+    """Yield None once subscribed, then each message's text; raise ``BrokerError`` when the connection is gone."""
+    try:
+        connection = await pool.get_connection()
+    except CONNECTION_FAULTS as error:
+        raise transport_error(Unsent(error), "SUBSCRIBE", where) from error
+    try:
+        await connection.send_command("SUBSCRIBE", channel)
+        asked = False
+        while True:
+            # With a timeout of its own, redis-py answers None where nothing came in time.
+            reply = await connection.read_response(
+                disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S if asked else PING_EVERY_S
+            )
+            if reply is None and asked:
+                raise TimeoutError("no answer to PING")
+            if reply is None:
+                await connection.send_command("PING")
+            elif reply[0] == b"subscribe":
+                yield None
+            elif reply[0] == b"message":
+                yield reply[2].decode(errors="replace")
+            asked = reply is None
+    except CONNECTION_FAULTS as error:
+        raise transport_error(Lost(error), "SUBSCRIBE", where) from error
+    finally:
+        # A subscribed connection is of no use to others.
+        await connection.disconnect(nowait=True)
+        await pool.release(connection)

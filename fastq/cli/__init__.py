@@ -1,0 +1,1 @@
+"""The commands: ``fastq-worker`` and, in time, ``fastq``."""

@@ -1,0 +1,279 @@
+"""Spread submissions over children, and never hoard: the main process' hot path.
+
+What does not start soon is given back: a child gets about ``prefetch_time`` of work by a running estimate per type, and
+what waited twice as long, here or in a ring, moves to a free child or is RETURNED in the order it was submitted.
+"""
+
+from collections import deque
+
+from cpython.bytes cimport PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from fastq.pool cimport _atomics as atomic
+from fastq.pool._feed cimport Estimate, Feed, Submission, new_event
+from fastq.pool._ring cimport Memory
+
+from fastq.pool import layout
+from fastq.pool._ring import RingCorruptError
+from fastq.pool.protocol import Kind
+
+cdef uint32_t RETURNED = Kind.RETURNED
+cdef uint32_t AWAKE = layout.BELL_AWAKE
+cdef uint32_t ASLEEP = layout.BELL_ASLEEP
+cdef int64_t MAX_BYTES = 1_000_000
+cdef int MAX_TYPES = 1024
+
+
+cdef class Dispatcher:
+    """Hold what waits, the feeds it goes to, and the estimates."""
+
+    cdef list feeds
+    cdef object waiting
+    cdef dict estimates
+    cdef Estimate mean
+    cdef Memory memory
+    cdef char *bell
+    cdef double prefetch_ns
+    cdef int max_records
+    cdef uint64_t seq
+    cdef uint64_t order
+    cdef int64_t only_idle_until
+    cdef readonly bint closed
+    # Whether one that is stuck may have others behind it that are not, or that may not wait.
+    cdef bint mixed
+    cdef bint scan_all
+
+    def __init__(self, bell: Memory, prefetch_time: float, prefetch_records: int) -> None:
+        self.memory = bell
+        self.bell = bell.base + <Py_ssize_t>layout.BELL_AT
+        self.prefetch_ns = prefetch_time * 1e9
+        self.max_records = prefetch_records
+        self.feeds = []
+        self.waiting = deque()
+        self.estimates = {}
+        self.mean = Estimate()
+        self.mean.ns = self.prefetch_ns
+
+    def add(self, feed: Feed) -> None:
+        """Let a child take part."""
+        self.feeds.append(feed)
+
+    def remove(self, feed: Feed) -> None:
+        """Forget a child, if it took part."""
+        if feed in self.feeds:
+            self.feeds.remove(feed)
+
+    # In ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, batch) -> list:
+        """Take submissions and give out what can be; return events for those that cannot even wait."""
+        cdef Submission submission
+        cdef int64_t now = atomic.now_ns()
+        for submission in batch:
+            submission.submitted_at = now
+            submission.order = self.order
+            self.order += 1
+            submission.estimate = self.estimate(submission.type)
+            self.mixed |= submission.is_async
+            self.scan_all |= submission.last_attempt
+            self.waiting.append(submission)
+        return self.dispatch()
+
+    cdef Estimate estimate(self, str type):
+        cdef Estimate found = self.estimates.get(type)
+        if found is None:
+            if len(self.estimates) >= MAX_TYPES:  # types made up on the fly: none of them is worth remembering
+                self.estimates.clear()
+            found = Estimate()
+            found.ns = self.prefetch_ns
+            self.estimates[type] = found
+        return found
+
+    def dispatch(self) -> list:
+        """Give out what waits, as far as it may be; return events for last attempts that found no idle child."""
+        cdef Submission submission
+        cdef Feed feed
+        cdef int64_t now
+        cdef bint plain_stuck = False
+        cdef bint async_stuck = False
+        events = []
+        if not self.waiting:
+            return events
+        now = atomic.now_ns()
+        kept = []
+        for feed in self.feeds:
+            feed.measure_backlog(now)
+        while self.waiting:
+            if plain_stuck and not (self.mixed or self.scan_all or self.closed):
+                break
+            submission = self.waiting.popleft()
+            if self.closed or (async_stuck if submission.is_async else plain_stuck):
+                feed = None
+            else:
+                feed = self.choose(submission)
+            if feed is not None and feed.push(submission, self.seq + 1):
+                self.seq += 1
+                continue
+            if submission.last_attempt or self.closed:
+                # It must not wait: were this server killed, a recoverer would archive it unrun.
+                events.append(new_event(RETURNED, submission, b"", 0))
+                self.only_idle_until = now + <int64_t>self.prefetch_ns
+                continue
+            kept.append(submission)
+            if submission.is_async:
+                async_stuck = True
+            else:
+                plain_stuck = True
+        self.waiting.extendleft(reversed(kept))
+        self.scan_all = False
+        for feed in self.feeds:
+            if feed.touched:
+                feed.ring_if_asleep()
+        return events
+
+    cdef Feed choose(self, Submission submission):
+        """Return the child that will be free first, ``None`` when none may take this one now."""
+        cdef Feed feed
+        cdef Feed best = None
+        for feed in self.feeds:
+            if self.may_take(feed, submission) and (best is None or feed.backlog_ns < best.backlog_ns):
+                best = feed
+        return best
+
+    cdef bint may_take(self, Feed feed, Submission submission):
+        cdef Py_ssize_t count = feed.count()
+        if not feed.open or feed.left == 0:
+            return False
+        if count == 0:
+            return True
+        if submission.is_async:
+            return count == feed.async_count and count < feed.slots.count
+        return (
+            feed.async_count == 0
+            and not submission.last_attempt
+            and feed.backlog_ns < self.prefetch_ns
+            and count < self.max_records
+            and feed.bytes + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
+        )
+
+    # Out --------------------------------------------------------------------------------------------------------
+
+    def collect(self, events: list) -> list:
+        """Append an event for every result there is; return the feeds whose child wrote what it must not."""
+        cdef Feed feed
+        corrupt = []
+        for feed in self.feeds:
+            if feed.has_results():
+                try:
+                    feed.collect(events, self.mean)
+                except RingCorruptError as error:
+                    corrupt.append((feed, str(error)))
+        return corrupt
+
+    def collect_last(self, feed: Feed, events: list) -> None:
+        """Append an event for every result of a child that is dead."""
+        try:
+            feed.collect(events, self.mean)
+        except RingCorruptError:
+            pass  # what cannot be read is judged with the rest
+
+    def wake(self) -> None:
+        """Tell the children that the rings are being read: nobody need ring."""
+        atomic.store32(self.bell, AWAKE)
+
+    def fall_asleep(self) -> bool:
+        """Ask the children to ring from now on; false, and they need not, when there is a result already."""
+        cdef Feed feed
+        atomic.store32(self.bell, ASLEEP)
+        atomic.fence()  # the bell is visible before the rings are read again
+        for feed in self.feeds:
+            if feed.has_results():
+                atomic.store32(self.bell, AWAKE)
+                return False
+        return True
+
+    # Limits -----------------------------------------------------------------------------------------------------
+
+    def free(self, only_async: bool) -> int:
+        """Estimate how many more submissions would start within ``prefetch_time``."""
+        cdef Feed feed
+        cdef Py_ssize_t count
+        cdef int64_t now = atomic.now_ns()
+        cdef bint only_idle = now < self.only_idle_until
+        cdef double room
+        cdef double total = 0
+        cdef double mean = max(self.mean.ns, 1.0)
+        for feed in self.feeds:
+            if not feed.open or feed.left == 0:
+                continue
+            count = feed.count()
+            if only_async or feed.async_count:
+                room = feed.slots.count - count if count == feed.async_count else 0
+            elif count == 0:
+                room = 1 if only_idle else max(1.0, min(self.prefetch_ns / mean, self.max_records))
+            elif only_idle:
+                room = 0
+            else:
+                feed.measure_backlog(now)
+                room = max(0.0, min((self.prefetch_ns - feed.backlog_ns) / mean, self.max_records - count))
+            total += min(room, feed.left) if feed.left > 0 else room
+        return max(0, <int64_t>total - <int64_t>len(self.waiting))
+
+    def relieve(self) -> list:
+        """Move what waited too long to free children; return events for what none can take."""
+        cdef Feed feed
+        cdef int64_t limit = atomic.now_ns() - <int64_t>(2 * self.prefetch_ns)
+        cdef int64_t oldest
+        for feed in self.feeds:
+            oldest = feed.oldest_waiting()
+            if 0 < oldest < limit:
+                self.put_back(feed.take_back_all())
+        events = self.dispatch()
+        return events + self.give_back(limit)
+
+    def put_back(self, submissions: list) -> None:
+        """Let withdrawn submissions wait again, in their place."""
+        if submissions:
+            self.waiting = deque(sorted([*submissions, *self.waiting], key=_order))
+
+    cdef list give_back(self, int64_t limit):
+        """Return events for everything that waits, in order, once the first of it came before ``limit``."""
+        cdef Submission submission
+        late = []
+        if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
+            late = [new_event(RETURNED, submission, b"", 0) for submission in self.waiting]
+            self.waiting.clear()
+        return late
+
+    def close(self) -> list[Submission]:
+        """Withdraw everything that was not begun, here and in the rings, in order; what comes later is RETURNED."""
+        cdef Feed feed
+        self.closed = True
+        for feed in self.feeds:
+            self.put_back(feed.take_back_all())
+        rest = list(self.waiting)
+        self.waiting.clear()
+        return rest
+
+    def withdraw(self, submission: Submission) -> bool:
+        """Withdraw one submission; false when it was begun, or is not here."""
+        if submission.feed is not None:
+            return submission.feed.take_back(submission)
+        try:
+            self.waiting.remove(submission)
+        except ValueError:
+            return False
+        return True
+
+    @property
+    def pending(self) -> int:
+        """Return how many submissions have had no event yet."""
+        cdef Feed feed
+        cdef Py_ssize_t total = len(self.waiting)
+        for feed in self.feeds:
+            total += feed.count()
+        return total
+
+
+def _order(submission: Submission) -> int:
+    return submission.order

@@ -1,0 +1,60 @@
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from fastq.pool._ring cimport Memory, Record, Ring
+from fastq.pool._slots cimport Slots
+
+cdef class Estimate:
+    cdef double ns
+    cdef bint known
+    cdef void update(self, double ran_ns) noexcept
+
+cdef class Submission:
+    cdef readonly object key
+    cdef readonly bytes data
+    cdef readonly str type
+    cdef readonly bint last_attempt
+    cdef readonly bint is_async
+    cdef readonly int64_t timeout_ns
+    cdef readonly int64_t deadline_unix_ns
+    # The pool's own, while it has the submission.
+    cdef readonly uint64_t seq
+    cdef uint64_t order
+    cdef uint64_t position
+    cdef int64_t submitted_at
+    cdef double charge_ns
+    cdef Estimate estimate
+    cdef readonly Feed feed
+
+cdef class Event:
+    cdef readonly object kind
+    cdef readonly Submission submission
+    cdef readonly bytes data
+    cdef readonly int64_t ran_ns
+
+cdef Event new_event(uint32_t kind, Submission submission, bytes data, int64_t ran_ns)
+
+cdef class Feed:
+    cdef Memory memory
+    cdef Ring tasks
+    cdef Ring results
+    cdef readonly Slots slots
+    cdef object channel
+    cdef int wake_fd
+    cdef dict in_flight
+    cdef readonly bint open
+    cdef readonly int64_t left
+    cdef readonly int async_count
+    cdef readonly int64_t finished
+    cdef double charged_ns
+    cdef int64_t bytes
+    cdef double backlog_ns
+    cdef bint touched
+    cdef Py_ssize_t count(self)
+    cdef void measure_backlog(self, int64_t now)
+    cdef bint push(self, Submission submission, uint64_t seq) except -1
+    cdef bint send_segment(self, bytes data) except -1
+    cdef void forget(self, Submission submission)
+    cdef int collect(self, list events, Estimate mean) except -1
+    cdef bint take_back(self, Submission submission)
+    cdef bint has_results(self) noexcept
+    cdef void ring_if_asleep(self) noexcept

@@ -1,0 +1,66 @@
+from typing import Final, final
+
+from fastq.pool._ring import Memory
+from fastq.pool._slots import Slots
+from fastq.pool.control import Channel
+from fastq.pool.layout import Layout
+from fastq.pool.protocol import Kind
+
+MAX_RESULT: Final[int]
+
+@final
+class Estimate: ...
+
+@final
+class Submission:
+    key: object
+    data: bytes
+    type: str
+    last_attempt: bool
+    is_async: bool
+    timeout_ns: int
+    deadline_unix_ns: int
+    seq: int
+    feed: Feed | None
+    def __init__(
+        self,
+        key: object,
+        data: bytes,
+        type: str = "",
+        *,
+        timeout: float = 0.0,
+        deadline: float = 0.0,
+        last_attempt: bool = False,
+        is_async: bool = False,
+    ) -> None: ...
+
+@final
+class Event:
+    kind: Kind
+    submission: Submission
+    data: bytes
+    ran_ns: int
+
+@final
+class Feed:
+    slots: Slots
+    open: bool
+    left: int
+    async_count: int
+    finished: int
+    def __init__(self, memory: Memory, shape: Layout, channel: Channel, wake_fd: int, max_tasks: int) -> None: ...
+    @property
+    def pending(self) -> int: ...
+    @property
+    def is_over_memory(self) -> bool: ...
+    @property
+    def rss(self) -> int: ...
+    def set_open(self, accepts: bool) -> None: ...
+    def wake(self) -> None: ...
+    def tell_to_exit(self) -> None: ...
+    def receive_segment(self, size: int) -> bytes: ...
+    def take_back_all(self) -> list[Submission]: ...
+    def remaining(self) -> list[Submission]: ...
+    def find(self, seq: int) -> Submission | None: ...
+    def oldest_waiting(self) -> int: ...
+    def end(self, submission: Submission, kind: Kind, data: bytes) -> Event: ...

@@ -1,0 +1,278 @@
+"""The main process' side of one child's rings: what was given to it, what came back, how long it will be busy."""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from fastq.pool cimport _atomics as atomic
+from fastq.pool._ring cimport FOUND, Memory, Record, Ring
+from fastq.pool._slots cimport Slots
+
+from fastq.pool import layout
+from fastq.pool._ring import RingCorruptError
+from fastq.pool.control import ChannelClosedError
+from fastq.pool.memory import pack_segment, unpack_segment
+from fastq.pool.protocol import Kind
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <unistd.h>
+    static void fq_wake(int fd) {
+        uint64_t one = 1;
+        ssize_t done = write(fd, &one, 8);
+        (void)done;
+    }
+    """
+    void fq_wake(int fd) nogil
+
+cdef uint32_t ASYNC = layout.TASK_ASYNC
+cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
+cdef uint32_t WRITTEN = Kind.WRITTEN
+cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
+cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
+cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
+cdef list KINDS = [None, *Kind]
+MAX_RESULT = 64 * 1024 * 1024
+assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
+
+
+cdef class Estimate:
+    """Guess how long a type of task takes, from how long the last ones took."""
+
+    cdef void update(self, double ran_ns) noexcept:
+        # The first counts in full, later ones a fifth: about the last ten matter.
+        self.ns = self.ns + (ran_ns - self.ns) / 5 if self.known else ran_ns
+        self.known = True
+
+
+cdef class Submission:
+    """One task as the pool takes it; ``key`` is the caller's own, ``type`` is what its duration is estimated by."""
+
+    def __init__(
+        self,
+        key: object,
+        data: bytes,
+        type: str = "",
+        *,
+        timeout: float = 0.0,
+        deadline: float = 0.0,
+        last_attempt: bool = False,
+        is_async: bool = False,
+    ) -> None:
+        self.key = key
+        self.data = data
+        self.type = type
+        self.timeout_ns = <int64_t>(<double>timeout * 1e9)
+        self.deadline_unix_ns = <int64_t>(<double>deadline * 1e9)
+        self.last_attempt = last_attempt
+        self.is_async = is_async
+
+
+cdef class Event:
+    """What became of a submission: a ``Kind``, the bytes that go with it, and how long its handler ran."""
+
+
+cdef Event new_event(uint32_t kind, Submission submission, bytes data, int64_t ran_ns):
+    cdef Event event = Event.__new__(Event)
+    event.kind = KINDS[kind]
+    event.submission = submission
+    event.data = data
+    event.ran_ns = ran_ns
+    return event
+
+
+cdef class Feed:
+    """Give tasks to one child and take its results; made when the child is ordered, used once it is ready."""
+
+    def __init__(self, memory: Memory, shape, channel, wake_fd: int, max_tasks: int) -> None:
+        self.memory = memory
+        self.tasks = Ring(memory, layout.TASK_TAIL_AT, layout.TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
+        self.results = Ring(memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
+        self.slots = Slots(memory, shape.rows)
+        self.channel = channel
+        self.wake_fd = wake_fd
+        self.in_flight = {}
+        # How many more this child may be given, -1 for any number.
+        self.left = max_tasks or -1
+
+    cdef Py_ssize_t count(self):
+        return len(self.in_flight)
+
+    @property
+    def pending(self) -> int:
+        """Return how many submissions this child has: waiting, running, or answered and not collected."""
+        return self.count()
+
+    def set_open(self, accepts: bool) -> None:
+        """Say whether the dispatcher may give this child more."""
+        self.open = accepts
+
+    # Giving -----------------------------------------------------------------------------------------------------
+
+    cdef void measure_backlog(self, int64_t now):
+        """Estimate for how long the child is busy with what it has, from one read of its row."""
+        cdef Py_ssize_t count = self.count()
+        cdef int64_t since
+        cdef double mean
+        cdef double elapsed
+        if not count:
+            self.charged_ns = 0  # float dust
+            self.backlog_ns = 0
+            return
+        mean = self.charged_ns / count
+        since = self.slots.running_since(0)
+        elapsed = now - since if since else 0
+        # A task that is past its estimate is expected to take as long again as it took so far.
+        self.backlog_ns = self.charged_ns - elapsed if elapsed < mean else self.charged_ns - mean + elapsed
+
+    cdef bint push(self, Submission submission, uint64_t seq) except -1:
+        """Put a submission into the ring; false when it has no room."""
+        cdef Record record
+        cdef bytes inline = submission.data
+        cdef int64_t position
+        record.seq, record.kind, record.flags = seq, ASYNC if submission.is_async else 0, 0
+        record.a, record.b = submission.timeout_ns, submission.deadline_unix_ns
+        if not self.tasks.fits_inline(PyBytes_GET_SIZE(inline)):
+            if not self.tasks.has_room(8) or not self.send_segment(inline):
+                return False
+            record.flags = SEGMENT
+            inline = PyBytes_GET_SIZE(inline).to_bytes(8, "little")
+        record.data, record.size = PyBytes_AS_STRING(inline), <uint32_t>PyBytes_GET_SIZE(inline)
+        position = self.tasks.push(&record)
+        if position < 0:
+            return False
+        submission.seq, submission.position, submission.feed = seq, <uint64_t>position, self
+        submission.charge_ns = submission.estimate.ns
+        self.in_flight[seq] = submission
+        self.charged_ns += submission.charge_ns
+        self.backlog_ns += submission.charge_ns
+        self.bytes += PyBytes_GET_SIZE(submission.data)
+        self.async_count += submission.is_async
+        self.left -= self.left > 0
+        self.touched = True
+        return True
+
+    cdef bint send_segment(self, bytes data) except -1:
+        fd = pack_segment(data)
+        try:
+            self.channel.send("segment", [fd], size=len(data))
+        except ChannelClosedError:
+            return False  # gone, or behind with reading; if it is gone its exit is about to be noticed
+        finally:
+            os.close(fd)
+        return True
+
+    cdef void ring_if_asleep(self) noexcept:
+        """Wake the child if it sleeps, after any number of pushes."""
+        self.touched = False
+        atomic.fence()  # the ring was written before the flag is read
+        if atomic.load32(self.memory.base + SLEEPING_AT) and atomic.exchange32(self.memory.base + SLEEPING_AT, 0):
+            fq_wake(self.wake_fd)
+
+    def wake(self) -> None:
+        """Wake the child for another reason than a task."""
+        fq_wake(self.wake_fd)
+
+    def tell_to_exit(self) -> None:
+        """Let the child end as soon as it runs nothing."""
+        atomic.store32(self.memory.base + COMMAND_AT, layout.COMMAND_EXIT)
+        fq_wake(self.wake_fd)
+
+    @property
+    def is_over_memory(self) -> bool:
+        """Tell whether the child takes no more work because of its size."""
+        return atomic.load32(self.memory.base + <Py_ssize_t>layout.REPORT_AT) & <uint32_t>layout.REPORT_OVER_MEMORY != 0
+
+    @property
+    def rss(self) -> int:
+        """Return the child's resident bytes as it measured them last."""
+        return atomic.load64(self.memory.base + <Py_ssize_t>layout.RSS_AT)
+
+    # Taking -----------------------------------------------------------------------------------------------------
+
+    cdef bint has_results(self) noexcept:
+        return not self.results.is_empty()
+
+    cdef void forget(self, Submission submission):
+        """Settle the books of a submission that left this child, in whatever way."""
+        del self.in_flight[submission.seq]
+        submission.feed = None
+        self.charged_ns -= submission.charge_ns
+        self.bytes -= PyBytes_GET_SIZE(submission.data)
+        self.async_count -= submission.is_async
+
+    cdef int collect(self, list events, Estimate mean) except -1:
+        """Append an event for every result that is there; return how many tasks ended."""
+        cdef Record record
+        cdef Submission submission
+        cdef int ended = 0
+        while self.results.look(&record) == FOUND:
+            submission = self.in_flight.get(record.seq)
+            if submission is None or not 0 < record.kind <= WRITTEN:
+                raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
+            if record.flags & SEGMENT:
+                data = self.receive_segment(int.from_bytes(record.data[: record.size], "little"))
+            else:
+                data = PyBytes_FromStringAndSize(record.data, record.size)
+            self.results.advance(&record)
+            events.append(new_event(record.kind, submission, data, record.a))
+            if record.kind != WRITTEN:
+                self.forget(submission)
+                submission.estimate.update(record.a)
+                mean.update(record.a)
+                ended += 1
+        self.finished += ended
+        self.results.publish_head()
+        atomic.fence()  # the room is visible before the flag is read
+        if atomic.load32(self.memory.base + SPACE_WANTED_AT):
+            fq_wake(self.wake_fd)
+        return ended
+
+    def receive_segment(self, size: int) -> bytes:
+        """Take the next segment off the control socket; it was sent before its record."""
+        try:
+            frame = self.channel.poll()
+        except ChannelClosedError as error:
+            raise RingCorruptError(f"the segment of a result is missing: {error}") from error
+        if frame is None or len(frame.fds) != 1 or not 0 <= size <= MAX_RESULT:
+            raise RingCorruptError("the segment of a result is missing or too big")
+        try:
+            return unpack_segment(frame.fds[0], size)
+        except ValueError as error:
+            raise RingCorruptError(str(error)) from error
+
+    cdef bint take_back(self, Submission submission):
+        """Withdraw a submission that the child has not begun; false when it has."""
+        if not self.tasks.take_back(submission.position):
+            return False
+        self.forget(submission)
+        self.left += self.left >= 0
+        return True
+
+    def take_back_all(self) -> list[Submission]:
+        """Withdraw everything that the child has not begun, oldest first."""
+        cdef Submission submission
+        return [submission for submission in list(self.in_flight.values()) if self.take_back(submission)]
+
+    def remaining(self) -> list[Submission]:
+        """Return what the child has not answered, oldest first."""
+        return list(self.in_flight.values())
+
+    def find(self, seq: int) -> Submission | None:
+        """Return the submission with this sequence number, if the child has it."""
+        return self.in_flight.get(seq)
+
+    def oldest_waiting(self) -> int:
+        """Return when the oldest submission that the child has not begun came to the pool, 0 for none."""
+        cdef Submission submission
+        for submission in self.in_flight.values():
+            if self.tasks.untaken(submission.position):
+                return submission.submitted_at
+        return 0
+
+    def end(self, submission: Submission, kind: Kind, data: bytes) -> Event:
+        """Strike out a submission whose child is dead, and return the event that says so."""
+        self.forget(submission)
+        return new_event(kind, submission, data, 0)

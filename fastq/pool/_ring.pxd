@@ -1,0 +1,43 @@
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+# One record as the consumer sees it: a view into the ring, good until advance().
+cdef struct Record:
+    uint64_t seq
+    uint32_t kind
+    uint32_t flags
+    int64_t a
+    int64_t b
+    const char *data
+    uint32_t size
+    char *at
+    uint64_t end
+
+cdef enum Look:
+    NOTHING = 0
+    FOUND = 1
+
+# Memory that stays mapped as long as the object that holds it.
+cdef class Memory:
+    cdef Py_buffer view
+    cdef char *base
+    cdef readonly Py_ssize_t size
+
+cdef class Ring:
+    cdef Memory memory
+    cdef char *tail_at
+    cdef char *head_at
+    cdef char *data
+    cdef readonly uint64_t capacity
+    cdef uint64_t tail
+    cdef uint64_t head
+    cdef int64_t push(self, Record *record) noexcept
+    cdef int look(self, Record *record) except -1
+    cdef bint claim(self, Record *record) noexcept
+    cdef void advance(self, Record *record) noexcept
+    cdef void publish_head(self) noexcept
+    cdef bint take_back(self, uint64_t position) noexcept
+    cdef bint untaken(self, uint64_t position) noexcept
+    cdef bint is_empty(self) noexcept
+    cdef bint has_room(self, Py_ssize_t size) noexcept
+    cdef bint fits_inline(self, Py_ssize_t size) noexcept

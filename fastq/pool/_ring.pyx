@@ -1,0 +1,197 @@
+"""A ring of byte records between one producer and one consumer, in memory that two processes share.
+
+Positions are bytes since the ring was made and never wrap (2**64); the place in memory is the position modulo the
+capacity. A record never crosses the end: a pad record fills what is left. The producer alone writes records and the
+tail, the consumer alone the head; only a record's state word is written by both, by compare-and-swap.
+"""
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from fastq.pool cimport _atomics as atomic
+
+from fastq.pool import layout
+
+cdef Py_ssize_t SIZE_AT = layout.RECORD_SIZE_AT
+cdef Py_ssize_t STATE_AT = layout.RECORD_STATE_AT
+cdef Py_ssize_t SEQ_AT = layout.RECORD_SEQ_AT
+cdef Py_ssize_t KIND_AT = layout.RECORD_KIND_AT
+cdef Py_ssize_t FLAGS_AT = layout.RECORD_FLAGS_AT
+cdef Py_ssize_t A_AT = layout.RECORD_A_AT
+cdef Py_ssize_t B_AT = layout.RECORD_B_AT
+cdef uint64_t HEADER = layout.RECORD_HEADER
+cdef uint64_t ALIGN = layout.RECORD_ALIGN
+cdef uint32_t WAITING = layout.RECORD_WAITING
+cdef uint32_t RUNNING = layout.RECORD_RUNNING
+cdef uint32_t WITHDRAWN = layout.RECORD_WITHDRAWN
+cdef uint32_t PAD = layout.RECORD_PAD
+
+
+class RingCorruptError(Exception):
+    """Tell that the other process wrote what cannot be in a ring."""
+
+
+def now_ns() -> int:
+    """Return CLOCK_MONOTONIC in nanoseconds, the clock of everything in shared memory."""
+    return atomic.now_ns()
+
+
+cdef class Memory:
+    """Pin a writable buffer and hand out its address."""
+
+    def __cinit__(self, buffer) -> None:
+        PyObject_GetBuffer(buffer, &self.view, PyBUF_WRITABLE)
+        self.base = <char *>self.view.buf
+        self.size = self.view.len
+
+    def __dealloc__(self) -> None:
+        PyBuffer_Release(&self.view)
+
+
+cdef class Ring:
+    """Move records from one process to another; each side makes its own object over the same memory."""
+
+    def __init__(self, memory: Memory, tail_at: int, head_at: int, data_at: int, capacity: int) -> None:
+        if capacity <= 0 or capacity & (capacity - 1):
+            raise ValueError(f"ring capacity must be a power of two, not {capacity}")
+        if min(tail_at, head_at, data_at) < 0 or max(tail_at + 8, head_at + 8, data_at + capacity) > memory.size:
+            raise ValueError(f"ring at {data_at} of {capacity} bytes leaves its memory of {memory.size} bytes")
+        self.memory = memory
+        self.tail_at = memory.base + <Py_ssize_t>tail_at
+        self.head_at = memory.base + <Py_ssize_t>head_at
+        self.data = memory.base + <Py_ssize_t>data_at
+        self.capacity = capacity
+        self.tail = atomic.load64(self.tail_at)
+        self.head = atomic.load64(self.head_at)
+
+    # Producer ---------------------------------------------------------------------------------------------------
+
+    cdef bint fits_inline(self, Py_ssize_t size) noexcept:
+        # A quarter: however the tail stands, such a record and its pad find room in a ring that runs empty.
+        return <uint64_t>size + HEADER <= self.capacity // 4
+
+    cdef bint has_room(self, Py_ssize_t size) noexcept:
+        """Tell whether a push of so many bytes would succeed now."""
+        cdef uint64_t need = (HEADER + size + ALIGN - 1) & ~(ALIGN - 1)
+        cdef uint64_t to_end = self.capacity - (self.tail & (self.capacity - 1))
+        self.head = atomic.load64(self.head_at)
+        return self.tail + need + (to_end if to_end < need else 0) - self.head <= self.capacity
+
+    cdef int64_t push(self, Record *record) noexcept:
+        """Append a record; return its position, or -1 when there is no room now."""
+        cdef uint64_t need = (HEADER + record.size + ALIGN - 1) & ~(ALIGN - 1)
+        cdef uint64_t to_end = self.capacity - (self.tail & (self.capacity - 1))
+        cdef uint64_t pad = to_end if to_end < need else 0
+        cdef uint64_t position
+        cdef char *at
+        if self.tail + pad + need - self.head > self.capacity:
+            self.head = atomic.load64(self.head_at)  # acquire: the consumer has read what it freed
+            if self.tail + pad + need - self.head > self.capacity:
+                return -1
+        if pad >= HEADER:
+            at = self.data + (self.tail & (self.capacity - 1))
+            (<uint32_t *>(at + SIZE_AT))[0] = 0
+            (<uint32_t *>(at + STATE_AT))[0] = PAD
+        position = self.tail + pad
+        at = self.data + (position & (self.capacity - 1))
+        (<uint32_t *>(at + SIZE_AT))[0] = record.size
+        (<uint32_t *>(at + STATE_AT))[0] = WAITING
+        (<uint64_t *>(at + SEQ_AT))[0] = record.seq
+        (<uint32_t *>(at + KIND_AT))[0] = record.kind
+        (<uint32_t *>(at + FLAGS_AT))[0] = record.flags
+        (<int64_t *>(at + A_AT))[0] = record.a
+        (<int64_t *>(at + B_AT))[0] = record.b
+        memcpy(at + HEADER, record.data, record.size)
+        self.tail = position + need
+        atomic.store64(self.tail_at, self.tail)  # release: the record is whole before it can be seen
+        return <int64_t>position
+
+    cdef bint untaken(self, uint64_t position) noexcept:
+        """Tell whether the consumer has not moved past ``position``: its bytes are still that record's."""
+        self.head = atomic.load64(self.head_at)
+        return position >= self.head
+
+    cdef bint take_back(self, uint64_t position) noexcept:
+        """Withdraw the record at ``position``; false when the consumer has it."""
+        # Past records may be overwritten by newer ones, by this side only: so the check cannot go stale before the swap.
+        return self.untaken(position) and atomic.swap32(
+            self.data + (position & (self.capacity - 1)) + STATE_AT, WAITING, WITHDRAWN)
+
+    # Consumer ---------------------------------------------------------------------------------------------------
+
+    cdef bint is_empty(self) noexcept:
+        return atomic.load64(self.tail_at) == self.head
+
+    cdef int look(self, Record *record) except -1:
+        """Show the next record that was not withdrawn, if there is one; nothing moves on but pads."""
+        cdef uint64_t tail = atomic.load64(self.tail_at)  # acquire: every record before it is whole
+        cdef uint64_t to_end
+        cdef char *at
+        self.tail = tail
+        while True:
+            if self.head == tail:
+                return NOTHING
+            to_end = self.capacity - (self.head & (self.capacity - 1))
+            at = self.data + (self.head & (self.capacity - 1))
+            # The other process may be broken: nothing it wrote is used before it was found to be in bounds.
+            if tail - self.head > self.capacity or self.head & (ALIGN - 1):
+                raise RingCorruptError(f"tail {tail} does not go with head {self.head}")
+            if to_end < HEADER or atomic.load32(at + STATE_AT) == PAD:
+                if tail - self.head < to_end:
+                    raise RingCorruptError(f"pad at {self.head} goes beyond tail {tail}")
+                self.head += to_end
+                continue
+            record.size = (<uint32_t *>(at + SIZE_AT))[0]
+            record.end = self.head + ((HEADER + record.size + ALIGN - 1) & ~(ALIGN - 1))
+            if HEADER + record.size > to_end or record.end - self.head > tail - self.head:
+                raise RingCorruptError(f"record at {self.head} of {record.size} bytes goes beyond tail {tail}")
+            record.at = at
+            record.seq = (<uint64_t *>(at + SEQ_AT))[0]
+            record.kind = (<uint32_t *>(at + KIND_AT))[0]
+            record.flags = (<uint32_t *>(at + FLAGS_AT))[0]
+            record.a = (<int64_t *>(at + A_AT))[0]
+            record.b = (<int64_t *>(at + B_AT))[0]
+            record.data = at + HEADER
+            return FOUND
+
+    cdef bint claim(self, Record *record) noexcept:
+        """Make the record ours; false when the producer has withdrawn it."""
+        return atomic.swap32(record.at + STATE_AT, WAITING, RUNNING)
+
+    cdef void advance(self, Record *record) noexcept:
+        """Step over the record; the producer learns of it at publish_head()."""
+        self.head = record.end
+
+    cdef void publish_head(self) noexcept:
+        atomic.store64(self.head_at, self.head)  # release: we are done reading what we free
+
+    # Python's view, for tests and tools -------------------------------------------------------------------------
+
+    def put(self, seq: int, data: bytes, kind: int = 0, a: int = 0, b: int = 0) -> int:
+        """Append a record and return its position, or -1 when there is no room; ``ValueError`` when there never is."""
+        cdef Record record
+        if not self.fits_inline(len(data)):
+            raise ValueError(f"a record of {len(data)} bytes does not fit a ring of {self.capacity}")
+        record.seq, record.kind, record.flags, record.a, record.b = seq, kind, 0, a, b
+        record.data = PyBytes_AS_STRING(data)
+        record.size = <uint32_t>PyBytes_GET_SIZE(data)
+        return self.push(&record)
+
+    def take(self) -> tuple[int, int, bytes] | None:
+        """Claim the next record and return its sequence number, kind and bytes, or ``None`` when there is none."""
+        cdef Record record
+        while self.look(&record) == FOUND:
+            if self.claim(&record):
+                data = PyBytes_FromStringAndSize(record.data, record.size)
+                self.advance(&record)
+                self.publish_head()
+                return record.seq, record.kind, data
+            self.advance(&record)
+            self.publish_head()
+        return None
+
+    def withdraw(self, position: int) -> bool:
+        """Take the record at ``position`` back; false when the consumer has it."""
+        return self.take_back(position)

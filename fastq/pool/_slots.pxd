@@ -1,0 +1,13 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from fastq.pool._ring cimport Memory
+
+cdef class Slots:
+    cdef Memory memory
+    cdef char *rows
+    cdef readonly int count
+    cdef char *at(self, int row) noexcept
+    cdef void begin(self, int row, uint64_t seq, int64_t start, int64_t deadline) noexcept
+    cdef int end(self, int row, uint64_t seq) noexcept
+    cdef int state(self, int row, uint64_t seq) noexcept
+    cdef int64_t running_since(self, int row) noexcept

@@ -1,0 +1,125 @@
+"""The slot table: what each slot of a child runs, since when, until when, and whether it was asked to stop.
+
+The child begins and ends a row, the main process interrupts it. Sequence number and state are one 64-bit word, so an
+end and an interruption that meet decide by one compare-and-swap which came first, and neither can hit another task.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from fastq.pool cimport _atomics as atomic
+from fastq.pool._ring cimport Memory
+
+from fastq.pool import layout
+
+cdef Py_ssize_t WIDTH = layout.ROW_WIDTH
+cdef Py_ssize_t WORD_AT = layout.ROW_WORD_AT
+cdef Py_ssize_t START_AT = layout.ROW_START_AT
+cdef Py_ssize_t DEADLINE_AT = layout.ROW_DEADLINE_AT
+cdef int IDLE = layout.ROW_IDLE
+cdef int RUNNING = layout.ROW_RUNNING
+cdef int TIMED_OUT = layout.ROW_TIMED_OUT
+cdef int SEEN = layout.ROW_SEEN
+
+
+cdef class Slots:
+    """Read and write the rows of one child's slot table."""
+
+    def __init__(self, memory: Memory, rows: int) -> None:
+        if layout.SLOTS_AT + rows * layout.ROW_WIDTH > memory.size:
+            raise ValueError(f"{rows} slot rows do not fit {memory.size} bytes of memory")
+        self.memory = memory
+        self.rows = memory.base + <Py_ssize_t>layout.SLOTS_AT
+        self.count = rows
+
+    cdef char *at(self, int row) noexcept:
+        return self.rows + row * WIDTH
+
+    cdef void begin(self, int row, uint64_t seq, int64_t start, int64_t deadline) noexcept:
+        cdef char *at = self.at(row)
+        (<int64_t *>(at + START_AT))[0] = start
+        (<int64_t *>(at + DEADLINE_AT))[0] = deadline
+        # release: who sees the task sees its own times.
+        atomic.store64(at + WORD_AT, seq << 8 | RUNNING)
+
+    cdef int end(self, int row, uint64_t seq) noexcept:
+        """End the task of a row; return ROW_RUNNING, or what the main process had asked for before."""
+        cdef char *at = self.at(row)
+        cdef int state
+        if atomic.swap64(at + WORD_AT, seq << 8 | RUNNING, 0):
+            return RUNNING
+        state = self.state(row, seq)
+        atomic.store64(at + WORD_AT, 0)
+        return state
+
+    cdef int state(self, int row, uint64_t seq) noexcept:
+        """Return the state of a task, ROW_IDLE when the row does not run it."""
+        cdef uint64_t word = atomic.load64(self.at(row) + WORD_AT)
+        return <int>(word & 0xFF & ~SEEN) if word >> 8 == seq else IDLE
+
+    cdef int64_t running_since(self, int row) noexcept:
+        """Return when the row's task began, 0 when it runs none."""
+        cdef char *at = self.at(row)
+        return (<int64_t *>(at + START_AT))[0] if atomic.load64(at + WORD_AT) else 0
+
+    # Main process -----------------------------------------------------------------------------------------------
+
+    def overdue(self, now: int) -> list[int]:
+        """Return the sequence numbers of running tasks whose deadline is not after ``now`` and that were not told."""
+        cdef int64_t limit = now
+        cdef int64_t deadline
+        cdef uint64_t word
+        cdef char *at
+        cdef int row
+        late = []
+        for row in range(self.count):
+            at = self.at(row)
+            word = atomic.load64(at + WORD_AT)
+            if word & 0xFF == RUNNING:
+                deadline = (<int64_t *>(at + DEADLINE_AT))[0]
+                # The row may have changed between the two reads: then its word has, too.
+                if 0 < deadline <= limit and atomic.load64(at + WORD_AT) == word:
+                    late.append(word >> 8)
+        return late
+
+    def interrupt(self, seq: int, reason: int) -> bool:
+        """Ask for the end of a running task; false when it does not run, has ended or was asked before."""
+        cdef uint64_t word = <uint64_t>seq << 8
+        cdef int row
+        for row in range(self.count):
+            if atomic.load64(self.at(row) + WORD_AT) == word | RUNNING:
+                return atomic.swap64(self.at(row) + WORD_AT, word | RUNNING, word | <int>reason)
+        return False
+
+    def look(self, seq: int) -> tuple[int, bool, int, int] | None:
+        """Return state, whether a coroutine was told, start and deadline of a task, ``None`` when no row has it."""
+        cdef uint64_t word
+        cdef char *at
+        cdef int row
+        for row in range(self.count):
+            at = self.at(row)
+            word = atomic.load64(at + WORD_AT)
+            if word >> 8 == <uint64_t>seq and word:
+                return (
+                    word & 0xFF & ~SEEN,
+                    word & SEEN != 0,
+                    (<int64_t *>(at + START_AT))[0],
+                    (<int64_t *>(at + DEADLINE_AT))[0],
+                )
+        return None
+
+    # Child ------------------------------------------------------------------------------------------------------
+
+    def see(self, row: int, seq: int) -> bool:
+        """Mark that the row's coroutine was told of the interruption; false when there is none, or it was told."""
+        cdef uint64_t word = atomic.load64(self.at(row) + WORD_AT)
+        if word >> 8 != <uint64_t>seq or word & 0xFF < TIMED_OUT or word & SEEN:
+            return False
+        return atomic.swap64(self.at(row) + WORD_AT, word, word | SEEN)
+
+    def start(self, row: int, seq: int, start: int, deadline: int) -> None:
+        """Begin a task in a row; for tests, the child's loop has its own way in."""
+        self.begin(row, seq, start, deadline)
+
+    def finish(self, row: int, seq: int) -> int:
+        """End a task in a row, as the child's loop does; for tests."""
+        return self.end(row, seq)

@@ -1,0 +1,143 @@
+"""A child: takes tasks from its ring, runs them through the runner, answers. Forked by the preloader, or fresh.
+
+Wakes when the main process rings; reads the task ring, the slot table and the command word; writes results and rows.
+If it dies, its ring and rows tell the main process what it was at. It dies with the main process, in any case.
+"""
+
+import os
+import select
+import socket
+import sys
+from dataclasses import dataclass, fields
+from typing import Self
+
+from fastq.pool import signals
+from fastq.pool._ring import Memory
+from fastq.pool._work import NOTHING_LEFT, PARKED, TOLD_TO_EXIT, WANTS_COROUTINE, Work
+from fastq.pool.control import Channel
+from fastq.pool.coroutines import Coroutines
+from fastq.pool.lifeline import arm
+from fastq.pool.loader import RunnerLoadError, load_runner
+from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
+from fastq.pool.processes import own_rss
+from fastq.pool.protocol import Runner
+
+__all__ = ["ChildSetup", "run_child"]
+
+_IDLE_MS = 60_000
+_SEGMENT_WAIT_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSetup:
+    """Name the descriptors and settings a child starts with; ``timer_fd`` is -1 where there are no timers."""
+
+    control_fd: int
+    segment_fd: int
+    bell_fd: int
+    wake_fd: int
+    ring_fd: int
+    lifeline_fd: int
+    timer_fd: int
+    max_memory: int
+
+    @classmethod
+    def from_fds(cls, fds: list[int], max_memory: int) -> Self:
+        """Take the descriptors in the order of ``fds()``; the timer's may be missing."""
+        control, segment, bell, wake, ring, lifeline, *timer = fds
+        return cls(control, segment, bell, wake, ring, lifeline, timer[0] if timer else -1, max_memory)
+
+    def fds(self) -> list[int]:
+        """Return every descriptor in the order in which they are passed."""
+        every = [getattr(self, field.name) for field in fields(self)[:-1]]
+        return [fd for fd in every if fd >= 0]
+
+
+class Host:
+    """Do for the child's hot loop what needs the operating system."""
+
+    def __init__(self, setup: ChildSetup) -> None:
+        self.ring_fd = setup.ring_fd
+        self.timer_fd = setup.timer_fd
+        self.wake_fd = setup.wake_fd
+        self.max_memory = setup.max_memory
+        self.channel = Channel(socket.socket(fileno=setup.control_fd))
+        self._poller = select.poll()
+        self._poller.register(setup.wake_fd, select.POLLIN)
+
+    def sleep(self) -> None:
+        """Wait until the main process rings."""
+        self._poller.poll(_IDLE_MS)
+        self.drain()
+
+    def drain(self) -> None:
+        """Make the wake-up silent again."""
+        try:
+            os.read(self.wake_fd, 8)
+        except BlockingIOError:
+            return
+
+    def receive_segment(self, wanted: bool) -> bytes:
+        """Take the next segment off the control socket; return what it holds, if that is wanted."""
+        frame = self.channel.receive()
+        (fd,) = frame.fds
+        if not wanted:
+            os.close(fd)
+            return b""
+        return unpack_segment(fd, frame.number("size"))
+
+    def send_segment(self, data: bytes) -> None:
+        """Put bytes that do not fit the ring into a segment and pass it to the main process."""
+        fd = pack_segment(data)
+        try:
+            self.channel.send("segment", [fd], size=len(data))
+        finally:
+            os.close(fd)
+
+    def rss(self) -> int:
+        """Return this process' resident bytes."""
+        return own_rss()
+
+
+def run_child(setup: ChildSetup, runner: Runner) -> None:
+    """Serve the rings until told to exit; the caller has made this process lead its group and armed its lifeline."""
+    segment, bell = Segment.attach(setup.segment_fd), Segment.attach(setup.bell_fd)
+    shape = read_header(segment)
+    host = Host(setup)
+    work = Work(Memory(segment.memory), Memory(bell.memory), shape, runner, host)
+    signals.install(work.interrupt)
+    os.register_at_fork(after_in_child=work.disown)
+    coroutines = Coroutines(work, runner, host, shape.rows)
+    host.channel.send(
+        "ready",
+        pid=os.getpid(),
+        rss=work.measure(),
+        has_plain=runner.has_plain,
+        has_async=runner.has_async,
+        description=runner.description,
+    )
+    while (why := work.run()) != TOLD_TO_EXIT:
+        if why == WANTS_COROUTINE:
+            coroutines.serve()
+        elif why in (NOTHING_LEFT, PARKED) and work.fall_asleep():
+            host.sleep()
+            work.wake_up()
+
+
+def main() -> None:
+    """Be a fresh child: ``python -m fastq.pool.child MAX_MEMORY RUNNER ARGUMENT FD...``, started by the preloader."""
+    max_memory, spec, argument, *fds = sys.argv[1:]
+    setup = ChildSetup.from_fds([int(fd) for fd in fds], int(max_memory))
+    for fd in setup.fds():
+        os.set_inheritable(fd, False)
+    arm(setup.lifeline_fd)
+    try:
+        runner = load_runner(spec, argument)
+    except RunnerLoadError as error:
+        Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error))
+        sys.exit(1)
+    run_child(setup, runner)
+
+
+if __name__ == "__main__":
+    main()

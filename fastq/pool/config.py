@@ -1,0 +1,49 @@
+"""Every setting of the pool, checked in one place."""
+
+import math
+from dataclasses import dataclass
+
+__all__ = ["PoolConfig"]
+
+_START_METHODS = ("forkserver", "spawn")
+
+
+@dataclass(frozen=True, slots=True)
+class PoolConfig:
+    """Say what the children run, how many they are, and where the limits stand.
+
+    ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``. Times are seconds, memory bytes; 0
+    for ``max_tasks_per_child`` and ``max_memory_per_child`` means no limit, for ``timeout_grace`` kill at once.
+    ``start_timeout`` bounds the import of the app and the start of a child.
+    """
+
+    runner: str
+    argument: str = ""
+    processes: int = 1
+    start_method: str = "forkserver"
+    timeout_grace: float = 5.0
+    max_tasks_per_child: int = 0
+    max_memory_per_child: int = 0
+    async_concurrency: int = 100
+    prefetch_time: float = 0.05
+    start_timeout: float = 60.0
+    ring_bytes: int = 1 << 20
+    prefetch_records: int = 256
+
+    def __post_init__(self) -> None:
+        if not all(self.runner.partition(":")):
+            raise ValueError(f"runner must be 'module:attr', not {self.runner!r}")
+        if self.start_method not in _START_METHODS:
+            raise ValueError(f"start_method must be one of {_START_METHODS}, not {self.start_method!r}")
+        self._at_least("processes", 1)
+        self._at_least("async_concurrency", 1)
+        self._at_least("prefetch_records", 1)
+        for name in ("timeout_grace", "max_tasks_per_child", "max_memory_per_child"):
+            self._at_least(name, 0)
+        for name in ("prefetch_time", "start_timeout"):
+            self._at_least(name, 0.001)
+
+    def _at_least(self, name: str, least: float) -> None:
+        value = getattr(self, name)
+        if not math.isfinite(value) or value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value!r}")

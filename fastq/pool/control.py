@@ -1,0 +1,142 @@
+"""The control socket: short JSON messages with descriptors, over a pair of connected unix sockets.
+
+A frame is a 4-byte length and JSON text; descriptors ride on its first byte. Nothing on it is ever executed. The task
+path does not use it, except to pass the segment of a record that is too big for a ring.
+"""
+
+import array
+import json
+import os
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+__all__ = ["Channel", "ChannelClosedError", "Frame"]
+
+_LENGTH = struct.Struct("=I")
+_MAX_FDS = 16
+_MAX_FRAME = 1 << 20
+_CHUNK = 1 << 16
+
+Value = str | int | float | bool | None
+
+
+class ChannelClosedError(Exception):
+    """Tell that the other end of a control socket is gone, or is not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Hold one received message; whoever takes ``fds`` owns them."""
+
+    op: str
+    body: dict[str, Value]
+    fds: list[int] = field(default_factory=list)
+
+    def text(self, name: str) -> str:
+        """Return the string field ``name``, or ``""``."""
+        value = self.body.get(name, "")
+        return value if isinstance(value, str) else ""
+
+    def number(self, name: str) -> int:
+        """Return the integer field ``name``, or 0."""
+        value = self.body.get(name, 0)
+        return value if isinstance(value, int) else 0
+
+
+class Channel:
+    """Send and receive frames over one socket; blocking or not, as the socket is."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._buffer = bytearray()
+        self._fds: deque[int] = deque()
+
+    @staticmethod
+    def pair() -> tuple["Channel", "Channel"]:
+        """Return two connected channels, both blocking."""
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        return Channel(one), Channel(other)
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, -1 once closed."""
+        return self._socket.fileno()
+
+    def set_blocking(self, blocking: bool) -> None:
+        """Choose whether calls wait."""
+        self._socket.setblocking(blocking)
+
+    def close(self) -> None:
+        """Close the socket and every descriptor that was received and not taken."""
+        self._socket.close()
+        while self._fds:
+            os.close(self._fds.popleft())
+
+    def send(self, op: str, fds: Sequence[int] = (), **body: Value) -> None:
+        """Send one frame; the caller keeps its own ``fds``.
+
+        Raises ``ChannelClosedError`` when the other end is gone, or does not read and the socket does not block.
+        """
+        text = json.dumps({"op": op, "fds": len(fds), **body}).encode()
+        if len(text) > _MAX_FRAME:
+            raise ValueError(f"control message {op!r} has {len(text)} bytes, more than {_MAX_FRAME}")
+        rest = memoryview(_LENGTH.pack(len(text)) + text)
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            sent = self._socket.sendmsg([rest], ancillary)
+            while sent < len(rest):
+                rest = rest[sent:]
+                sent = self._socket.send(rest)
+        except OSError as error:
+            raise ChannelClosedError(f"cannot send {op!r}: {error}") from error
+
+    def receive(self) -> Frame:
+        """Wait for one frame and return it."""
+        while (frame := self._parse()) is None:
+            self._fill()
+        return frame
+
+    def poll(self) -> Frame | None:
+        """Return the next frame of a socket that does not block, or ``None`` when there is none yet.
+
+        Raises ``ChannelClosedError`` when the other end is gone and every frame was returned.
+        """
+        while (frame := self._parse()) is None:
+            try:
+                self._fill()
+            except BlockingIOError:
+                return None
+        return frame
+
+    def _fill(self) -> None:
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(_CHUNK, socket.CMSG_SPACE(_MAX_FDS * 4))
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise ChannelClosedError(f"control socket failed: {error}") from error
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                fds = array.array("i")
+                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+                for fd in fds:
+                    os.set_inheritable(fd, False)
+                    self._fds.append(fd)
+        if not data:
+            raise ChannelClosedError("the other end of the control socket is gone")
+        self._buffer += data
+
+    def _parse(self) -> Frame | None:
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > _MAX_FRAME:
+            raise ChannelClosedError(f"a control message of {length} bytes is not ours")
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        body = json.loads(bytes(self._buffer[_LENGTH.size : end]))
+        del self._buffer[:end]
+        return Frame(body.pop("op"), body, [self._fds.popleft() for _ in range(body.pop("fds"))])

@@ -1,0 +1,100 @@
+"""Run ``async def`` tasks in a child: one event loop, as many coroutines as the slot table has rows.
+
+The loop is entered when a coroutine's task is next, and left when a plain one is and no coroutine runs; it is the same
+loop every time, so what handlers bound to it stays good.
+"""
+
+import asyncio
+import traceback
+from typing import Protocol
+
+from fastq.pool._work import Task, Work
+from fastq.pool.protocol import Answer, Kind, Runner
+
+__all__ = ["Coroutines"]
+
+
+class _Host(Protocol):
+    @property
+    def wake_fd(self) -> int: ...
+
+    def drain(self) -> None: ...
+
+
+class Coroutines:
+    """Own the child's event loop and the coroutines in it."""
+
+    def __init__(self, work: Work, runner: Runner, host: _Host, rows: int) -> None:
+        self._work = work
+        self._runner = runner
+        self._host = host
+        self._free = list(range(rows - 1, -1, -1))
+        self._running: dict[asyncio.Task[None], Task] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._done: asyncio.Future[None] | None = None
+
+    def serve(self) -> None:
+        """Run coroutines until the next task is a plain one, or the child is to exit, and none is left."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        self._done = self._loop.create_future()
+        self._loop.add_reader(self._host.wake_fd, self._wake)
+        self._loop.call_soon(self._take)
+        try:
+            self._loop.run_until_complete(self._done)
+        finally:
+            self._loop.remove_reader(self._host.wake_fd)
+            self._work.wake_up()
+
+    def _wake(self) -> None:
+        self._host.drain()
+        self._work.wake_up()
+        for running, task in list(self._running.items()):
+            if self._work.was_told(task):
+                running.cancel(f"fastq: {task.interruption}")
+        self._take()
+
+    def _take(self) -> None:
+        assert self._loop is not None
+        while True:
+            while self._free and (task := self._work.begin_async(self._free[-1])) is not None:
+                self._free.pop()
+                running = self._loop.create_task(self._run(task))
+                self._running[running] = task
+                running.add_done_callback(self._ended)
+            if not self._running and (self._work.must_exit or self._work.next_is_plain):
+                self._stop()
+                return
+            # With no row free, or a plain task in front, news can wait: a coroutine that ends looks again.
+            if not self._free or self._work.next_is_plain or self._work.fall_asleep():
+                return
+
+    def _stop(self) -> None:
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    async def _run(self, task: Task) -> None:
+        kind, answer = Kind.DONE, None
+        try:
+            if 0 < task.deadline_ns <= task.started_ns:
+                kind = Kind.TIMEOUT  # as asynq: a task whose time is up is not started
+            else:
+                answer = await self._runner.run_async(task.data, task)
+        except asyncio.CancelledError:
+            kind, answer = task.interruption or Kind.BROKEN, _if_unasked(task)
+        except BaseException:  # noqa: BLE001 - SystemExit in a handler must not end the child
+            answer = (Kind.BROKEN, traceback.format_exc().encode())
+        self._work.finish_async(task, kind, answer)
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        task = self._running.pop(running)
+        self._free.append(task.row)
+        if running.cancelled():  # before its first step: _run never saw it
+            self._work.finish_async(task, task.interruption or Kind.BROKEN, _if_unasked(task))
+        self._take()
+
+
+def _if_unasked(task: Task) -> Answer:
+    """Return what to say of a coroutine that was cancelled by somebody other than the pool."""
+    return None if task.interruption else (Kind.BROKEN, b"the coroutine was cancelled from within its own code")

@@ -1,0 +1,134 @@
+"""What the main process owns of one child: its segment, its rings' near side, its wake-up, its lifeline, its fate."""
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Self
+
+from fastq.pool._feed import Feed, Submission
+from fastq.pool._ring import Memory
+from fastq.pool.config import PoolConfig
+from fastq.pool.control import Channel
+from fastq.pool.layout import Layout
+from fastq.pool.memory import Segment, write_header
+from fastq.pool.processes import kill_group
+from fastq.pool.signals import SOFT_SIGNAL
+from fastq.pool.wakeup import Wakeup
+
+__all__ = ["Handle", "State", "Surroundings"]
+
+
+class State(Enum):
+    """Say where a child is in its life."""
+
+    STARTING = auto()
+    """Ordered; it has not said that it is ready."""
+    READY = auto()
+    """It could take tasks, and does if its feed is open."""
+    LEAVING = auto()
+    """It gets no more; once it has answered for what it has, it is told to exit."""
+    EXITING = auto()
+    """It was told to exit."""
+    KILLED = auto()
+    """The main process has sent SIGKILL; its end is not known yet."""
+    DEAD = auto()
+    """It is gone, and everything it had is resolved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Hold what all children share: the bell, and the two descriptors on which they ring."""
+
+    bell: Segment
+    ring: Wakeup
+    timer_fd: int
+
+
+class Handle:
+    """Stand for one child, from the order to fork it until everything it had is resolved."""
+
+    def __init__(self, number: int, config: PoolConfig, shape: Layout) -> None:
+        self.number = number
+        self.state = State.STARTING
+        self.since_s = time.monotonic()  # in this state
+        self.pid = 0
+        self.pidfd = -1
+        self.blamed: Submission | None = None  # the task for whose sake the main process killed it
+        self.peak_rss = 0
+        self.status: int | None = None
+        self.text = ""  # why it could not start
+        self._segment = Segment.create(shape.size)
+        write_header(self._segment, shape)
+        self._wakeup = Wakeup.create()
+        self._lifeline_read, self._lifeline = os.pipe()
+        self.channel, self._far_channel = Channel.pair()
+        self.channel.set_blocking(False)
+        self.feed = Feed(
+            Memory(self._segment.memory), shape, self.channel, self._wakeup.write_fd, config.max_tasks_per_child
+        )
+
+    @classmethod
+    def create(cls, number: int, config: PoolConfig) -> Self:
+        """Make everything that a new child needs."""
+        return cls(number, config, Layout(config.async_concurrency, config.ring_bytes))
+
+    def order_fds(self, surroundings: Surroundings) -> list[int]:
+        """Return the descriptors that go with the order, as ``ChildSetup`` expects them."""
+        fds = [
+            self._far_channel.fileno(),
+            self._segment.fd,
+            surroundings.bell.fd,
+            self._wakeup.read_fd,
+            surroundings.ring.write_fd,
+            self._lifeline_read,
+        ]
+        return fds if surroundings.timer_fd < 0 else [*fds, surroundings.timer_fd]
+
+    def ordered(self) -> None:
+        """Close what is the child's alone, once it was passed on."""
+        self._far_channel.close()
+        os.close(self._lifeline_read)
+        self._lifeline_read = -1
+        self._segment.close_fd()
+
+    def kill(self, blamed: Submission | None = None) -> None:
+        """Send SIGKILL to the child's process group; ``blamed`` is the task that is to answer for it."""
+        if self.state in (State.KILLED, State.DEAD):
+            return
+        self.state = State.KILLED
+        self.blamed = blamed
+        self.feed.set_open(False)
+        if not self.pid or self.status is not None:
+            return
+        try:
+            if self.pidfd >= 0:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            return  # reaped: the preloader has killed the group before that, and the number may be another's
+        kill_group(self.pid)
+
+    def signal(self, submission: Submission) -> None:
+        """Tell the child that its row asks for the end of a task; it checks that it still runs it."""
+        if submission.is_async:
+            self.feed.wake()
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if self.pidfd >= 0:
+                signal.pidfd_send_signal(self.pidfd, SOFT_SIGNAL)
+            else:
+                os.kill(self.pid, SOFT_SIGNAL)
+
+    def close(self) -> None:
+        """Give everything back; the child is dead."""
+        self.state = State.DEAD
+        if self._lifeline_read >= 0:
+            self.ordered()
+        self.channel.close()
+        self._wakeup.close()
+        os.close(self._lifeline)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1

@@ -1,0 +1,106 @@
+"""Every offset and width of the memory that the main process and its children share.
+
+All numbers are native-endian and aligned to their own width; times are nanoseconds of ``CLOCK_MONOTONIC`` unless the
+name says ``UNIX``. Words that both sides write have a cache line of their own. Change anything here: raise VERSION.
+"""
+
+from dataclasses import dataclass
+
+__all__ = ["PAGE", "VERSION", "Layout"]
+
+VERSION = 1
+MAGIC = 0x46515031  # "FQP1"
+LINE = 64
+PAGE = 4096
+
+# Header of a child's segment.
+MAGIC_AT = 0  # u32
+VERSION_AT = 4  # u32
+ROWS_AT = 8  # u32
+RING_BYTES_AT = 16  # u64, of each of the two rings
+SLEEPING_AT = 1 * LINE  # u32; child sets it before it sleeps, main clears it when it wakes the child
+SPACE_WANTED_AT = 2 * LINE  # u32; child sets it when its result ring is full
+COMMAND_AT = 3 * LINE  # u32; main writes a COMMAND_*
+REPORT_AT = 4 * LINE  # u32; child writes REPORT_* bits
+RSS_AT = 4 * LINE + 8  # u64 bytes; child writes what it measured last
+TASK_TAIL_AT = 5 * LINE  # u64 byte position; main
+TASK_HEAD_AT = 6 * LINE  # u64 byte position; child
+RESULT_TAIL_AT = 7 * LINE  # u64 byte position; child
+RESULT_HEAD_AT = 8 * LINE  # u64 byte position; main
+SLOTS_AT = 9 * LINE
+
+COMMAND_RUN = 0
+COMMAND_EXIT = 1
+REPORT_OVER_MEMORY = 1  # takes no more work: it wants to be replaced
+
+# A row of the slot table; row 0 is the one for plain handlers.
+ROW_WIDTH = LINE
+ROW_WORD_AT = 0  # u64: sequence number << 8 | ROW_* state, one word so that no compare-and-swap hits another task
+ROW_START_AT = 8  # i64
+ROW_DEADLINE_AT = 16  # i64; 0 = none
+
+ROW_IDLE = 0
+ROW_RUNNING = 1
+ROW_TIMED_OUT = 2  # main asked for the end: the deadline has passed
+ROW_CANCELED = 3  # main asked for the end: somebody cancelled the task
+ROW_ABORTED = 4  # main asked for the end: the pool shuts down
+ROW_SEEN = 0x80  # bit that a child adds to one of the last three once a coroutine was told
+
+# A record of a ring: a header, then its bytes, padded to 8.
+RECORD_SIZE_AT = 0  # u32, bytes of data
+RECORD_STATE_AT = 4  # u32, RECORD_*
+RECORD_SEQ_AT = 8  # u64
+RECORD_KIND_AT = 16  # u32; task: TASK_* bits; result: protocol.Kind
+RECORD_FLAGS_AT = 20  # u32, FLAG_*
+RECORD_A_AT = 24  # i64; task: timeout, 0 = none; result: how long the handler ran
+RECORD_B_AT = 32  # i64; task: deadline, UNIX, 0 = none; result: 0
+RECORD_HEADER = 40
+RECORD_ALIGN = 8
+
+RECORD_WAITING = 1  # written, not taken
+RECORD_RUNNING = 2  # claimed by the child
+RECORD_WITHDRAWN = 3  # claimed back by the main process
+RECORD_PAD = 4  # nothing up to the end of the ring; the next record is at its start
+
+TASK_ASYNC = 1
+FLAG_SEGMENT = 1  # the data is 8 bytes of length; the bytes are in a segment sent over the control socket
+
+# The segment that all children of a pool share.
+BELL_AT = 0  # u32, BELL_*
+
+BELL_AWAKE = 0  # main is reading the rings; nobody need ring
+BELL_ASLEEP = 1
+BELL_ARMED = 2  # it will ring a little later, by timer
+BELL_RUNG = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Place the parts of one child's segment: header, slot table, task ring, result ring.
+
+    ``ring_bytes`` is a power of two; a record that would take more than a quarter of it travels in its own segment.
+    """
+
+    rows: int
+    ring_bytes: int
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ValueError(f"rows must be at least 1, not {self.rows}")
+        if self.ring_bytes < PAGE or self.ring_bytes & (self.ring_bytes - 1):
+            raise ValueError(f"ring_bytes must be a power of two of at least {PAGE}, not {self.ring_bytes}")
+
+    @property
+    def task_ring_at(self) -> int:
+        """Return where the task ring's bytes begin."""
+        return -(-(SLOTS_AT + self.rows * ROW_WIDTH) // PAGE) * PAGE
+
+    @property
+    def result_ring_at(self) -> int:
+        """Return where the result ring's bytes begin."""
+        return self.task_ring_at + self.ring_bytes
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the whole segment."""
+        return self.result_ring_at + self.ring_bytes

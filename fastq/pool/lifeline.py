@@ -1,0 +1,42 @@
+"""End with the main process, at once and with every descendant, even in the middle of a C call that holds the GIL.
+
+The main process alone holds the write end of a pipe. On Linux the kernel itself sends SIGKILL to the whole process
+group of the reader when that end closes (``F_SETOWN`` with a group, ``F_SETSIG``): no code of the child has to run.
+Elsewhere a thread in C waits for the hang-up and does the same.
+"""
+
+import fcntl
+import os
+import select
+import signal
+import sys
+
+from fastq.pool._lifeline import watch
+
+__all__ = ["arm", "disarm"]
+
+_F_SETSIG = 10  # Linux; the fcntl module does not name it
+
+
+def arm(fd: int, *, by_thread: bool = not sys.platform.startswith("linux")) -> None:
+    """Let this process, which leads its group, be killed with the group when the pipe at ``fd`` loses its writer."""
+    if by_thread:
+        watch(fd)
+    else:
+        fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(fd, _F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+    if is_cut(fd):  # before it was armed
+        os.killpg(0, signal.SIGKILL)
+
+
+def disarm(fd: int) -> None:
+    """Undo ``arm`` without a thread: the process looks after itself from now on."""
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)
+
+
+def is_cut(fd: int) -> bool:
+    """Tell whether the writer is gone."""
+    poller = select.poll()
+    poller.register(fd, 0)
+    return bool(poller.poll(0))

@@ -1,0 +1,154 @@
+"""The main process' end of the preloader: starts it, sends orders, hears how children end, notices when it dies.
+
+Wakes on the control socket. If the preloader dies or stops reading, ``on_lost`` is called once; another link is then
+made, this one is never used again.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastq.pool.config import PoolConfig
+from fastq.pool.control import Channel, ChannelClosedError, Frame
+from fastq.pool.processes import describe_code, kill_group
+
+__all__ = ["Link", "LinkEvents", "PoolStartError"]
+
+_SETTLE_S = 0.5
+_REAP_S = 0.005
+
+
+class PoolStartError(Exception):
+    """Tell that the app cannot be loaded, or that children do not start; the text is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEvents:
+    """Say whom to tell."""
+
+    on_frame: Callable[[Frame], None]
+    on_lost: Callable[["Link"], None]
+
+
+class Link:
+    """Own one preloader process."""
+
+    def __init__(self, config: PoolConfig, events: LinkEvents) -> None:
+        self._config = config
+        self._events = events
+        self._process: subprocess.Popen[bytes] | None = None
+        self._channel: Channel | None = None
+        self._lifeline = -1
+        self._loaded: asyncio.Future[Frame] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Return the preloader's process id, 0 before the start."""
+        return self._process.pid if self._process else 0
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether orders can be sent."""
+        return self._channel is not None and self._loaded is not None and self._loaded.done()
+
+    async def start(self) -> Frame:
+        """Start the preloader, wait until it has imported the app, and return its report.
+
+        Raises ``PoolStartError`` with the traceback when the import fails, or says that it took too long.
+        """
+        loop = asyncio.get_running_loop()
+        self._loaded = loop.create_future()
+        self._channel, far = Channel.pair()
+        lifeline_read, self._lifeline = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fastq.pool.preloader", str(far.fileno())],
+                pass_fds=[far.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            self._channel.send(
+                "load",
+                [lifeline_read],
+                runner=self._config.runner,
+                argument=self._config.argument,
+                start_method=self._config.start_method,
+                sys_path=os.pathsep.join(sys.path),
+            )
+        finally:
+            far.close()
+            os.close(lifeline_read)
+        self._channel.set_blocking(False)
+        loop.add_reader(self._channel, self._read)
+        try:
+            async with asyncio.timeout(self._config.start_timeout):
+                return await self._loaded
+        except TimeoutError:
+            text = f"{self._config.argument}: the import took more than {self._config.start_timeout} s"
+            raise PoolStartError(text) from None
+        except ChannelClosedError as error:
+            await self._reap(self._process, _SETTLE_S)
+            fate = describe_code(self._process.returncode)
+            raise PoolStartError(f"{self._config.argument}: the process that imports it ended: {fate}") from error
+
+    def order(self, number: int, fds: list[int], max_memory: int) -> bool:
+        """Order a child; false when the preloader does not take orders any more."""
+        if self._channel is None:
+            return False
+        try:
+            self._channel.send("fork", fds, child=number, max_memory=max_memory)
+        except ChannelClosedError:
+            self._lost("does not read its orders")
+            return False
+        return True
+
+    def _read(self) -> None:
+        try:
+            while self._channel is not None and (frame := self._channel.poll()) is not None:
+                if self._loaded is None or self._loaded.done():
+                    self._events.on_frame(frame)
+                elif frame.op == "loaded":
+                    self._loaded.set_result(frame)
+                else:
+                    self._loaded.set_exception(PoolStartError(frame.text("text")))
+        except ChannelClosedError as error:
+            self._lost(str(error))
+
+    def _lost(self, why: str) -> None:
+        self._close_channel()
+        if self._loaded is not None and not self._loaded.done():
+            self._loaded.set_exception(ChannelClosedError(why))
+        else:
+            self._events.on_lost(self)
+
+    def _close_channel(self) -> None:
+        if self._channel is not None:
+            asyncio.get_running_loop().remove_reader(self._channel)
+            self._channel.close()
+            self._channel = None
+
+    async def stop(self, within: float) -> None:
+        """Let the preloader end, with the children it still has; kill it if it does not in time."""
+        if self._channel is not None:
+            with contextlib.suppress(ChannelClosedError):
+                self._channel.send("exit")
+        self._close_channel()
+        if self._process is not None:
+            await self._reap(self._process, within)
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    async def _reap(self, process: subprocess.Popen[bytes], within: float) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within
+        while process.poll() is None:
+            if loop.time() > until:
+                process.send_signal(signal.SIGKILL)
+                kill_group(process.pid)
+            await asyncio.sleep(_REAP_S)

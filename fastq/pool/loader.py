@@ -1,0 +1,28 @@
+"""Turn ``module:attr`` and an argument into a runner, or into a text that says why not."""
+
+import importlib
+import traceback
+from typing import cast
+
+from fastq.pool.protocol import Runner, RunnerFactory
+
+__all__ = ["RunnerLoadError", "load_runner"]
+
+_MAX_TEXT = 64_000
+
+
+class RunnerLoadError(Exception):
+    """Tell that the runner, or the app it imports, cannot be loaded; the text holds the traceback."""
+
+
+def load_runner(spec: str, argument: str) -> Runner:
+    """Import the factory that ``spec`` names and call it.
+
+    Raises ``RunnerLoadError`` whatever goes wrong inside, ``SystemExit`` at import included.
+    """
+    module_name, _, attribute = spec.partition(":")
+    try:
+        factory = cast(RunnerFactory, getattr(importlib.import_module(module_name), attribute))
+        return factory(argument)
+    except BaseException as error:  # an app may raise anything at import, and the user wants to see it
+        raise RunnerLoadError(traceback.format_exc()[-_MAX_TEXT:]) from error

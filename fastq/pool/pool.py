@@ -1,0 +1,277 @@
+"""The pool as the server uses it: tasks in, events out, over the server's event loop.
+
+Wakes when a child rings, and at its tick (50 ms while it has work, 1 s otherwise); reads the result rings; writes the
+task rings. No call waits for a child, save ``start``, ``drain`` and ``stop``, which are bounded.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from fastq.pool import layout
+from fastq.pool._dispatcher import Dispatcher
+from fastq.pool._feed import Event, Submission
+from fastq.pool._ring import Memory, now_ns
+from fastq.pool.config import PoolConfig
+from fastq.pool.handle import Handle, State, Surroundings
+from fastq.pool.link import PoolStartError
+from fastq.pool.memory import Segment
+from fastq.pool.supervisor import Reports, Supervisor
+from fastq.pool.timekeeper import Timekeeper
+from fastq.pool.wakeup import Wakeup, new_timer_fd
+
+__all__ = ["CancelOutcome", "PoolCallbacks", "ProcessPool", "Running"]
+
+_IDLE_TICK_S = 1.0
+_ABORT_GRACE_S = 0.5
+_EXIT_S = 0.3
+_ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
+
+
+class CancelOutcome(Enum):
+    """Say what a cancellation found."""
+
+    WITHDRAWN = auto()
+    """It had not begun and never will; no event follows."""
+    TOLD = auto()
+    """It runs and was told; an event follows, by the end of the grace."""
+    TOO_LATE = auto()
+    """It has ended, was told before, or is not here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Describe a task that is in a handler now; times are CLOCK_MONOTONIC, deadline 0 means none."""
+
+    submission: Submission
+    pid: int
+    started_ns: int
+    deadline_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCallbacks:
+    """Say whom the pool tells what; all run in the event loop and must not block.
+
+    ``on_events`` gets every outcome, in batches. ``on_failed`` is called once when children cannot be started any more;
+    what was submitted is then RETURNED at ``stop``. ``on_notice`` gets texts for the log.
+    """
+
+    on_events: Callable[[list[Event]], None]
+    on_failed: Callable[[PoolStartError], None]
+    on_notice: Callable[[str], None]
+
+
+class ProcessPool:
+    """Run submissions in child processes."""
+
+    def __init__(self, config: PoolConfig, callbacks: PoolCallbacks) -> None:
+        self._config = config
+        self._callbacks = callbacks
+        self._tick_s = min(max(config.prefetch_time, 0.01), 0.05)
+        self._bell = Segment.create(layout.PAGE)
+        self._ring = Wakeup.create()
+        self._timer_fd = new_timer_fd()
+        self._dispatcher = Dispatcher(Memory(self._bell.memory), config.prefetch_time, config.prefetch_records)
+        self._supervisor = Supervisor(
+            config,
+            Surroundings(self._bell, self._ring, self._timer_fd),
+            self._dispatcher,
+            Reports(self._deliver, self._changed, callbacks.on_notice, self._failed),
+        )
+        self._timekeeper = Timekeeper(config.timeout_grace)
+        self._tick: asyncio.TimerHandle | None = None
+        self._busy = False
+        self._changes = asyncio.Event()
+        self._error: PoolStartError | None = None
+
+    # Life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Import the app, fork the children, and return when all are ready.
+
+        Raises ``PoolStartError`` with the reason, a traceback if there is one; ``stop`` is still to be called.
+        """
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._ring.read_fd, self._on_bell, self._ring.read_fd)
+        if self._timer_fd >= 0:
+            loop.add_reader(self._timer_fd, self._on_bell, self._timer_fd)
+        self._dispatcher.fall_asleep()
+        self._schedule(self._tick_s)
+        await self._supervisor.start()
+        while self._error is None and not self._all_ready():
+            self._changes.clear()
+            await self._changes.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _all_ready(self) -> bool:
+        return all(seat.current and seat.current.state is State.READY for seat in self._supervisor.seats)
+
+    def withdraw_all(self) -> list[Submission]:
+        """Take no more tasks, and return, in order of submission, those that have not begun; they get no event."""
+        return self._dispatcher.close()
+
+    async def drain(self, within: float) -> bool:
+        """Wait until nothing runs any more, for so many seconds at most; tell whether it came to that."""
+        try:
+            async with asyncio.timeout(within):
+                while self._dispatcher.pending:
+                    self._changes.clear()
+                    await self._changes.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """End what runs (ABORTED: soft signal, SIGKILL half a second later), every child and the preloader.
+
+        Takes a second and a half at most, save for children that even SIGKILL does not end.
+        """
+        rest = self._dispatcher.close()
+        if rest:
+            self._deliver(self._dispatcher.submit(rest))  # it is closed: RETURNED
+        for handle in self._supervisor.handles:
+            for submission in handle.feed.remaining():
+                self._timekeeper.interrupt(handle, submission, layout.ROW_ABORTED, now_ns())
+        if self._dispatcher.pending:
+            await self.drain(_ABORT_GRACE_S)
+        await self._supervisor.stop(_EXIT_S)
+        self._close()
+
+    def _close(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._tick is not None:
+            self._tick.cancel()
+        for fd in {self._ring.read_fd, self._timer_fd} - {-1}:
+            loop.remove_reader(fd)
+        self._ring.close()
+        self._bell.close_fd()
+        if self._timer_fd >= 0:
+            os.close(self._timer_fd)
+            self._timer_fd = -1
+
+    # Tasks ------------------------------------------------------------------------------------------------------
+
+    def submit(self, batch: Sequence[Submission]) -> None:
+        """Take tasks; each gets its outcome through ``on_events``, in a later turn of the loop at the earliest."""
+        returned = self._dispatcher.submit(batch)
+        if returned:
+            asyncio.get_running_loop().call_soon(self._deliver, returned)
+        if not self._busy:
+            self._busy = True
+            self._schedule(self._tick_s)
+
+    @property
+    def free(self) -> int:
+        """Return how many more tasks would start within ``prefetch_time``, by what is known of their durations."""
+        return self._dispatcher.free(self._supervisor.only_async)
+
+    @property
+    def pending(self) -> int:
+        """Return how many submissions have had no final event yet."""
+        return self._dispatcher.pending
+
+    @property
+    def description(self) -> str:
+        """Return what the runner says of itself."""
+        return self._supervisor.description
+
+    @property
+    def preloader_pid(self) -> int:
+        """Return the process id of the preloader."""
+        return self._supervisor.preloader_pid
+
+    @property
+    def child_pids(self) -> list[int]:
+        """Return the process ids of all children that are not known to be dead."""
+        return [handle.pid for handle in self._supervisor.handles if handle.pid]
+
+    def running(self) -> list[Running]:
+        """Return what is in a handler now."""
+        found = []
+        for handle in self._supervisor.handles:
+            for submission in handle.feed.remaining():
+                if (row := handle.feed.slots.look(submission.seq)) is not None:
+                    found.append(Running(submission, handle.pid, row[2], row[3]))
+        return found
+
+    def cancel(self, submission: Submission) -> CancelOutcome:
+        """Withdraw a task, or tell it to end."""
+        if self._dispatcher.withdraw(submission):
+            return CancelOutcome.WITHDRAWN
+        handle = self._handle_of(submission)
+        if handle and self._timekeeper.interrupt(handle, submission, layout.ROW_CANCELED, now_ns()):
+            return CancelOutcome.TOLD
+        return CancelOutcome.TOO_LATE
+
+    def _handle_of(self, submission: Submission) -> Handle | None:
+        feed = submission.feed
+        return next((one for one in self._supervisor.handles if one.feed is feed), None) if feed else None
+
+    # Turns ------------------------------------------------------------------------------------------------------
+
+    def _on_bell(self, fd: int) -> None:
+        try:
+            os.read(fd, 8)
+        except BlockingIOError:
+            return  # the timer was set again meanwhile, or both rang
+        self._pump()
+
+    def _pump(self) -> None:
+        """Collect results, give out what waits, deliver the events; until there is nothing new."""
+        self._dispatcher.wake()
+        events: list[Event] = []
+        for _ in range(_ROUNDS):
+            for feed, why in self._dispatcher.collect(events):
+                self._condemn(feed, why)
+            events += self._dispatcher.dispatch()
+            self._supervisor.recycle()
+            if self._dispatcher.fall_asleep():
+                break
+        else:
+            asyncio.get_running_loop().call_soon(self._pump)
+        self._deliver(events)
+
+    def _condemn(self, feed: object, why: str) -> None:
+        """Kill a child that wrote into its rings what it must not."""
+        for handle in self._supervisor.handles:
+            if handle.feed is feed:
+                handle.text = f": {why}"
+                remaining = handle.feed.remaining()
+                handle.kill(remaining[0] if remaining else None)
+
+    def _deliver(self, events: list[Event]) -> None:
+        if events:
+            self._callbacks.on_events(events)
+        if not self._dispatcher.pending:
+            self._changes.set()
+
+    def _changed(self) -> None:
+        self._changes.set()
+        returned = self._dispatcher.dispatch()
+        if returned:
+            asyncio.get_running_loop().call_soon(self._deliver, returned)
+
+    def _failed(self, error: PoolStartError) -> None:
+        self._error = error
+        self._changes.set()
+        self._callbacks.on_failed(error)
+
+    def _schedule(self, delay_s: float) -> None:
+        if self._tick is not None:
+            self._tick.cancel()
+        self._tick = asyncio.get_running_loop().call_later(delay_s, self._on_tick)
+
+    def _on_tick(self) -> None:
+        """Check limits; also collect, should a wake-up have been lost with the child that owed it."""
+        handles = self._supervisor.handles
+        self._timekeeper.check(handles, now_ns())
+        self._supervisor.check()
+        returned = self._dispatcher.relieve()
+        self._busy = self._dispatcher.pending > 0 or any(one.state is not State.READY for one in handles)
+        self._schedule(self._tick_s if self._busy else _IDLE_TICK_S)
+        self._pump()
+        self._deliver(returned)

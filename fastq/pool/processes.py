@@ -1,0 +1,68 @@
+"""What the operating system knows about a process: is it there, how big is it, make it go away with its group."""
+
+import contextlib
+import os
+import resource
+import signal
+import sys
+
+__all__ = ["describe_code", "describe_status", "kill_group", "open_pidfd", "own_rss", "peak_rss", "thread_count"]
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+
+
+def kill_group(pid: int) -> None:
+    """Send SIGKILL to the process group that ``pid`` leads, if there is one.
+
+    A group's number is not reused while it has members, so what is left behind by a dead leader is hit, too.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def open_pidfd(pid: int) -> int:
+    """Return a descriptor that gets readable when ``pid`` ends, -1 where the system has none or it is gone."""
+    if not hasattr(os, "pidfd_open"):
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1
+
+
+def own_rss() -> int:
+    """Return this process' resident bytes; its peak where the system tells no more."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:
+        return peak_rss(resource.getrusage(resource.RUSAGE_SELF))
+
+
+def peak_rss(usage: resource.struct_rusage) -> int:
+    """Return the peak resident bytes in a resource usage, whose unit differs among systems."""
+    return usage.ru_maxrss * _RSS_UNIT
+
+
+def thread_count() -> int:
+    """Return how many threads this process has, those of C libraries included where the system tells."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 1
+
+
+def describe_status(status: int) -> str:
+    """Say how a process ended, from what ``wait`` said: ``signal SIGSEGV`` or ``exit code 3``."""
+    return describe_code(os.waitstatus_to_exitcode(status))
+
+
+def describe_code(code: int) -> str:
+    """Say the same of an exit code that is negative for a signal, as ``subprocess`` has it."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

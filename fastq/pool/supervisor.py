@@ -1,0 +1,342 @@
+"""Keeps every seat taken: orders children, hears of their end, has them judged, replaces them, recycles them.
+
+Wakes on the preloader's link, on a child's first words, on a child's end (pidfd), and at the pool's tick. If the
+preloader dies, its children are killed, their tasks resolved, and another one is started.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+
+from fastq.pool._dispatcher import Dispatcher
+from fastq.pool._feed import Event
+from fastq.pool.config import PoolConfig
+from fastq.pool.control import ChannelClosedError, Frame
+from fastq.pool.handle import Handle, State, Surroundings
+from fastq.pool.link import Link, LinkEvents, PoolStartError
+from fastq.pool.processes import describe_status
+from fastq.pool.verdicts import judge
+
+__all__ = ["Reports", "Seat", "Supervisor"]
+
+_REPORT_WAIT_S = 0.5  # for the preloader's word on a child that is known to be dead
+_EXIT_WAIT_S = 5.0  # for a child that was told to exit
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0)
+_FAILURES = 5
+_FAILURES_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Say whom the supervisor tells what."""
+
+    on_resolved: Callable[[list[Event]], None]
+    on_change: Callable[[], None]  # a child came or went
+    on_notice: Callable[[str], None]
+    on_failed: Callable[[PoolStartError], None]
+
+
+@dataclass(slots=True)
+class Seat:
+    """Be one of the pool's ``processes``: the child that works, and the one that is to follow it."""
+
+    current: Handle | None = None
+    successor: Handle | None = None
+
+
+class Supervisor:
+    """Own the link, the seats and every handle."""
+
+    def __init__(
+        self, config: PoolConfig, surroundings: Surroundings, dispatcher: Dispatcher, reports: Reports
+    ) -> None:
+        self._config = config
+        self._surroundings = surroundings
+        self._dispatcher = dispatcher
+        self._reports = reports
+        self._link = Link(config, LinkEvents(self._on_frame, self._on_lost))
+        self._handles: dict[int, Handle] = {}
+        self._number = 0
+        self._failures: deque[float] = deque(maxlen=_FAILURES)
+        self._background: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.seats = [Seat() for _ in range(config.processes)]
+        self.only_async = False
+        self.description = ""
+
+    @property
+    def handles(self) -> list[Handle]:
+        """Return every child that is not dead."""
+        return list(self._handles.values())
+
+    @property
+    def preloader_pid(self) -> int:
+        """Return the preloader's process id."""
+        return self._link.pid
+
+    async def start(self) -> None:
+        """Start the preloader and order the children; they get ready one by one (``on_change``).
+
+        Raises ``PoolStartError`` when the app cannot be imported.
+        """
+        loaded = await self._link.start()
+        if loaded.number("threads") > 1:
+            self._reports.on_notice(
+                f"{self._config.argument}: the import started {loaded.number('threads') - 1} threads, which forked "
+                'children do not have; use start_method="spawn" if they are needed'
+            )
+        self.fill()
+
+    # Orders -------------------------------------------------------------------------------------------------------
+
+    def fill(self) -> None:
+        """Order a child for every empty seat."""
+        for seat in self.seats:
+            if seat.current is None and not self._closed:
+                if seat.successor is not None and seat.successor.state is State.READY:
+                    self._promote(seat)
+                elif seat.successor is None:
+                    seat.current = self._order()
+
+    def _order(self) -> Handle | None:
+        if not self._link.is_up or self._closed:
+            return None
+        self._number += 1
+        handle = Handle.create(self._number, self._config)
+        fds = handle.order_fds(self._surroundings)
+        if not self._link.order(handle.number, fds, self._config.max_memory_per_child):
+            handle.close()
+            return None
+        handle.ordered()
+        self._handles[handle.number] = handle
+        asyncio.get_running_loop().add_reader(handle.channel, self._on_words, handle)
+        return handle
+
+    def _promote(self, seat: Seat) -> None:
+        if seat.successor is not None:
+            seat.current, seat.successor = seat.successor, None
+        if seat.current is not None and seat.current.state is State.READY:
+            seat.current.feed.set_open(True)
+            self._reports.on_change()
+
+    # News ---------------------------------------------------------------------------------------------------------
+
+    def _on_words(self, handle: Handle) -> None:
+        """Hear a new child: it is ready, or says why not."""
+        frame = None
+        with contextlib.suppress(ChannelClosedError):
+            frame = handle.channel.poll()
+            if frame is None:
+                return
+        asyncio.get_running_loop().remove_reader(handle.channel)
+        if frame is None or handle.state is not State.STARTING:
+            return  # its end is reported by others
+        if frame.op == "failed":
+            handle.text = f"\n{frame.text('text')}"
+            return
+        handle.pid = frame.number("pid")  # the preloader's own word may be under way
+        refusal = self._too_small(frame.number("rss"))
+        if refusal:
+            handle.kill()
+            self._reports.on_failed(PoolStartError(refusal))
+            return
+        self.only_async = bool(frame.body.get("has_async")) and not frame.body.get("has_plain")
+        self.description = frame.text("description")
+        handle.state = State.READY
+        self._dispatcher.add(handle.feed)
+        for seat in self.seats:
+            if seat.current is handle:
+                self._promote(seat)
+        self.fill()
+        self.recycle()
+
+    def _too_small(self, rss: int) -> str:
+        limit, least = self._config.max_memory_per_child, rss + (64 << 20)
+        if not 0 < limit < least:
+            return ""
+        return (
+            f"max_memory_per_child of {limit} bytes is too small: the app alone takes {rss}, "
+            f"and with 64 MB to work in that makes {least}"
+        )
+
+    def _on_frame(self, frame: Frame) -> None:
+        """Hear the preloader: a child was forked, or has ended."""
+        handle = self._handles.get(frame.number("child"))
+        if handle is None:
+            for fd in frame.fds:
+                os.close(fd)
+        elif frame.op == "forked":
+            self._on_forked(handle, frame)
+        elif frame.op == "exited":
+            handle.status = frame.number("status")
+            handle.peak_rss = frame.number("peak_rss")
+            self._bury(handle)
+
+    def _on_forked(self, handle: Handle, frame: Frame) -> None:
+        handle.pid = frame.number("pid")
+        if frame.fds:
+            handle.pidfd = frame.fds[0]
+            asyncio.get_running_loop().add_reader(handle.pidfd, self._on_end, handle)
+        if handle.state is State.KILLED:  # before its number was known
+            handle.state = State.STARTING
+            handle.kill(handle.blamed)
+
+    def _on_end(self, handle: Handle) -> None:
+        """Know from the kernel that a child is dead; the preloader is to say how."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(handle.pidfd)
+        loop.call_later(_REPORT_WAIT_S if self._link.is_up else 0, self._bury, handle)
+
+    def _on_lost(self, link: Link) -> None:
+        self._reports.on_notice(f"the preloader (process {link.pid}) died; its children are replaced")
+        for handle in self.handles:
+            if handle.pid:
+                handle.kill()
+            else:
+                self._bury(handle)  # if it was forked, closing its lifeline ends it
+        self._spawn(self._restart(link))
+
+    async def _restart(self, link: Link) -> None:
+        await link.stop(0)
+        while not self._closed:
+            self._link = Link(self._config, LinkEvents(self._on_frame, self._on_lost))
+            try:
+                await self._link.start()
+            except PoolStartError as error:
+                await self._link.stop(0)
+                if self._failed(str(error)):
+                    return
+                await asyncio.sleep(self._backoff_s())
+            else:
+                self.fill()
+                return
+
+    def _spawn(self, coroutine: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # The end of a child -------------------------------------------------------------------------------------------
+
+    def _bury(self, handle: Handle) -> None:
+        """Resolve everything a dead child had, and see to its seat."""
+        if handle.state is State.DEAD:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(handle.channel)
+        if handle.pidfd >= 0:
+            loop.remove_reader(handle.pidfd)
+        events = judge(handle, self._dispatcher)
+        by_itself = handle.state in (State.STARTING, State.READY) or handle.text
+        failed = by_itself and not handle.feed.finished and not events
+        self._dispatcher.remove(handle.feed)
+        handle.close()
+        del self._handles[handle.number]
+        for seat in self.seats:
+            if seat.current is handle:
+                seat.current = None
+            if seat.successor is handle:
+                seat.successor = None
+        if failed:
+            if not self._failed(self._why(handle)):
+                loop.call_later(self._backoff_s(), self.fill)
+        else:
+            self.fill()
+        self._reports.on_resolved(events)
+        self._reports.on_change()
+
+    def _why(self, handle: Handle) -> str:
+        fate = "" if handle.status is None else f" with {describe_status(handle.status)}"
+        return f"worker process {handle.pid} ended at its start{fate}{handle.text}"
+
+    def _failed(self, text: str) -> bool:
+        """Count a start that went wrong; true when there were too many, and the pool gives up."""
+        now = time.monotonic()
+        self._failures.append(now)
+        self._reports.on_notice(text)
+        if len(self._failures) < _FAILURES or now - self._failures[0] > _FAILURES_WITHIN_S:
+            return False
+        self._closed = True
+        self._reports.on_failed(PoolStartError(text))
+        return True
+
+    def _backoff_s(self) -> float:
+        return _BACKOFF_S[min(len(self._failures), len(_BACKOFF_S)) - 1]
+
+    # Tick ---------------------------------------------------------------------------------------------------------
+
+    def recycle(self) -> None:
+        """Replace children that have done their share: the successor is ready before they leave."""
+        for seat in self.seats:
+            old = seat.current
+            if old is None:
+                continue
+            if old.state is State.READY and (old.feed.left == 0 or old.feed.is_over_memory):
+                old.state = State.LEAVING
+                old.feed.set_open(False)
+                if old.feed.is_over_memory:
+                    self._dispatcher.put_back(old.feed.take_back_all())
+            if old.state is not State.LEAVING or self._closed:
+                continue
+            if seat.successor is None:
+                if not any(other.successor and other.successor.state is State.STARTING for other in self.seats):
+                    seat.successor = self._order()
+            elif seat.successor.state is State.READY and not old.feed.pending:
+                self._dismiss(old)
+                self._promote(seat)
+
+    def _dismiss(self, handle: Handle) -> None:
+        handle.state = State.EXITING
+        handle.since_s = time.monotonic()
+        handle.feed.tell_to_exit()
+
+    def check(self) -> None:
+        """Kill what takes too long to start or to exit; where there is no pidfd, look who is gone."""
+        now = time.monotonic()
+        for handle in self.handles:
+            age = now - handle.since_s
+            if handle.state is State.STARTING and age > self._config.start_timeout:
+                handle.text = f"\nit was not ready after {self._config.start_timeout} s"
+                handle.kill()
+            elif handle.state is State.EXITING and age > _EXIT_WAIT_S:
+                handle.kill()
+            elif handle.pidfd < 0 and handle.pid and not self._link.is_up and not _exists(handle.pid):
+                self._bury(handle)
+        self.recycle()
+
+    # Stop ---------------------------------------------------------------------------------------------------------
+
+    async def stop(self, within: float) -> None:
+        """End every child and the preloader; what still runs in them is resolved as their fate has it."""
+        self._closed = True
+        for handle in self.handles:
+            if handle.feed.pending or handle.state is State.STARTING:
+                handle.kill()
+            elif handle.state is not State.KILLED:
+                self._dismiss(handle)
+        until = time.monotonic() + within
+        while self._handles and time.monotonic() < until:
+            await asyncio.sleep(0.002)
+        for handle in self.handles:
+            handle.kill()
+        while self._handles and time.monotonic() < until + _REPORT_WAIT_S:
+            await asyncio.sleep(0.002)
+        for task in self._background:
+            task.cancel()
+        await self._link.stop(_REPORT_WAIT_S)
+        for handle in self.handles:
+            self._bury(handle)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,55 @@
+"""Ends what must end: a word in its row and a signal first, SIGKILL to its child's group when the grace is over.
+
+Wakes at the pool's tick; reads the slot tables; writes a row's state, by compare-and-swap. It holds nothing that could
+not be read again from the rows, save for when the grace of those that were told is over.
+"""
+
+from dataclasses import dataclass
+
+from fastq.pool._feed import Submission
+from fastq.pool.handle import Handle, State
+from fastq.pool.layout import ROW_TIMED_OUT
+
+__all__ = ["Timekeeper"]
+
+_LIVE = (State.READY, State.LEAVING)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    handle: Handle
+    submission: Submission
+    kill_at_ns: int
+
+
+class Timekeeper:
+    """Tell tasks to end, and see to it that they do."""
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_ns = round(grace_s * 1e9)
+        self._told: dict[int, _Told] = {}
+
+    def interrupt(self, handle: Handle, submission: Submission, reason: int, now_ns: int) -> bool:
+        """Ask for the end of a running task; false when it does not run or was asked before."""
+        if handle.state not in _LIVE or not handle.feed.slots.interrupt(submission.seq, reason):
+            return False
+        self._told[submission.seq] = _Told(handle, submission, now_ns + self._grace_ns)
+        if self._grace_ns:
+            handle.signal(submission)
+        else:
+            handle.kill(submission)
+        return True
+
+    def check(self, handles: list[Handle], now_ns: int) -> None:
+        """Tell tasks whose time is up, and kill children whose tasks were told and have had their grace."""
+        for handle in handles:
+            if handle.state in _LIVE and handle.feed.pending:
+                for seq in handle.feed.slots.overdue(now_ns):
+                    if (submission := handle.feed.find(seq)) is not None:
+                        self.interrupt(handle, submission, ROW_TIMED_OUT, now_ns)
+        for seq, told in list(self._told.items()):
+            if told.handle.state not in _LIVE or told.handle.feed.slots.look(seq) is None:
+                del self._told[seq]
+            elif now_ns >= told.kill_at_ns:
+                told.handle.kill(told.submission)
+                del self._told[seq]

@@ -1,0 +1,162 @@
+"""Every setting of a server: its default, its check, and the words by which flag, environment and file know it.
+
+``ServerConfig`` is the one source of truth; ``settings`` derives the command line, environment variables and TOML keys
+from its fields.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
+
+from fastq.durations import nanoseconds_of
+from fastq.options import check_text
+from fastq.prioritizer import normalize_queues
+from fastq.worker.names import name_of
+
+__all__ = ["LOG_FORMATS", "LOG_LEVELS", "START_METHODS", "Duration", "Hook", "ServerConfig", "setting_kind"]
+
+Duration: TypeAlias = float | timedelta
+Hook: TypeAlias = str | Callable[..., Any] | None
+
+START_METHODS: Final = ("forkserver", "spawn")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("text", "json")
+
+
+def default_concurrency() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+def _setting(kind: str, default: Any, help: str, **limits: Any) -> Any:
+    metadata = {"kind": kind, "help": help, **limits}
+    if callable(default):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def setting_kind(setting: Field[Any]) -> str:
+    """Return what a field of ``ServerConfig`` holds: count, seconds, bytes, flag, queues, hook or choice."""
+    return str(setting.metadata["kind"])
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Hold a server's settings, checked: durations in seconds or ``timedelta``, memory in bytes.
+
+    Hooks are named ``module:attr`` or given as module-level functions, since child processes import them.
+    ``ValueError`` or ``TypeError`` names the setting and its value.
+    """
+
+    concurrency: int = _setting(
+        "count", default_concurrency, "child processes, each running one plain handler at a time", least=1, most=4096
+    )
+    queues: Mapping[str, int] = _setting("queues", lambda: {"default": 1}, "queues and their weights")
+    strict_priority: bool = _setting("flag", False, "serve a queue only while those of higher weight are empty")
+    shutdown_timeout: Duration = _setting("seconds", 8.0, "how long running handlers may go on after SIGTERM", least=0)
+    task_check_interval: Duration = _setting("seconds", 1.0, "how often an empty queue is asked", least=0.001)
+    delayed_task_check_interval: Duration = _setting(
+        "seconds", 5.0, "how often scheduled and retry tasks are looked through", least=0.01
+    )
+    health_check_interval: Duration = _setting("seconds", 15.0, "how often Redis is pinged", least=0.01)
+    health_check: Hook = _setting("hook", None, "called with None or the error after each ping")
+    janitor_interval: Duration = _setting("seconds", 8.0, "how often expired completed tasks are deleted", least=0.01)
+    janitor_batch_size: int = _setting("count", 100, "expired tasks deleted in one script call", least=1, most=1000)
+    group_grace_period: Duration = _setting(
+        "seconds", 60.0, "how long a group waits for another task before it is aggregated", least=1
+    )
+    group_max_delay: Duration = _setting("seconds", 0.0, "how long a group waits at most; 0: no limit", least=0)
+    group_max_size: int = _setting("count", 0, "tasks aggregated at once at most; 0: no limit", least=0, most=5000)
+    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's tasks")
+    retry_delay: Hook = _setting("hook", None, "seconds until the next attempt: n**4 + 15 + rand(30)*(n+1) by default")
+    is_failure: Hook = _setting("hook", None, "whether an error counts as a failure; all do by default")
+    error_handler: Hook = _setting("hook", None, "called with the task and its error")
+    start_method: str = _setting(
+        "choice", "forkserver", "how children start; spawn for apps with threads or CUDA at import", of=START_METHODS
+    )
+    max_tasks_per_child: int = _setting("count", 0, "replace a child after so many tasks; 0: never", least=0)
+    max_memory_per_child: int = _setting("bytes", 0, "replace a child above so much memory; 0: no limit", least=0)
+    timeout_grace: Duration = _setting(
+        "seconds", 5.0, "from the soft end of a handler whose time is up to its kill; 0: at once", least=0
+    )
+    async_concurrency: int = _setting("count", 100, "coroutines that one child runs at once", least=1, most=100_000)
+    prefetch_time: Duration = _setting("seconds", 0.05, "how much work a child may have waiting", least=0.001)
+    log_level: str = _setting("choice", "info", "what is logged", of=LOG_LEVELS)
+    log_format: str = _setting("choice", "text", "how it is logged", of=LOG_FORMATS)
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            check = _CHECKS[setting_kind(setting)]
+            object.__setattr__(self, setting.name, check(setting, getattr(self, setting.name)))
+
+    def seconds(self, name: str) -> float:
+        """Return a duration setting in seconds."""
+        return float(getattr(self, name))
+
+
+def _count(setting: Field[Any], value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{setting.name} must be an int, not {type(value).__name__}: {value!r}")
+    _within(setting, value, value)
+    return value
+
+
+def _seconds(setting: Field[Any], value: object) -> float:
+    seconds = nanoseconds_of(value, name=setting.name) / 1e9
+    _within(setting, seconds, value)
+    return seconds
+
+
+def _within(setting: Field[Any], number: float, value: object) -> None:
+    least, most = setting.metadata.get("least"), setting.metadata.get("most")
+    if least is not None and number < least:
+        raise ValueError(f"{setting.name} must be at least {least}: {value!r}")
+    if most is not None and number > most:
+        raise ValueError(f"{setting.name} must be at most {most}: {value!r}")
+
+
+def _flag(setting: Field[Any], value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{setting.name} must be True or False, not {value!r}")
+    return value
+
+
+def _choice(setting: Field[Any], value: object) -> str:
+    if value not in setting.metadata["of"]:
+        raise ValueError(f"{setting.name} must be one of {', '.join(setting.metadata['of'])}: {value!r}")
+    return str(value)
+
+
+def _queues(setting: Field[Any], value: object) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{setting.name} must map queue names to weights, not {value!r}")
+    for queue, weight in value.items():
+        check_text(queue, "queue name")
+        if "}" in queue:
+            raise ValueError(f"queue name must not contain '}}', which breaks the hash tag of its keys: {queue!r}")
+        if not isinstance(weight, int) or isinstance(weight, bool):
+            raise TypeError(f"the weight of queue {queue!r} must be an int: {weight!r}")
+    return {queue: weight for queue, weight in value.items() if weight > 0} or normalize_queues({})
+
+
+def _hook(setting: Field[Any], value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) and not callable(value):
+        raise TypeError(f"{setting.name} must be callable or named 'module:attr', not {value!r}")
+    return name_of(value, setting.name)
+
+
+_CHECKS: Final[dict[str, Callable[[Field[Any], object], object]]] = {
+    "count": _count,
+    "bytes": _count,
+    "seconds": _seconds,
+    "flag": _flag,
+    "choice": _choice,
+    "queues": _queues,
+    "hook": _hook,
+}

@@ -1,0 +1,198 @@
+"""The pool as the server uses it: held tasks in, results out.
+
+It knows which task types are coroutines, turns messages into submissions with their time limits, and events into
+results for the acker. The pool itself knows neither messages nor queues.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from fastq._muxmatch import PatternIndex
+from fastq.broker.lease import LeasedTask
+from fastq.clock import Clock
+from fastq.codec import TaskView, view_task_message
+from fastq.errors import InvalidMessageError
+from fastq.pool._feed import Event, Submission
+from fastq.pool.config import PoolConfig
+from fastq.pool.link import PoolStartError
+from fastq.pool.pool import CancelOutcome, PoolCallbacks, ProcessPool
+from fastq.pool.protocol import Kind
+from fastq.server.acker import Result
+from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.outcomes import Archived, DelayRule, Requeued, outcome_of, undecodable
+
+__all__ = ["Crew", "CrewCallbacks"]
+
+NO_LIMIT_S: Final = 1800
+"""asynq's limit for a message that has neither timeout nor deadline, which no client should write."""
+MAX_KNOWN_TYPES: Final = 10_000
+
+_log = logging.getLogger("fastq.pool")
+
+
+@dataclass(frozen=True, slots=True)
+class CrewCallbacks:
+    """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead."""
+
+    finish: Callable[[list[Result]], None]
+    write_result: Callable[[HeldTask, bytes], None]
+    failed: Callable[[PoolStartError], None]
+    was_canceled: Callable[[str], bool]
+
+
+class Crew:
+    """Hand held tasks to the pool, and its outcomes to ``finish``."""
+
+    def __init__(
+        self, config: PoolConfig, held: HeldTasks, delay_rule: DelayRule, callbacks: CrewCallbacks, clock: Clock
+    ) -> None:
+        self._held = held
+        self._delay_rule = delay_rule
+        self._callbacks = callbacks
+        self._clock = clock
+        self._patterns = PatternIndex()
+        self._async_patterns: set[str] = set()
+        self._is_async: dict[str, bool] = {}
+        self.counts: Counter[Kind] = Counter()
+        self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
+
+    async def start(self) -> None:
+        """Start the children; raise ``PoolStartError`` with the app's traceback if that fails."""
+        await self.pool.start()
+        patterns: dict[str, bool] = orjson.loads(self.pool.description)
+        for pattern, is_async in patterns.items():
+            self._patterns.add(pattern)
+            if is_async:
+                self._async_patterns.add(pattern)
+
+    # In ---------------------------------------------------------------------------------------------------------
+
+    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+        """Take tasks that were leased just now; those that cannot be read go to the archive."""
+        now_s = self._clock.monotonic_s()
+        submissions: list[Submission] = []
+        rejected: list[Result] = []
+        for task_id, message in leased:
+            try:
+                view = view_task_message(message)
+                if view.id != task_id:
+                    raise InvalidMessageError(f"the message under id {task_id!r} is of task {view.id!r}")
+            except InvalidMessageError as error:
+                rejected.append(self._reject(queue, task_id, message, str(error), now_s))
+                continue
+            task = self._held.add(queue, view, now_s)
+            if self._callbacks.was_canceled(task_id):
+                rejected.append(self._end(task, Kind.CANCELED, b""))
+                continue
+            submission = task.submission = self._submission(task, view)
+            submissions.append(submission)
+        if submissions:
+            self.pool.submit(submissions)
+        if rejected:
+            self._callbacks.finish(rejected)
+
+    def _submission(self, task: HeldTask, view: TaskView) -> Submission:
+        timeout, deadline = view.timeout, view.deadline
+        task_type = view.type
+        is_async = self._is_async.get(task_type)
+        if is_async is None:
+            is_async = self._learn(task_type)
+        if not timeout and not deadline:
+            timeout = NO_LIMIT_S
+        return Submission(
+            task,
+            view.data,
+            task_type,
+            # A negative timeout is one that has passed: asynq does not run such a task either.
+            timeout=timeout if timeout >= 0 else 0,
+            deadline=deadline if timeout >= 0 else 1,
+            last_attempt=view.retried >= view.retry,
+            is_async=is_async,
+        )
+
+    def _learn(self, task_type: str) -> bool:
+        if len(self._is_async) >= MAX_KNOWN_TYPES:
+            self._is_async.clear()
+        is_async = self._patterns.find(task_type) in self._async_patterns
+        self._is_async[task_type] = is_async
+        return is_async
+
+    def _reject(self, queue: str, task_id: str, message: bytes, why: str, now_s: float) -> Result:
+        _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", task_id, queue, why)
+        rewritten = undecodable(task_id, queue, message, why, self._clock.unix_ns() // 1_000_000_000)
+        task = self._held.add(queue, view_task_message(rewritten), now_s)
+        task.ended = True
+        return Result(task, Archived(task_id, rewritten))
+
+    # Out --------------------------------------------------------------------------------------------------------
+
+    def _on_events(self, events: list[Event]) -> None:
+        results: list[Result] = []
+        again: list[Submission] = []
+        for event in events:
+            task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
+            kind = event.kind
+            if kind is Kind.WRITTEN:
+                self._callbacks.write_result(task, event.data)
+            elif not task.held:
+                continue  # its lease was lost: whatever came of it is another's to say
+            elif kind is Kind.RERUN and not task.reruns:
+                task.reruns += 1
+                again.append(self._submission(task, task.view))
+            else:
+                results.append(self._end(task, kind, event.data))
+        for submission in again:
+            submission.key.submission = submission  # type: ignore[attr-defined]  # as above
+        if again:
+            self.pool.submit(again)
+        if results:
+            self._callbacks.finish(results)
+
+    def _end(self, task: HeldTask, kind: Kind, data: bytes) -> Result:
+        task.ended = True
+        self.counts[kind] += 1
+        write = outcome_of(task, kind, data, self._clock.unix_ns() // 1_000_000_000, self._delay_rule)
+        if kind > Kind.RESULT and _log.isEnabledFor(logging.INFO):
+            _describe(task, kind, write, data)
+        return Result(task, write)
+
+    def _on_notice(self, text: str) -> None:
+        _log.warning("%s", text)
+
+    # Control ----------------------------------------------------------------------------------------------------
+
+    def cancel(self, task_id: str) -> bool:
+        """Cancel every held task with an id; false if none is held."""
+        found = self._held.find(task_id)
+        for task in found:
+            if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
+                self._callbacks.finish([self._end(task, Kind.CANCELED, b"")])
+        return bool(found)
+
+    def lose(self, task: HeldTask) -> None:
+        """Let go of a task whose lease is another's: stop it if it runs, and never write its outcome."""
+        self._held.drop(task)
+        if task.submission is not None:
+            self.pool.cancel(task.submission)
+
+    def give_back(self) -> list[Result]:
+        """Withdraw all tasks that have not begun, in order; the pool takes no more."""
+        tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
+        for task in tasks:
+            task.ended = True
+        return [Result(task, Requeued(task.id)) for task in tasks if task.held]
+
+
+def _describe(task: HeldTask, kind: Kind, write: object, data: bytes) -> None:
+    """Log what became of a task that did not simply succeed; never its payload."""
+    level = logging.DEBUG if kind in (Kind.RETURNED, Kind.ABORTED, Kind.RERUN) else logging.INFO
+    if _log.isEnabledFor(level):
+        fate = type(write).__name__.lower()
+        _log.log(level, "task %s (%s, queue %s): %s, %s", task.id, task.view.type, task.queue, kind.name.lower(), fate)
+    if data and kind in (Kind.FAILED, Kind.BROKEN, Kind.CRASHED):
+        _log.debug("task %s: %s", task.id, data.decode(errors="replace"))

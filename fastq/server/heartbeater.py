@@ -1,0 +1,92 @@
+"""The heartbeater: keeps the leases of all held tasks, and tells inspectors what this server is and does.
+
+Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
+more, which are then cancelled and never acked), ServerInfo, WorkerInfo with a life of 10 s. If it dies: leases end
+after 30 s and other servers take the tasks over.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from fastq.broker.aio import AsyncBroker
+from fastq.broker.lease import LEASE_S, Owner, extend_leases
+from fastq.broker.operation import Operation
+from fastq.broker.presence import ServerIdentity, publish_server_state
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.actor import Actor
+from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.stall import StallWatch
+
+__all__ = ["Heartbeater", "Presence"]
+
+INTERVAL_S: Final = 5.0
+TTL_S: Final = 10
+STRETCH: Final = 500
+
+Presence = Callable[[], tuple[bytes, dict[str, bytes]]]
+"""Returns the encoded ServerInfo, and the encoded WorkerInfo of each running task by its id."""
+
+
+class Heartbeater(Actor):
+    """Extend leases and publish presence, on a connection of its own that no slow script of ours blocks."""
+
+    name = "heartbeater"
+
+    def __init__(  # noqa: PLR0913 - each is another actor's or the wire's
+        self,
+        broker: AsyncBroker,
+        identity: ServerIdentity,
+        presence: Presence,
+        held: HeldTasks,
+        owner: Owner,
+        stall: StallWatch,
+        lost: Callable[[HeldTask], None],
+        clock: Clock,
+    ) -> None:
+        super().__init__()
+        self._broker = broker
+        self._identity = identity
+        self._presence = presence
+        self._held = held
+        self._owner = owner
+        self._stall = stall
+        self._lost = lost
+        self._clock = clock
+
+    async def tick(self) -> float:
+        """Beat once."""
+        now_ns = self._clock.unix_ns()
+        began_s = self._clock.monotonic_s()
+        stretches = list(self._stretches())
+        score = self._owner.score(now_ns / 1e9)
+        operations: list[Operation[object]] = [
+            extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches
+        ]
+        info, workers = self._presence()
+        operations += publish_server_state(self._identity, info, workers, now_ns // 1_000_000_000, TTL_S)
+        results = await self._broker.run_many(operations)
+        failures = [result for result in results if isinstance(result, BrokerError)]
+        for (_, tasks), lost_ids in zip(stretches, results, strict=False):
+            if not isinstance(lost_ids, BrokerError):
+                self._note(tasks, set(lost_ids), began_s)
+        if failures:
+            raise failures[0]
+        self._stall.leases_confirmed()
+        return max(0.0, INTERVAL_S - (self._clock.monotonic_s() - began_s))
+
+    def _stretches(self) -> list[tuple[str, list[HeldTask]]]:
+        return [
+            (queue, tasks[at : at + STRETCH])
+            for queue, tasks in self._held.by_queue()
+            for at in range(0, len(tasks), STRETCH)
+        ]
+
+    def _note(self, tasks: list[HeldTask], lost_ids: set[str], began_s: float) -> None:
+        for task in tasks:
+            if task.id not in lost_ids:
+                task.leased_until_s = began_s + LEASE_S
+            elif task.held and not task.ended:
+                # One that ended meanwhile gave its lease back itself.
+                self._log.warning("lost the lease of task %s of queue %s; it is cancelled here", task.id, task.queue)
+                self._lost(task)

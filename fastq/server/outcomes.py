@@ -1,0 +1,103 @@
+"""From what the pool says of a task to the write that Redis is to see: the rules of a task's end, without I/O.
+
+asynq's order: revoked tasks are deleted; those out of retries, or that asked for it, are archived; the others wait in
+retry. A task's message is rewritten by splicing, so that fields of newer peers survive.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from fastq.broker.finish import Completed, Done, Retried
+from fastq.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
+from fastq.pool.protocol import Kind
+from fastq.server.held import HeldTask
+from fastq.worker.report import FailureReport
+
+__all__ = ["UNDECODABLE_TYPE", "Archived", "Requeued", "Write", "outcome_of", "undecodable"]
+
+UNDECODABLE_TYPE: Final = "fastq:undecodable"
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """Hold a task that failed for good, with its new message."""
+
+    id: str
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """Name a task to be given back to its queue."""
+
+    id: str
+
+
+Write = Done | Completed | Retried | Archived | Requeued
+
+DelayRule = Callable[[int], float]
+"""Seconds until the next attempt, given how often a task was retried."""
+
+
+def outcome_of(task: HeldTask, kind: Kind, data: bytes, now_s: int, default_delay: DelayRule) -> Write:
+    """Return the write that ends a task's run; ``now_s`` is the Unix second."""
+    view = task.view
+    if kind is Kind.DONE or kind is Kind.RESULT:
+        if view.retention <= 0:
+            return Done(view.id, view.unique_key)
+        message = rewrite_task_message(view.data, completed_at=now_s)
+        result = data if kind is Kind.RESULT else None
+        return Completed(view.id, message, now_s + view.retention, view.unique_key, result)
+    if kind is Kind.REVOKED:
+        return Done(view.id, view.unique_key)
+    if kind in (Kind.ABORTED, Kind.RERUN, Kind.RETURNED):
+        return Requeued(view.id)
+    if kind is Kind.INVALID:
+        return Archived(view.id, undecodable(view.id, task.queue, view.data, data.decode(errors="replace"), now_s))
+    return _failed(task, kind, _report(kind, data), now_s, default_delay)
+
+
+def _failed(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Write:
+    view = task.view
+    error = clean_text(report.error)
+    if view.retried >= view.retry or kind is Kind.SKIP_RETRY:
+        return Archived(view.id, rewrite_task_message(view.data, error_msg=error, last_failed_at=now_s))
+    retried = view.retried + 1 if report.is_failure else view.retried
+    message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)
+    delay_s = default_delay(view.retried) if report.retry_in_s is None else report.retry_in_s
+    return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
+
+
+_TEXTS: Final = {
+    Kind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
+    Kind.CANCELED: "TaskCanceled: the handler did not end when it was cancelled and its process was killed",
+    Kind.CRASHED: "WorkerCrashedError: ",
+    Kind.BROKEN: "WorkerCrashedError: ",
+}
+
+
+def _report(kind: Kind, data: bytes) -> FailureReport:
+    """Read what the child said; a child that was killed said nothing, one that died is described by the pool."""
+    if kind in (Kind.CRASHED, Kind.BROKEN):
+        return FailureReport(_TEXTS[kind] + data.decode(errors="replace").strip())
+    try:
+        return FailureReport.decode(data)
+    except (orjson.JSONDecodeError, ValueError, TypeError):
+        return FailureReport(_TEXTS.get(kind, f"{kind.name}: {data!r}"))
+
+
+def undecodable(task_id: str, queue: str, data: bytes, why: str, now_s: int) -> bytes:
+    """Make a valid message around bytes that are none, so that no peer trips over them in the archive."""
+    return encode_task_message(
+        TaskMessage(
+            type=UNDECODABLE_TYPE,
+            payload=data,
+            id=task_id,
+            queue=queue,
+            error_msg=clean_text(f"InvalidMessageError: {why}"),
+            last_failed_at=now_s,
+        )
+    )

@@ -1,0 +1,125 @@
+"""The recoverer: brings back the tasks of dead servers, and mends what such a death leaves.
+
+Wakes: at start and every minute. Reads: leases that ended 30 s ago or earlier. Writes: those tasks to retry, or to
+archived if they are out of retries; ids without lease or task, and leases without task, are mended. If it dies:
+another server's recoverer, Go's too, does the same.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fastq.broker.finish import Finish, Guard, Retried, archive, retry
+from fastq.broker.lease import Leased, list_leases
+from fastq.broker.repair import repair_active, repair_lease
+from fastq.clock import Clock
+from fastq.codec import rewrite_task_message, view_task_message
+from fastq.errors import InvalidMessageError
+from fastq.info import at_unix_ns
+from fastq.server.actor import Actor
+from fastq.server.commands import Commands
+from fastq.server.outcomes import undecodable
+
+__all__ = ["Recoverer"]
+
+INTERVAL_S: Final = 60.0
+GRACE_S: Final = 30
+BATCH: Final = 100
+STRETCH: Final = 500
+LEASE_EXPIRED: Final = "asynq: task lease expired"
+
+
+class Recoverer(Actor):
+    """Recover expired leases of every queue."""
+
+    name = "recoverer"
+
+    def __init__(
+        self, commands: Commands, queues: Sequence[str], retry_delay_s: Callable[[int], float], clock: Clock
+    ) -> None:
+        super().__init__()
+        self._commands = commands
+        self._queues = queues
+        self._retry_delay_s = retry_delay_s
+        self._clock = clock
+        self.recovered = 0
+        self.mended = 0
+
+    async def tick(self) -> float:
+        """Go through all queues; a failing one does not keep the others waiting."""
+        failure: Exception | None = None
+        for queue in self._queues:
+            try:
+                await self._mend_active(queue)
+                await self._recover(queue)
+            except Exception as error:  # noqa: BLE001 - raised below, once the other queues had their turn
+                failure = error
+        if failure is not None:
+            raise failure
+        return INTERVAL_S
+
+    async def _recover(self, queue: str) -> None:
+        while True:
+            cutoff_s = self._clock.unix_ns() // 1_000_000_000 - GRACE_S
+            expired = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), BATCH))
+            self.mended += expired.ghosts
+            moved = await self._move(queue, expired, cutoff_s) if expired.tasks else 0
+            if len(expired.tasks) + expired.ghosts < BATCH or not moved:
+                return
+
+    async def _move(self, queue: str, expired: Leased, cutoff_s: int) -> int:
+        now_ns = self._clock.unix_ns()
+        retries, dead = self._sorted(queue, expired, now_ns // 1_000_000_000)
+        guard = Guard(expired_at=cutoff_s)
+        now = at_unix_ns(now_ns)
+        outcomes: list[Finish] = []
+        if retries:
+            outcomes += await self._commands.run(retry(queue, retries, now, guard))
+        if dead:
+            outcomes += await self._commands.run(archive(queue, dead, now, guard))
+        ids = [task.id for task in retries] + [task_id for task_id, _ in dead]
+        recovered = outcomes.count(Finish.OK)
+        if recovered:
+            self.recovered += recovered
+            self._log.warning("recovered %d tasks of queue %s whose leases had ended", recovered, queue)
+        astray = [task_id for task_id, outcome in zip(ids, outcomes, strict=True) if outcome is Finish.NOT_ACTIVE]
+        if astray:
+            mended = await self._commands.run(repair_lease(queue, astray, cutoff_s, now_ns))
+            self.mended += mended
+            recovered += mended
+        return recovered
+
+    def _sorted(self, queue: str, expired: Leased, now_s: int) -> tuple[list[Retried], list[tuple[str, bytes]]]:
+        retries: list[Retried] = []
+        dead: list[tuple[str, bytes]] = []
+        for task in expired.tasks:
+            try:
+                view = view_task_message(task.message)
+            except InvalidMessageError as error:
+                dead.append((task.id, undecodable(task.id, queue, task.message, str(error), now_s)))
+                continue
+            will_retry = view.retried < view.retry
+            message = rewrite_task_message(
+                task.message,
+                retried=view.retried + 1 if will_retry else view.retried,
+                error_msg=LEASE_EXPIRED,
+                last_failed_at=now_s,
+            )
+            if not will_retry:
+                dead.append((task.id, message))
+            else:
+                retries.append(Retried(task.id, message, int(now_s + self._retry_delay_s(view.retried))))
+        return retries, dead
+
+    async def _mend_active(self, queue: str) -> None:
+        start = 0
+        while True:
+            now_s = self._clock.unix_ns() // 1_000_000_000
+            found = await self._commands.run(repair_active(queue, start, STRETCH, now_s))
+            if found.leased or found.dropped:
+                self.mended += found.leased + found.dropped
+                self._log.warning(
+                    "queue %s: %d active tasks had no lease, %d active ids no task", queue, found.leased, found.dropped
+                )
+            if found.looked_at < STRETCH:
+                return
+            start += STRETCH - found.dropped

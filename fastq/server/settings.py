@@ -1,0 +1,140 @@
+"""A server's settings from words: command line, environment, TOML file; all derived from ``ServerConfig``'s fields.
+
+A flag wins over ``$FASTQ_<NAME>``, that over the file, that over the default.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any, Final
+
+from fastq.durations import parse_duration
+from fastq.server.config import ServerConfig, setting_kind
+
+__all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_setting"]
+
+SETTINGS: Final[Mapping[str, Field[Any]]] = {setting.name: setting for setting in fields(ServerConfig)}
+EXTRA_KEYS: Final = ("app", "redis", "connect_timeout")
+"""What a file may also hold: the settings of ``fastq-worker`` that are not the server's."""
+
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b?)", re.IGNORECASE)
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_FLAGS: Final = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
+
+def parse_setting(name: str, text: str) -> Any:
+    """Turn a setting's text into its value; ``ValueError`` names the setting and says what it takes."""
+    kind = setting_kind(SETTINGS[name])
+    try:
+        return _PARSERS[kind](text.strip())
+    except ValueError as error:
+        raise ValueError(f"{name.replace('_', '-')}: {error}") from None
+
+
+def build_config(*layers: Mapping[str, Any]) -> ServerConfig:
+    """Build the configuration; of a setting given in several layers the first counts, None counts as not given."""
+    chosen: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            if value is not None:
+                chosen.setdefault(name, value)
+    return ServerConfig(**chosen)
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Read the settings that ``FASTQ_<NAME>`` variables give; empty ones count as not given."""
+    found = {}
+    for name in SETTINGS:
+        variable = f"FASTQ_{name.upper()}"
+        if text := environment.get(variable):
+            try:
+                found[name] = parse_setting(name, text)
+            except ValueError as error:
+                raise ValueError(f"{variable}: {error}") from None
+    return found
+
+
+def from_file(path: Path) -> dict[str, Any]:
+    """Read a TOML file: a key a setting, ``queues`` a table; texts are read as flags are."""
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    settings = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in SETTINGS and name not in EXTRA_KEYS:
+            raise ValueError(f"{path}: unknown setting {key!r}; settings are {', '.join((*EXTRA_KEYS, *SETTINGS))}")
+        is_text = isinstance(value, str) and name in SETTINGS
+        settings[name] = parse_setting(name, value) if is_text else value
+    return settings
+
+
+def _count(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return parse_duration(text) / 1e9
+    except ValueError:
+        raise ValueError(f"{text!r} is neither seconds nor a duration such as 1m30s") from None
+
+
+def _bytes(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 512M or 2G")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError(f"{text!r} is neither true nor false")
+    return _FLAGS[text.lower()]
+
+
+def _queues(text: str) -> dict[str, int]:
+    queues: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, weight = part.rpartition("=")
+        if not equals:
+            name, weight = part, "1"
+        try:
+            queues[name] = int(weight)
+        except ValueError:
+            raise ValueError(f"the weight of queue {name!r} is not a whole number: {weight!r}") from None
+    if not queues:
+        raise ValueError(f"{text!r} names no queue; write for example critical=6,default=3,low=1")
+    return queues
+
+
+_PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "count": _count,
+    "seconds": _seconds,
+    "bytes": _bytes,
+    "flag": _flag,
+    "queues": _queues,
+    "hook": str,
+    "choice": str,
+}

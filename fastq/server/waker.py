@@ -1,0 +1,81 @@
+"""The waker of one queue: sleeps in Redis until the queue has tasks, and tells the fetcher.
+
+Wakes: when a dequeue has answered "empty", and only then; on a queue that is not empty the wait would return at once.
+Writes: nothing (the id that it moves stays in place). If it dies, or may not do it: the fetcher polls.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Final
+
+from fastq.broker.aio import AsyncBroker
+from fastq.broker.wait import wait_for_tasks
+from fastq.errors import BrokerError
+from fastq.server.actor import Actor
+
+__all__ = ["Waker"]
+
+WAIT_S: Final = 10.0
+SHORTEST_DELAY_S: Final = 0.01
+LONGEST_DELAY_S: Final = 1.0
+
+
+class Waker(Actor):
+    """Wait for one queue, on a connection of its own.
+
+    Several servers wake for one push. A wake that brought nothing doubles the delay before the next wait, up to 1 s;
+    one that brought work clears it.
+    """
+
+    name = "waker"
+
+    def __init__(self, broker: AsyncBroker, queue: str, on_tasks: Callable[[str], None]) -> None:
+        super().__init__()
+        self._broker = broker
+        self._queue = queue
+        self._on_tasks = on_tasks
+        self._armed = asyncio.Event()
+        self._delay_s = 0.0
+        self._has_woken = False
+        self.works = True
+
+    def arm(self) -> None:
+        """Begin to wait: the queue was empty just now."""
+        if self._has_woken:
+            self._delay_s = min(LONGEST_DELAY_S, max(SHORTEST_DELAY_S, 2 * self._delay_s))
+            self._has_woken = False
+        self._armed.set()
+
+    def brought_work(self) -> None:
+        """Note that the queue had tasks for us."""
+        self._delay_s = 0.0
+        self._has_woken = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether a push to the queue will be noticed."""
+        return self.works and self._armed.is_set() and not self._failures
+
+    async def tick(self) -> float | None:
+        """Wait once."""
+        await self._armed.wait()
+        if self._delay_s:
+            await asyncio.sleep(self._delay_s * random.uniform(0.5, 1.0))
+        transport = self._broker.transport
+        timeout_s = round(WAIT_S * random.uniform(0.8, 1.2), 3)
+        try:
+            woken = await wait_for_tasks(
+                transport.lender(f"asynq:{{{self._queue}}}:pending"), transport.where, self._queue, timeout_s
+            )
+        except BrokerError as error:
+            if error.transient:
+                raise
+            self.works = False
+            self._log.warning("queue %s is polled, since Redis does not let us wait for it: %s", self._queue, error)
+            return None
+        if woken:
+            self._armed.clear()
+            self._has_woken = True
+            self._on_tasks(self._queue)
+        return 0.0

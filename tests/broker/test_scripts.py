@@ -1,0 +1,287 @@
+"""Hold every Lua script against its header, against keys.py, and against Redis."""
+
+import ast
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+import fastq
+from fastq import keys
+from fastq.broker.scripts import ScriptHeader, load_script, parse_header, script_names
+
+PACKAGE = Path(fastq.__file__).parent
+LUA = PACKAGE / "broker" / "lua"
+
+KEY_PATTERNS: dict[str, str] = {
+    **{
+        make.__name__: make("q")
+        for make in (
+            keys.active,
+            keys.aggregation_sets,
+            keys.archived,
+            keys.completed,
+            keys.failed_total,
+            keys.group_prefix,
+            keys.groups,
+            keys.lease,
+            keys.paused,
+            keys.pending,
+            keys.processed_total,
+            keys.queue_prefix,
+            keys.retry,
+            keys.scheduled,
+            keys.task_prefix,
+        )
+    },
+    "aggregation_set": keys.aggregation_set("q", "{group}", "{set}"),
+    "failed": keys.failed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
+    "group": keys.group("q", "{group}"),
+    "processed": keys.processed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
+    "server": keys.server_info("host", 0, "id").replace(":0:", ":pid:"),
+    "task": keys.task("q", "{id}"),
+    "workers": keys.workers("host", 0, "id").replace(":0:", ":pid:"),
+}
+"""What keys.py makes, by the name that scripts use for it, in the notation of the headers."""
+
+AWAITING_THEIR_CALLER = {
+    "archive",
+    "complete",
+    "delete_expired_completed",
+    "dequeue",
+    "done",
+    "extend_leases",
+    "forward",
+    "list_leases",
+    "requeue",
+    "retry",
+    "write_result",
+    "write_server_state",
+}
+"""The server's scripts; its Python code takes its names off this list."""
+
+BINDING = re.compile(r"local (?P<names>\w+(?:, \w+)*) = (?P<values>[^=\n]+)")
+REFERENCE = re.compile(r"(?:tonumber\()?(?P<table>KEYS|ARGV)\[(?P<index>\d+)\]\)?")
+
+
+def body_of(text: str) -> list[str]:
+    """Return the statements of a script: lines without the header, blank lines and comments."""
+    lines = text.split("]]\n", 1)[1].splitlines()
+    return [line for line in lines if line.strip() and not line.strip().startswith("--")]
+
+
+def bindings_of(body: list[str]) -> dict[str, str]:
+    """Return which name the first statements give to which KEYS[n] or ARGV[n]."""
+    bound: dict[str, str] = {}
+    for line in body:
+        statement = BINDING.fullmatch(line)
+        values = [REFERENCE.fullmatch(value) for value in statement["values"].split(", ")] if statement else [None]
+        names = statement["names"].split(", ") if statement else []
+        if len(names) != len(values) or not all(values):
+            break
+        bound |= {
+            f"{value['table']}[{value['index']}]": name for name, value in zip(names, values, strict=True) if value
+        }
+    return bound
+
+
+def problems_of(file_name: str, text: str) -> Iterator[str]:
+    """Tell what is wrong with a script."""
+    header, body = parse_header(text), body_of(text)
+    if header.name != file_name:
+        yield f"the header calls it {header.name}"
+    yield from (f"line {at} is too long" for at, line in enumerate(text.splitlines(), 1) if len(line) > 120)
+    yield from _problems_of_names(header, body)
+    yield from _problems_of_keys(header, body)
+    yield from _problems_of_facts(header, body)
+
+
+def _problems_of_names(header: ScriptHeader, body: list[str]) -> Iterator[str]:
+    single_args = header.args[:-1] if header.repeated else header.args
+    expected = {
+        f"{table}[{at}]": name
+        for table, names in (("KEYS", header.keys), ("ARGV", single_args))
+        for at, name in enumerate(names, 1)
+    }
+    bound = bindings_of(body)
+    if bound != expected:
+        yield f"the header says {expected}, the first statements bind {bound}"
+    rest = "\n".join(line for line in body if not REFERENCE.search(line) or not BINDING.fullmatch(line))
+    # What is left may use KEYS and ARGV only where no name can: to go through the repeated arguments.
+    for use in re.findall(r"#?\b(?:KEYS|ARGV)\b(?:\[[^\]]*\])?", rest):
+        if not header.repeated or not re.fullmatch(r"#?ARGV|ARGV\[(at|\w+ \+ (at|\d+)|at \+ \w+)\]", use):
+            yield f"the body uses {use} instead of a name"
+    first = len(header.args)
+    if header.repeated and not re.search(rf"(for at = |unpack\(ARGV, |for at = #ARGV, ){first}\b", rest):
+        yield f"the body does not begin with ARGV[{first}] when it goes through {header.repeated}"
+    if not header.repeated and re.search(r"#ARGV|unpack\(ARGV", rest):
+        yield "the body goes through arguments that the header does not call repeated"
+
+
+def _problems_of_keys(header: ScriptHeader, body: list[str]) -> Iterator[str]:
+    for name, pattern in zip(header.keys, header.key_patterns, strict=True):
+        if pattern != KEY_PATTERNS.get(name, pattern) or pattern not in KEY_PATTERNS.values():
+            yield f"keys.py does not make {pattern} for {name}"
+    tags = {tag for pattern in header.key_patterns for tag in re.findall(r"\{(q|host:pid:id)\}", pattern)}
+    if len(tags) > 1:
+        yield f"its keys have the hash tags {sorted(tags)}"
+    for literal in re.findall(r"\"(asynq:[^\"]*)\"", "\n".join(body)):
+        yield f"the body makes the key {literal!r} by itself"
+
+
+def _problems_of_facts(header: ScriptHeader, body: list[str]) -> Iterator[str]:
+    for missing in {"builds", "returns", "asynq"} - header.facts.keys():
+        yield f"the header does not say {missing!r}"
+    built = set(re.findall(r"\b(\w+_prefix) \.\.", "\n".join(body)))
+    said = set(re.findall(r"\b(\w+_prefix) \.\.", header.facts.get("builds", "")))
+    if built != said:
+        yield f"the body builds keys from {sorted(built)}, the header says {sorted(said)}"
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_the_header_says_what_the_body_does(name: str) -> None:
+    assert list(problems_of(name, load_script(name).text)) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "old", "new", "problem"),
+    [
+        ("enqueue", "--[[ enqueue:", "--[[ enque:", "the header calls it enque"),
+        ("enqueue", "local pending = KEYS[1]", "local queue = KEYS[1]", "the first statements bind"),
+        ("enqueue", "ARGV[1], ARGV[2], tonumber(ARGV[3])", "ARGV[2], ARGV[1], tonumber(ARGV[3])", "bind"),
+        ("enqueue", "local pending = KEYS[1]", "local x = 1\nlocal pending = KEYS[1]", "the first statements bind {}"),
+        ("enqueue", '"LPUSH", pending', '"LPUSH", KEYS[1]', "the body uses KEYS[1] instead of a name"),
+        ("enqueue", "pending_since)", "ARGV[2])", "the body uses ARGV[2] instead of a name"),
+        ("enqueue", "for at = 4, #ARGV", "for at = 3, #ARGV", "does not begin with ARGV[4]"),
+        ("requeue", "for at = #ARGV, 5, -1", "for at = #ARGV, 6, -1", "does not begin with ARGV[5]"),
+        ("extend_leases", "unpack(ARGV, 3)", "unpack(ARGV, 2)", "does not begin with ARGV[3]"),
+        ("enqueue", "asynq:{q}:pending", "asynq:{q}:pend", "keys.py does not make asynq:{q}:pend for pending"),
+        ("enqueue", "asynq:{q}:pending", "asynq:{q}:active", "keys.py does not make asynq:{q}:active for pending"),
+        (
+            "schedule",
+            "KEYS[2] groups         asynq:{q}:groups",
+            "KEYS[2] workers   asynq:workers:{host:pid:id}",
+            "tags",
+        ),
+        ("enqueue", "local task = task_prefix .. id", 'local task = "asynq:{q}:t:" .. id', "by itself"),
+        ("enqueue", "builds  task_prefix .. id, and", "builds ", "the body builds keys from ['task_prefix']"),
+        ("enqueue", "asynq   enqueueCmd", "asynq   enqueueCmd" + 100 * "!", "line 9 is too long"),
+        ("enqueue", "asynq   enqueueCmd", "        enqueueCmd", "the header does not say 'asynq'"),
+        ("dequeue", "if not ids", "if #ARGV > 4 and not ids", "the body uses #ARGV instead of a name"),
+    ],
+)
+def test_a_script_that_does_not_keep_the_rules_is_found(script: str, old: str, new: str, problem: str) -> None:
+    text = load_script(script).text
+    assert old in text
+    assert any(problem in found for found in problems_of(script, text.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("local x = 1", "a script begins with"),
+        ("--[[ x: does.\nKEYS[2] a b\n]]", r"x: KEYS\[2\] is out of order"),
+        ("--[[ x: does.\nKEYS[1] a b\nKEYS[1] c d\n]]", r"x: KEYS\[1\] is out of order"),
+        ("--[[ x: does.\nARGV[1] a b\nARGV[3] c d\n]]", r"x: ARGV\[3\] is out of order"),
+        ("--[[ x: does.\nKEYS[1] nameless\n]]", r"x: cannot read the header line 'KEYS\[1\] nameless'"),
+        ("--[[ x: does.\nremark  nothing\n]]", "x: cannot read the header line 'remark  nothing'"),
+    ],
+)
+def test_a_header_that_cannot_be_read_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_header(text)
+
+
+def test_a_header_gives_names_patterns_and_facts() -> None:
+    header = parse_header(
+        "--[[ x: does it.\nKEYS[1] pending  asynq:{q}:pending\nARGV[1] now  unix seconds\nARGV[2...] ids  task ids\n"
+        "builds  none\nreturns 1 | 0\n  or nothing\n]]\nreturn 1\n"
+    )
+    assert header == ScriptHeader(
+        name="x",
+        summary="does it.",
+        keys=("pending",),
+        key_patterns=("asynq:{q}:pending",),
+        args=("now", "ids"),
+        repeated="ids",
+        facts={"builds": "none", "returns": "1 | 0 or nothing"},
+    )
+
+
+def test_an_unknown_script_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="nosuch"):
+        load_script("nosuch")
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_redis_compiles_the_script_and_knows_it_by_our_sha(name: str, db: Redis) -> None:
+    script = load_script(name)
+    load: Callable[[str], object] = db.script_load
+    assert load(script.text) == script.sha
+
+
+def test_every_file_in_the_folder_is_a_script() -> None:
+    assert [f"{name}.lua" for name in script_names()] == sorted(file.name for file in LUA.iterdir())
+
+
+def test_every_script_has_a_caller() -> None:
+    callers = [file.read_text("utf-8") for file in PACKAGE.rglob("*.py")]
+    named = {
+        node.value
+        for source in callers
+        if "import load_script" in source
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(script_names()) - named == AWAITING_THEIR_CALLER
+
+
+def blocks_of(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Give the name and lines of each block between ``-- begin: x`` and ``-- end: x``."""
+    open_name, lines = "", list[str]()
+    for line in text.splitlines():
+        if begin := re.fullmatch(r"\s*-- begin: (.+)", line):
+            assert not open_name, f"{name}: {begin[1]} begins inside {open_name}"
+            open_name, lines = begin[1], []
+        elif end := re.fullmatch(r"\s*-- end: (.+)", line):
+            assert end[1] == open_name, f"{name}: {end[1]} ends, {open_name!r} began"
+            yield open_name, "\n".join(lines)
+            open_name = ""
+        else:
+            lines.append(line)
+    assert not open_name, f"{name}: {open_name} does not end"
+
+
+def test_repeated_blocks_are_the_same_everywhere() -> None:
+    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in script_names():
+        for block, lines in blocks_of(name, load_script(name).text):
+            versions[block][lines].append(name)
+    assert {block: list(found.values()) for block, found in versions.items() if len(found) > 1} == {}
+    assert "count processed" in versions
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("-- begin: a\n-- begin: b\n-- end: b\n-- end: a", "b begins inside a"),
+        ("-- begin: a\nx\n-- end: b", "b ends, 'a' began"),
+        ("-- begin: a\nx", "a does not end"),
+    ],
+)
+def test_a_block_that_is_not_closed_is_found(text: str, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        list(blocks_of("x", text))
+
+
+@pytest.mark.skipif(shutil.which("luacheck") is None, reason="luacheck (Debian's lua-check) is not installed")
+def test_luacheck_finds_nothing() -> None:
+    given = ["--std", "lua51", "--read-globals", "KEYS", "ARGV", "redis", "--max-line-length", "120", "--no-cache"]
+    done = subprocess.run(["luacheck", *given, "--no-color", str(LUA)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -1,0 +1,32 @@
+"""The Redis that most tests share: one private server a session, emptied for each test."""
+
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from tests.redis_servers import RedisServer, redis_server
+
+__all__: list[str] = []
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[RedisServer]:
+    """Run a server on a Unix socket; a test that changes its settings starts one of its own instead."""
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture
+def db(shared_server: RedisServer) -> Iterator[Redis]:
+    """Return a client of redis-py's own on the emptied server, to look behind the code under test."""
+    with shared_server.client() as client:
+        client.flushall()
+        client.script_flush()
+        yield client
+
+
+@pytest.fixture
+def url(shared_server: RedisServer, db: Redis) -> str:
+    """Return the URL of the emptied server."""
+    return shared_server.url

@@ -1,0 +1,290 @@
+"""Compare what is in Redis with what Go asynq left there (golden/keyspace.json), cell by cell.
+
+A cell is one value: a field of a hash, the members of a set, one score, a time to live. Values that are times are
+``Moment``s and are judged relative to when the operation ran; all others must be equal to the byte. What fastq writes
+otherwise on purpose stands in differences.toml.
+"""
+
+import json
+import re
+import time
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from redis import Redis
+
+from fastq.codec import decode_task_message, encode_task_message
+
+__all__ = [
+    "Cells",
+    "Difference",
+    "GoldenStep",
+    "IntendedDifferences",
+    "Moment",
+    "Place",
+    "Window",
+    "differences_between",
+    "golden",
+    "snapshot",
+]
+
+HERE = Path(__file__).parent
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+VARYING = (
+    (re.compile(r"(?<=:)\d{4}-\d\d-\d\d$"), "<day>"),
+    (re.compile(rf"[^:{{]+:\d+:{UUID}"), "<host:pid:id>"),
+    (re.compile(UUID), "<uuid>"),
+)
+"""Parts of keys and members that differ from run to run, and what stands for them here."""
+
+
+class Window(NamedTuple):
+    """Bound the time in which an operation ran, in Unix seconds."""
+
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Be a time on the wire; ``slack_s`` is what it may be off by, because it is kept in whole seconds.
+
+    A tenth more than the second, since what is left of a time to live is read in milliseconds, and a little later.
+    """
+
+    unix_s: float
+    slack_s: float = 1.1
+
+    def matches(self, other: "Moment", ours: Sequence[Window], theirs: Sequence[Window]) -> bool:
+        """Tell whether both lie equally long after one and the same step of their runs."""
+        slack_s = max(self.slack_s, other.slack_s)
+        return any(
+            self.unix_s - our.end_s - slack_s <= other.unix_s - their.start_s
+            and other.unix_s - their.end_s - slack_s <= self.unix_s - our.start_s
+            for our, their in zip(ours, theirs, strict=True)
+        )
+
+
+class Place(NamedTuple):
+    """Name a cell: a Redis key or ``returned[n]``, and the part of its value."""
+
+    key: str
+    part: str
+
+
+Value: TypeAlias = str | tuple[str, ...] | Moment
+Cells: TypeAlias = dict[Place, Value]
+
+
+class Difference(NamedTuple):
+    """Hold what Go has and what was found in a place; ``None`` stands for nothing there."""
+
+    golden: Value | None
+    found: Value | None
+
+
+@dataclass(frozen=True)
+class GoldenStep:
+    """Hold the keyspace after one step of a golden case; ``windows`` are those of the steps until then."""
+
+    case: str
+    step: int
+    label: str
+    cells: Cells
+    returned: Sequence[Mapping[str, Any]]
+    windows: tuple[Window, ...]
+
+
+def snapshot(db: Redis) -> Cells:
+    """Read the whole keyspace."""
+    cells: Cells = {}
+    for raw_key in sorted(db.scan_iter(count=1000)):
+        kind: Any = db.type(raw_key)
+        left_ms = int(db.pttl(raw_key))
+        expires = time.time() + left_ms / 1000 if left_ms >= 0 else None
+        cells |= _cells_of_key(_text(raw_key), kind.decode(), _READERS[kind.decode()](db, raw_key), expires)
+    return cells
+
+
+_READERS: Mapping[str, Any] = {
+    "string": lambda db, key: db.get(key),
+    "set": lambda db, key: db.smembers(key),
+    "list": lambda db, key: db.lrange(key, 0, -1),
+    "zset": lambda db, key: db.zrange(key, 0, -1, withscores=True),
+    "hash": lambda db, key: db.hgetall(key),
+}
+
+
+@cache
+def _golden_file() -> dict[str, list[dict[str, Any]]]:
+    content = json.loads((HERE / "golden" / "keyspace.json").read_text("utf-8"))
+    return {case["name"]: case["steps"] for case in content["cases"]}
+
+
+def golden(case: str, step: int = 0) -> GoldenStep:
+    """Return what Go left after a step of a case."""
+    steps = _golden_file()[case]
+    read_at = steps[step]["t_dump_unix"]
+    cells: Cells = {}
+    for entry in steps[step]["keys"]:
+        expires = read_at + entry["ttl"]["pttl_ms"] / 1000 if entry["ttl"] else None
+        cells |= _cells_of_key(entry["key"], entry["type"], _golden_value(entry), expires)
+    windows = tuple(Window(each["t_start_unix"], each["t_dump_unix"]) for each in steps[: step + 1])
+    return GoldenStep(case, step, steps[step]["label"], cells, steps[step]["returned"] or (), windows)
+
+
+def _golden_value(entry: Mapping[str, Any]) -> Any:
+    match entry["type"]:
+        case "string":
+            return _bytes(entry["value"])
+        case "set":
+            return {_bytes(member) for member in entry["members"]}
+        case "list":
+            return [_bytes(element) for element in entry["elements_lrange_0_-1"]]
+        case "zset":
+            return [(_bytes(each["member"]), each["score"]) for each in entry["members_by_rank"]]
+        case _:
+            return {name.encode(): _bytes(value) for name, value in entry["fields"].items()}
+
+
+def _bytes(value: str | Mapping[str, Any]) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes.fromhex(value["hex"])
+
+
+def _cells_of_key(raw_key: str, kind: str, value: Any, expires_unix_s: float | None) -> Cells:
+    key = _settled(raw_key)
+    cells = {Place(key, part): content for part, content in _CELLS_OF_KIND[kind](raw_key, value)}
+    if expires_unix_s is not None:
+        cells[Place(key, "ttl")] = Moment(expires_unix_s)
+    return cells
+
+
+def _cells_of_string(key: str, value: bytes) -> Iterable[tuple[str, Value]]:
+    yield "string", Moment(int(value)) if key.endswith(":paused") else _text(value)
+
+
+def _cells_of_hash(_key: str, fields: Mapping[bytes, bytes]) -> Iterable[tuple[str, Value]]:
+    for name, value in fields.items():
+        match name:
+            case b"msg":
+                yield from _cells_of_message(value)
+            case b"pending_since":
+                yield "pending_since", Moment(int(value) / 1e9, slack_s=0.001)
+            case _:
+                yield _settled(_text(name)), _text(value)
+
+
+def _cells_of_message(data: bytes) -> Iterable[tuple[str, Value]]:
+    message = decode_task_message(data)
+    times = {name: getattr(message, name) for name in ("last_failed_at", "completed_at") if getattr(message, name)}
+    # Only a message with times in it is taken apart; all others are compared as they are, to the byte.
+    yield "msg", (encode_task_message(message.replace(**dict.fromkeys(times, 0))) if times else data).hex()
+    for name, unix_s in times.items():
+        yield f"msg.{name}", Moment(unix_s)
+
+
+def _cells_of_zset(_key: str, scored: Sequence[tuple[bytes, float]]) -> Iterable[tuple[str, Value]]:
+    members = [_settled(_text(member)) for member, _ in scored]
+    yield "members by rank", tuple(members)
+    for member, (_, score) in zip(members, scored, strict=True):
+        yield f"score of {member}", Moment(score)
+
+
+_CELLS_OF_KIND: Mapping[str, Any] = {
+    "string": _cells_of_string,
+    "set": lambda _, members: [("members", tuple(sorted(_settled(_text(member)) for member in members)))],
+    "list": lambda _, elements: [("elements", tuple(_settled(_text(element)) for element in elements))],
+    "zset": _cells_of_zset,
+    "hash": _cells_of_hash,
+}
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "hex:" + data.hex()
+
+
+def _settled(text: str) -> str:
+    for pattern, name in VARYING:
+        text = pattern.sub(name, text)
+    return text
+
+
+def differences_between(expected: GoldenStep, found: Cells, windows: Sequence[Window]) -> dict[Place, Difference]:
+    """Compare a snapshot with a golden step; ``windows`` bound each step of this run until the snapshot."""
+    return {
+        place: Difference(expected.cells.get(place), found.get(place))
+        for place in sorted(expected.cells.keys() | found.keys())
+        if not _same(expected.cells.get(place), found.get(place), expected.windows, windows)
+    }
+
+
+def _same(one: Value | None, other: Value | None, ours: Sequence[Window], theirs: Sequence[Window]) -> bool:
+    if isinstance(one, Moment) and isinstance(other, Moment):
+        return one.matches(other, ours, theirs)
+    return one == other
+
+
+@dataclass
+class IntendedDifferences:
+    """Hold the entries of differences.toml, and which of them were needed.
+
+    An entry names case, step, key and row of the table in wire.md, and gives under ``fastq`` what is in each part of
+    the key's value instead: text, a list of texts, ``t+seconds`` for a time, or false for nothing.
+    """
+
+    entries: list[dict[str, Any]] = field(
+        default_factory=lambda: tomllib.loads((HERE / "differences.toml").read_text("utf-8"))["difference"]
+    )
+    used: set[tuple[str, int, Place]] = field(default_factory=set)
+
+    def of(self, case: str, step: int) -> dict[Place, Value | None]:
+        """Return what fastq is to have instead in the places that differ on purpose."""
+        return {
+            Place(entry["key"], part): _written(value)
+            for entry in self.entries
+            if (entry["case"], entry["step"]) == (case, step)
+            for part, value in entry["fastq"].items()
+        }
+
+    def unexplained(
+        self, expected: GoldenStep, differences: Mapping[Place, Difference], windows: Sequence[Window]
+    ) -> dict[Place, Difference]:
+        """Return the differences that are not intended, or are not what the entry says; note the entries used."""
+        intended = self.of(expected.case, expected.step)
+        left = {}
+        for place, difference in differences.items():
+            if place in intended and _same(_timed(intended[place], windows[-1]), difference.found, windows, windows):
+                self.used.add((expected.case, expected.step, place))
+            else:
+                left[place] = difference
+        return left
+
+    def unused(self, cases: Iterable[str]) -> list[tuple[str, int, Place]]:
+        """Return what entries for these cases allow without need."""
+        return sorted(
+            (entry["case"], entry["step"], place)
+            for entry in self.entries
+            if entry["case"] in cases
+            for place in (Place(entry["key"], part) for part in entry["fastq"])
+            if (entry["case"], entry["step"], place) not in self.used
+        )
+
+
+def _written(value: str | list[str] | bool) -> Value | None:
+    if isinstance(value, bool):
+        assert value is False, "what fastq writes is text, a list, or false for nothing"
+        return None
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _timed(value: Value | None, window: Window) -> Value | None:
+    if isinstance(value, str) and (after := re.fullmatch(r"t\+(\d+)", value)):
+        return Moment(window.start_s + int(after[1]))
+    return value

@@ -1,0 +1,159 @@
+"""What the pool's tests share: a pool with its events, beacons that handlers reach, and a look at processes."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from fastq.pool._feed import Event, Submission
+from fastq.pool.config import PoolConfig
+from fastq.pool.link import PoolStartError
+from fastq.pool.pool import PoolCallbacks, ProcessPool
+from fastq.pool.protocol import Kind
+
+LIMIT_S = 30.0
+RUNNER = "tests.pool.runners:load"
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[object, object, T], limit_s: float = LIMIT_S) -> T:
+    """Run a test's coroutine, and fail instead of hanging."""
+
+    async def limited() -> T:
+        async with asyncio.timeout(limit_s):
+            return await coroutine
+
+    return asyncio.run(limited())
+
+
+class Beacon:
+    """Receive what handlers tell."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="fastq-beacon-")
+        self.path = f"{self._directory.name}/beacon"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.path)
+        self._socket.setblocking(False)
+
+    async def next(self) -> str:
+        return (await asyncio.get_running_loop().sock_recv(self._socket, 1000)).decode()
+
+    async def pids(self) -> list[int]:
+        """Wait for a ``started`` and return the process ids in it."""
+        word, *pids = (await self.next()).split()
+        assert word == "started"
+        return [int(pid) for pid in pids]
+
+    def file(self, name: str) -> Path:
+        return Path(self._directory.name) / name
+
+    def close(self) -> None:
+        self._socket.close()
+        self._directory.cleanup()
+
+
+class Bench:
+    """A running pool, its events by key, and a beacon."""
+
+    def __init__(self, config: PoolConfig) -> None:
+        self.events: dict[object, list[Event]] = {}
+        self.order: list[Event] = []
+        self.notices: list[str] = []
+        self.failed: list[PoolStartError] = []
+        self.beacon = Beacon()
+        self._changed = asyncio.Event()
+        self.pool = ProcessPool(config, PoolCallbacks(self._on_events, self._on_failed, self.notices.append))
+
+    def _on_events(self, events: list[Event]) -> None:
+        for event in events:
+            self.order.append(event)
+            self.events.setdefault(event.submission.key, []).append(event)
+        self._changed.set()
+
+    def _on_failed(self, error: PoolStartError) -> None:
+        self.failed.append(error)
+        self._changed.set()
+
+    def task(
+        self,
+        key: object,
+        do: str = "noop",
+        *,
+        timeout: float = 0.0,
+        deadline: float = 0.0,
+        last_attempt: bool = False,
+        is_async: bool = False,
+        **order: str,
+    ) -> Submission:
+        """Make a submission for the test runner."""
+        data = json.dumps({"do": do, "beacon": self.beacon.path, **order}).encode()
+        return Submission(
+            key, data, do, timeout=timeout, deadline=deadline, last_attempt=last_attempt, is_async=is_async
+        )
+
+    def submit(self, *submissions: Submission) -> None:
+        self.pool.submit(submissions)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for events until the condition holds."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def outcome(self, key: object) -> Event:
+        """Wait for the final event of a task; there must be just one."""
+        await self.until(lambda: any(event.kind is not Kind.WRITTEN for event in self.events.get(key, [])))
+        (final,) = [event for event in self.events[key] if event.kind is not Kind.WRITTEN]
+        return final
+
+    async def outcomes(self, keys: Iterable[object]) -> list[Event]:
+        return [await self.outcome(key) for key in keys]
+
+    async def run(self, do: str = "noop", *, timeout: float = 0.0, **order: str) -> Event:
+        """Submit one task and wait for its outcome."""
+        key = object()
+        self.submit(self.task(key, do, timeout=timeout, last_attempt=False, is_async=False, deadline=0.0, **order))
+        return await self.outcome(key)
+
+
+def settings(argument: str = "", **options: float | str) -> PoolConfig:
+    """Make a config for the test runner."""
+    config: dict[str, object] = {"runner": RUNNER, "argument": argument, "timeout_grace": 0.2, **options}
+    return PoolConfig(**config)  # type: ignore[arg-type]  # keywords collected for brevity; PoolConfig checks them
+
+
+@contextlib.asynccontextmanager
+async def bench(config: PoolConfig | None = None) -> AsyncIterator[Bench]:
+    """Start a pool, stop it, and see to it that none of its processes is left."""
+    made = Bench(config or settings())
+    pids: set[int] = set()
+    try:
+        await made.pool.start()
+        pids |= {*made.pool.child_pids, made.pool.preloader_pid}
+        yield made
+        pids |= {*made.pool.child_pids, made.pool.preloader_pid}
+    finally:
+        await made.pool.stop()
+        made.beacon.close()
+    await gone(*pids)
+
+
+def is_alive(pid: int) -> bool:
+    """Tell whether a process exists and is not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+async def gone(*pids: int) -> None:
+    """Wait until every process is gone; the test's own limit makes it fail otherwise."""
+    while alive := [pid for pid in pids if is_alive(pid)]:
+        assert os.getpid() not in alive
+        await asyncio.sleep(0.002)

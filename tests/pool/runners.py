@@ -1,0 +1,274 @@
+"""Runners for the tests: a task's bytes are JSON that names what to do; beacons tell the test how far it got."""
+
+import asyncio
+import ctypes
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+
+from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.pool.protocol import Answer, Kind, TaskContext
+
+
+def signal_beacon(order: dict[str, str], text: str) -> None:
+    """Tell the test, which waits at the datagram socket that the order names."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.connect(order["beacon"])
+        sender.send(text.encode())
+
+
+def noop(order: dict[str, str], context: TaskContext) -> Answer:
+    return None
+
+
+def echo(order: dict[str, str], context: TaskContext) -> Answer:
+    return Kind.RESULT, order["text"].encode()
+
+
+def size(order: dict[str, str], context: TaskContext) -> Answer:
+    """Answer with so many bytes."""
+    return Kind.RESULT, b"r" * int(order["size"])
+
+
+def pid(order: dict[str, str], context: TaskContext) -> Answer:
+    return Kind.RESULT, str(os.getpid()).encode()
+
+
+def spin(order: dict[str, str], context: TaskContext) -> Answer:
+    signal_beacon(order, f"started {os.getpid()}")
+    while True:
+        pass
+
+
+def sleep(order: dict[str, str], context: TaskContext) -> Answer:
+    signal_beacon(order, f"started {os.getpid()}")
+    time.sleep(10**6)
+    return None
+
+
+def hold_gil(order: dict[str, str], context: TaskContext) -> Answer:
+    signal_beacon(order, f"started {os.getpid()}")
+    # One C call that neither lets go of the GIL nor looks at signals, for longer than any test lasts.
+    pow(3, 10**9)
+    return None
+
+
+def hold_gil_in_c(order: dict[str, str], context: TaskContext) -> Answer:
+    signal_beacon(order, f"started {os.getpid()}")
+    libc = ctypes.PyDLL(None)  # PyDLL keeps the GIL
+    while True:
+        libc.usleep(500_000)
+
+
+def ignore(order: dict[str, str], context: TaskContext) -> Answer:
+    """Swallow whatever is raised inside."""
+    signal_beacon(order, f"started {os.getpid()}")
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException as error:  # noqa: BLE001 - the worst that a handler can do
+            signal_beacon(order, f"ignored {type(error).__name__}")
+
+
+def return_late(order: dict[str, str], context: TaskContext) -> Answer:
+    """Swallow the soft signal and return as if all were well."""
+    signal_beacon(order, f"started {os.getpid()}")
+    try:
+        time.sleep(10**6)
+    except (TaskTimeout, TaskCanceled):
+        return Kind.RESULT, b"late"
+    return None
+
+
+def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
+    """Let the soft signal pass, after cleaning up."""
+    signal_beacon(order, f"started {os.getpid()}")
+    try:
+        time.sleep(10**6)
+    except BaseException as error:
+        signal_beacon(order, f"cleaned {type(error).__name__}")
+        raise
+    return None
+
+
+def explain(order: dict[str, str], context: TaskContext) -> Answer:
+    """Answer with what the runner knows of the interruption, as a worker's hooks do."""
+    signal_beacon(order, f"started {os.getpid()}")
+    try:
+        time.sleep(10**6)
+    except (TaskTimeout, TaskCanceled):
+        kind = context.interruption
+        assert kind is not None
+        return kind, b"retry in 7 s"
+    return None
+
+
+def segfault(order: dict[str, str], context: TaskContext) -> Answer:
+    ctypes.string_at(0)
+    return None
+
+
+def exit_hard(order: dict[str, str], context: TaskContext) -> Answer:
+    os._exit(3)
+
+
+def exit_softly(order: dict[str, str], context: TaskContext) -> Answer:
+    raise SystemExit(3)
+
+
+def kill_self(order: dict[str, str], context: TaskContext) -> Answer:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+def fork_and_return(order: dict[str, str], context: TaskContext) -> Answer:
+    """Let a forked process come out of the handler as well."""
+    os.fork()
+    return Kind.RESULT, b"one of two"
+
+
+def wait_for(order: dict[str, str], context: TaskContext) -> Answer:
+    """Wait until the test has made a file."""
+    signal_beacon(order, f"started {os.getpid()}")
+    while not os.path.exists(order["file"]):
+        time.sleep(0.001)
+    return None
+
+
+def with_grandchildren(order: dict[str, str], context: TaskContext) -> Answer:
+    """Start one process by exec and one by fork, then hold the GIL."""
+    program = subprocess.Popen(["sleep", "1000000"])
+    fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10**6,))
+    fork.start()
+    signal_beacon(order, f"started {os.getpid()} {program.pid} {fork.pid}")
+    pow(3, 10**9)
+    return None
+
+
+def leave_grandchild(order: dict[str, str], context: TaskContext) -> Answer:
+    """Start a process that outlives the handler, then crash."""
+    program = subprocess.Popen(["sleep", "1000000"])
+    signal_beacon(order, f"started {os.getpid()} {program.pid}")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+def use_terminate(order: dict[str, str], context: TaskContext) -> Answer:
+    """End a forked and a started process by SIGTERM, as handlers do."""
+    fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10**6,))
+    fork.start()
+    fork.terminate()
+    fork.join()
+    program = subprocess.Popen(["sleep", "1000000"])
+    program.terminate()
+    return Kind.RESULT, f"{fork.exitcode} {program.wait()}".encode()
+
+
+def write(order: dict[str, str], context: TaskContext) -> Answer:
+    """Write intermediate results of so many bytes, as often as asked."""
+    for number in range(int(order.get("times", "1"))):
+        context.write_result(bytes([number % 256]) * int(order["size"]))
+    return None
+
+
+def allocate(order: dict[str, str], context: TaskContext) -> Answer:
+    """Keep so many bytes for good."""
+    _KEPT.append(bytearray(os.urandom(1024) * (int(order["size"]) // 1024)))
+    return Kind.RESULT, str(os.getpid()).encode()
+
+
+_KEPT: list[bytearray] = []
+
+
+def wrong_answer(order: dict[str, str], context: TaskContext) -> Answer:
+    return Kind.CRASHED, b"not a runner's to say"
+
+
+def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
+    raise ZeroDivisionError("the runner is broken")
+
+
+HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
+    handler.__name__: handler
+    for handler in (
+        noop, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain, segfault,
+        exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
+        use_terminate, write, allocate, wrong_answer, raise_error,
+    )
+}  # fmt: skip
+
+
+class TestRunner:
+    """Run orders."""
+
+    __test__ = False
+    has_plain = True
+    has_async = True
+    description = "runs orders"
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        order = json.loads(data)
+        return HANDLERS[order["do"]](order, context)
+
+    async def run_async(self, data: bytes, context: TaskContext) -> Answer:
+        order = json.loads(data)
+        signal_beacon(order, f"started {os.getpid()}")
+        match order["do"]:
+            case "wait_for":
+                while not os.path.exists(order["file"]):
+                    await asyncio.sleep(0.001)
+            case "sleep":
+                await asyncio.sleep(10**6)
+            case "ignore":
+                while True:
+                    try:
+                        await asyncio.sleep(10**6)
+                    except asyncio.CancelledError:
+                        signal_beacon(order, "ignored")
+            case "block":
+                time.sleep(10**6)
+            case "cancel_self":
+                raise asyncio.CancelledError
+            case "kill_self":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return Kind.RESULT, f"{order['do']} {os.getpid()}".encode()
+
+
+def load(argument: str) -> TestRunner:
+    """Make the runner; the argument can ask for trouble at import."""
+    match argument:
+        case "raise":
+            raise RuntimeError("the app cannot be imported")
+        case "exit":
+            raise SystemExit("no")
+        case "segfault":
+            ctypes.string_at(0)
+        case "hang":
+            pow(3, 10**9)
+        case "threads":
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        case "only_async":
+            runner = TestRunner()
+            runner.has_plain = False
+            return runner
+    return TestRunner()
+
+
+class CrashingRunner(TestRunner):
+    """Be fine in the preloader and die in the child, before it is ready."""
+
+    @property
+    def description(self) -> str:  # type: ignore[override]  # an attribute there, trouble on purpose here
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return ""
+
+
+def load_crashing(argument: str) -> TestRunner:
+    return CrashingRunner()

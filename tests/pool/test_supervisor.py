@@ -1,0 +1,196 @@
+import asyncio
+import os
+import signal
+
+import pytest
+
+from fastq.pool.link import PoolStartError
+from fastq.pool.protocol import Kind
+from tests.pool.harness import bench, gone, run, settings
+
+
+@pytest.mark.parametrize(
+    ("do", "fate"),
+    [("segfault", "signal SIGSEGV"), ("exit_hard", "exit code 3"), ("kill_self", "signal SIGKILL")],
+)
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_a_crash_is_an_answer_and_the_child_is_replaced(do: str, fate: str, start_method: str) -> None:
+    async def test() -> None:
+        async with bench(settings(start_method=start_method)) as b:
+            (before,) = b.pool.child_pids
+            event = await b.run(do)
+            assert event.kind is Kind.CRASHED
+            assert f"worker process {before} died with {fate}, peak RSS" in event.data.decode()
+            after = await b.run("pid")
+            assert after.kind is Kind.RESULT
+            assert int(after.data) != before
+
+    run(test())
+
+
+def test_what_waits_behind_a_crash_is_run_by_the_next_child() -> None:
+    async def test() -> None:
+        # A long prefetch lets all of them into one ring.
+        async with bench(settings(prefetch_time=10)) as b:
+            await b.run("noop")
+            b.submit(b.task("crash", "kill_self"), *(b.task(number, "noop") for number in range(20)))
+            assert (await b.outcome("crash")).kind is Kind.CRASHED
+            assert {event.kind for event in await b.outcomes(range(20))} == {Kind.DONE}
+
+    run(test())
+
+
+def test_system_exit_in_a_runner_does_not_end_the_child() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            (before,) = b.pool.child_pids
+            assert (await b.run("exit_softly")).kind is Kind.BROKEN
+            assert int((await b.run("pid")).data) == before
+
+    run(test())
+
+
+def test_grandchildren_die_with_a_child_that_crashes() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            b.submit(b.task("crash", "leave_grandchild"))
+            pids = await b.beacon.pids()
+            assert (await b.outcome("crash")).kind is Kind.CRASHED
+            await gone(*pids)
+
+    run(test())
+
+
+def test_a_killed_preloader_is_replaced_and_its_children_die_with_their_grandchildren() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=2)) as b:
+            preloader = b.pool.preloader_pid
+            b.submit(b.task("hang", "with_grandchildren"))
+            pids = [*await b.beacon.pids(), *b.pool.child_pids]
+            os.kill(preloader, signal.SIGKILL)
+            event = await b.outcome("hang")
+            assert event.kind is Kind.RERUN
+            await gone(*pids)
+            b.submit(b.task("next", "pid"))
+            assert int((await b.outcome("next")).data) not in pids
+            assert b.pool.preloader_pid != preloader
+            assert [notice for notice in b.notices if "preloader" in notice]
+
+    run(test())
+
+
+def test_a_killed_preloader_does_not_lose_what_waited() -> None:
+    async def test() -> None:
+        async with bench(settings(prefetch_time=10)) as b:
+            await b.run("noop")
+            b.submit(b.task("hang", "hold_gil"), *(b.task(number, "noop") for number in range(20)))
+            await b.beacon.pids()
+            os.kill(b.pool.preloader_pid, signal.SIGKILL)
+            assert (await b.outcome("hang")).kind is Kind.RERUN
+            assert {event.kind for event in await b.outcomes(range(20))} == {Kind.DONE}
+
+    run(test())
+
+
+def test_a_stopped_preloader_does_not_keep_a_dead_child_from_being_noticed() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            os.kill(b.pool.preloader_pid, signal.SIGSTOP)
+            try:
+                event = await b.run("kill_self")
+            finally:
+                os.kill(b.pool.preloader_pid, signal.SIGCONT)
+            assert event.kind is Kind.CRASHED
+            assert "of unknown cause" in event.data.decode()
+            assert (await b.run("noop")).kind is Kind.DONE
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("argument", "text"),
+    [
+        ("raise", "RuntimeError: the app cannot be imported"),
+        ("exit", "SystemExit: no"),
+        ("segfault", "signal SIGSEGV"),
+    ],
+)
+def test_an_app_that_cannot_be_imported_says_why(argument: str, text: str) -> None:
+    async def test() -> None:
+        with pytest.raises(PoolStartError, match=text):
+            async with bench(settings(argument)):
+                pass
+
+    run(test())
+
+
+def test_an_import_that_hangs_is_given_up() -> None:
+    async def test() -> None:
+        with pytest.raises(PoolStartError, match=r"import took more than 0\.5 s"):
+            async with bench(settings("hang", start_timeout=0.5)):
+                pass
+
+    run(test())
+
+
+def test_a_bad_import_of_spawned_children_ends_the_pool_instead_of_spinning() -> None:
+    async def test() -> None:
+        with pytest.raises(PoolStartError, match="the app cannot be imported"):
+            async with bench(settings("raise", start_method="spawn")):
+                pass
+
+    run(test())
+
+
+def test_children_that_crash_at_their_start_end_the_pool_instead_of_spinning() -> None:
+    async def test() -> None:
+        config = settings(runner="tests.pool.runners:load_crashing")
+        with pytest.raises(PoolStartError, match="ended at its start with signal SIGSEGV"):
+            async with bench(config):
+                pass
+
+    run(test())
+
+
+def test_threads_started_at_import_are_noticed() -> None:
+    async def test() -> None:
+        async with bench(settings("threads")) as b:
+            (notice,) = b.notices
+            assert "started 1 threads" in notice
+            assert "spawn" in notice
+
+    run(test())
+
+
+def test_a_handler_may_start_and_terminate_processes() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            assert (await b.run("use_terminate")).data == b"-15 -15"
+
+    run(test())
+
+
+def test_a_fork_that_comes_out_of_its_handler_does_no_harm() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            assert (await b.run("fork_and_return")).data == b"one of two"
+            await b.run("noop")
+            await asyncio.sleep(0)
+            assert len(b.order) == 2
+
+    run(test())
+
+
+def test_sigterm_to_every_process_leaves_children_at_their_work() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            go = b.beacon.file("go")
+            b.submit(b.task("work", "wait_for", file=str(go)))
+            await b.beacon.pids()
+            for pid in (*b.pool.child_pids, b.pool.preloader_pid):
+                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGINT)
+            go.touch()
+            assert (await b.outcome("work")).kind is Kind.DONE
+
+    run(test())

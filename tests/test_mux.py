@@ -1,0 +1,345 @@
+"""ServeMux: matching and middleware as Go does them, and the kinds of handlers that Python has."""
+
+import asyncio
+import functools
+import inspect
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Barrier, Event
+from typing import Any, assert_type
+
+import pytest
+
+from fastq.errors import HandlerNotFoundError
+from fastq.mux import Handler, ServeMux, is_async
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "errors.json").read_text("utf-8"))["servemux"]
+
+
+@dataclass
+class FakeTask:
+    type: str
+
+
+def plain(task: FakeTask) -> str:
+    return f"plain {task.type}"
+
+
+async def coroutine(task: FakeTask) -> str:
+    return f"async {task.type}"
+
+
+def hands_on(task: FakeTask) -> object:
+    return coroutine(task)
+
+
+class AsyncCallable:
+    async def __call__(self, task: FakeTask) -> str:
+        return "object"
+
+    async def method(self, task: FakeTask) -> str:
+        return "method"
+
+
+class PlainCallable:
+    def __call__(self, task: FakeTask) -> str:
+        return "object"
+
+
+def tracing(name: str, trace: list[str]) -> Callable[[Handler], Handler]:
+    """Return a middleware that writes down when it is called, and when what it made is called."""
+
+    def middleware(next: Handler) -> Handler:
+        trace.append(f"build {name}")
+
+        def handler(task: FakeTask) -> object:
+            trace.append(f"{name} before")
+            try:
+                return next(task)
+            finally:
+                trace.append(f"{name} after")
+
+        return handler
+
+    return middleware
+
+
+# Matching
+
+
+@pytest.mark.parametrize("case", GOLDEN["matches"], ids=lambda case: repr(case["type"]))
+def test_types_go_to_the_pattern_that_go_chooses(case: dict[str, str]) -> None:
+    mux = ServeMux()
+    handlers = {pattern: functools.partial(plain) for pattern in GOLDEN["patterns"]}
+    for pattern, handler in handlers.items():
+        mux.handle(pattern, handler)
+    found, pattern = mux.match(case["type"])
+    assert pattern == case["pattern"]
+    if pattern:
+        assert found is handlers[pattern]
+        assert mux.dispatch(case["type"]) is handlers[pattern]
+
+
+def test_a_type_that_nothing_matches_raises_when_it_is_run() -> None:
+    mux = ServeMux()
+    handler, pattern = mux.match("zzz")
+    assert pattern == ""
+    for unknown in (handler, mux.dispatch("zzz"), mux):
+        with pytest.raises(HandlerNotFoundError, match="handler not found for task 'zzz'") as caught:
+            unknown(FakeTask("zzz"))
+        assert caught.value.task_type == "zzz"
+
+
+def test_the_decorator_registers_and_leaves_the_function_as_it_is() -> None:
+    mux = ServeMux()
+    decorated = mux.handler("image:")(plain)
+    assert_type(decorated(FakeTask("x")), str)
+    assert decorated is plain
+    assert mux.match("image:resize") == (plain, "image:")
+    assert mux(FakeTask("image:resize")) == "plain image:resize"
+
+
+def test_a_mux_can_be_the_handler_of_another_one() -> None:
+    inner, outer = ServeMux(), ServeMux()
+    inner.handle("image:resize", plain)
+    outer.handle("image:", inner)
+    assert outer(FakeTask("image:resize:large")) == "plain image:resize:large"
+    with pytest.raises(HandlerNotFoundError):
+        outer(FakeTask("image:crop"))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("pattern", ["", " ", "\t\u3000"])
+def test_a_blank_pattern_is_refused(pattern: str) -> None:
+    mux = ServeMux()
+    with pytest.raises(ValueError, match="is blank") as caught:
+        mux.handle(pattern, plain)
+    assert repr(pattern) in str(caught.value)
+    assert mux.patterns() == {}
+
+
+def test_a_pattern_that_only_python_finds_blank_is_taken() -> None:
+    mux = ServeMux()
+    mux.handle("\x1c", plain)
+    assert mux.match("\x1cx") == (plain, "\x1c")
+
+
+def test_a_pattern_is_registered_once() -> None:
+    mux = ServeMux()
+    mux.handle("a", plain)
+    with pytest.raises(ValueError, match="pattern 'a' is already registered"):
+        mux.handle("a", coroutine)
+    assert mux.match("a") == (plain, "a")
+
+
+@pytest.mark.parametrize("pattern", [None, b"a", 1])
+def test_a_pattern_that_is_no_text_is_refused(pattern: Any) -> None:
+    with pytest.raises(TypeError, match=f"a pattern is a str, not {pattern!r}"):
+        ServeMux().handle(pattern, plain)
+
+
+@pytest.mark.parametrize("handler", [None, "module:attr", 1])
+def test_a_handler_that_cannot_be_called_is_refused(handler: Any) -> None:
+    mux = ServeMux()
+    with pytest.raises(TypeError, match=f"handler of pattern 'a' cannot be called: {handler!r}"):
+        mux.handle("a", handler)
+    assert mux.match("a")[1] == ""
+
+
+def test_a_generator_is_refused_since_calling_it_runs_nothing() -> None:
+    def generator(task: FakeTask) -> Iterator[int]:
+        yield 1
+
+    async def async_generator(task: FakeTask) -> AsyncIterator[int]:
+        yield 1
+
+    for handler in (generator, async_generator, functools.partial(generator)):
+        with pytest.raises(TypeError, match="handler of pattern 'a' is a generator"):
+            ServeMux().handle("a", handler)
+
+
+def test_middleware_that_cannot_be_called_is_refused_and_none_of_it_used() -> None:
+    mux, trace = ServeMux(), list[str]()
+    with pytest.raises(TypeError, match="middleware cannot be called: None"):
+        mux.use(tracing("m1", trace), None)  # type: ignore[arg-type]  # the point of the test
+    mux.dispatch("a")
+    assert trace == []
+
+
+def test_middleware_that_returns_no_handler_is_named() -> None:
+    def forgetful(next: Handler) -> Any:
+        pass
+
+    mux = ServeMux()
+    mux.use(forgetful)
+    with pytest.raises(TypeError, match=r"forgetful.* must return a handler, not None"):
+        mux.dispatch("a")
+
+
+# Middleware
+
+
+def test_middleware_runs_in_the_order_of_go_around_known_and_unknown_types() -> None:
+    trace: list[str] = []
+
+    def handler(task: FakeTask) -> None:
+        trace.append("handler")
+
+    mux = ServeMux()
+    mux.use(tracing("m1", trace), tracing("m2", trace))
+    mux.handle("a", handler)
+    mux.use(tracing("m3", trace))
+    mux.dispatch("a")(FakeTask("a"))
+    trace.append("--- unknown type:")
+    with pytest.raises(HandlerNotFoundError) as caught:
+        mux.dispatch("zzz")(FakeTask("zzz"))
+    trace.append(f"error: {caught.value}".replace("'", '"'))
+    assert trace == GOLDEN["middleware_order"]
+
+
+def test_middleware_is_built_once_for_a_pattern_and_again_when_more_is_used() -> None:
+    trace: list[str] = []
+    mux = ServeMux()
+    mux.handle("a", plain)
+    mux.use(tracing("m1", trace))
+    assert mux.dispatch("ab") is mux.dispatch("ac")
+    assert mux.dispatch("x") is mux.dispatch("y")
+    assert trace == ["build m1", "build m1"]
+    mux.use(tracing("m2", trace))
+    mux.dispatch("a")
+    assert trace[2:] == ["build m2", "build m1"]
+
+
+def test_a_pattern_added_later_takes_its_types_from_a_shorter_one() -> None:
+    mux = ServeMux()
+    mux.handle("a", plain)
+    assert mux.dispatch("ab:c") is plain
+    mux.handle("ab", coroutine)
+    assert mux.dispatch("ab:c") is coroutine
+    assert mux.dispatch("a:c") is plain
+
+
+def test_middleware_can_answer_for_a_type_that_has_no_handler() -> None:
+    def fallback(next: Handler) -> Handler:
+        def handler(task: FakeTask) -> object:
+            try:
+                return next(task)
+            except HandlerNotFoundError as error:
+                return f"fallback for {error.task_type}"
+
+        return handler
+
+    mux = ServeMux()
+    mux.use(fallback)
+    assert mux(FakeTask("zzz")) == "fallback for zzz"
+
+
+# Plain and async handlers
+
+
+def test_handlers_are_known_as_plain_or_async() -> None:
+    thing = AsyncCallable()
+    asynchronous: dict[str, Handler] = {
+        "function": coroutine,
+        "partial": functools.partial(coroutine),
+        "object": thing,
+        "method": thing.method,
+        "partial of object": functools.partial(functools.partial(thing)),
+    }
+    synchronous: dict[str, Handler] = {
+        "plain function": plain,
+        "plain partial": functools.partial(plain),
+        "plain object": PlainCallable(),
+        "returns an awaitable": hands_on,
+        "class": AsyncCallable,
+        "builtin": repr,
+        "mux": ServeMux(),
+    }
+    mux = ServeMux()
+    for name, handler in {**asynchronous, **synchronous}.items():
+        mux.handle(name, handler)
+        assert is_async(handler) is (name in asynchronous), name
+    assert mux.patterns() == {**dict.fromkeys(asynchronous, True), **dict.fromkeys(synchronous, False)}
+
+
+def test_plain_middleware_around_an_async_handler_hands_on_its_awaitable() -> None:
+    trace: list[str] = []
+    mux = ServeMux()
+    mux.use(tracing("m1", trace))
+    mux.handle("a", coroutine)
+    result = mux.dispatch("a")(FakeTask("a"))
+    assert inspect.iscoroutine(result)
+    assert asyncio.run(result) == "async a"
+    assert mux.patterns() == {"a": True}
+
+
+def test_patterns_are_told_in_the_order_of_registration() -> None:
+    mux = ServeMux()
+    for pattern in ("b", "a:b", "a"):
+        mux.handle(pattern, plain)
+    assert list(mux.patterns()) == ["b", "a:b", "a"]
+
+
+# Threads
+
+
+@pytest.fixture
+def many_switches() -> Iterator[None]:
+    """Let threads take turns as often as the interpreter can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("many_switches")
+def test_handlers_may_be_added_while_other_threads_dispatch() -> None:
+    mux, done = ServeMux(), Event()
+
+    def dispatch(who: int) -> None:
+        while not done.is_set():
+            newest = len(mux.patterns())
+            for number in range(max(0, newest - 5), newest + 5):
+                mux.match(f"p{number}:{who}")
+                mux.dispatch(f"p{number}:{who}")
+
+    with ThreadPoolExecutor(3) as threads:
+        running = [threads.submit(dispatch, who) for who in range(3)]
+        for number in range(2_000):
+            mux.handle(f"p{number}:", plain)
+            if number % 100 == 0:
+                mux.use(tracing("m", []))
+        done.set()
+    assert [future.result() for future in running] == [None, None, None]
+    assert [mux.match(f"p{number}:x") for number in range(2_000)] == [(plain, f"p{number}:") for number in range(2_000)]
+
+
+@pytest.mark.usefixtures("many_switches")
+def test_threads_that_dispatch_at_once_build_the_middleware_once() -> None:
+    def race(threads: ThreadPoolExecutor) -> list[str]:
+        builds: list[str] = []
+
+        def slow(next: Handler) -> Handler:
+            builds.append("build")
+            sum(range(10_000))  # long enough to be interrupted
+            return functools.partial(next)
+
+        mux, start = ServeMux(), Barrier(4)
+        mux.handle("a", plain)
+        mux.use(slow)
+
+        def dispatch() -> Handler:
+            start.wait()
+            return mux.dispatch("a")
+
+        assert len({id(future.result()) for future in [threads.submit(dispatch) for _ in range(4)]}) == 1
+        return builds
+
+    with ThreadPoolExecutor(4) as threads:
+        assert [race(threads) for _ in range(50)] == [["build"]] * 50

@@ -1,0 +1,206 @@
+"""Every option, right and wrong: what it becomes on the wire, and what is said, before anything is sent."""
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
+from enum import Enum, IntEnum, StrEnum
+from typing import Any
+
+import pytest
+
+from fastq.options import NO_OPTIONS, OPTION_NAMES, TaskOptions, check_options, check_text, complete
+from tests.bad_input import BAD_OPTIONS
+
+NOW_NS = 1_700_000_000_123_456_789
+SECOND_NS = 1_000_000_000
+
+
+def completed(**options: Any) -> TaskOptions:
+    return complete(check_options(options), NOW_NS)
+
+
+class OldQueue(str, Enum):  # noqa: UP042 - what is tested is that it need not be one
+    """A name as programs from before ``StrEnum`` have it."""
+
+    BULK = "bulk"
+
+
+class Queue(StrEnum):
+    BULK = "bulk"
+
+
+class Tries(IntEnum):
+    FEW = 3
+
+
+def test_no_options_are_asynqs_defaults() -> None:
+    assert complete(NO_OPTIONS, NOW_NS) == TaskOptions(
+        queue="default",
+        task_id="",
+        max_retry=25,
+        timeout_s=1800,
+        deadline_s=0,
+        unique_ttl_ns=0,
+        unique_key=None,
+        process_at_ns=None,
+        retention_s=0,
+        group="",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({"queue": "Low, 低}"[:-1]}, "queue", "Low, 低"),
+        ({"queue": " padded "}, "queue", " padded "),
+        ({"queue": "\x1c"}, "queue", "\x1c"),  # blank to str.strip, not to Go
+        ({"task_id": "a}b"}, "task_id", "a}b"),
+        ({"max_retry": 0}, "max_retry", 0),
+        ({"max_retry": -7}, "max_retry", 0),
+        ({"max_retry": 2**31 - 1}, "max_retry", 2**31 - 1),
+        ({"max_retry": Tries.FEW}, "max_retry", 3),
+        ({"timeout": 1}, "timeout_s", 1),
+        ({"timeout": 1.999999999}, "timeout_s", 1),
+        ({"timeout": timedelta(days=1)}, "timeout_s", 86_400),
+        ({"timeout": 9_223_372_036}, "timeout_s", 9_223_372_036),
+        ({"timeout": 0}, "timeout_s", 1800),
+        ({"timeout": timedelta(0)}, "timeout_s", 1800),
+        ({"deadline": datetime(2030, 1, 1, tzinfo=UTC)}, "deadline_s", 1_893_456_000),
+        ({"deadline": datetime(2030, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))}, "deadline_s", 1_893_456_000),
+        ({"deadline": datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)}, "deadline_s", -1),  # floored
+        ({"deadline": datetime.max.replace(tzinfo=UTC)}, "deadline_s", 253_402_300_799),
+        ({"unique": 1}, "unique_ttl_ns", SECOND_NS),
+        ({"unique": timedelta(seconds=1, microseconds=500_000)}, "unique_ttl_ns", 1_500_000_000),
+        ({"process_in": 0.25}, "process_at_ns", NOW_NS + 250_000_000),
+        ({"process_in": 0}, "process_at_ns", None),
+        ({"process_in": -1}, "process_at_ns", None),
+        ({"process_at": datetime(2030, 1, 1, 0, 0, 0, 1, UTC)}, "process_at_ns", 1_893_456_000_000_001_000),
+        ({"process_at": datetime(2000, 1, 1, tzinfo=UTC)}, "process_at_ns", None),
+        ({"process_at": datetime.fromtimestamp(NOW_NS // 1000 / 1e6, UTC)}, "process_at_ns", None),
+        ({"retention": 90}, "retention_s", 90),
+        ({"retention": 2.9}, "retention_s", 2),
+        ({"retention": -2.9}, "retention_s", -2),
+        ({"retention": -0.5}, "retention_s", 0),
+        ({"group": "g:1"}, "group", "g:1"),
+    ],
+)
+def test_an_option_is_taken_as_asynq_takes_it(options: dict[str, Any], field: str, value: object) -> None:
+    result = getattr(completed(**options), field)
+    assert result == value
+    assert type(result) is not bool
+
+
+def test_a_deadline_alone_leaves_no_timeout() -> None:
+    assert completed(deadline=datetime(2030, 1, 1, tzinfo=UTC)).timeout_s == 0
+
+
+def test_timeout_and_deadline_stand_side_by_side() -> None:
+    both = completed(deadline=datetime(2030, 1, 1, tzinfo=UTC), timeout=20)
+    assert (both.timeout_s, both.deadline_s) == (20, 1_893_456_000)
+
+
+def test_the_deadline_of_the_epoch_counts_as_none() -> None:
+    epoch = completed(deadline=datetime(1970, 1, 1, tzinfo=UTC))
+    assert (epoch.timeout_s, epoch.deadline_s) == (1800, 0)
+
+
+@pytest.mark.parametrize("name", OPTION_NAMES)
+def test_none_counts_as_not_given(name: str) -> None:
+    assert completed(**{name: None}) == TaskOptions()
+
+
+def test_of_process_at_and_process_in_the_last_decides() -> None:
+    past, future = datetime(2000, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
+    assert completed(process_in=3600, process_at=past).process_at_ns is None
+    assert completed(process_at=past, process_in=3600).process_at_ns == NOW_NS + 3600 * SECOND_NS
+    task, call = check_options({"process_at": future}), check_options({"process_in": -1})
+    assert complete({**task, **call}, NOW_NS).process_at_ns is None
+
+
+def test_none_does_not_take_an_option_of_the_task_back() -> None:
+    assert complete({**check_options({"queue": "low"}), **check_options({"queue": None})}, NOW_NS).queue == "low"
+
+
+@pytest.mark.parametrize("name", ["queue", "task_id", "group", "unique_key"])
+@pytest.mark.parametrize("value", [OldQueue.BULK, Queue.BULK])
+def test_an_enum_of_names_is_its_value(name: str, value: str) -> None:
+    options = {name: value, **({"unique": 60} if name == "unique_key" else {})}
+    found = getattr(completed(**options), name)
+    assert f"{found}" == "bulk"
+    assert type(found) is str
+
+
+def test_headers_are_copied() -> None:
+    given = {"a": "1"}
+    checked = check_options({"headers": given})
+    given["b"] = "2"
+    assert checked["headers"] == {"a": "1"}
+
+
+def test_headers_may_be_empty_text() -> None:
+    assert check_options({"headers": {"": ""}})["headers"] == {"": ""}
+
+
+@pytest.mark.parametrize(("name", "value", "kind", "message"), BAD_OPTIONS)
+def test_a_bad_option_is_refused_by_name(name: str, value: object, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=f"^{message}$") as caught:
+        check_options({name: value})
+    assert type(caught.value) is kind
+
+
+def test_the_first_bad_option_is_reported() -> None:
+    with pytest.raises(ValueError, match=r"^queue must contain"):
+        check_options({"max_retry": 1, "queue": " ", "group": " "})
+
+
+def test_a_unique_key_needs_a_time() -> None:
+    with pytest.raises(ValueError, match=r"^unique_key='k' needs unique=<how long the lock is held at most>$"):
+        completed(unique_key="k")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("max_retries", "did you mean 'max_retry'?"),
+        ("que", "did you mean 'queue'?"),
+        ("Queue", "did you mean 'queue'?"),
+        ("process_after", "did you mean 'process_at'?"),
+        (
+            "xyz",
+            "options are queue, task_id, max_retry, timeout, deadline, unique, unique_key, process_at, process_in,",
+        ),
+    ],
+)
+def test_an_unknown_option_is_refused_with_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"unknown option {name!r}; {hint}")):
+        check_options({name: 1})
+
+
+def test_an_unknown_option_is_refused_even_if_it_is_none() -> None:
+    with pytest.raises(TypeError, match="unknown option 'tries'"):
+        check_options({"tries": None})
+
+
+@pytest.mark.parametrize(
+    "blank", ["\t\n\v\f\r ", "\x85", "\xa0", "\u1680", "\u2000\u200a", "\u2028", "\u2029\u202f\u205f\u3000"]
+)
+def test_what_go_calls_blank_is_blank(blank: str) -> None:
+    with pytest.raises(ValueError, match=r"^name must contain one or more characters that are not blank: "):
+        check_text(blank, "name")
+
+
+@pytest.mark.parametrize("text", ["\x1c", "\x1d", "\x1e", "\x1f", "\u200b", "\ufeff", "\x00", "a ", " a"])
+def test_what_go_calls_text_is_text(text: str) -> None:
+    assert check_text(text, "name") == text
+
+
+def test_infinity_and_nan_have_no_place_in_any_duration() -> None:
+    for name in ("timeout", "unique", "process_in", "retention"):
+        for value in (math.nan, math.inf, -math.inf):
+            with pytest.raises(ValueError, match=f"^{name} must be finite, not {value!r}$"):
+                check_options({name: value})
+
+
+def test_a_date_is_not_a_time() -> None:
+    with pytest.raises(TypeError, match=r"^deadline must be a datetime with a time zone, not date: "):
+        check_options({"deadline": date(2030, 1, 1)})
