@@ -65,7 +65,9 @@ fuzz-asan: $(SANITIZED)/built ## The same on extensions built with AddressSaniti
 wheel: $(VENV)/installed ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
 	rm -rf dist
 	$(PY) -m build --no-isolation --outdir dist . >/dev/null
-	$(PY) tests/wheel/try_wheel.py dist/*.whl
+	rm -rf build/installed && $(PY) -m venv build/installed
+	build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
+	build/installed/bin/python tests/wheel/smoke.py
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

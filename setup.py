@@ -1,8 +1,8 @@
 """Build the Cython extensions: every ``fastq/**/*.pyx``, with one set of directives.
 
 ``FASTQ_DEBUG=1`` builds without optimisation, with line tracing and bounds checks. ``FASTQ_SANITIZE=address`` adds a
-sanitizer. ``FASTQ_SKIP_EXTENSIONS=1`` builds none: the Makefile installs the package once and compiles by itself, so that
-one changed source costs one compilation. The extensions use the full CPython ABI, one wheel a Python version: the
+sanitizer. ``FASTQ_SKIP_EXTENSIONS=1`` builds none: the Makefile installs the package once and compiles by itself, so
+that one changed source costs one compilation. The extensions use the full CPython ABI, one wheel a Python version: the
 limited API costs the codec more than a third of its speed, which is what it exists for.
 """
 
@@ -60,4 +60,7 @@ def extensions() -> list[Extension]:
     )
 
 
-setup(ext_modules=[] if SKIP else extensions())
+setup(
+    ext_modules=[] if SKIP else extensions(),
+    options={"build_ext": {"parallel": os.cpu_count()}},
+)
