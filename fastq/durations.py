@@ -24,7 +24,7 @@ _UNITS = {
 _TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^.0-9]*)")
 
 
-def nanoseconds_of(value: timedelta | float, *, name: str) -> int:
+def nanoseconds_of(value: object, *, name: str) -> int:
     """Return a ``timedelta``, or seconds, in nanoseconds; ``name`` is that of the option, for the errors.
 
     Raises ``TypeError`` for anything else, bools included, and ``ValueError`` for what Go cannot hold: not a number,

@@ -19,10 +19,16 @@ AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 def open_broker(given: str | BlockingRedis | None) -> BlockingBroker:
     """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet."""
     client = connect(given)
-    transport = (
-        ClusterTransport(client) if isinstance(client, redis.RedisCluster) else NodeTransport(client.connection_pool)
-    )
-    return BlockingBroker(transport, close=None if client is given else client.close)
+    ours = client is not given
+    if isinstance(client, redis.RedisCluster):
+        return BlockingBroker(ClusterTransport(client), close=client.close if ours else None)
+    node = NodeTransport(client.connection_pool, keep=ours)
+
+    def close() -> None:
+        node.close()
+        client.close()
+
+    return BlockingBroker(node, close=close if ours else None)
 
 
 def open_async_broker(given: str | AsyncRedis | None) -> AsyncBroker:
