@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 from fastq.broker.blocking import address_of
 from fastq.broker.exchange import Command, Exchange
 from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
-from fastq.broker.operation import Flow, Operation, Pause, Step
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
@@ -143,8 +143,16 @@ class AsyncBroker:
             return cast("T", end.value)
 
     async def _take(self, step: Step) -> Any:
-        if isinstance(step, Operation):
-            return await self.run(step)
-        if isinstance(step, Pause):
-            return await asyncio.sleep(step.seconds)
-        return await self.run_many(step)
+        match step:
+            case Operation():
+                return await self.run(step)
+            case Send(operations):
+                sending = asyncio.ensure_future(self.run_many(operations))
+                await asyncio.sleep(0)  # let it begin
+                return sending
+            case Receive(ticket):
+                return await ticket
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case _:
+                return await self.run_many(step)
