@@ -64,6 +64,7 @@ class Supervisor:
         self._failures: deque[float] = deque(maxlen=_FAILURES)
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._refill: asyncio.TimerHandle | None = None
         self.seats = [Seat() for _ in range(config.processes)]
         self.only_async = False
         self.description = ""
@@ -252,7 +253,7 @@ class Supervisor:
                 seat.successor = None
         if failed:
             if not self._failed(self._why(handle)):
-                loop.call_later(self._backoff_s(), self.fill)
+                self._refill = loop.call_later(self._backoff_s(), self.fill)
         else:
             self.fill()
         self._reports.on_resolved(events)
@@ -322,6 +323,8 @@ class Supervisor:
     async def stop(self, within: float) -> None:
         """End every child and the preloader; what still runs in them is resolved as their fate has it."""
         self._closed = True
+        if self._refill is not None:
+            self._refill.cancel()
         for handle in self.handles:
             if handle.feed.pending or handle.state is State.STARTING:
                 handle.kill()
