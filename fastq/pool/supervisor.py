@@ -137,6 +137,10 @@ class Supervisor:
             return  # its end is reported by others
         if frame.op == "failed":
             handle.text = f"\n{frame.text('text')}"
+            if not self.description:  # none has ever got ready: the app, not the moment, is at fault
+                self._closed = True
+                is_misuse = bool(frame.number("is_misuse"))
+                self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
             return
         handle.pid = frame.number("pid")  # the preloader's own word may be under way
         refusal = self._too_small(frame.number("rss"))
@@ -241,7 +245,7 @@ class Supervisor:
                 seat.current = None
             if seat.successor is handle:
                 seat.successor = None
-        if failed:
+        if failed and not self._closed:
             if not self._failed(self._why(handle)):
                 loop.call_later(self._backoff_s(), self.fill)
         else:
