@@ -138,6 +138,10 @@ class Supervisor:
             return  # its end is reported by others
         if frame.op == "failed":
             handle.text = f"\n{frame.text('text')}"
+            if not self.description:  # none has ever got ready: the app, not the moment, is at fault
+                self._closed = True
+                is_misuse = bool(frame.number("is_misuse"))
+                self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
             return
         if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
             self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
@@ -251,7 +255,7 @@ class Supervisor:
                 seat.current = None
             if seat.successor is handle:
                 seat.successor = None
-        if failed:
+        if failed and not self._closed:
             if not self._failed(self._why(handle)):
                 self._refill = loop.call_later(self._backoff_s(), self.fill)
         else:

@@ -58,6 +58,8 @@ class Crew:
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
         self._is_async: dict[str, bool] = {}
+        self._config = config
+        self.taken = 0
         self.counts: Counter[Kind] = Counter()
         self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
 
@@ -70,10 +72,17 @@ class Crew:
             if is_async:
                 self._async_patterns.add(pattern)
 
+    @property
+    def slots(self) -> int:
+        """Return how many tasks may run at once."""
+        config = self._config
+        return config.processes * (config.async_concurrency if self._async_patterns else 1)
+
     # In ---------------------------------------------------------------------------------------------------------
 
     def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
+        self.taken += len(leased)
         now_s = self._clock.monotonic_s()
         submissions: list[Submission] = []
         rejected: list[Result] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import Leased, LeasedTask, Owner, list_leases
+from fastq.broker.lease import LEASE_S, Leased, LeasedTask, Owner, list_leases
 from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
@@ -56,8 +56,10 @@ class Fetcher(Actor):
         accept: Callable[[str, Sequence[LeasedTask]], None],
         check_interval_s: float,
         clock: Clock,
+        lease_s: int = LEASE_S,
     ) -> None:
         super().__init__()
+        self._lease_s = lease_s
         self._commands = commands
         self._prioritizer = prioritizer
         self._held = held
@@ -76,6 +78,11 @@ class Fetcher(Actor):
         if self._resting.pop(queue, None) is not None:
             self.wake()
 
+    def ask_all(self) -> None:
+        """Let every resting queue be asked at once."""
+        self._resting.clear()
+        self.wake()
+
     @property
     def all_resting(self) -> bool:
         """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
@@ -91,7 +98,7 @@ class Fetcher(Actor):
         quotas = self._prioritizer.split(room, self._still_resting())
         if not quotas:
             return self._until_next_s()
-        score = self._owner.score(self._clock.unix_ns() / 1e9)
+        score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
         results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
         failure: BrokerError | None = None
         for (queue, count), result in zip(quotas, results, strict=True):

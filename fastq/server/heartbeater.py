@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fastq.broker.aio import AsyncBroker
-from fastq.broker.lease import LEASE_S, Owner, extend_leases
+from fastq.broker.lease import Owner, extend_leases
 from fastq.broker.operation import Operation
 from fastq.broker.presence import ServerIdentity, publish_server_state
 from fastq.clock import Clock
@@ -17,11 +17,10 @@ from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 from fastq.server.held import HeldTask, HeldTasks
 from fastq.server.stall import StallWatch
+from fastq.server.timing import STANDARD, Timing
 
 __all__ = ["Heartbeater", "Presence"]
 
-INTERVAL_S: Final = 5.0
-TTL_S: Final = 10
 STRETCH: Final = 500
 
 Presence = Callable[[], tuple[bytes, dict[str, bytes]]]
@@ -43,8 +42,10 @@ class Heartbeater(Actor):
         stall: StallWatch,
         lost: Callable[[HeldTask], None],
         clock: Clock,
+        timing: Timing = STANDARD,
     ) -> None:
         super().__init__()
+        self._timing = timing
         self._broker = broker
         self._identity = identity
         self._presence = presence
@@ -53,18 +54,20 @@ class Heartbeater(Actor):
         self._stall = stall
         self._lost = lost
         self._clock = clock
+        self._ttl_s = max(1, round(2 * timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
         """Beat once."""
         now_ns = self._clock.unix_ns()
         began_s = self._clock.monotonic_s()
         stretches = list(self._stretches())
-        score = self._owner.score(now_ns / 1e9)
+        timing = self._timing
+        score = self._owner.score(now_ns / 1e9, timing.lease_s)
         operations: list[Operation[object]] = [
             extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches
         ]
         info, workers = self._presence()
-        operations += publish_server_state(self._identity, info, workers, now_ns // 1_000_000_000, TTL_S)
+        operations += publish_server_state(self._identity, info, workers, now_ns // 1_000_000_000, self._ttl_s)
         results = await self._broker.run_many(operations)
         failures = [result for result in results if isinstance(result, BrokerError)]
         for (_, tasks), lost_ids in zip(stretches, results, strict=False):
@@ -73,7 +76,7 @@ class Heartbeater(Actor):
         if failures:
             raise failures[0]
         self._stall.leases_confirmed()
-        return max(0.0, INTERVAL_S - (self._clock.monotonic_s() - began_s))
+        return max(0.0, timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
 
     def _stretches(self) -> list[tuple[str, list[HeldTask]]]:
         return [
@@ -85,7 +88,7 @@ class Heartbeater(Actor):
     def _note(self, tasks: list[HeldTask], lost_ids: set[str], began_s: float) -> None:
         for task in tasks:
             if task.id not in lost_ids:
-                task.leased_until_s = began_s + LEASE_S
+                task.leased_until_s = began_s + self._timing.lease_s
             elif task.held and not task.ended:
                 # One that ended meanwhile gave its lease back itself.
                 self._log.warning("lost the lease of task %s of queue %s; it is cancelled here", task.id, task.queue)

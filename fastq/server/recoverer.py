@@ -18,11 +18,10 @@ from fastq.info import at_unix_ns
 from fastq.server.actor import Actor
 from fastq.server.commands import Commands
 from fastq.server.outcomes import undecodable
+from fastq.server.timing import STANDARD, Timing
 
 __all__ = ["Recoverer"]
 
-INTERVAL_S: Final = 60.0
-GRACE_S: Final = 30
 BATCH: Final = 100
 STRETCH: Final = 500
 LEASE_EXPIRED: Final = "asynq: task lease expired"
@@ -34,9 +33,15 @@ class Recoverer(Actor):
     name = "recoverer"
 
     def __init__(
-        self, commands: Commands, queues: Sequence[str], retry_delay_s: Callable[[int], float], clock: Clock
+        self,
+        commands: Commands,
+        queues: Sequence[str],
+        retry_delay_s: Callable[[int], float],
+        clock: Clock,
+        timing: Timing = STANDARD,
     ) -> None:
         super().__init__()
+        self._timing = timing
         self._commands = commands
         self._queues = queues
         self._retry_delay_s = retry_delay_s
@@ -55,11 +60,11 @@ class Recoverer(Actor):
                 failure = error
         if failure is not None:
             raise failure
-        return INTERVAL_S
+        return self._timing.recoverer_interval_s
 
     async def _recover(self, queue: str) -> None:
         while True:
-            cutoff_s = self._clock.unix_ns() // 1_000_000_000 - GRACE_S
+            cutoff_s = self._clock.unix_ns() // 1_000_000_000 - self._timing.recover_grace_s
             expired = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), BATCH))
             self.mended += expired.ghosts
             moved = await self._move(queue, expired, cutoff_s) if expired.tasks else 0

@@ -28,6 +28,11 @@ class Syncer(Actor):
         self._owner = owner
         self._clock = clock
 
+    def wake(self) -> None:
+        """End the wait for failed writes, too."""
+        self._acker.on_failed.set()
+        super().wake()
+
     async def tick(self) -> float | None:
         """Try every failed write once more."""
         if not self._acker.failed:
