@@ -13,10 +13,10 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.exchange import Command, Exchange
 from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
-from fastq.broker.operation import Flow, Operation, Pause, Step
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
-__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Transport", "address_of"]
+__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "address_of"]
 
 T = TypeVar("T")
 
@@ -60,7 +60,14 @@ class Transport(Protocol):
 
     where: str
 
-    def transfer(self, commands: Sequence[Command]) -> list[Any]:
+    def send(self, commands: Sequence[Command]) -> "Sent":
+        """Send commands in one write; what goes wrong shows when the replies are asked for."""
+
+
+class Sent(Protocol):
+    """Stand for commands that are under way."""
+
+    def replies(self) -> list[Any]:
         """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
 
 
@@ -85,29 +92,44 @@ class NodeTransport:
         self._pid = os.getpid()
         self.where = address_of(pool.connection_kwargs)
 
-    def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands in one write and read their replies."""
+    def send(self, commands: Sequence[Command]) -> Sent:
+        """Send the commands in one write."""
         try:
             connection = self._take()
         except CONNECTION_FAULTS as error:
-            return [Unsent(error)] * len(commands)
-        replies: list[Any] = []
+            return Unsendable([Unsent(error)] * len(commands))
         try:
             if len(commands) == 1:
                 connection.send_packed_command(connection.pack_command(*commands[0].words))
             else:
                 connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
-            for _ in commands:
+        except CONNECTION_FAULTS as error:
+            self._drop(connection)
+            return Unsendable([Lost(error)] * len(commands))
+        except BaseException:
+            self._drop(connection)
+            raise
+        return _Pipeline(self, connection, len(commands))
+
+    def receive(self, connection: Connection, count: int) -> list[Any]:
+        """Read so many replies, and let the connection go."""
+        replies: list[Any] = []
+        try:
+            for _ in range(count):
                 replies.append(_read_reply(connection))
         except CONNECTION_FAULTS as error:
-            connection.disconnect()
-            replies.extend([Lost(error)] * (len(commands) - len(replies)))
+            self._drop(connection)
+            return replies + [Lost(error)] * (count - len(replies))
         except BaseException:
-            connection.disconnect()  # interrupted between command and reply: the next user would read our replies
+            self._drop(connection)  # interrupted between command and reply: the next user would read our replies
             raise
-        finally:
-            self._give_back(connection)
+        self._give_back(connection)
         return replies
+
+    def _drop(self, connection: Connection) -> None:
+        # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
+        connection.disconnect()
+        self._pool.release(connection)
 
     def close(self) -> None:
         """Give kept connections back to the pool."""
@@ -140,6 +162,25 @@ class _Kept(NamedTuple):
     since_s: float
 
 
+class _Pipeline(NamedTuple):
+    transport: NodeTransport
+    connection: Connection
+    expected: int
+
+    def replies(self) -> list[Any]:
+        return self.transport.receive(self.connection, self.expected)
+
+
+class Unsendable(NamedTuple):
+    """Stand for commands that could not be sent."""
+
+    faults: list[Any]
+
+    def replies(self) -> list[Any]:
+        """Return what went wrong, for each command."""
+        return self.faults
+
+
 def _read_reply(connection: Connection) -> Any:
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=False)
@@ -168,11 +209,19 @@ class BlockingBroker:
 
     def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        return self._receive(self._send(operations))
+
+    def _send(self, operations: Sequence[Operation[Any]]) -> tuple[Exchange, Sent]:
         exchange = Exchange(operations, self._transport.where)
+        return exchange, self._transport.send(exchange.commands())
+
+    def _receive(self, ticket: tuple[Exchange, Sent]) -> list[Any]:
+        exchange, sent = ticket
+        exchange.receive(sent.replies())
         while commands := exchange.commands():
             if exchange.pause_s:
                 time.sleep(exchange.pause_s)
-            exchange.receive(self._transport.transfer(commands))
+            exchange.receive(self._transport.send(commands).replies())
         return exchange.results
 
     def drive(self, flow: Flow[T]) -> T:
@@ -190,8 +239,14 @@ class BlockingBroker:
             return cast("T", end.value)
 
     def _take(self, step: Step) -> Any:
-        if isinstance(step, Operation):
-            return self.run(step)
-        if isinstance(step, Pause):
-            return time.sleep(step.seconds)
-        return self.run_many(step)
+        match step:
+            case Operation():
+                return self.run(step)
+            case Send(operations):
+                return self._send(operations)
+            case Receive(ticket):
+                return self._receive(ticket)
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case _:
+                return self.run_many(step)

@@ -15,7 +15,7 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
 
 from fastq.broker.aio import AsyncPool, exchange_on
-from fastq.broker.blocking import NodeTransport
+from fastq.broker.blocking import NodeTransport, Sent
 from fastq.broker.exchange import Command
 from fastq.broker.faults import CONNECTION_FAULTS, Unsent
 
@@ -99,8 +99,12 @@ class ClusterTransport:
         self._cluster = cluster
         self._get_node: Callable[[str, int], Any] = cluster.get_node
 
+    def send(self, commands: Sequence[Command]) -> Sent:
+        """Note the commands; they go out when their replies are asked for, since nodes may redirect them."""
+        return _Deferred(self, commands)
+
     def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands, a pipeline a node, following redirections."""
+        """Send the commands, a pipeline a node, following redirections, and return their replies."""
         routing = Routing(commands)
         while hops := routing.next_round():
             if routing.stale:
@@ -119,7 +123,7 @@ class ClusterTransport:
                 except CONNECTION_FAULTS as error:
                     routing.receive(group, [Unsent(error)] * len(lines))
                 else:
-                    routing.receive(group, NodeTransport(pool).transfer(lines))
+                    routing.receive(group, NodeTransport(pool).send(lines).replies())
         return routing.replies
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
@@ -134,6 +138,14 @@ class ClusterTransport:
             self._cluster.nodes_manager.initialize()
         except (RedisClusterException, RedisError, OSError):
             return  # the old map stays; the next reply says what is wrong
+
+
+class _Deferred(NamedTuple):
+    transport: ClusterTransport
+    commands: Sequence[Command]
+
+    def replies(self) -> list[Any]:
+        return self.transport.transfer(self.commands)
 
 
 class AsyncClusterTransport:

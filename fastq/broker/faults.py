@@ -117,7 +117,8 @@ def transport_error(fault: Lost | Unsent, operation: str, where: str) -> BrokerE
     timed_out = isinstance(error, (redis_errors.TimeoutError, TimeoutError))
     kind = BrokerTimeoutError if timed_out else BrokerConnectionError
     if not sent:
-        text = f"cannot reach Redis at {where}: {error}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
+        why = str(error).rstrip(".")
+        text = f"cannot reach Redis at {where}: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     elif timed_out:
         text = f"Redis at {where} did not answer in time; whether it did what it was asked is not known ({error})"
     else:

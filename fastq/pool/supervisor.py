@@ -18,7 +18,7 @@ from fastq.pool.config import PoolConfig
 from fastq.pool.control import ChannelClosedError, Frame
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import Link, LinkEvents, PoolStartError
-from fastq.pool.processes import describe_status
+from fastq.pool.processes import describe_status, open_pidfd
 from fastq.pool.verdicts import judge
 
 __all__ = ["Reports", "Seat", "Supervisor"]
@@ -138,7 +138,8 @@ class Supervisor:
         if frame.op == "failed":
             handle.text = f"\n{frame.text('text')}"
             return
-        handle.pid = frame.number("pid")  # the preloader's own word may be under way
+        if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
+            self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
         refusal = self._too_small(frame.number("rss"))
         if refusal:
             handle.kill()
@@ -177,19 +178,25 @@ class Supervisor:
             self._bury(handle)
 
     def _on_forked(self, handle: Handle, frame: Frame) -> None:
-        handle.pid = frame.number("pid")
-        if frame.fds:
-            handle.pidfd = frame.fds[0]
-            asyncio.get_running_loop().add_reader(handle.pidfd, self._on_end, handle)
+        pidfd = frame.fds[0] if frame.fds else -1
+        if not handle.pid:
+            self._watch(handle, frame.number("pid"), pidfd)
+        elif pidfd >= 0:
+            os.close(pidfd)
         if handle.state is State.KILLED:  # before its number was known
             handle.state = State.STARTING
             handle.kill(handle.blamed)
+
+    def _watch(self, handle: Handle, pid: int, pidfd: int) -> None:
+        handle.pid, handle.pidfd = pid, pidfd
+        if pidfd >= 0:
+            asyncio.get_running_loop().add_reader(pidfd, self._on_end, handle)
 
     def _on_end(self, handle: Handle) -> None:
         """Know from the kernel that a child is dead; the preloader is to say how."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(handle.pidfd)
-        loop.call_later(_REPORT_WAIT_S if self._link.is_up else 0, self._bury, handle)
+        handle.report_timer = loop.call_later(_REPORT_WAIT_S if self._link.is_up else 0, self._bury, handle)
 
     def _on_lost(self, link: Link) -> None:
         self._reports.on_notice(f"the preloader (process {link.pid}) died; its children are replaced")
@@ -228,6 +235,8 @@ class Supervisor:
             return
         loop = asyncio.get_running_loop()
         loop.remove_reader(handle.channel)
+        if handle.report_timer is not None:
+            handle.report_timer.cancel()
         if handle.pidfd >= 0:
             loop.remove_reader(handle.pidfd)
         events = judge(handle, self._dispatcher)

@@ -1,7 +1,10 @@
 """Runners for the tests: a task's bytes are JSON that names what to do; beacons tell the test how far it got."""
 
 import asyncio
+import collections
+import contextlib
 import ctypes
+import itertools
 import json
 import multiprocessing
 import os
@@ -13,6 +16,8 @@ import time
 from collections.abc import Callable
 
 from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.pool import layout
+from fastq.pool.memory import Segment
 from fastq.pool.protocol import Answer, Kind, TaskContext
 
 
@@ -21,6 +26,11 @@ def signal_beacon(order: dict[str, str], text: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.connect(order["beacon"])
         sender.send(text.encode())
+
+
+def stay_in_c() -> None:
+    """Loop in one C call that neither lets go of the GIL nor looks at signals."""
+    collections.deque(itertools.repeat(None), maxlen=0)
 
 
 def noop(order: dict[str, str], context: TaskContext) -> Answer:
@@ -54,16 +64,17 @@ def sleep(order: dict[str, str], context: TaskContext) -> Answer:
 
 def hold_gil(order: dict[str, str], context: TaskContext) -> Answer:
     signal_beacon(order, f"started {os.getpid()}")
-    # One C call that neither lets go of the GIL nor looks at signals, for longer than any test lasts.
-    pow(3, 10**9)
+    stay_in_c()
     return None
 
 
 def hold_gil_in_c(order: dict[str, str], context: TaskContext) -> Answer:
     signal_beacon(order, f"started {os.getpid()}")
     libc = ctypes.PyDLL(None)  # PyDLL keeps the GIL
-    while True:
-        libc.usleep(500_000)
+    mutex = ctypes.create_string_buffer(1024)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)  # blocks for ever, and takes no notice of signals
+    return None
 
 
 def ignore(order: dict[str, str], context: TaskContext) -> Answer:
@@ -79,8 +90,8 @@ def ignore(order: dict[str, str], context: TaskContext) -> Answer:
 
 def return_late(order: dict[str, str], context: TaskContext) -> Answer:
     """Swallow the soft signal and return as if all were well."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
         return Kind.RESULT, b"late"
@@ -89,8 +100,8 @@ def return_late(order: dict[str, str], context: TaskContext) -> Answer:
 
 def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
     """Let the soft signal pass, after cleaning up."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except BaseException as error:
         signal_beacon(order, f"cleaned {type(error).__name__}")
@@ -100,8 +111,8 @@ def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
 
 def explain(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with what the runner knows of the interruption, as a worker's hooks do."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
         kind = context.interruption
@@ -148,7 +159,7 @@ def with_grandchildren(order: dict[str, str], context: TaskContext) -> Answer:
     fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10**6,))
     fork.start()
     signal_beacon(order, f"started {os.getpid()} {program.pid} {fork.pid}")
-    pow(3, 10**9)
+    stay_in_c()
     return None
 
 
@@ -187,6 +198,16 @@ def allocate(order: dict[str, str], context: TaskContext) -> Answer:
 _KEPT: list[bytearray] = []
 
 
+def scribble(order: dict[str, str], context: TaskContext) -> Answer:
+    """Write over the shared memory, as a wild pointer might."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if "memfd:fastq" in os.readlink(f"/proc/self/fd/{name}") and os.fstat(int(name)).st_size > layout.PAGE:
+                Segment.attach(int(name)).memory[layout.RESULT_TAIL_AT + 5] = 99
+    time.sleep(10**6)
+    return None
+
+
 def wrong_answer(order: dict[str, str], context: TaskContext) -> Answer:
     return Kind.CRASHED, b"not a runner's to say"
 
@@ -200,7 +221,7 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     for handler in (
         noop, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
-        use_terminate, write, allocate, wrong_answer, raise_error,
+        use_terminate, write, allocate, scribble, wrong_answer, raise_error,
     )
 }  # fmt: skip
 
@@ -251,7 +272,7 @@ def load(argument: str) -> TestRunner:
         case "segfault":
             ctypes.string_at(0)
         case "hang":
-            pow(3, 10**9)
+            stay_in_c()
         case "threads":
             threading.Thread(target=threading.Event().wait, daemon=True).start()
         case "only_async":
