@@ -27,6 +27,7 @@ EXCEPTIONS = {
     "fastq/server/fetcher.py: function Fetcher.__init__ has 8 parameters, over 6": "each is an actor's or a setting",
     "fastq/server/heartbeater.py: function Heartbeater.__init__ has 8 parameters, over 6": "each is an actor's",
     "tests/pool/harness.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process is gone",
+    "tests/pool/main_program.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process has begun",
 }
 
 # Payloads are bytes and never executed.

@@ -21,7 +21,7 @@ __all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "addr
 T = TypeVar("T")
 
 TRUSTED_S: Final = 1.0
-"""How long an idle connection is taken to be alive without a look."""
+"""How long a connection is taken to be good without the pool looking at it."""
 
 
 class Connection(Protocol):
@@ -88,16 +88,17 @@ class NodeTransport:
     def __init__(self, pool: Pool, *, keep: bool = False) -> None:
         self._pool = pool
         self._keep = keep
-        self._kept: list[_Kept] = []
+        self._kept: list[_Lent] = []
         self._pid = os.getpid()
         self.where = address_of(pool.connection_kwargs)
 
     def send(self, commands: Sequence[Command]) -> Sent:
         """Send the commands in one write."""
         try:
-            connection = self._take()
+            lent = self._take()
         except CONNECTION_FAULTS as error:
             return Unsendable([Unsent(error)] * len(commands))
+        connection = lent.connection
         try:
             if len(commands) == 1:
                 connection.send_packed_command(connection.pack_command(*commands[0].words))
@@ -109,10 +110,11 @@ class NodeTransport:
         except BaseException:
             self._drop(connection)
             raise
-        return _Pipeline(self, connection, len(commands))
+        return _Pipeline(self, lent, len(commands))
 
-    def receive(self, connection: Connection, count: int) -> list[Any]:
+    def receive(self, lent: "_Lent", count: int) -> list[Any]:
         """Read so many replies, and let the connection go."""
+        connection = lent.connection
         replies: list[Any] = []
         try:
             for _ in range(count):
@@ -123,7 +125,7 @@ class NodeTransport:
         except BaseException:
             self._drop(connection)  # interrupted between command and reply: the next user would read our replies
             raise
-        self._give_back(connection)
+        self._give_back(lent)
         return replies
 
     def _drop(self, connection: Connection) -> None:
@@ -136,39 +138,41 @@ class NodeTransport:
         while self._kept and self._pid == os.getpid():
             self._pool.release(self._kept.pop().connection)
 
-    def _take(self) -> Connection:
+    def _take(self) -> "_Lent":
         if self._pid != os.getpid():
             # After a fork the connections are the parent's; the pool opens new ones.
             self._pid, self._kept = os.getpid(), []
         try:
-            connection, since_s = self._kept.pop()
+            kept = self._kept.pop()
         except IndexError:
-            return self._pool.get_connection()
-        if time.monotonic() - since_s < TRUSTED_S:
-            return connection
-        # Redis may have closed it meanwhile: the pool looks, and connects again.
-        self._pool.release(connection)
-        return self._pool.get_connection()
+            return _Lent(self._pool.get_connection(), time.monotonic())
+        if time.monotonic() - kept.seen_s < TRUSTED_S:
+            return kept
+        # Redis may have closed it, or a sentinel have named another master: the pool looks, and connects again.
+        self._pool.release(kept.connection)
+        return _Lent(self._pool.get_connection(), time.monotonic())
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, lent: "_Lent") -> None:
         if self._keep:
-            self._kept.append(_Kept(connection, time.monotonic()))
+            self._kept.append(lent)
         else:
-            self._pool.release(connection)
+            self._pool.release(lent.connection)
 
 
-class _Kept(NamedTuple):
+class _Lent(NamedTuple):
+    """Pair a connection with when the pool last looked after it, in monotonic seconds."""
+
     connection: Connection
-    since_s: float
+    seen_s: float
 
 
 class _Pipeline(NamedTuple):
     transport: NodeTransport
-    connection: Connection
+    lent: _Lent
     expected: int
 
     def replies(self) -> list[Any]:
-        return self.transport.receive(self.connection, self.expected)
+        return self.transport.receive(self.lent, self.expected)
 
 
 class Unsendable(NamedTuple):
