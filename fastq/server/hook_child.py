@@ -66,8 +66,10 @@ class HookChild:
             _log.error("the hooks cannot be run: %s", error)
             return None
         self._asked += 1
-        answer = self._answers[self._asked] = asyncio.get_running_loop().create_future()
-        pool.submit([Submission(self._asked, data, timeout=LIMIT_S)])
+        number = self._asked
+        answer: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        pool.submit([Submission(number, data, timeout=LIMIT_S)])
         try:
             # The pool ends a hook at its limit; the second is for a child that has to be replaced first.
             event = await asyncio.wait_for(answer, 2 * LIMIT_S)
@@ -75,7 +77,7 @@ class HookChild:
             _log.error("a hook did not answer within %.0f s; the default stands", 2 * LIMIT_S)
             return None
         finally:
-            del self._answers[self._asked]
+            del self._answers[number]
         if event.kind not in (Kind.DONE, Kind.RESULT):
             _log.error("a hook failed (%s): %s", event.kind.name.lower(), event.data.decode(errors="replace"))
         return event

@@ -16,7 +16,7 @@ from fastq.worker.hooks import Hooks
 from fastq.worker.names import resolve
 from fastq.worker.running import RunningTask
 
-__all__ = ["HookRunner", "judge_request", "health_request", "load"]
+__all__ = ["HookRunner", "health_request", "judge_request", "load"]
 
 ERRORS: Final[dict[str, Callable[[str], BaseException]]] = {
     "crashed": WorkerCrashedError,
