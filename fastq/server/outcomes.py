@@ -111,7 +111,7 @@ def undecodable(task_id: str, queue: str, data: bytes, why: str, now_s: int) -> 
         TaskMessage(
             type=UNDECODABLE_TYPE,
             payload=data,
-            id=task_id,
+            id=clean_text(task_id),
             queue=queue,
             error_msg=clean_text(f"InvalidMessageError: {why}"),
             last_failed_at=now_s,
