@@ -279,7 +279,7 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
                 id=f"{importer} to {imported}",
             )
             for importer, imported in [
-                ("server/server", "pool.pool"),
+                ("server/server", "pool.config"),
                 ("server/janitor", "client"),
                 ("server/server", "inspector.queues"),
                 ("pool/child", "server.actor"),

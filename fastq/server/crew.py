@@ -95,6 +95,11 @@ class Crew:
 
     # In ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def room(self) -> int:
+        """Return how many more tasks would start soon."""
+        return self.pool.free
+
     def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
         self.taken += len(leased)

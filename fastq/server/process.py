@@ -33,6 +33,7 @@ from fastq.server.forwarder import Forwarder
 from fastq.server.healthchecker import Healthchecker
 from fastq.server.heartbeater import Heartbeater
 from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.holdings import Holdings
 from fastq.server.hook_child import HookChild
 from fastq.server.janitor import Janitor
 from fastq.server.outcomes import report_of
@@ -82,7 +83,8 @@ class ServerProcess:
         self.owner = Owner.draw()
         self.identity = new_identity()
         self.stall = StallWatch(self._clock, options.timing.stall_s)
-        self.acker = Acker(self.commands, self.held, self.owner, self.stall, self._clock)
+        self.holdings = Holdings(self.held, self.owner, self.stall, self._clock, options.timing)
+        self.acker = Acker(self.commands, self.holdings)
         self.hooks = HookChild(config)
         callbacks = CrewCallbacks(
             self._finish,
@@ -103,21 +105,11 @@ class ServerProcess:
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
         queues = list(config.queues)
         clock, commands = self._clock, self.commands
-        self.heartbeater = Heartbeater(
-            self._broker,
-            self.identity,
-            self.showcase,
-            self.held,
-            self.owner,
-            self.stall,
-            self.crew.lose,
-            clock,
-            timing,
-        )
+        self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.holdings, self.crew.lose)
         check_health = self.hooks.check_health if self.hooks.checks_health else None
         self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), check_health)
         self.subscriber = Subscriber(self._broker, self.crew.cancel, clock)
-        self.syncer = Syncer(self.acker, self.held, self.owner, clock)
+        self.syncer = Syncer(self.acker, self.holdings)
         self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
         if self.hooks.judges:
             self.recoverer.judge = self._judge_recovered
@@ -125,13 +117,9 @@ class ServerProcess:
         self.fetcher = Fetcher(
             commands,
             Prioritizer(config.queues, config.strict_priority),
-            self.held,
-            self.owner,
-            lambda: self.crew.pool.free,
-            self.crew.accept,
+            self.holdings,
+            self.crew,
             config.seconds("task_check_interval"),
-            clock,
-            timing.lease_s,
         )
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
