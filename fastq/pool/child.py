@@ -134,7 +134,7 @@ def main() -> None:
     try:
         runner = load_runner(spec, argument)
     except RunnerLoadError as error:
-        Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error))
+        Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error), is_misuse=error.is_misuse)
         sys.exit(1)
     run_child(setup, runner)
 

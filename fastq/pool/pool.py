@@ -22,7 +22,16 @@ from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
 from fastq.pool.wakeup import Wakeup, new_timer_fd
 
-__all__ = ["CancelOutcome", "PoolCallbacks", "ProcessPool", "Running"]
+__all__ = [
+    "CancelOutcome",
+    "Event",
+    "PoolCallbacks",
+    "PoolConfig",
+    "PoolStartError",
+    "ProcessPool",
+    "Running",
+    "Submission",
+]
 
 _IDLE_TICK_S = 1.0
 _ABORT_GRACE_S = 0.5

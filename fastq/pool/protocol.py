@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import Protocol
 
-__all__ = ["Answer", "Kind", "Runner", "RunnerFactory", "TaskContext"]
+__all__ = ["Answer", "Kind", "Runner", "RunnerFactory", "RunnerMisuseError", "TaskContext"]
 
 
 class Kind(IntEnum):
@@ -99,6 +99,10 @@ class Runner(Protocol):
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Return a coroutine that runs the task; it is cancelled when the end is asked for."""
+
+
+class RunnerMisuseError(Exception):
+    """Raise in a factory whose argument names what is not there; the text alone is for the user, no traceback."""
 
 
 RunnerFactory = Callable[[str], Runner]

@@ -64,6 +64,7 @@ class Supervisor:
         self._failures: deque[float] = deque(maxlen=_FAILURES)
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._refill: asyncio.TimerHandle | None = None
         self.seats = [Seat() for _ in range(config.processes)]
         self.only_async = False
         self.description = ""
@@ -137,6 +138,10 @@ class Supervisor:
             return  # its end is reported by others
         if frame.op == "failed":
             handle.text = f"\n{frame.text('text')}"
+            if not self.description:  # none has ever got ready: the app, not the moment, is at fault
+                self._closed = True
+                is_misuse = bool(frame.number("is_misuse"))
+                self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
             return
         if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
             self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
@@ -250,9 +255,9 @@ class Supervisor:
                 seat.current = None
             if seat.successor is handle:
                 seat.successor = None
-        if failed:
+        if failed and not self._closed:
             if not self._failed(self._why(handle)):
-                loop.call_later(self._backoff_s(), self.fill)
+                self._refill = loop.call_later(self._backoff_s(), self.fill)
         else:
             self.fill()
         self._reports.on_resolved(events)
@@ -322,6 +327,8 @@ class Supervisor:
     async def stop(self, within: float) -> None:
         """End every child and the preloader; what still runs in them is resolved as their fate has it."""
         self._closed = True
+        if self._refill is not None:
+            self._refill.cancel()
         for handle in self.handles:
             if handle.feed.pending or handle.state is State.STARTING:
                 handle.kill()

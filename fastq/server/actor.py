@@ -27,6 +27,7 @@ class Actor:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        self._finishing = False
         self.ticked = asyncio.Condition()
         self.ticks = 0
 
@@ -46,6 +47,17 @@ class Actor:
         """Let the next tick begin now, or right after the one that is under way."""
         self._woken.set()
 
+    async def finish(self, within_s: float) -> None:
+        """End once the tick under way is through, or in the middle of it after so many seconds.
+
+        For those whose ticks hold what Redis has answered: a cancelled one would forget it.
+        """
+        self._finishing = True
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=within_s)
+        await self.stop()
+
     async def stop(self) -> None:
         """End, in the middle of a tick if need be; may be called twice."""
         if self._task is not None:
@@ -56,13 +68,14 @@ class Actor:
 
     async def _run(self) -> None:
         await self._sleep(self.first_tick_after_s())
-        while True:
+        while not self._finishing:
             self._woken.clear()
             pause_s = await self._guarded_tick()
             self.ticks += 1
             async with self.ticked:
                 self.ticked.notify_all()
-            await self._sleep(pause_s)
+            if not self._finishing:
+                await self._sleep(pause_s)
 
     async def _guarded_tick(self) -> float | None:
         try:
