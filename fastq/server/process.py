@@ -18,8 +18,8 @@ from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
 from fastq.clock import Clock, SystemClock
 from fastq.errors import BrokerError
-from fastq.pool.pool import PoolConfig, PoolStartError
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig
+from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker, Result
