@@ -9,13 +9,28 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
+from typing import Any
 
 from fastq.errors import BrokerError
 
-__all__ = ["Actor"]
+__all__ = ["Actor", "end_task"]
 
 MAX_BACKOFF_S = 5.0
 """Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
+CANCEL_AGAIN_S = 0.1
+
+
+async def end_task(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end; its error, if any, is dropped.
+
+    More than once if need be: a cancellation that meets the end of a wait is swallowed by ``wait_for`` (before Python
+    3.12) and in places of redis-py, and the task would go on.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+    if not task.cancelled():
+        task.exception()
 
 
 class Actor:
@@ -61,10 +76,9 @@ class Actor:
 
     async def stop(self) -> None:
         """End, in the middle of a tick if need be; may be called twice."""
+        self._finishing = True
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end_task(self._task)
             self._task = None
 
     async def _run(self) -> None:
