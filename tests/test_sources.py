@@ -24,8 +24,6 @@ JOB_BODIES = {"tests/pool/runners.py"}
 EXCEPTIONS = {
     "fastq/_messages.pyx: function TaskMessage.__init__ has 15 parameters, over 6": "a record's fields",
     "fastq/pool/_feed.pyx: function Submission.__init__ has 7 parameters, over 6": "a record's fields",
-    "fastq/server/fetcher.py: function Fetcher.__init__ has 8 parameters, over 6": "each is an actor's or a setting",
-    "fastq/server/heartbeater.py: function Heartbeater.__init__ has 8 parameters, over 6": "each is an actor's",
     "tests/pool/harness.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process is gone",
     "tests/pool/main_program.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process has begun",
 }

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.blocking import address_of
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
@@ -49,7 +49,7 @@ class AsyncNodeTransport:
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
-        self.where = address_of(pool.connection_kwargs)
+        self.where = address_of(pool)
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return the pool: one server has all keys."""
@@ -60,7 +60,7 @@ class AsyncNodeTransport:
         """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
         try:
             connection = await self._pool.get_connection()
-        except CONNECTION_FAULTS as error:
+        except CONNECT_FAULTS as error:
             return [Unsent(error)] * len(commands)
         try:
             return await exchange_on(connection, commands)

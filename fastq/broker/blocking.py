@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from redis.exceptions import ResponseError
 
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
@@ -71,11 +71,14 @@ class Sent(Protocol):
         """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
 
 
-def address_of(connection_kwargs: dict[str, Any]) -> str:
-    """Return host:port or socket path for messages, without any secret."""
-    if path := connection_kwargs.get("path"):
+def address_of(pool: Any) -> str:
+    """Return where a pool's connections go, for messages, without any secret."""
+    settings = pool.connection_kwargs
+    if service := getattr(pool, "service_name", None):
+        return f"the sentinels' master {service!r}"
+    if path := settings.get("path"):
         return str(path)
-    return f"{connection_kwargs.get('host', 'localhost')}:{connection_kwargs.get('port', 6379)}"
+    return f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
 
 
 class NodeTransport:
@@ -90,13 +93,13 @@ class NodeTransport:
         self._keep = keep
         self._kept: list[_Lent] = []
         self._pid = os.getpid()
-        self.where = address_of(pool.connection_kwargs)
+        self.where = address_of(pool)
 
     def send(self, commands: Sequence[Command]) -> Sent:
         """Send the commands in one write."""
         try:
             lent = self._take()
-        except CONNECTION_FAULTS as error:
+        except CONNECT_FAULTS as error:
             return Unsendable([Unsent(error)] * len(commands))
         connection = lent.connection
         try:

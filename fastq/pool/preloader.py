@@ -19,7 +19,7 @@ from fastq.pool.control import Channel, ChannelClosedError, Frame
 from fastq.pool.lifeline import arm, disarm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.processes import kill_group, open_pidfd, own_rss, peak_rss, thread_count
-from fastq.pool.protocol import Runner
+from fastq.pool.runner import Runner
 
 __all__ = ["main"]
 
@@ -115,7 +115,7 @@ def _import_app(channel: Channel, order: Frame) -> Runner | None:
         try:
             runner = load_runner(order.text("runner"), order.text("argument"))
         except RunnerLoadError as error:
-            channel.send("failed", text=str(error))
+            channel.send("failed", text=str(error), is_misuse=error.is_misuse)
             os._exit(1)
     # The app may have changed what the loop below counts on.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastq.broker.lease import LEASE_S
 from fastq.codec import TaskView
-from fastq.pool._feed import Submission
+from fastq.pool.protocol import Submission
 
 __all__ = ["HeldTask", "HeldTasks"]
 
@@ -37,12 +37,13 @@ class HeldTask:
 class HeldTasks:
     """Keep the held tasks of every queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_s: int = LEASE_S) -> None:
+        self._lease_s = lease_s
         self._by_queue: dict[str, dict[str, HeldTask]] = {}
 
     def add(self, queue: str, view: TaskView, now_s: float) -> HeldTask:
         """Hold a task that was leased just now."""
-        task = HeldTask(queue, view, now_s + LEASE_S)
+        task = HeldTask(queue, view, now_s + self._lease_s)
         tasks = self._by_queue.get(queue)
         if tasks is None:
             tasks = self._by_queue[queue] = {}

@@ -7,18 +7,20 @@ gap; until the leases were extended again, every write checks the owner.
 import asyncio
 
 from fastq.clock import Clock
+from fastq.server.timing import STANDARD
 
 __all__ = ["StallWatch"]
 
-TICK_S = 1.0
-STALL_S = 5.0
+TICKS_A_STALL = 5
 
 
 class StallWatch:
     """Watch the event loop's pulse; ``lag_s`` is the longest delay since it was last read by ``take_lag_s``."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, stall_s: float = STANDARD.stall_s) -> None:
         self._clock = clock
+        self._stall_s = stall_s
+        self._tick_s = stall_s / TICKS_A_STALL
         self._last_s = clock.monotonic_s()
         self._stalled = False
         self._lag_s = 0.0
@@ -27,7 +29,7 @@ class StallWatch:
     def start(self) -> None:
         """Begin on the running loop."""
         self._last_s = self._clock.monotonic_s()
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._beat)
+        self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._beat)
 
     def stop(self) -> None:
         """End."""
@@ -37,12 +39,12 @@ class StallWatch:
     def _beat(self) -> None:
         self._look()
         self._last_s = self._clock.monotonic_s()
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._beat)
+        self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._beat)
 
     def _look(self) -> None:
         gap_s = self._clock.monotonic_s() - self._last_s
-        self._lag_s = max(self._lag_s, gap_s - TICK_S)
-        self._stalled = self._stalled or gap_s > STALL_S
+        self._lag_s = max(self._lag_s, gap_s - self._tick_s)
+        self._stalled = self._stalled or gap_s > self._stall_s
 
     @property
     def suspect(self) -> bool:
@@ -52,7 +54,7 @@ class StallWatch:
 
     def leases_confirmed(self) -> None:
         """Note that the leases were extended and found ours, with no stall since."""
-        if self._clock.monotonic_s() - self._last_s <= STALL_S:
+        if self._clock.monotonic_s() - self._last_s <= self._stall_s:
             self._stalled = False
 
     def take_lag_s(self) -> float:

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
 from fastq.pool.memory import Segment
-from fastq.pool.protocol import Answer, Kind, TaskContext
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, TaskContext
 
 
 def signal_beacon(order: dict[str, str], text: str) -> None:
@@ -240,26 +241,45 @@ class TestRunner:
 
     async def run_async(self, data: bytes, context: TaskContext) -> Answer:
         order = json.loads(data)
-        signal_beacon(order, f"started {os.getpid()}")
-        match order["do"]:
-            case "wait_for":
-                while not os.path.exists(order["file"]):
-                    await asyncio.sleep(0.001)
-            case "sleep":
-                await asyncio.sleep(10**6)
-            case "ignore":
-                while True:
-                    try:
-                        await asyncio.sleep(10**6)
-                    except asyncio.CancelledError:
-                        signal_beacon(order, "ignored")
-            case "block":
-                time.sleep(10**6)
-            case "cancel_self":
-                raise asyncio.CancelledError
-            case "kill_self":
-                os.kill(os.getpid(), signal.SIGKILL)
+        if order["do"] != "noop":
+            signal_beacon(order, f"started {os.getpid()}")
+            await COROUTINES[order["do"]](order)
         return Kind.RESULT, f"{order['do']} {os.getpid()}".encode()
+
+
+async def async_wait_for(order: dict[str, str]) -> None:
+    while not os.path.exists(order["file"]):
+        await asyncio.sleep(0.001)
+
+
+async def async_sleep(order: dict[str, str]) -> None:
+    await asyncio.sleep(10**6)
+
+
+async def async_ignore(order: dict[str, str]) -> None:
+    while True:
+        try:
+            await asyncio.sleep(10**6)
+        except asyncio.CancelledError:
+            signal_beacon(order, "ignored")
+
+
+async def async_block(order: dict[str, str]) -> None:
+    time.sleep(10**6)
+
+
+async def async_cancel_self(order: dict[str, str]) -> None:
+    raise asyncio.CancelledError
+
+
+async def async_kill_self(order: dict[str, str]) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+COROUTINES = {
+    coroutine.__name__.removeprefix("async_"): coroutine
+    for coroutine in (async_wait_for, async_sleep, async_ignore, async_block, async_cancel_self, async_kill_self)
+}
 
 
 def load(argument: str) -> TestRunner:
