@@ -1,7 +1,7 @@
 # Each target does the set-up it needs, in .venv: a fresh clone needs no other command before it.
-# FASTQ_DEBUG=1 make test        the same on a build with line tracing and bounds checks, without optimisation
-# PYTHON=python3.13 make setup   another interpreter (after `make clean`)
-# ARGS='-k codec -x' make test   more arguments for pytest
+# make test FASTQ_DEBUG=1               the same on a build with line tracing and bounds checks, without optimisation
+# make setup PYTHON=python3.13          another interpreter (after `make clean`)
+# make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -13,6 +13,7 @@ MODE := $(if $(filter 1,$(FASTQ_DEBUG)),debug,release)
 BUILT := $(VENV)/built-$(MODE)
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 ARGS ?=
+JOBS ?= 2
 FUZZ_COUNT ?= 1000000
 
 PYX := $(shell find fastq -name '*.pyx')
@@ -29,7 +30,7 @@ help: ## List the targets
 setup: $(BUILT) ## Make .venv, install what development needs, compile the extensions
 
 test: $(BUILT) ## Run the whole test suite
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/installed ## Check style and format of Python, syntax of Lua
 	$(VENV)/bin/ruff check .

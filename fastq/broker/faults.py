@@ -71,6 +71,11 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
         "Redis takes no writes because it cannot save to disk; see its log and its free disk space",
     ),
     (
+        ("UNBLOCKED",),
+        BrokerConnectionError,
+        "this Redis became a replica while it was being waited for",
+    ),
+    (
         ("BUSY",),
         BrokerTimeoutError,
         "Redis is busy with a script that runs too long",

@@ -15,7 +15,7 @@ from fastq.pool._ring cimport Memory
 
 from fastq.pool import layout
 from fastq.pool._ring import RingCorruptError
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 cdef uint32_t RETURNED = Kind.RETURNED
 cdef uint32_t AWAKE = layout.BELL_AWAKE

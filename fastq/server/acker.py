@@ -127,9 +127,12 @@ def operations_of(results: Sequence[Result], owner: Owner, now_ns: int, done_gua
 
 
 def _parts(group: list[Result]) -> list[list[Result]]:
-    if type(group[0].write) is Done or type(group[0].write) is Requeued:
-        return [group[at : at + MAX_CALL_TASKS] for at in range(0, len(group), MAX_CALL_TASKS)]
-    parts: list[list[Result]] = [[]]
+    kind = type(group[0].write)
+    if kind is Done or kind is Requeued:
+        parts = [group[at : at + MAX_CALL_TASKS] for at in range(0, len(group), MAX_CALL_TASKS)]
+        # What is requeued last is run first.
+        return parts[::-1] if kind is Requeued else parts
+    parts = [[]]
     size = 0
     for result in group:
         weight = 500 + len(result.task.view.data)

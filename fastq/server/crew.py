@@ -18,8 +18,8 @@ from fastq.broker.lease import LeasedTask
 from fastq.clock import Clock
 from fastq.codec import TaskView, view_task_message
 from fastq.errors import InvalidMessageError
-from fastq.pool.pool import CancelOutcome, Event, PoolCallbacks, PoolConfig, PoolStartError, ProcessPool, Submission
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig, ProcessPool
+from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.acker import Result
 from fastq.server.held import HeldTask, HeldTasks
 from fastq.server.outcomes import (

@@ -69,7 +69,7 @@ class Heartbeater(Actor):
                 self._note(tasks, set(lost_ids), began_s)
         if failures:
             raise failures[0]
-        self._stall.leases_confirmed()
+        self._stall.leases_confirmed(began_s)
         return max(0.0, timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
 
     def _stretches(self) -> list[tuple[str, list[HeldTask]]]:

@@ -1,6 +1,7 @@
 """A queue in Redis, put into a known state without the code under test, and a look at what is in it afterwards."""
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -13,7 +14,20 @@ from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from fastq.codec import TaskMessage, encode_task_message
 
-__all__ = ["GOS", "NOW", "NOW_NS", "NOW_S", "OURS", "QUEUE", "THEIRS", "QueueBench", "message", "queue_bench"]
+__all__ = [
+    "GOS",
+    "NOW",
+    "NOW_NS",
+    "NOW_S",
+    "OURS",
+    "QUEUE",
+    "THEIRS",
+    "QueueBench",
+    "message",
+    "queue_bench",
+    "run",
+    "until",
+]
 
 T = TypeVar("T")
 
@@ -26,6 +40,7 @@ OURS = Owner(524_287 / 2**20)
 THEIRS = Owner(1 / 2**20)
 GOS = Owner(0.0)
 
+LIMIT_S = 30.0
 LISTS = ("pending", "active")
 SETS = ("lease", "scheduled", "retry", "archived", "completed")
 
@@ -116,3 +131,19 @@ def queue_bench(db: Redis, url: str, queue: str = QUEUE) -> Iterator[QueueBench]
         yield bench
     finally:
         bench.close()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run an asynchronous test, and fail instead of hanging."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await test()
+
+    asyncio.run(limited())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for something of which there is no signal; the test's own limit makes it fail otherwise."""
+    while not holds():
+        await asyncio.sleep(0.002)

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
 from fastq.pool.memory import Segment
-from fastq.pool.protocol import Answer, Kind, TaskContext
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, TaskContext
 
 
 def signal_beacon(order: dict[str, str], text: str) -> None:

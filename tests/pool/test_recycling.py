@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from fastq.pool.link import PoolStartError
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 from tests.pool.harness import bench, gone, is_alive, run, settings
 
 MB = 1 << 20
