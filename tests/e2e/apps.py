@@ -135,6 +135,12 @@ def wait(task: RunningTask) -> None:
     tell("done", task)
 
 
+@mux.handler("then-fail")
+def wait_and_fail(task: RunningTask) -> None:
+    wait(task)
+    raise ValueError("failed after the wait")
+
+
 @mux.handler("sleep")
 def sleep(task: RunningTask) -> None:
     tell("started", task)
@@ -185,11 +191,6 @@ def chain(task: RunningTask) -> None:
     if left:
         with Client(os.environ["FASTQ_REDIS_URL"]) as client:
             client.enqueue("chain", left - 1, queue=task.queue)
-
-
-@mux.handler("print")
-def log_something(task: RunningTask) -> None:
-    time.sleep(0)
 
 
 @mux.handler("async-echo")

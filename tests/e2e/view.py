@@ -79,10 +79,10 @@ class View:
 
     def forbid(self, *commands: str) -> None:
         """Take commands from the user that everybody is, until `allow_all`."""
-        self.db.execute_command("ACL", "SETUSER", "default", *(f"-{command}" for command in commands))
+        self._ask.execute_command("ACL", "SETUSER", "default", *(f"-{command}" for command in commands))
 
     def allow_all(self) -> None:
-        self.db.execute_command("ACL", "SETUSER", "default", "+@all")
+        self._ask.execute_command("ACL", "SETUSER", "default", "+@all")
 
     # Handlers
 
