@@ -6,9 +6,11 @@ Handlers tell how far they got on the list EVENTS, a text an entry: what happene
 import asyncio
 import ctypes
 import functools
+import itertools
 import os
 import signal
 import time
+from collections import deque
 from typing import Any
 
 import redis
@@ -158,12 +160,13 @@ def spin(task: RunningTask) -> None:
 @mux.handler("deaf")
 def deaf(task: RunningTask) -> None:
     """Go on whatever is raised."""
-    tell("started", task)
+    word = "started"
     while True:
         try:
+            tell(word, task)
             time.sleep(60)
         except BaseException:  # noqa: BLE001 - that is what it is for
-            tell("told", task)
+            word = "told"
 
 
 @mux.handler("clean")
@@ -181,6 +184,13 @@ def hold_gil(task: RunningTask) -> None:
     tell("started", task)
     ctypes.PyDLL(None).sleep(int(task.headers["seconds"]))
     tell("done", task)
+
+
+@mux.handler("c-loop")
+def loop_in_c(task: RunningTask) -> None:
+    """Stay for ever in one C call that holds the interpreter and, unlike a big power, never looks for signals."""
+    tell("started", task)
+    deque(itertools.repeat(None), maxlen=0)
 
 
 @mux.handler("chain")
