@@ -75,7 +75,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     cancellations = _cancellations()
     try:
         # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
-        await connection.send_packed_command([pack_command(command.words) for command in commands])
+        await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
         if _cancellations() > cancellations:
             # redis-py sends with wait_for, which in Python 3.11 swallows a cancellation that comes as it ends.
             raise asyncio.CancelledError

@@ -75,6 +75,15 @@ class View:
         """Return a counter: processed or failed."""
         return int(self._ask.get(f"asynq:{{{queue}}}:{what}") or 0)
 
+    # Redis
+
+    def forbid(self, *commands: str) -> None:
+        """Take commands from the user that everybody is, until `allow_all`."""
+        self._ask.execute_command("ACL", "SETUSER", "default", *(f"-{command}" for command in commands))
+
+    def allow_all(self) -> None:
+        self._ask.execute_command("ACL", "SETUSER", "default", "+@all")
+
     # Handlers
 
     def event(self, timeout_s: float = 10.0) -> Event:
