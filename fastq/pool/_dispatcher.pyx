@@ -222,6 +222,8 @@ cdef class Dispatcher:
         cdef double room
         cdef double total = 0
         cdef double mean = max(self.mean.ns, 1.0)
+        if self.closed:
+            return 0
         for feed in self.feeds:
             if not feed.open or feed.left == 0:
                 continue

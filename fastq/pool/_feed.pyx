@@ -193,7 +193,7 @@ cdef class Feed:
     # Taking -----------------------------------------------------------------------------------------------------
 
     cdef bint has_results(self) noexcept:
-        return not self.results.is_empty()
+        return not self.corrupt and not self.results.is_empty()
 
     cdef void forget(self, Submission submission):
         """Settle the books of a submission that left this child, in whatever way."""
@@ -204,7 +204,18 @@ cdef class Feed:
         self.async_count -= submission.is_async
 
     cdef int collect(self, list events, Estimate mean) except -1:
-        """Append an event for every result that is there; return how many tasks ended."""
+        """Append an event for every result that is there; return how many tasks ended.
+
+        After a ``RingCorruptError`` nothing is read from this child any more.
+        """
+        if self.corrupt:
+            return 0
+        self.corrupt = True
+        ended = self.collect_sound(events, mean)
+        self.corrupt = False
+        return ended
+
+    cdef int collect_sound(self, list events, Estimate mean) except -1:
         cdef Record record
         cdef Submission submission
         cdef int ended = 0
