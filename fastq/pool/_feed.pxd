@@ -30,8 +30,8 @@ cdef class Event:
     cdef readonly Submission submission
     cdef readonly bytes data
     cdef readonly int64_t ran_ns
-
-cdef Event new_event(uint32_t kind, Submission submission, bytes data, int64_t ran_ns)
+    @staticmethod
+    cdef Event make(uint32_t kind, Submission submission, bytes data, int64_t ran_ns)
 
 cdef class Feed:
     cdef Memory memory

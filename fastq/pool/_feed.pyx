@@ -73,14 +73,14 @@ cdef class Submission:
 cdef class Event:
     """What became of a submission: a ``Kind``, the bytes that go with it, and how long its handler ran."""
 
-
-cdef Event new_event(uint32_t kind, Submission submission, bytes data, int64_t ran_ns):
-    cdef Event event = Event.__new__(Event)
-    event.kind = KINDS[kind]
-    event.submission = submission
-    event.data = data
-    event.ran_ns = ran_ns
-    return event
+    @staticmethod
+    cdef Event make(uint32_t kind, Submission submission, bytes data, int64_t ran_ns):
+        cdef Event event = Event.__new__(Event)
+        event.kind = KINDS[kind]
+        event.submission = submission
+        event.data = data
+        event.ran_ns = ran_ns
+        return event
 
 
 cdef class Feed:
@@ -228,7 +228,7 @@ cdef class Feed:
             else:
                 data = PyBytes_FromStringAndSize(record.data, record.size)
             self.results.advance(&record)
-            events.append(new_event(record.kind, submission, data, record.a))
+            events.append(Event.make(record.kind, submission, data, record.a))
             if record.kind != WRITTEN:
                 self.forget(submission)
                 submission.estimate.update(record.a)
@@ -286,4 +286,4 @@ cdef class Feed:
     def end(self, submission: Submission, kind: Kind, data: bytes) -> Event:
         """Strike out a submission whose child is dead, and return the event that says so."""
         self.forget(submission)
-        return new_event(kind, submission, data, 0)
+        return Event.make(kind, submission, data, 0)
