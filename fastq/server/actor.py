@@ -16,6 +16,7 @@ __all__ = ["Actor"]
 
 MAX_BACKOFF_S = 5.0
 """Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
+CANCEL_AGAIN_S = 0.05
 
 
 class Actor:
@@ -49,11 +50,12 @@ class Actor:
 
     async def stop(self) -> None:
         """End, in the middle of a tick if need be; may be called twice."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+        task, self._task = self._task, None
+        # Once is not enough: redis-py sends with wait_for, and that of Python 3.11 swallows a cancellation that comes
+        # when what it waits for is there.
+        while task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
 
     async def _run(self) -> None:
         await self._sleep(self.first_tick_after_s())
