@@ -17,6 +17,8 @@ from fastq._wire cimport (
     LENGTH, MAX_FIELD_NUMBER, VARINT, Reader, read_tag, skip_value, varint_size, write_varint,
 )
 
+from collections.abc import Mapping as _Mapping
+
 from fastq._decoder import check_task_message as _check
 from fastq._messages import FIELDS as _FIELDS
 from fastq.errors import InvalidMessageError
@@ -46,6 +48,12 @@ cdef struct Part:
     uint64_t value
 
 
+cdef int refuse_number(int number, object value, int bits) except -1:
+    # Python refuses to print a number of thousands of digits.
+    shown = value if value.bit_length() < 1_000 else f"a number of {value.bit_length()} bits"
+    raise InvalidMessageError(f"cannot encode TaskMessage: {_FIELDS[number]} does not fit in {bits} bits: {shown}")
+
+
 cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) except -1:
     cdef int overflow = 0
     cdef bint is_short = SHORT_NUMBERS >> number & 1
@@ -55,10 +63,7 @@ cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) e
         raise TypeError(f"{_FIELDS[number]} must be int, not {(<object> value)!r}")
     small = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow or is_short and not INT32_MIN <= small <= INT32_MAX:
-        bits = 32 if is_short else 64
-        raise InvalidMessageError(
-            f"cannot encode TaskMessage: {_FIELDS[number]} does not fit in {bits} bits: {(<object> value)!r}"
-        )
+        refuse_number(number, <object> value, 32 if is_short else 64)
     part.value = <uint64_t> small
     return 1 + varint_size(part.value) if small else 0
 
@@ -67,14 +72,16 @@ cdef int refuse_text(int number, object text) except -1:
     """Replace the UnicodeEncodeError that is set by our own error."""
     if PyErr_ExceptionMatches(UnicodeEncodeError):
         PyErr_Clear()
-        raise InvalidMessageError(f"cannot encode TaskMessage: {_FIELDS[number]} is not valid Unicode: {text!r}")
+        shown = text if len(text) < 1_000 else text[:1_000] + "..."
+        raise InvalidMessageError(f"cannot encode TaskMessage: {_FIELDS[number]} is not valid Unicode: {shown!r}")
     return -1
 
 
 cdef inline Py_ssize_t measure_text(int number, PyObject *value, Part *part) except -1:
     cdef Py_ssize_t size = 0
     if not PyUnicode_Check(value):
-        raise TypeError(f"{_FIELDS[number]} must be str, not {(<object> value)!r}")
+        what = "each key and value of headers" if number == HEADERS else _FIELDS[number]
+        raise TypeError(f"{what} must be str, not {(<object> value)!r}")
     part.at = PyUnicode_AsUTF8AndSize(value, &size)
     if part.at == NULL:
         refuse_text(number, <object> value)
@@ -131,9 +138,11 @@ cdef bytes encode_headers(object headers):
     cdef bytes entry
     cdef uint8_t *at
     cdef list entries = []
-    if not headers:
-        return b""
-    for name, text in headers.items():
+    if type(headers) is not dict:
+        if not isinstance(headers, _Mapping):
+            raise TypeError(f"headers must be a mapping, not {headers!r}")
+        headers = dict(headers)
+    for name, text in (<dict> headers).items():
         measure_text(HEADERS, <PyObject *> name, &key)
         measure_text(HEADERS, <PyObject *> text, &value)
         size = 2 + varint_size(key.value) + key.value + varint_size(value.value) + value.value

@@ -11,8 +11,8 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.blocking import address_of
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
-from fastq.broker.operation import Flow, Operation, Pause, Step
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
@@ -49,7 +49,7 @@ class AsyncNodeTransport:
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
-        self.where = address_of(pool.connection_kwargs)
+        self.where = address_of(pool)
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return the pool: one server has all keys."""
@@ -60,7 +60,7 @@ class AsyncNodeTransport:
         """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
         try:
             connection = await self._pool.get_connection()
-        except CONNECTION_FAULTS as error:
+        except CONNECT_FAULTS as error:
             return [Unsent(error)] * len(commands)
         try:
             return await exchange_on(connection, commands)
@@ -71,8 +71,12 @@ class AsyncNodeTransport:
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send commands on a connected redis-py asyncio connection and collect what came back for each."""
     replies: list[Any] = []
+    cancellations = _cancellations()
     try:
         await connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+        if _cancellations() > cancellations:
+            # redis-py sends with wait_for, which in Python 3.11 swallows a cancellation that comes as it ends.
+            raise asyncio.CancelledError
         for _ in commands:
             replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
@@ -82,6 +86,11 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         await connection.disconnect(nowait=True)  # cancelled between command and reply: out of step
         raise
     return replies
+
+
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 async def _read_reply(connection: Any) -> Any:
@@ -134,8 +143,16 @@ class AsyncBroker:
             return cast("T", end.value)
 
     async def _take(self, step: Step) -> Any:
-        if isinstance(step, Operation):
-            return await self.run(step)
-        if isinstance(step, Pause):
-            return await asyncio.sleep(step.seconds)
-        return await self.run_many(step)
+        match step:
+            case Operation():
+                return await self.run(step)
+            case Send(operations):
+                sending = asyncio.ensure_future(self.run_many(operations))
+                await asyncio.sleep(0)  # let it begin
+                return sending
+            case Receive(ticket):
+                return await ticket
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case _:
+                return await self.run_many(step)

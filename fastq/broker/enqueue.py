@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fastq import keys
 from fastq.broker.exchange import ATTEMPTS, backoff_s
@@ -19,7 +19,7 @@ from fastq.codec import decode_task_message
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.states import TaskState
 
-__all__ = ["Batch", "NewTask", "Outcome", "PutReport", "put", "register_queue"]
+__all__ = ["Batch", "NewTask", "Outcome", "PutReport", "put", "put_operations", "register_queue", "settle_put"]
 
 
 class Outcome(IntEnum):
@@ -68,7 +68,17 @@ def register_queue(queue: str) -> Operation[int]:
 
 def put(batches: Sequence[Batch], register: Sequence[str]) -> Flow[PutReport]:
     """Enqueue batches in one round trip, registering queues on the way; settle what a lost reply leaves open."""
-    results = yield (*map(register_queue, register), *map(_operation, batches))
+    results = yield put_operations(batches, register)
+    return (yield from settle_put(batches, register, results))
+
+
+def put_operations(batches: Sequence[Batch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
+    """Return the operations of one round trip that enqueues batches and registers queues."""
+    return (*map(register_queue, register), *map(_operation, batches))
+
+
+def settle_put(batches: Sequence[Batch], register: Sequence[str], results: Sequence[Any]) -> Flow[PutReport]:
+    """Turn the results of ``put_operations`` into outcomes, settling what a lost reply leaves open."""
     registered = [queue for queue, result in zip(register, results, strict=False) if isinstance(result, int)]
     outcomes: list[Sequence[Outcome | BrokerError]] = []
     for batch, result in zip(batches, results[len(register) :], strict=True):
@@ -85,7 +95,8 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
     """Look for tasks whose enqueue has no reply, and enqueue again those that are not there.
 
     A conflict on sending again may be with our own first request, if Redis carried it out after we looked; so a
-    conflict stays open until a look has compared the tasks.
+    conflict stays open until a look has compared the tasks. What stays open to the end has the error of the lost reply:
+    it alone tells that the task may have been enqueued. Why it could not be settled is that error's cause.
     """
     settled: dict[int, Outcome] = {}
     tasks = batch.tasks
@@ -96,7 +107,7 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
         missing: list[int] = []
         for index, message in zip(unsettled, messages, strict=True):
             if isinstance(message, BrokerError):
-                error = message
+                error.__cause__ = message
             elif message is None:
                 missing.append(index)
             else:
@@ -104,13 +115,13 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
         if missing:
             again = (yield (_operation(replace(batch, tasks=[tasks[index] for index in missing])),))[0]
             if isinstance(again, BrokerError):
-                error = again
+                error.__cause__ = again
             else:
                 settled.update(
                     (i, found) for i, found in zip(missing, again, strict=True) if found != Outcome.ID_CONFLICT
                 )
-        if len(settled) == len(tasks):
-            break
+        if len(settled) == len(tasks) or all(isinstance(message, BrokerError) for message in messages):
+            break  # when no look succeeds Redis is away, and each was tried several times already
     return [settled.get(index, error) for index in range(len(tasks))]
 
 

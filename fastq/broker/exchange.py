@@ -11,7 +11,7 @@ from redis.exceptions import NoScriptError
 
 from fastq.broker.faults import Lost, Unsent, refusal, transport_error
 from fastq.broker.operation import Operation, Word
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, BrokerTimeoutError
 
 __all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s"]
 
@@ -72,8 +72,15 @@ class Exchange:
             self._attempt += 1
 
     def _fail_or_wait(self, index: int, as_text: bool, error: BrokerError) -> None:
-        if self._operations[index].idempotent and self._attempt + 1 < ATTEMPTS and error.transient:
+        if self._operations[index].idempotent and self._attempt + 1 < _attempts(error):
             self._waiting.append((index, as_text))
             self.pause_s = backoff_s(self._attempt + 1)
         else:
             self.results[index] = error
+
+
+def _attempts(error: BrokerError) -> int:
+    """Return how often an operation that fails like this is sent; each time-out has cost seconds already."""
+    if isinstance(error, BrokerTimeoutError):
+        return 2 if error.maybe_applied else 1
+    return ATTEMPTS if error.transient else 1

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from fastq import keys
-from fastq.broker.lease import Owner
+from fastq.broker.lease import Owner, id_word
 from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 
@@ -133,7 +133,7 @@ def retry(queue: str, tasks: Sequence[Retried], now: datetime, guard: Guard) -> 
 
 def archive(queue: str, tasks: Sequence[tuple[str, bytes]], now: datetime, guard: Guard) -> Operation[list[Finish]]:
     """Put tasks (id, message) that failed for good into the archive, count them, trim the archive with its hashes."""
-    words: list[Word] = [word for task in tasks for word in task]
+    words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
     script_keys = (keys.active(queue), keys.lease(queue), keys.archived(queue), *_counters(queue, now))
     args: tuple[Word, ...] = (
         keys.task_prefix(queue),

@@ -14,9 +14,10 @@ from fastq import keys
 from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script
 
-__all__ = ["LEASE_S", "Leased", "LeasedTask", "Owner", "extend_leases", "list_leases", "parse_leased"]
+__all__ = ["LEASE_S", "Leased", "LeasedTask", "Owner", "extend_leases", "id_word", "list_leases", "parse_leased"]
 
 LEASE_S: Final = 30
+MAX_LISTED_BYTES: Final = 256_000
 _NONCE_BITS: Final = 20
 
 
@@ -54,9 +55,17 @@ class Leased(NamedTuple):
 
 
 def parse_leased(reply: list[Any]) -> Leased:
-    """Read what dequeue and list_leases return: a count, then ids and messages by turns."""
-    tasks = [LeasedTask(reply[at].decode(), reply[at + 1]) for at in range(1, len(reply), 2)]
+    """Read what dequeue and list_leases return: a count, then ids and messages by turns.
+
+    An id that is not UTF-8 has surrogates for its odd bytes; ``id_word`` turns it into what Redis has.
+    """
+    tasks = [LeasedTask(reply[at].decode("utf-8", "surrogateescape"), reply[at + 1]) for at in range(1, len(reply), 2)]
     return Leased(tasks, reply[0])
+
+
+def id_word(task_id: str) -> bytes:
+    """Return an id that came from Redis as the bytes that it has there."""
+    return task_id.encode("utf-8", "surrogateescape")
 
 
 def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence[str]) -> Operation[list[str]]:
@@ -72,12 +81,15 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
 
 
 def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[Leased]:
-    """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end)."""
+    """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end).
+
+    It may bring fewer than there are: what is listed next is known once these have been moved, or by a higher span.
+    """
     return Operation(
         "list_leases",
         load_script("list_leases"),
         (keys.lease(queue), keys.active(queue)),
-        (keys.task_prefix(queue), lowest, highest, limit),
+        (keys.task_prefix(queue), lowest, highest, limit, MAX_LISTED_BYTES),
         parse_leased,
         idempotent=True,
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastq import keys
+from fastq.broker.lease import id_word
 from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script
 
@@ -36,7 +37,7 @@ def repair_lease(queue: str, task_ids: Sequence[str], expired_at_s: int, now_ns:
         "repair_lease",
         load_script("repair_lease"),
         (keys.lease(queue), keys.active(queue), keys.pending(queue)),
-        (keys.task_prefix(queue), expired_at_s, now_ns, *task_ids),
+        (keys.task_prefix(queue), expired_at_s, now_ns, *map(id_word, task_ids)),
         int,
         idempotent=True,
     )

@@ -49,6 +49,7 @@ cdef class Feed:
     cdef int64_t bytes
     cdef double backlog_ns
     cdef bint touched
+    cdef bint reserved
     cdef Py_ssize_t count(self)
     cdef void measure_backlog(self, int64_t now)
     cdef bint push(self, Submission submission, uint64_t seq) except -1

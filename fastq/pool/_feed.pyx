@@ -13,7 +13,7 @@ from fastq.pool import layout
 from fastq.pool._ring import RingCorruptError
 from fastq.pool.control import ChannelClosedError
 from fastq.pool.memory import pack_segment, unpack_segment
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 cdef extern from *:
     """

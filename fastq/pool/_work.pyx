@@ -16,7 +16,7 @@ from fastq.pool._slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 cdef extern from *:
     """
@@ -76,7 +76,7 @@ _INTERRUPTIONS = {
 
 
 cdef class Task:
-    """One running task, as its runner sees it (``protocol.TaskContext``)."""
+    """One running task, as its runner sees it (``runner.TaskContext``)."""
 
     cdef Work work
     cdef readonly int row

@@ -1,5 +1,6 @@
 """What the main process owns of one child: its segment, its rings' near side, its wake-up, its lifeline, its fate."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -58,6 +59,7 @@ class Handle:
         self.pidfd = -1
         self.blamed: Submission | None = None  # the task for whose sake the main process killed it
         self.peak_rss = 0
+        self.report_timer: asyncio.TimerHandle | None = None  # for the preloader's word on how it ended
         self.status: int | None = None
         self.text = ""  # why it could not start
         self._segment = Segment.create(shape.size)

@@ -19,7 +19,7 @@ from fastq.pool.control import Channel, ChannelClosedError, Frame
 from fastq.pool.lifeline import arm, disarm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.processes import kill_group, open_pidfd, own_rss, peak_rss, thread_count
-from fastq.pool.protocol import Runner
+from fastq.pool.runner import Runner
 
 __all__ = ["main"]
 

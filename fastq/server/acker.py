@@ -13,14 +13,13 @@ from typing import Final, NamedTuple
 from fastq.broker.finish import Completed, Done, Finish, Guard, Retried, archive, complete, done, requeue, retry
 from fastq.broker.lease import Owner
 from fastq.broker.operation import Operation
-from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.info import at_unix_ns
 from fastq.server.actor import Actor
 from fastq.server.commands import Commands
-from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.held import HeldTask
+from fastq.server.holdings import Holdings
 from fastq.server.outcomes import Archived, Requeued, Write
-from fastq.server.stall import StallWatch
 
 __all__ = ["Acker", "Result", "operations_of"]
 
@@ -49,13 +48,13 @@ class Acker(Actor):
 
     name = "acker"
 
-    def __init__(self, commands: Commands, held: HeldTasks, owner: Owner, stall: StallWatch, clock: Clock) -> None:
+    def __init__(self, commands: Commands, holdings: Holdings) -> None:
         super().__init__()
-        self._stall = stall
         self._commands = commands
-        self._held = held
-        self._owner = owner
-        self._clock = clock
+        self._stall = holdings.stall
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._clock = holdings.clock
         self._waiting: list[Result] = []
         self._timer: asyncio.TimerHandle | None = None
         self.failed: list[Result] = []

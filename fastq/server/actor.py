@@ -15,7 +15,8 @@ from fastq.errors import BrokerError
 
 __all__ = ["Actor", "end_task"]
 
-MAX_BACKOFF_S = 30.0
+MAX_BACKOFF_S = 5.0
+"""Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
 CANCEL_AGAIN_S = 0.1
 
 
@@ -114,5 +115,7 @@ class Actor:
     async def _sleep(self, seconds: float | None) -> None:
         if seconds is not None and seconds <= 0:
             return
+        # Not wait_for: Python 3.11's swallows a cancellation that comes together with what it waits for.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()

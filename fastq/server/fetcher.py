@@ -8,18 +8,17 @@ reply was lost may have leased tasks to us; they are found by the score they wou
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import LEASE_S, Leased, LeasedTask, Owner, list_leases
-from fastq.clock import Clock
+from fastq.broker.lease import Leased, LeasedTask, list_leases
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actor import Actor
 from fastq.server.commands import Commands
-from fastq.server.held import HeldTasks
+from fastq.server.holdings import Holdings
 from fastq.server.waker import Waker
 
 __all__ = ["Fetcher"]
@@ -41,33 +40,39 @@ class LostReply:
     due_s: float = 0.0
 
 
+class Taker(Protocol):
+    """Name whom the fetcher works for."""
+
+    @property
+    def room(self) -> int:
+        """Return how many more tasks would start soon."""
+
+    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+        """Take tasks that were leased just now."""
+
+
 class Fetcher(Actor):
     """Fetch tasks for the pool."""
 
     name = "fetcher"
 
-    def __init__(  # noqa: PLR0913 - each is another actor's or a setting
+    def __init__(
         self,
         commands: Commands,
         prioritizer: Prioritizer,
-        held: HeldTasks,
-        owner: Owner,
-        room: Callable[[], int],
-        accept: Callable[[str, Sequence[LeasedTask]], None],
+        holdings: Holdings,
+        taker: Taker,
         check_interval_s: float,
-        clock: Clock,
-        lease_s: int = LEASE_S,
     ) -> None:
         super().__init__()
-        self._lease_s = lease_s
         self._commands = commands
         self._prioritizer = prioritizer
-        self._held = held
-        self._owner = owner
-        self._room = room
-        self._accept = accept
+        self._taker = taker
         self._check_interval_s = check_interval_s
-        self._clock = clock
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._clock = holdings.clock
+        self._lease_s = holdings.timing.lease_s
         self._resting: dict[str, float] = {}
         self._lost: list[LostReply] = []
         self.wakers: Mapping[str, Waker] = {}
@@ -92,7 +97,7 @@ class Fetcher(Actor):
         """Fetch once."""
         if self._lost:
             await self._look_for_lost()
-        room = min(self._room(), MAX_BATCH_TASKS)
+        room = min(self._taker.room, MAX_BATCH_TASKS)
         if room <= 0:
             return NO_ROOM_PAUSE_S
         quotas = self._prioritizer.split(room, self._still_resting())
@@ -125,7 +130,7 @@ class Fetcher(Actor):
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
-        self._accept(queue, result.tasks)
+        self._taker.accept(queue, result.tasks)
 
     def _rest(self, queue: str, why: NoTasks) -> None:
         waker = self.wakers.get(queue)
@@ -164,7 +169,7 @@ class Fetcher(Actor):
             ]
             if unknown:
                 self._log.info("found %d tasks of queue %s whose dequeue had no reply", len(unknown), lost.queue)
-                self._accept(lost.queue, unknown)
+                self._taker.accept(lost.queue, unknown)
             lost.looks -= 1
             lost.due_s = now_s + LOOK_AGAIN_S
         self._lost = [lost for lost in self._lost if lost.looks > 0]

@@ -9,15 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from fastq.broker.aio import AsyncBroker
-from fastq.broker.lease import Owner, extend_leases
+from fastq.broker.lease import extend_leases
 from fastq.broker.operation import Operation
 from fastq.broker.presence import ServerIdentity, publish_server_state
-from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
-from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.stall import StallWatch
-from fastq.server.timing import STANDARD, Timing
+from fastq.server.held import HeldTask
+from fastq.server.holdings import Holdings
 
 __all__ = ["Heartbeater", "Presence"]
 
@@ -32,29 +30,25 @@ class Heartbeater(Actor):
 
     name = "heartbeater"
 
-    def __init__(  # noqa: PLR0913 - each is another actor's or the wire's
+    def __init__(
         self,
         broker: AsyncBroker,
         identity: ServerIdentity,
         presence: Presence,
-        held: HeldTasks,
-        owner: Owner,
-        stall: StallWatch,
+        holdings: Holdings,
         lost: Callable[[HeldTask], None],
-        clock: Clock,
-        timing: Timing = STANDARD,
     ) -> None:
         super().__init__()
-        self._timing = timing
         self._broker = broker
         self._identity = identity
         self._presence = presence
-        self._held = held
-        self._owner = owner
-        self._stall = stall
         self._lost = lost
-        self._clock = clock
-        self._ttl_s = max(1, round(2 * timing.heartbeat_interval_s))
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._stall = holdings.stall
+        self._clock = holdings.clock
+        self._timing = holdings.timing
+        self._ttl_s = max(1, round(2 * holdings.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
         """Beat once."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastq.broker.lease import LEASE_S
 from fastq.codec import TaskView
-from fastq.pool._feed import Submission
+from fastq.pool.protocol import Submission
 
 __all__ = ["HeldTask", "HeldTasks"]
 

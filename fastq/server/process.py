@@ -8,7 +8,7 @@ take the server's name off the list.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fastq.broker.aio import AsyncBroker
@@ -17,9 +17,8 @@ from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
 from fastq.clock import Clock, SystemClock
 from fastq.errors import BrokerError
-from fastq.pool.config import PoolConfig
-from fastq.pool.link import PoolStartError
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig
+from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker, Result
@@ -33,8 +32,10 @@ from fastq.server.forwarder import Forwarder
 from fastq.server.healthchecker import Healthchecker
 from fastq.server.heartbeater import Heartbeater
 from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.holdings import Holdings
+from fastq.server.hook_child import HookChild
 from fastq.server.janitor import Janitor
-from fastq.server.outcomes import Requeued
+from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
 from fastq.server.stall import StallWatch
@@ -42,6 +43,7 @@ from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
 from fastq.server.waker import Waker
+from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 
 __all__ = ["ProcessOptions", "ServerProcess"]
@@ -80,8 +82,16 @@ class ServerProcess:
         self.owner = Owner.draw()
         self.identity = new_identity()
         self.stall = StallWatch(self._clock, options.timing.stall_s)
-        self.acker = Acker(self.commands, self.held, self.owner, self.stall, self._clock)
-        callbacks = CrewCallbacks(self._finish, self._write_result, self._pool_failed, self._was_canceled)
+        self.holdings = Holdings(self.held, self.owner, self.stall, self._clock, options.timing)
+        self.acker = Acker(self.commands, self.holdings)
+        self.hooks = HookChild(config)
+        callbacks = CrewCallbacks(
+            self._finish,
+            self._write_result,
+            self._pool_failed,
+            self._was_canceled,
+            self._judge if self.hooks.judges else None,
+        )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
         self.where = ""
@@ -96,32 +106,21 @@ class ServerProcess:
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
         queues = list(config.queues)
         clock, commands = self._clock, self.commands
-        self.heartbeater = Heartbeater(
-            self._broker,
-            self.identity,
-            self.showcase,
-            self.held,
-            self.owner,
-            self.stall,
-            self.crew.lose,
-            clock,
-            timing,
-        )
-        self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), None)
+        self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.holdings, self.crew.lose)
+        check_health = self.hooks.check_health if self.hooks.checks_health else None
+        self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), check_health)
         self.subscriber = Subscriber(self._broker, self.crew.cancel, clock)
-        self.syncer = Syncer(self.acker, self.held, self.owner, clock)
+        self.syncer = Syncer(self.acker, self.holdings)
         self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
+        if self.hooks.judges:
+            self.recoverer.judge = self._judge_recovered
         self.forwarder = Forwarder(commands, queues, config.seconds("delayed_task_check_interval"), clock)
         self.fetcher = Fetcher(
             commands,
             Prioritizer(config.queues, config.strict_priority),
-            self.held,
-            self.owner,
-            lambda: self.crew.pool.free,
-            self.crew.accept,
+            self.holdings,
+            self.crew,
             config.seconds("task_check_interval"),
-            clock,
-            timing.lease_s,
         )
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
@@ -223,6 +222,8 @@ class ServerProcess:
         self._is_giving_back = True
         await self._drain()
         await self.crew.pool.stop()
+        await self.crew.settle()
+        await self.hooks.stop()
         self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
         await asyncio.gather(*self._writes, return_exceptions=True)
         for actor in (self.subscriber, self.healthchecker):
@@ -287,6 +288,16 @@ class ServerProcess:
         self._failure = error
         self._stopping.set()
         self._hurry.set()
+
+    async def _judge(self, task: HeldTask, kind: Kind, data: bytes) -> FailureReport:
+        found = report_of(kind, data)
+        error = kind.name.lower() if kind in (Kind.TIMEOUT, Kind.CANCELED) else "crashed"
+        report = await self.hooks.judge(error, found.error, task.view.data, tell=True)
+        # The hooks decide; the text is what this process saw.
+        return found if report is None else replace(report, error=found.error)
+
+    async def _judge_recovered(self, message: bytes) -> FailureReport | None:
+        return await self.hooks.judge("lease_expired", "", message, tell=False)
 
     def _was_canceled(self, task_id: str) -> bool:
         return self.subscriber.was_canceled(task_id)

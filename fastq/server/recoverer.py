@@ -5,11 +5,11 @@ archived if they are out of retries; ids without lease or task, and leases witho
 another server's recoverer, Go's too, does the same.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 from fastq.broker.finish import Finish, Guard, Retried, archive, retry
-from fastq.broker.lease import Leased, list_leases
+from fastq.broker.lease import Leased, LeasedTask, list_leases
 from fastq.broker.repair import repair_active, repair_lease
 from fastq.clock import Clock
 from fastq.codec import rewrite_task_message, view_task_message
@@ -19,12 +19,16 @@ from fastq.server.actor import Actor
 from fastq.server.commands import Commands
 from fastq.server.outcomes import undecodable
 from fastq.server.timing import STANDARD, Timing
+from fastq.worker.report import FailureReport
 
 __all__ = ["Recoverer"]
 
 BATCH: Final = 100
 STRETCH: Final = 500
 LEASE_EXPIRED: Final = "asynq: task lease expired"
+DEFAULT_REPORT: Final = FailureReport(LEASE_EXPIRED)
+
+Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
 
 
 class Recoverer(Actor):
@@ -41,6 +45,7 @@ class Recoverer(Actor):
         timing: Timing = STANDARD,
     ) -> None:
         super().__init__()
+        self.judge: Judge | None = None
         self._timing = timing
         self._commands = commands
         self._queues = queues
@@ -73,7 +78,7 @@ class Recoverer(Actor):
 
     async def _move(self, queue: str, expired: Leased, cutoff_s: int) -> int:
         now_ns = self._clock.unix_ns()
-        retries, dead = self._sorted(queue, expired, now_ns // 1_000_000_000)
+        retries, dead = await self._sorted(queue, expired, now_ns // 1_000_000_000)
         guard = Guard(expired_at=cutoff_s)
         now = at_unix_ns(now_ns)
         outcomes: list[Finish] = []
@@ -93,7 +98,7 @@ class Recoverer(Actor):
             recovered += mended
         return recovered
 
-    def _sorted(self, queue: str, expired: Leased, now_s: int) -> tuple[list[Retried], list[tuple[str, bytes]]]:
+    async def _sorted(self, queue: str, expired: Leased, now_s: int) -> tuple[list[Retried], list[tuple[str, bytes]]]:
         retries: list[Retried] = []
         dead: list[tuple[str, bytes]] = []
         for task in expired.tasks:
@@ -103,17 +108,24 @@ class Recoverer(Actor):
                 dead.append((task.id, undecodable(task.id, queue, task.message, str(error), now_s)))
                 continue
             will_retry = view.retried < view.retry
+            report = await self._judged(task) if will_retry else DEFAULT_REPORT
             message = rewrite_task_message(
                 task.message,
-                retried=view.retried + 1 if will_retry else view.retried,
+                retried=view.retried + 1 if will_retry and report.is_failure else view.retried,
                 error_msg=LEASE_EXPIRED,
                 last_failed_at=now_s,
             )
             if not will_retry:
                 dead.append((task.id, message))
-            else:
-                retries.append(Retried(task.id, message, int(now_s + self._retry_delay_s(view.retried))))
+                continue
+            delay_s = self._retry_delay_s(view.retried) if report.retry_in_s is None else report.retry_in_s
+            retries.append(Retried(task.id, message, int(now_s + delay_s), report.is_failure))
         return retries, dead
+
+    async def _judged(self, task: LeasedTask) -> FailureReport:
+        """Ask the app's hooks about a task that is tried again; the error handler is not told, as in asynq."""
+        report = await self.judge(task.message) if self.judge is not None else None
+        return report or DEFAULT_REPORT
 
     async def _mend_active(self, queue: str) -> None:
         start = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fastq._version import __version__
 from fastq.errors import BrokerError
 from fastq.logs import set_up_logging
-from fastq.pool.link import PoolStartError
+from fastq.pool.protocol import PoolStartError
 from fastq.server.process import ProcessOptions, ServerProcess
 
 __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]

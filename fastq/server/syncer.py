@@ -5,11 +5,9 @@ an earlier try of ours is success. If it dies: the tasks are recovered after the
 """
 
 from fastq.broker.finish import Guard
-from fastq.broker.lease import Owner
-from fastq.clock import Clock
 from fastq.server.acker import Acker, Result
 from fastq.server.actor import Actor
-from fastq.server.held import HeldTasks
+from fastq.server.holdings import Holdings
 
 __all__ = ["Syncer"]
 
@@ -21,12 +19,12 @@ class Syncer(Actor):
 
     name = "syncer"
 
-    def __init__(self, acker: Acker, held: HeldTasks, owner: Owner, clock: Clock) -> None:
+    def __init__(self, acker: Acker, holdings: Holdings) -> None:
         super().__init__()
         self._acker = acker
-        self._held = held
-        self._owner = owner
-        self._clock = clock
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._clock = holdings.clock
 
     def wake(self) -> None:
         """End the wait for failed writes, too."""

@@ -30,7 +30,8 @@ for at = 5, #ARGV, 5 do
     redis.call("ZADD", completed, kept_until, id)
     redis.call("HSET", task_prefix .. id, "msg", message, "state", "completed")
     if string.sub(result, 1, 1) == "1" then redis.call("HSET", task_prefix .. id, "result", string.sub(result, 2)) end
-    if lock ~= "" and redis.call("GET", lock) == id then redis.call("DEL", lock) end
+    -- What a message calls a lock may be any key: one that is no string is an error to GET.
+    if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
     finished = finished + 1
   end
   if outcome ~= 1 then all = false end
@@ -40,7 +41,8 @@ if finished == 0 then return outcomes end
 
 -- begin: count processed
 if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
-if tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807 then
+local wraps = tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807
+if wraps then
   redis.call("SET", processed_total, finished)
 else
   redis.call("INCRBY", processed_total, finished)

@@ -24,8 +24,9 @@ local reply, taken, leases, bytes, ghosts = {0}, {}, {}, 0, 0
 local last = #ids
 for at, id in ipairs(ids) do
   local task = task_prefix .. id
-  local message = redis.call("HGET", task, "msg")
-  if message then
+  -- An error here, for a key that is no hash, would lose the whole batch: it is off pending already.
+  local message = redis.pcall("HGET", task, "msg")
+  if type(message) == "string" then
     redis.call("HSET", task, "state", "active")
     redis.call("HDEL", task, "pending_since")
     taken[#taken + 1] = id

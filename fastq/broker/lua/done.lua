@@ -42,13 +42,15 @@ redis.call("ZREM", lease, unpack(ids))
 redis.call("DEL", unpack(tasks))
 for at = 6 + count, #ARGV, 2 do
   local id, lock = ARGV[at], ARGV[at + 1]
-  -- A task that was not ours to finish still has its hash, and keeps its lock.
-  if redis.call("EXISTS", task_prefix .. id) == 0 and redis.call("GET", lock) == id then redis.call("DEL", lock) end
+  -- A task that was not ours to finish still has its hash, and keeps its lock. What a message calls a lock may be any
+  -- key: one that is no string is an error to GET, and must not end a batch that is half done.
+  if redis.call("EXISTS", task_prefix .. id) == 0 and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
 end
 local finished = #ids
 -- begin: count processed
 if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
-if tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807 then
+local wraps = tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807
+if wraps then
   redis.call("SET", processed_total, finished)
 else
   redis.call("INCRBY", processed_total, finished)

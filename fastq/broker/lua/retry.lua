@@ -54,20 +54,20 @@ end
 local finished = failures
 -- begin: count processed
 if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
-if tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807 then
+local wraps = tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807
+if wraps then
   redis.call("SET", processed_total, finished)
 else
   redis.call("INCRBY", processed_total, finished)
 end
 -- end: count processed
 -- begin: count failed
-if failures > 0 then
-  if redis.call("INCRBY", failed, failures) == failures then redis.call("EXPIREAT", failed, stats_expire_at) end
-  if tonumber(redis.call("GET", failed_total) or 0) + failures >= 9223372036854775807 then
-    redis.call("SET", failed_total, failures)
-  else
-    redis.call("INCRBY", failed_total, failures)
-  end
+if redis.call("INCRBY", failed, failures) == failures then redis.call("EXPIREAT", failed, stats_expire_at) end
+-- The two totals begin anew together: there are never more failures than tasks.
+if wraps or tonumber(redis.call("GET", failed_total) or 0) + failures >= 9223372036854775807 then
+  redis.call("SET", failed_total, failures)
+else
+  redis.call("INCRBY", failed_total, failures)
 end
 -- end: count failed
 if all then return 1 end

@@ -1,0 +1,149 @@
+"""A queue in Redis, put into a known state without the code under test, and a look at what is in it afterwards."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.lease import Owner
+from fastq.broker.open import open_broker
+from fastq.broker.operation import Operation
+from fastq.codec import TaskMessage, encode_task_message
+
+__all__ = [
+    "GOS",
+    "NOW",
+    "NOW_NS",
+    "NOW_S",
+    "OURS",
+    "QUEUE",
+    "THEIRS",
+    "QueueBench",
+    "message",
+    "queue_bench",
+    "run",
+    "until",
+]
+
+T = TypeVar("T")
+
+QUEUE = "default"
+NOW_S = 4_000_000_000
+"""In 2096: what must not expire while a test runs does not, and scores are as long as they get in this century."""
+NOW_NS = NOW_S * 1_000_000_000
+NOW = datetime.fromtimestamp(NOW_S, UTC)
+OURS = Owner(524_287 / 2**20)
+THEIRS = Owner(1 / 2**20)
+GOS = Owner(0.0)
+
+LIMIT_S = 30.0
+LISTS = ("pending", "active")
+SETS = ("lease", "scheduled", "retry", "archived", "completed")
+
+
+def message(task_id: str, **fields: Any) -> bytes:
+    """Encode a task's message."""
+    return encode_task_message(
+        TaskMessage(**{"type": "t", "id": task_id, "queue": QUEUE, "retry": 25, "timeout": 60, **fields})
+    )
+
+
+class QueueBench:
+    """Be one queue: ``db`` looks behind the code under test, ``run`` is the code under test."""
+
+    def __init__(self, db: Redis, url: str, queue: str = QUEUE) -> None:
+        self.db: Any = db
+        self.queue = queue
+        self._broker = open_broker(url)
+
+    def close(self) -> None:
+        self._broker.close()
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out an operation."""
+        return self._broker.run(operation)
+
+    def key(self, name: str) -> str:
+        return f"asynq:{{{self.queue}}}:{name}"
+
+    def put(self, task_id: str, state: str, **fields: Any) -> None:
+        """Write a task's hash, and that alone."""
+        mapping = {"msg": message(task_id, queue=self.queue, **fields), "state": state}
+        if state == "pending":
+            mapping["pending_since"] = str(NOW_NS)
+        self.db.hset(keys.task(self.queue, task_id), mapping=mapping)
+
+    def pend(self, *task_ids: str, **fields: Any) -> None:
+        """Enqueue tasks, one after the other."""
+        for task_id in task_ids:
+            self.put(task_id, "pending", **fields)
+            self.db.lpush(keys.pending(self.queue), task_id)
+
+    def activate(self, *task_ids: str, owner: Owner = OURS, until_s: int = NOW_S + 30, **fields: Any) -> None:
+        """Let tasks be active, dequeued one after the other by the owner."""
+        for task_id in task_ids:
+            self.put(task_id, "active", **fields)
+            self.db.lpush(keys.active(self.queue), task_id)
+            self.db.zadd(keys.lease(self.queue), {task_id: until_s + owner.fraction})
+
+    def archive(self, scores: dict[str, int]) -> None:
+        """Let tasks be in the archive."""
+        pipeline = self.db.pipeline(transaction=False)
+        for task_id in scores:
+            pipeline.hset(keys.task(self.queue, task_id), mapping={"msg": b"", "state": "archived"})
+        pipeline.zadd(keys.archived(self.queue), scores)
+        pipeline.execute()
+
+    def places(self) -> dict[str, list[str]]:
+        """Return the ids in each list and set of the queue that is not empty, in order from head or lowest score."""
+        found = {name: self.db.lrange(self.key(name), 0, -1) for name in LISTS}
+        found |= {name: self.db.zrange(self.key(name), 0, -1) for name in SETS}
+        return {name: [task_id.decode() for task_id in ids] for name, ids in found.items() if ids}
+
+    def scores(self, name: str) -> dict[str, float]:
+        return {member.decode(): score for member, score in self.db.zrange(self.key(name), 0, -1, withscores=True)}
+
+    def task(self, task_id: str) -> dict[str, bytes]:
+        """Return the fields of a task's hash; empty if it is gone."""
+        return {name.decode(): value for name, value in self.db.hgetall(keys.task(self.queue, task_id)).items()}
+
+    def states(self) -> dict[str, str]:
+        """Return the state of every task."""
+        prefix = keys.task_prefix(self.queue)
+        found = sorted(key.decode().removeprefix(prefix) for key in self.db.scan_iter(f"{prefix}*", count=1000))
+        return {task_id: self.task(task_id).get("state", b"").decode() for task_id in found}
+
+    def counters(self) -> dict[str, int]:
+        """Return every counter that there is, days under their dates."""
+        found: Sequence[bytes] = [*self.db.keys(self.key("processed*")), *self.db.keys(self.key("failed*"))]
+        return {key.decode().removeprefix(self.key("")): int(self.db.get(key)) for key in sorted(found)}
+
+
+@contextmanager
+def queue_bench(db: Redis, url: str, queue: str = QUEUE) -> Iterator[QueueBench]:
+    """Open a bench on an emptied Redis."""
+    bench = QueueBench(db, url, queue)
+    try:
+        yield bench
+    finally:
+        bench.close()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run an asynchronous test, and fail instead of hanging."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await test()
+
+    asyncio.run(limited())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for something of which there is no signal; the test's own limit makes it fail otherwise."""
+    while not holds():
+        await asyncio.sleep(0.002)

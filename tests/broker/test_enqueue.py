@@ -1,0 +1,174 @@
+"""The flow that enqueues, driven by hand: what it asks of Redis, step by step, when replies are lost."""
+
+from typing import Any
+
+import pytest
+
+from fastq.broker.enqueue import Batch, NewTask, Outcome, PutReport, put, register_queue
+from fastq.broker.operation import Flow, Operation, Pause
+from fastq.codec import TaskMessage, encode_task_message
+from fastq.errors import BrokerConnectionError, BrokerOutOfMemoryError
+from fastq.states import TaskState
+
+
+def message(task_id: str, payload: bytes = b"") -> bytes:
+    return encode_task_message(TaskMessage(type="t", id=task_id, queue="q", payload=payload))
+
+
+def batch(*ids: str, state: TaskState = TaskState.PENDING) -> Batch:
+    return Batch("q", state, [NewTask(task_id, message(task_id)) for task_id in ids], now_ns=5_999_999_999)
+
+
+def lost() -> BrokerConnectionError:
+    return BrokerConnectionError("cut", operation="enqueue", maybe_applied=True)
+
+
+def away() -> BrokerConnectionError:
+    return BrokerConnectionError("away", operation="HGET")
+
+
+def follow(flow: Flow[PutReport], *answers: Any) -> tuple[list[list[str]], PutReport | None]:
+    """Answer each step of a flow; return the names of the operations asked for, and the report if it has ended."""
+    asked: list[list[str]] = []
+    step = next(flow)
+    try:
+        for answer in answers:
+            while isinstance(step, Pause):
+                step = next(flow)
+            assert isinstance(step, tuple)
+            asked.append([operation.name for operation in step])
+            assert len(answer) == len(step)
+            step = flow.send(answer)
+        while isinstance(step, Pause):
+            step = next(flow)
+    except StopIteration as end:
+        return asked, end.value
+    return asked, None
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "keys", "args"),
+    [
+        (TaskState.PENDING, "enqueue", ("asynq:{q}:pending",), ["asynq:{q}:t:", 5_999_999_999, 4]),
+        (TaskState.SCHEDULED, "schedule", ("asynq:{q}:scheduled", "asynq:{q}:groups"), ["asynq:{q}:t:"]),
+        (TaskState.AGGREGATING, "add_to_group", ("asynq:{q}:groups",), ["asynq:{q}:t:", "asynq:{q}:g:", 5]),
+    ],
+)
+def test_each_state_has_its_script(state: TaskState, name: str, keys: tuple[str, ...], args: list[Any]) -> None:
+    task = NewTask("a", b"msg", "lock", 60, 7, "g")
+    tail = {
+        TaskState.PENDING: ["a", b"msg", "lock", 60],
+        TaskState.SCHEDULED: ["a", b"msg", 7, "lock", 60, "g"],
+        TaskState.AGGREGATING: ["a", b"msg", "g", "lock", 60],
+    }[state]
+    step = next(put((Batch("q", state, [task], 5_999_999_999),), ()))
+    assert isinstance(step, tuple)
+    (operation,) = step
+    assert (operation.name, operation.keys, operation.args) == (name, keys, args + tail)
+    assert not operation.idempotent
+
+
+def test_pending_tasks_without_locks_go_without_their_columns() -> None:
+    step = next(put((batch("a", "b"),), ()))
+    assert isinstance(step, tuple)
+    assert step[0].args == ["asynq:{q}:t:", 5_999_999_999, 2, "a", message("a"), "b", message("b")]
+
+
+def test_only_what_can_be_repeated_is_called_idempotent() -> None:
+    assert register_queue("q").idempotent
+    step = next(put((batch("a"),), ("q",)))
+    assert isinstance(step, tuple)
+    assert [operation.idempotent for operation in step] == [True, False]
+
+
+def test_outcomes_are_reported_batch_by_batch() -> None:
+    flow = put((batch("a", "b"), batch("c", state=TaskState.SCHEDULED)), ("q",))
+    mixed = [Outcome.ENQUEUED, Outcome.DUPLICATE]
+    asked, report = follow(flow, [1, mixed, [Outcome.ID_CONFLICT]])
+    assert asked == [["SADD", "enqueue", "schedule"]]
+    assert report == PutReport(["q"], [mixed, [Outcome.ID_CONFLICT]])
+
+
+def test_the_reply_of_the_script_is_parsed() -> None:
+    step = next(put((batch("a", "b", "c"),), ()))
+    assert isinstance(step, tuple)
+    assert step[0].parse(1) == [Outcome.ENQUEUED] * 3
+    assert step[0].parse([1, 0, -1]) == [Outcome.ENQUEUED, Outcome.ID_CONFLICT, Outcome.DUPLICATE]
+
+
+def test_a_queue_whose_registration_failed_is_not_reported_as_registered() -> None:
+    _, report = follow(put((batch("a"),), ("q",)), [BrokerOutOfMemoryError("full"), [Outcome.ENQUEUED]])
+    assert report == PutReport([], [[Outcome.ENQUEUED]])
+
+
+def test_a_refusal_is_each_task_s_and_nothing_is_looked_for() -> None:
+    full = BrokerOutOfMemoryError("full")
+    asked, report = follow(put((batch("a", "b"),), ()), [full])
+    assert asked == [["enqueue"]]
+    assert report is not None
+    assert report.outcomes == [[full, full]]
+
+
+def test_only_the_batch_whose_reply_was_lost_is_looked_for() -> None:
+    flow = put((batch("a"), batch("b", state=TaskState.SCHEDULED)), ())
+    asked, report = follow(flow, [[Outcome.ENQUEUED], lost()], [message("b")])
+    assert asked == [["enqueue", "schedule"], ["HGET"]]
+    assert report is not None
+    assert report.outcomes == [[Outcome.ENQUEUED], [Outcome.ENQUEUED]]
+
+
+def test_what_is_missing_is_sent_again_and_the_rest_is_not() -> None:
+    flow = put((batch("a", "b", "c"),), ())
+    asked, report = follow(flow, [lost()], [message("a"), None, message("c", b"other")], [[Outcome.ENQUEUED]])
+    assert asked == [["enqueue"], ["HGET"] * 3, ["enqueue"]]
+    assert report is not None
+    assert report.outcomes == [[Outcome.ENQUEUED, Outcome.ENQUEUED, Outcome.ID_CONFLICT]]
+
+
+def test_what_is_sent_again_is_the_missing_task_alone() -> None:
+    flow = put((batch("a", "b"),), ())
+    next(flow)
+    assert isinstance(flow.send([lost()]), Pause)
+    next(flow)
+    step = flow.send([message("a"), None])
+    assert isinstance(step, tuple)
+    (operation,) = step
+    assert isinstance(operation, Operation)
+    assert operation.args[3:] == ["b", message("b")]
+
+
+def test_when_no_look_succeeds_it_ends_at_once_and_the_outcome_is_open() -> None:
+    cut = lost()
+    asked, report = follow(put((batch("a", "b"),), ()), [cut], [away(), away()])
+    assert asked == [["enqueue"], ["HGET", "HGET"]]
+    assert report is not None
+    assert report.outcomes == [[cut, cut]]
+    assert cut.maybe_applied
+    assert str(cut.__cause__) == "HGET: away"
+
+
+def test_a_task_that_one_look_missed_is_looked_for_again() -> None:
+    asked, report = follow(put((batch("a", "b"),), ()), [lost()], [message("a"), away()], [message("b")])
+    assert asked == [["enqueue"], ["HGET", "HGET"], ["HGET"]]
+    assert report is not None
+    assert report.outcomes == [[Outcome.ENQUEUED, Outcome.ENQUEUED]]
+
+
+def test_a_second_refusal_leaves_open_what_became_of_the_first() -> None:
+    """It was not there when we looked, and may yet come."""
+    cut, full = lost(), BrokerOutOfMemoryError("full")
+    _, report = follow(put((batch("a"),), ()), [cut], [None], [full], [None], [full], [None], [full])
+    assert report is not None
+    assert report.outcomes == [[cut]]
+    assert cut.__cause__ is full
+
+
+def test_the_pauses_grow() -> None:
+    flow = put((batch("a"),), ())
+    next(flow)
+    steps: list[Any] = [flow.send([lost()])]
+    for _ in range(2):
+        next(flow)
+        flow.send([None])
+        steps.append(flow.send([lost()]))
+    assert steps == [Pause(0.008), Pause(0.064), Pause(0.512)]

@@ -1,0 +1,167 @@
+"""One pipeline of operations, without Redis: what is sent, what is sent again, what the replies become."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from fastq.broker.aio import exchange_on
+from fastq.broker.exchange import ATTEMPTS, Command, Exchange, backoff_s
+from fastq.broker.faults import Lost, Unsent
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import Script
+from fastq.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    BrokerOutOfMemoryError,
+    BrokerTimeoutError,
+)
+
+SCRIPT = Script("twice", "return ARGV[1] * 2", "5ha")
+READ: Operation[Any] = Operation("GET", None, ("k",), (), idempotent=True)
+WRITE: Operation[Any] = Operation("INCR", None, ("k",), ())
+CALL: Operation[int] = Operation("twice", SCRIPT, ("{q}:a", "{q}:b"), (7,), int)
+
+CUT = RedisConnectionError("cut")
+TIMEOUT = RedisTimeoutError("slow")
+
+
+def run(
+    operations: list[Operation[Any]], *rounds: list[Any]
+) -> tuple[Exchange, list[list[tuple[Any, ...]]], list[float]]:
+    """Give the replies of each round; return the exchange, what it sent in each, and how long it paused before."""
+    exchange = Exchange(operations, "here:1")
+    sent, pauses = [], []
+    for replies in rounds:
+        sent.append([command.words for command in exchange.commands()])
+        pauses.append(exchange.pause_s)
+        exchange.receive(replies)
+    assert exchange.commands() == []
+    return exchange, sent, pauses
+
+
+def test_a_command_is_its_name_keys_and_arguments() -> None:
+    operation: Operation[Any] = Operation("HGET", None, ("{q}:t",), ("msg",))
+    assert Exchange((operation,), "here").commands() == [Command(("HGET", "{q}:t", "msg"), "{q}:t")]
+
+
+def test_a_command_without_key_goes_anywhere() -> None:
+    assert Exchange((Operation("PING", None, (), ()),), "here").commands() == [Command(("PING",), None)]
+
+
+def test_a_script_is_called_by_its_sha_and_sent_as_text_when_it_is_not_known() -> None:
+    exchange, sent, pauses = run([CALL], [NoScriptError("NOSCRIPT")], [b"14"])
+    keys_and_args = (2, "{q}:a", "{q}:b", 7)
+    assert sent == [[("EVALSHA", "5ha", *keys_and_args)], [("EVAL", "return ARGV[1] * 2", *keys_and_args)]]
+    assert pauses == [0.0, 0.0]
+    assert exchange.results == [14]
+
+
+def test_a_script_that_stays_unknown_is_an_error() -> None:
+    exchange, sent, _ = run([CALL], [NoScriptError("NOSCRIPT")], [NoScriptError("NOSCRIPT")])
+    assert len(sent) == 2
+    assert isinstance(exchange.results[0], BrokerError)
+
+
+def test_only_the_scripts_that_are_not_known_are_sent_again() -> None:
+    exchange, sent, _ = run([READ, CALL, CALL], [b"x", b"1", NoScriptError("NOSCRIPT")], [b"2"])
+    assert [words[0] for words in sent[0]] == ["GET", "EVALSHA", "EVALSHA"]
+    assert [words[0] for words in sent[1]] == ["EVAL"]
+    assert exchange.results == [b"x", 1, 2]
+
+
+def test_an_error_reply_stands_at_its_operation_and_leaves_the_others_alone() -> None:
+    exchange, _, _ = run([READ, WRITE, READ], [b"x", OutOfMemoryError("OOM"), b"y"])
+    assert [exchange.results[0], exchange.results[2]] == [b"x", b"y"]
+    error = exchange.results[1]
+    assert isinstance(error, BrokerOutOfMemoryError)
+    assert (error.operation, error.maybe_applied) == ("INCR", False)
+
+
+def test_a_lost_reply_is_asked_for_again_only_if_that_does_no_harm() -> None:
+    exchange, sent, pauses = run([READ, WRITE], [Lost(CUT), Lost(CUT)], [b"x"])
+    assert [words[0] for words in sent[1]] == ["GET"]
+    assert pauses == [0.0, backoff_s(1)]
+    assert exchange.results[0] == b"x"
+    assert isinstance(exchange.results[1], BrokerConnectionError)
+    assert exchange.results[1].maybe_applied
+
+
+def test_a_script_lost_as_text_is_asked_for_again_as_text() -> None:
+    operation: Operation[Any] = Operation("twice", SCRIPT, ("k",), (1,), idempotent=True)
+    _, sent, _ = run([operation], [NoScriptError("NOSCRIPT")], [Lost(CUT)], [b"2"])
+    assert [words[0] for (words,) in sent] == ["EVALSHA", "EVAL", "EVAL"]
+
+
+def test_it_is_asked_four_times_with_growing_pauses() -> None:
+    exchange, sent, pauses = run([READ], *[[Lost(CUT)]] * ATTEMPTS)
+    assert len(sent) == ATTEMPTS == 4
+    assert pauses == [0.0, 0.008, 0.064, 0.512]
+    assert backoff_s(9) == 0.512
+    assert isinstance(exchange.results[0], BrokerConnectionError)
+
+
+def test_a_time_out_is_tried_once_more_and_one_on_connecting_not_at_all() -> None:
+    exchange, sent, _ = run([READ], [Lost(TIMEOUT)], [Lost(TIMEOUT)])
+    assert len(sent) == 2
+    assert isinstance(exchange.results[0], BrokerTimeoutError)
+    exchange, sent, _ = run([READ], [Unsent(TIMEOUT)])
+    assert len(sent) == 1
+    assert isinstance(exchange.results[0], BrokerTimeoutError)
+
+
+def test_an_error_reply_is_final_even_for_an_idempotent_operation() -> None:
+    exchange, sent, _ = run([READ], [ResponseError("WRONGTYPE")])
+    assert len(sent) == 1
+    assert isinstance(exchange.results[0], BrokerError)
+
+
+def test_what_never_left_was_not_applied() -> None:
+    exchange, _, _ = run([WRITE], [Unsent(CUT)])
+    assert exchange.results[0].maybe_applied is False
+
+
+def test_as_many_replies_as_commands_are_expected() -> None:
+    exchange = Exchange((READ, READ), "here")
+    with pytest.raises(ValueError, match="zip"):
+        exchange.receive([b"x"])
+
+
+class SwallowingConnection:
+    """Send as redis-py does under Python 3.11, whose ``wait_for`` forgets a cancellation that comes as it ends."""
+
+    def __init__(self) -> None:
+        self.sending = asyncio.Event()
+        self.disconnected = False
+
+    def pack_commands(self, _commands: object) -> list[bytes]:
+        return []
+
+    async def send_packed_command(self, _command: object) -> None:
+        self.sending.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return
+
+    async def read_response(self, **_how: object) -> bytes:
+        return b"a reply"
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        self.disconnected = nowait
+
+
+def test_a_cancellation_that_redis_py_swallows_is_raised() -> None:
+    async def run() -> bool:
+        connection = SwallowingConnection()
+        call = asyncio.create_task(exchange_on(connection, [Command(("GET", "k"), "k")]))
+        await connection.sending.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        return connection.disconnected
+
+    assert asyncio.run(run())

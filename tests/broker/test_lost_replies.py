@@ -1,0 +1,500 @@
+"""Replies that never come: what was enqueued is there once and is called a success, whatever was cut, and where."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import redis
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from fastq import (
+    AsyncClient,
+    BrokerConnectionError,
+    BrokerError,
+    BrokerTimeoutError,
+    Client,
+    DuplicateTaskError,
+    EnqueueResults,
+    Task,
+    TaskIDConflictError,
+    TaskInfo,
+    TaskState,
+)
+from fastq.broker.blocking import BlockingBroker, NodeTransport
+from fastq.broker.enqueue import register_queue
+from fastq.broker.scripts import load_script
+from fastq.clock import ManualClock
+from fastq.producer import Producer
+from tests.faulty_proxy import Act, Fault, FaultyProxy, faulty_proxy
+from tests.redis_servers import RedisServer
+
+SCRIPTS = ("enqueue", "schedule", "add_to_group")
+TASK_KEYS = "asynq:{default}:t:*"
+GIVE_UP_S = 1.0
+"""Ample for a machine that is busy; only the tests of silence wait for it."""
+
+
+@pytest.fixture(params=["Client", "AsyncClient"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@dataclass
+class Setup:
+    """Be a Redis that knows the scripts, the proxy in front of it, and the kind of client to use."""
+
+    db: Redis
+    proxy: FaultyProxy
+    way: str
+    give_up_s: float | None = None
+
+    def run(self, call: Callable[[Any], Any]) -> Any:
+        """Call something on a new client that goes through the proxy.
+
+        With ``give_up_s`` it uses a redis-py client that waits no longer than that, else it makes its connections.
+        """
+        if self.way == "Client":
+            return self._run_blocking(call)
+        return asyncio.run(self._run_on_a_loop(call))
+
+    def _run_blocking(self, call: Callable[[Client], Any]) -> Any:
+        if self.give_up_s is None:
+            with Client(self.proxy.url) as client:
+                return call(client)
+        with Redis(port=self.proxy.port, socket_timeout=self.give_up_s, retry=Retry(NoBackoff(), 0)) as given:
+            return call(Client(given))
+
+    async def _run_on_a_loop(self, call: Callable[[AsyncClient], Awaitable[Any]]) -> Any:
+        if self.give_up_s is None:
+            async with AsyncClient(self.proxy.url) as client:
+                return await call(client)
+        retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
+        async with redis.asyncio.Redis(port=self.proxy.port, socket_timeout=self.give_up_s, retry=retry) as given:
+            return await call(AsyncClient(given))
+
+    def fail(self, command: str, act: Act, **how: Any) -> None:
+        self.proxy.faults.append(Fault(command, act, **how))
+
+    def task_ids(self) -> list[str]:
+        found: Any = self.db.keys(TASK_KEYS)
+        return sorted(key.decode().removeprefix("asynq:{default}:t:") for key in found)
+
+    def places(self) -> list[str]:
+        """Name the id of every entry in every list and set, twice if it is there twice."""
+        ids: list[Any] = list(self.db.lrange("asynq:{default}:pending", 0, -1))
+        ids += self.db.zrange("asynq:{default}:scheduled", 0, -1)
+        ids += self.db.zrange("asynq:{default}:g:g1", 0, -1)
+        return sorted(task_id.decode() for task_id in ids)
+
+    def scripts_seen(self) -> int:
+        return sum(name in {"EVALSHA", "EVAL"} for name in self.proxy.names_seen())
+
+
+@pytest.fixture
+def setup(db: Redis, shared_server: RedisServer, way: str) -> Iterator[Setup]:
+    for name in SCRIPTS:
+        db.script_load(load_script(name).text)
+    with faulty_proxy(shared_server.socket_path) as proxy:
+        yield Setup(db, proxy, way)
+
+
+MIXED = [
+    Task("t", b"1", task_id="a"),
+    Task("t", b"2", task_id="b", process_in=60),
+    Task("t", b"3", task_id="c", group="g1"),
+    Task("t", b"4", task_id="d", unique=60),
+]
+
+OPERATIONS: dict[str, tuple[list[str], Callable[[Any], Any]]] = {
+    "pending": (["a"], lambda client: client.enqueue("t", b"x", task_id="a")),
+    "scheduled": (["a"], lambda client: client.enqueue("t", b"x", task_id="a", process_in=60)),
+    "group": (["a"], lambda client: client.enqueue("t", b"x", task_id="a", group="g1")),
+    "unique": (["a"], lambda client: client.enqueue("t", b"x", task_id="a", unique=60)),
+    "unique scheduled": (["a"], lambda client: client.enqueue("t", b"x", task_id="a", unique=60, process_in=60)),
+    "unique group": (["a"], lambda client: client.enqueue("t", b"x", task_id="a", unique=60, group="g1")),
+    "many": (
+        ["a", "b", "c"],
+        lambda client: client.enqueue_many([Task("t", name.encode(), task_id=name) for name in "abc"]),
+    ),
+    "many of all kinds": (["a", "b", "c", "d"], lambda client: client.enqueue_many(MIXED)),
+}
+"""What is called, and the ids of the tasks that must then be there."""
+
+
+def infos_of(result: TaskInfo | EnqueueResults) -> list[Any]:
+    return [result] if isinstance(result, TaskInfo) else list(result)
+
+
+@pytest.mark.parametrize(
+    ("operation", "act"),
+    [
+        *(
+            (name, act)
+            for name in OPERATIONS
+            for act in (Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY, Act.CUT_IN_REPLY)
+        ),
+        ("unique", Act.SWALLOW),
+        ("many of all kinds", Act.SWALLOW),
+    ],
+)
+def test_a_lost_reply_costs_nothing(operation: str, act: Act, setup: Setup) -> None:
+    ids, call = OPERATIONS[operation]
+    setup.give_up_s = GIVE_UP_S if act is Act.SWALLOW else None
+    setup.fail("EVALSHA", act)
+    infos = infos_of(setup.run(call))
+    assert [info.id for info in infos if isinstance(info, TaskInfo)] == ids
+    assert setup.task_ids() == ids
+    assert setup.places() == ids
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("skip", [0, 1, 2, 3])
+def test_a_chunk_may_lose_any_of_its_replies(skip: int, operation: str, setup: Setup) -> None:
+    """Cut the first, second … script of the round trip, and with it all that follow."""
+    ids, call = OPERATIONS[operation]
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY, skip=skip)
+    setup.run(call)
+    assert setup.task_ids() == setup.places() == ids
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_part_of_a_reply_is_no_reply(kept: int, setup: Setup) -> None:
+    setup.fail("EVALSHA", Act.CUT_IN_REPLY, bytes_kept=kept)
+    setup.run(OPERATIONS["pending"][1])
+    assert setup.places() == ["a"]
+    assert setup.scripts_seen() == 1
+
+
+def test_what_was_done_is_not_sent_again(setup: Setup) -> None:
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)
+    setup.run(OPERATIONS["many"][1])
+    assert setup.proxy.names_seen() == ["SADD", "EVALSHA", "HGET", "HGET", "HGET"]
+
+
+def test_what_was_not_done_is_sent_again_after_a_look(setup: Setup) -> None:
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REQUEST)
+    setup.run(OPERATIONS["many"][1])
+    assert setup.proxy.names_seen() == ["SADD", "HGET", "HGET", "HGET", "EVALSHA"]
+
+
+def test_a_look_whose_reply_is_lost_is_taken_again(setup: Setup) -> None:
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)
+    setup.fail("HGET", Act.CUT_BEFORE_REPLY, times=3)
+    setup.run(OPERATIONS["pending"][1])
+    assert setup.proxy.names_seen() == ["SADD", "EVALSHA", "HGET", "HGET", "HGET", "HGET"]
+    assert setup.places() == ["a"]
+
+
+def test_a_lost_registration_is_sent_again(setup: Setup) -> None:
+    setup.fail("SADD", Act.CUT_BEFORE_REQUEST, times=2)
+    setup.run(OPERATIONS["pending"][1])
+    assert setup.places() == ["a"]
+    assert setup.db.smembers("asynq:queues") == {b"default"}
+    assert setup.scripts_seen() == 1
+
+
+def test_a_second_try_that_is_lost_too_is_looked_for_too(setup: Setup) -> None:
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REQUEST)
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)
+    setup.run(OPERATIONS["unique"][1])
+    assert setup.proxy.names_seen() == ["SADD", "HGET", "EVALSHA", "HGET"]
+    assert setup.places() == ["a"]
+
+
+def test_a_first_try_that_arrives_after_the_look_is_no_conflict(setup: Setup) -> None:
+    """The task is not there, is sent again, and meets the first request, which some router had kept."""
+    setup.fail("EVALSHA", Act.HOLD)
+    setup.fail("HGET", Act.PASS, then=setup.proxy.release)
+    info = setup.run(OPERATIONS["unique"][1])
+    assert info.state is TaskState.PENDING
+    assert setup.proxy.names_seen() == ["SADD", "HGET", "EVALSHA", "EVALSHA", "HGET"]
+    assert setup.places() == ["a"]
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY])
+@pytest.mark.parametrize("other", [("t", b"other"), ("other", b"x")])
+def test_a_real_conflict_is_still_a_conflict(other: tuple[str, bytes], act: Act, setup: Setup) -> None:
+    Client(setup.db).enqueue(*other, task_id="a")
+    setup.fail("EVALSHA", act)
+    with pytest.raises(TaskIDConflictError):
+        setup.run(OPERATIONS["pending"][1])
+    assert setup.places() == ["a"]
+
+
+def test_a_task_that_cannot_be_decoded_is_not_ours(setup: Setup) -> None:
+    setup.db.hset("asynq:{default}:t:a", mapping={"msg": b"\xff", "state": "pending"})
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)
+    with pytest.raises(TaskIDConflictError):
+        setup.run(OPERATIONS["pending"][1])
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY])
+def test_a_real_duplicate_is_still_a_duplicate(act: Act, setup: Setup) -> None:
+    Client(setup.db).enqueue("t", b"x", task_id="first", unique=60)
+    setup.fail("EVALSHA", act)
+    with pytest.raises(DuplicateTaskError):
+        setup.run(OPERATIONS["unique"][1])
+    assert setup.places() == ["first"]
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY, Act.HOLD])
+def test_an_id_given_twice_in_one_call_is_a_conflict_once(act: Act, setup: Setup) -> None:
+    setup.fail("EVALSHA", act)
+    if act is Act.HOLD:
+        setup.fail("HGET", Act.PASS, skip=2, then=setup.proxy.release)
+    twice = [Task("t", b"x", task_id="a"), Task("t", b"y", task_id="b"), Task("t", b"x", task_id="a")]
+    results: EnqueueResults = setup.run(lambda client: client.enqueue_many(twice))
+    assert [type(result) for result in results] == [TaskInfo, TaskInfo, TaskIDConflictError]
+    assert setup.places() == ["a", "b"]
+
+
+def test_conflicts_and_duplicates_of_a_chunk_stand_at_their_tasks(setup: Setup) -> None:
+    Client(setup.db).enqueue("t", b"other", task_id="b")
+    Client(setup.db).enqueue("u", b"", task_id="first", unique=60)
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)
+    tasks = [Task("t", b"", task_id="a"), Task("t", b"", task_id="b"), Task("u", task_id="c", unique=60)]
+    results = setup.run(lambda client: client.enqueue_many(tasks))
+    assert [type(result) for result in results] == [TaskInfo, TaskIDConflictError, DuplicateTaskError]
+    assert setup.places() == ["a", "b", "first"]
+
+
+def test_a_task_that_has_already_run_and_gone_is_enqueued_again(setup: Setup) -> None:
+    """At least once: that it ran cannot be known any more."""
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY, then=lambda: setup.db.delete("asynq:{default}:t:a"))
+    assert setup.run(OPERATIONS["pending"][1]).id == "a"
+    assert setup.scripts_seen() == 2
+
+
+def test_a_task_that_has_moved_on_is_found_in_its_new_state(setup: Setup) -> None:
+    key = "asynq:{default}:t:a"
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY, then=lambda: setup.db.hset(key, "state", "active"))
+    assert setup.run(OPERATIONS["pending"][1]).id == "a"
+    assert setup.scripts_seen() == 1
+
+
+def test_a_redis_that_is_gone_for_good_leaves_the_outcome_open(setup: Setup) -> None:
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY, then=setup.proxy.vanish)
+    with pytest.raises(BrokerConnectionError) as caught:
+        setup.run(OPERATIONS["pending"][1])
+    assert caught.value.maybe_applied
+    assert caught.value.operation == "enqueue"
+    assert str(caught.value).startswith(
+        f"enqueue: the connection to Redis at 127.0.0.1:{setup.proxy.port} broke before"
+    )
+    assert "the outcome is not known" in str(caught.value)
+    assert str(caught.value.__cause__).startswith("HGET: cannot reach Redis")
+
+
+def test_what_cannot_even_be_sent_was_not_applied(setup: Setup) -> None:
+    """Not the first call after the break, nor one that finds a connection which broke a moment ago."""
+
+    def call_after_call(client: Client) -> list[BrokerError]:
+        client.enqueue("t", b"x")
+        setup.proxy.vanish()
+        return [error_of(lambda: client.enqueue("t", b"x")) for _ in range(3)]
+
+    async def call_after_call_on_a_loop(client: AsyncClient) -> list[BrokerError]:
+        await client.enqueue("t", b"x")
+        setup.proxy.vanish()
+        errors: list[BrokerError] = []
+        for _ in range(3):
+            with pytest.raises(BrokerConnectionError) as caught:
+                await client.enqueue("t", b"x")
+            errors.append(caught.value)
+        return errors
+
+    errors = setup.run(call_after_call if setup.way == "Client" else call_after_call_on_a_loop)
+    assert [error.maybe_applied for error in errors[1:]] == [False, False]
+    assert all(str(error).startswith("enqueue: cannot reach Redis at 127.0.0.1:") for error in errors[1:])
+
+
+def error_of(act: Callable[[], object]) -> BrokerError:
+    with pytest.raises(BrokerConnectionError) as caught:
+        act()
+    return caught.value
+
+
+def test_a_redis_that_is_gone_for_good_stops_enqueue_many_with_what_is_known(setup: Setup) -> None:
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY, skip=1, then=setup.proxy.vanish)
+    tasks = (Task("t", b"x", task_id=f"{n:04}") for n in range(2000))
+    with pytest.raises(BrokerConnectionError) as caught:
+        setup.run(lambda client: client.enqueue_many(tasks))
+    assert caught.value.maybe_applied
+    results = caught.value.results
+    assert isinstance(results, EnqueueResults)
+    assert (len(results), results.enqueued) == (1000, 500)
+    assert results[500] is caught.value
+    # One chunk more was composed while Redis had the second, and was not sent.
+    assert next(tasks).options["task_id"] == "1500"
+    assert caught.value.__notes__ == [
+        "enqueue_many: 500 tasks were enqueued before this; the error's results attribute tells of the 1000 tasks that "
+        "were tried, the rest was not"
+    ]
+
+
+def test_a_redis_that_goes_silent_is_asked_no_more_than_twice(setup: Setup) -> None:
+    setup.give_up_s = 0.3
+    for command in ("SADD", "EVALSHA", "HGET"):
+        setup.fail(command, Act.SWALLOW, times=None)
+    with pytest.raises(BrokerTimeoutError) as caught:
+        setup.run(OPERATIONS["pending"][1])
+    assert caught.value.maybe_applied
+    assert "did not answer in time; whether it did what it was asked is not known" in str(caught.value)
+    names = setup.proxy.names_seen()
+    assert (names.count("SADD"), names.count("HGET")) == (2, 2)
+    assert setup.scripts_seen() <= 1
+
+
+def test_a_conflict_with_nothing_known_of_it_is_not_called_one(setup: Setup) -> None:
+    """Whenever the flow looks there is nothing, whenever it sends there is something: it says that it cannot tell."""
+    key = "asynq:{default}:t:a"
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY, then=lambda: setup.db.delete(key))
+    setup.fail("HGET", Act.PASS, times=3, then=lambda: setup.db.hset(key, "state", "pending"))
+    setup.fail("EVALSHA", Act.PASS, times=3, then=lambda: setup.db.delete(key))
+    with pytest.raises(BrokerConnectionError) as caught:
+        setup.run(OPERATIONS["pending"][1])
+    assert caught.value.maybe_applied
+
+
+def test_a_script_that_redis_forgot_is_sent_as_text_in_the_same_call(setup: Setup) -> None:
+    setup.db.script_flush()
+    setup.run(OPERATIONS["pending"][1])
+    assert setup.places() == ["a"]
+    assert setup.proxy.names_seen() == ["SADD", "EVALSHA", "EVAL"]
+
+
+def test_scripts_that_redis_forgot_heal_in_a_pipeline_too(setup: Setup) -> None:
+    setup.db.script_flush()
+    ids, call = OPERATIONS["many of all kinds"]
+    assert setup.run(call).enqueued == 4
+    assert setup.places() == ids
+    assert setup.proxy.names_seen() == ["SADD", *["EVALSHA"] * 3, *["EVAL"] * 3]
+
+
+def test_a_script_forgotten_between_two_calls_heals(setup: Setup) -> None:
+    def twice(client: Client) -> None:
+        client.enqueue("t", b"x", task_id="a")
+        setup.db.script_flush()
+        client.enqueue("t", b"x", task_id="b")
+
+    async def twice_on_a_loop(client: AsyncClient) -> None:
+        await client.enqueue("t", b"x", task_id="a")
+        setup.db.script_flush()
+        await client.enqueue("t", b"x", task_id="b")
+
+    setup.run(twice if setup.way == "Client" else twice_on_a_loop)
+    assert setup.proxy.names_seen() == ["SADD", "EVALSHA", "EVALSHA", "EVAL"]
+    assert setup.places() == ["a", "b"]
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY])
+def test_the_reply_to_a_script_sent_as_text_may_be_lost_too(act: Act, setup: Setup) -> None:
+    setup.db.script_flush()
+    setup.fail("EVAL", act)
+    ids, call = OPERATIONS["many of all kinds"]
+    assert setup.run(call).enqueued == 4
+    assert setup.places() == ids
+
+
+def test_redis_counts_each_script_once(setup: Setup) -> None:
+    """Ask the server, not the proxy, how often it was called."""
+    setup.db.config_resetstat()
+    setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)
+    setup.run(OPERATIONS["pending"][1])
+    stats: dict[str, Any] = setup.db.info("commandstats")
+    assert stats["cmdstat_evalsha"]["calls"] == 1
+    assert "cmdstat_eval" not in stats
+
+
+@contextmanager
+def broker_at(proxy: FaultyProxy) -> Iterator[BlockingBroker]:
+    with Redis(port=proxy.port, socket_timeout=GIVE_UP_S, retry=Retry(NoBackoff(), 0)) as given:
+        yield BlockingBroker(NodeTransport(given.connection_pool))
+
+
+def test_an_idempotent_operation_is_sent_four_times_at_most(db: Redis, shared_server: RedisServer) -> None:
+    fault = Fault("SADD", Act.CUT_BEFORE_REPLY, times=None)
+    with faulty_proxy(shared_server.socket_path, fault) as proxy, broker_at(proxy) as broker:
+        with pytest.raises(BrokerConnectionError) as caught:
+            broker.run(register_queue("default"))
+        assert caught.value.maybe_applied
+        assert proxy.names_seen() == ["SADD"] * 4
+
+
+def test_only_what_was_lost_is_sent_again(db: Redis, shared_server: RedisServer) -> None:
+    fault = Fault("SADD", Act.CUT_BEFORE_REPLY, skip=1)
+    with faulty_proxy(shared_server.socket_path, fault) as proxy, broker_at(proxy) as broker:
+        assert broker.run_many([register_queue(queue) for queue in "abc"]) == [1, 0, 1]
+        assert [words[2] for words in proxy.seen if words[0] == b"SADD"] == [b"a", b"b", b"b", b"c"]
+
+
+def test_a_client_with_retries_of_its_own_does_not_send_twice(db: Redis, shared_server: RedisServer) -> None:
+    """redis-py re-sends by default; a client that was given brings that along."""
+    db.script_load(load_script("enqueue").text)
+    fault = Fault("EVALSHA", Act.CUT_BEFORE_REPLY)
+    with faulty_proxy(shared_server.socket_path, fault) as proxy, Redis(port=proxy.port) as given:
+        assert given.get_retry() is not None
+        Client(given).enqueue("t", b"x")
+        assert proxy.names_seen() == ["SADD", "EVALSHA", "HGET"]
+    assert db.llen("asynq:{default}:pending") == 1
+
+
+def test_a_queue_is_registered_again_after_ten_seconds(db: Redis, shared_server: RedisServer) -> None:
+    clock = ManualClock()
+    producer = Producer(clock)
+    with faulty_proxy(shared_server.socket_path) as proxy, broker_at(proxy) as broker:
+        for seconds in (0, 9.9, 0.2):
+            clock.advance(seconds)
+            broker.drive(producer.enqueue("t", b"", {}))
+        assert proxy.names_seen().count("SADD") == 2
+
+
+def test_a_registration_that_failed_is_due_again(db: Redis, shared_server: RedisServer) -> None:
+    producer = Producer(ManualClock())
+    fault = Fault("SADD", Act.ANSWER, answer=b"-OOM command not allowed when used memory > 'maxmemory'.\r\n")
+    with faulty_proxy(shared_server.socket_path, fault) as proxy, broker_at(proxy) as broker:
+        for _ in range(3):
+            broker.drive(producer.enqueue("t", b"", {}))
+        assert proxy.names_seen().count("SADD") == 1
+        assert db.smembers("asynq:queues") == {b"default"}
+
+
+def test_a_connection_that_died_in_the_pool_is_replaced_unnoticed(setup: Setup) -> None:
+    def twice(client: Client) -> None:
+        client.enqueue("t", b"x", task_id="a")
+        setup.db.client_kill_filter(_type="normal", skipme=True)
+        client.enqueue("t", b"x", task_id="b")
+
+    async def twice_on_a_loop(client: AsyncClient) -> None:
+        await client.enqueue("t", b"x", task_id="a")
+        setup.db.client_kill_filter(_type="normal", skipme=True)
+        await client.enqueue("t", b"x", task_id="b")
+
+    setup.run(twice if setup.way == "Client" else twice_on_a_loop)
+    assert setup.places() == ["a", "b"]
+
+
+def test_a_cancelled_call_does_not_leave_its_reply_to_the_next(db: Redis, shared_server: RedisServer) -> None:
+    async def run() -> tuple[str, str]:
+        seen = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        fault = Fault("EVALSHA", Act.SWALLOW, then=lambda: loop.call_soon_threadsafe(seen.set))
+        with faulty_proxy(shared_server.socket_path, fault) as proxy:
+            async with AsyncClient(proxy.url) as client:
+                call = asyncio.create_task(client.enqueue("t", b"1", task_id="a"))
+                await seen.wait()
+                call.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await call
+                after = await client.enqueue("t", b"2", task_id="b")
+                with pytest.raises(TaskIDConflictError) as caught:
+                    await client.enqueue("t", b"3", task_id="b")
+                return after.id, caught.value.task_id
+
+    db.script_load(load_script("enqueue").text)
+    assert asyncio.run(run()) == ("b", "b")
