@@ -17,7 +17,7 @@ JOBS ?= 2
 FUZZ_COUNT ?= 1000000
 
 PYX := $(shell find fastq -name '*.pyx')
-C_SOURCES := $(PYX) $(shell find fastq -name '*.pxd' -o -name '*.h')
+C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
+from hiredis import pack_command
 from redis.exceptions import ResponseError
 
 from fastq.broker.blocking import address_of
@@ -73,7 +74,8 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     replies: list[Any] = []
     cancellations = _cancellations()
     try:
-        await connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+        # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
+        await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
         if _cancellations() > cancellations:
             # redis-py sends with wait_for, which in Python 3.11 swallows a cancellation that comes as it ends.
             raise asyncio.CancelledError
