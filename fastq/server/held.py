@@ -1,5 +1,6 @@
 """The tasks that this server holds: leased to it, from their dequeue until their outcome is written."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,10 +15,11 @@ class HeldTask:
     """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
-    was started again because its child was killed for another's sake.
+    was started again because its child was killed for another's sake. ``in_doubt`` is true while a write that ends it
+    may or may not have been carried out.
     """
 
-    __slots__ = ("ended", "held", "leased_until_s", "queue", "reruns", "submission", "view")
+    __slots__ = ("ended", "held", "in_doubt", "leased_until_s", "queue", "reruns", "submission", "view")
 
     def __init__(self, queue: str, view: TaskView, leased_until_s: float) -> None:
         self.queue: Final = queue
@@ -25,6 +27,7 @@ class HeldTask:
         self.leased_until_s = leased_until_s
         self.held = True
         self.ended = False
+        self.in_doubt = False
         self.reruns = 0
         self.submission: Submission | None = None
 
@@ -39,6 +42,7 @@ class HeldTasks:
 
     def __init__(self) -> None:
         self._by_queue: dict[str, dict[str, HeldTask]] = {}
+        self._doubts: Counter[str] = Counter()
 
     def add(self, queue: str, view: TaskView, now_s: float) -> HeldTask:
         """Hold a task that was leased just now."""
@@ -52,9 +56,26 @@ class HeldTasks:
     def drop(self, task: HeldTask) -> None:
         """Let go of a task: its outcome is written, or it is not ours any more."""
         task.held = False
+        if task.in_doubt:
+            task.in_doubt = False
+            self._doubts[task.queue] -= 1
         tasks = self._by_queue.get(task.queue, {})
         if tasks.get(task.id) is task:
             del tasks[task.id]
+
+    def doubt(self, task: HeldTask) -> None:
+        """Note that a write that ends a held task may or may not have been carried out, until it is dropped."""
+        if task.held and not task.in_doubt:
+            task.in_doubt = True
+            self._doubts[task.queue] += 1
+
+    def queues_in_doubt(self) -> frozenset[str]:
+        """Return the queues from which nothing is to be taken now.
+
+        A task whose outcome is in doubt might come back from them: the same write, sent again, would then end its
+        next run.
+        """
+        return frozenset(queue for queue, count in self._doubts.items() if count)
 
     def find(self, task_id: str) -> list[HeldTask]:
         """Return the tasks with an id; more than one only if queues share it."""
