@@ -13,8 +13,6 @@ from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
 from fastq.server.heartbeater import Heartbeater
 from fastq.server.held import HeldTask
-from fastq.server.holdings import Holdings
-from fastq.server.timing import STANDARD
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
@@ -32,7 +30,7 @@ def heartbeater(
         bench.broker,
         ME,
         presence,
-        Holdings(bench.held, bench.owner, bench.stall, bench.clock, STANDARD),
+        bench.holdings,
         lost or bench.held.drop,
     )
 
