@@ -116,18 +116,10 @@ def test_sigtstp_stops_fetching_and_nothing_else(workers: Workers, client: Clien
     late = client.enqueue("ok").id
     view.open()
     view.until("completed", running)
-    wait_until(lambda: b"stopped" in published(view.db))
+    wait_until(lambda: b"stopped" in view.published())
     assert (view.state(late), view.ids("pending")) == ("pending", [late])
     assert worker.stop() == 0, worker.text
     assert (view.ids("pending"), presence(view.db)) == ([late], [])
-
-
-def published(db: Redis) -> bytes:
-    """Return the encoded ServerInfo of the one server."""
-    (key,) = db.scan_iter("asynq:servers:*")
-    found = db.get(key)
-    assert isinstance(found, bytes)
-    return found
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGTSTP])
