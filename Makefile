@@ -2,6 +2,7 @@
 # make test FASTQ_DEBUG=1               the same on a build with line tracing and bounds checks, without optimisation
 # make setup PYTHON=python3.13          another interpreter (after `make clean`)
 # make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
+# make demo TASKS=20000 REDIS=redis://…  fewer tasks, on a Redis that is there already
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -17,17 +18,20 @@ JOBS ?= 2
 FUZZ_COUNT ?= 1000000
 
 PYX := $(shell find fastq -name '*.pyx')
-C_SOURCES := $(PYX) $(shell find fastq -name '*.pxd' -o -name '*.h')
+C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup test lint types check interop bench bench-smoke fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types check interop bench bench-smoke fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(BUILT) ## Make .venv, install what development needs, compile the extensions
+
+demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, account for each
+	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(ARGS)
 
 test: $(BUILT) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)

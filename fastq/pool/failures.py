@@ -22,7 +22,11 @@ class Failures:
         self._times.append(now)
         return len(self._times) == _TOO_MANY and now - self._times[0] < _WITHIN_S
 
+    def clear(self) -> None:
+        """Forget them: a child has worked."""
+        self._times.clear()
+
     @property
     def backoff_s(self) -> float:
         """Return how long to wait before the next try."""
-        return _BACKOFF_S[min(len(self._times), len(_BACKOFF_S)) - 1]
+        return _BACKOFF_S[max(0, min(len(self._times), len(_BACKOFF_S)) - 1)]

@@ -25,6 +25,7 @@ from fastq.pool.verdicts import judge
 __all__ = ["Reports", "Supervisor"]
 
 _REPORT_WAIT_S = 0.5  # for the preloader's word on a child that is known to be dead
+_YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
 
 
@@ -126,7 +127,7 @@ class Supervisor:
             return
         self.only_async = bool(frame.body.get("has_async")) and not frame.body.get("has_plain")
         self.description = frame.text("description")
-        handle.state = State.READY
+        handle.state, handle.since_s = State.READY, time.monotonic()
         self._dispatcher.add(handle.feed)
         self.seats.fill()
         self.seats.recycle()
@@ -149,6 +150,9 @@ class Supervisor:
                 os.close(fd)
         elif frame.op == "forked":
             self._on_forked(handle, frame)
+        elif frame.op == "unforked":
+            handle.text = f"\n{frame.text('text')}"
+            self._bury(handle)
         elif frame.op == "exited":
             handle.status = frame.number("status")
             handle.peak_rss = frame.number("peak_rss")
@@ -217,8 +221,9 @@ class Supervisor:
         if handle.pidfd >= 0:
             loop.remove_reader(handle.pidfd)
         events = judge(handle, self._dispatcher)
-        by_itself = handle.state in (State.STARTING, State.READY) or handle.text
-        failed = by_itself and not handle.feed.finished and not events
+        failed = self._failed_to_start(handle) and not events
+        if handle.feed.finished:
+            self._failures.clear()
         self._dispatcher.remove(handle.feed)
         handle.close()
         del self._handles[handle.number]
@@ -230,6 +235,12 @@ class Supervisor:
             self.seats.fill()
         self._reports.on_resolved(events)
         self._reports.on_change()
+
+    def _failed_to_start(self, handle: Handle) -> bool:
+        if handle.feed.finished:
+            return False
+        young = handle.state is State.READY and time.monotonic() - handle.since_s < _YOUNG_S
+        return handle.state is State.STARTING or young or handle.text != ""
 
     def _why(self, handle: Handle) -> str:
         fate = "" if handle.status is None else f" with {describe_status(handle.status)}"

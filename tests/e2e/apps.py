@@ -6,9 +6,11 @@ Handlers tell how far they got on the list EVENTS, a text an entry: what happene
 import asyncio
 import ctypes
 import functools
+import itertools
 import os
 import signal
 import time
+from collections import deque
 from typing import Any
 
 import redis
@@ -40,6 +42,11 @@ def gate(name: str) -> str:
 @mux.handler("ok")
 def ok(task: RunningTask) -> None:
     return None
+
+
+@mux.handler("told")
+def only_tell(task: RunningTask) -> None:
+    tell("ran", task)
 
 
 @mux.handler("echo")
@@ -135,6 +142,12 @@ def wait(task: RunningTask) -> None:
     tell("done", task)
 
 
+@mux.handler("then-fail")
+def wait_and_fail(task: RunningTask) -> None:
+    wait(task)
+    raise ValueError("failed after the wait")
+
+
 @mux.handler("sleep")
 def sleep(task: RunningTask) -> None:
     tell("started", task)
@@ -152,12 +165,13 @@ def spin(task: RunningTask) -> None:
 @mux.handler("deaf")
 def deaf(task: RunningTask) -> None:
     """Go on whatever is raised."""
-    tell("started", task)
+    word = "started"
     while True:
         try:
+            tell(word, task)
             time.sleep(60)
         except BaseException:  # noqa: BLE001 - that is what it is for
-            tell("told", task)
+            word = "told"
 
 
 @mux.handler("clean")
@@ -177,6 +191,13 @@ def hold_gil(task: RunningTask) -> None:
     tell("done", task)
 
 
+@mux.handler("c-loop")
+def loop_in_c(task: RunningTask) -> None:
+    """Stay for ever in one C call that holds the interpreter and, unlike a big power, never looks for signals."""
+    tell("started", task)
+    deque(itertools.repeat(None), maxlen=0)
+
+
 @mux.handler("chain")
 def chain(task: RunningTask) -> None:
     """Enqueue the next of so many tasks."""
@@ -185,11 +206,6 @@ def chain(task: RunningTask) -> None:
     if left:
         with Client(os.environ["FASTQ_REDIS_URL"]) as client:
             client.enqueue("chain", left - 1, queue=task.queue)
-
-
-@mux.handler("print")
-def log_something(task: RunningTask) -> None:
-    time.sleep(0)
 
 
 @mux.handler("async-echo")

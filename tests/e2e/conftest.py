@@ -24,5 +24,7 @@ def client(url: str) -> Iterator[Client]:
 
 
 @pytest.fixture
-def view(db: Redis) -> View:
-    return View(db)
+def view(db: Redis) -> Iterator[View]:
+    view = View(db)
+    yield view
+    view.allow_all()

@@ -19,11 +19,11 @@ from typing import Any
 
 from tests.waiting import wait_until
 
-__all__ = ["APP", "ROOT", "Worker", "Workers", "marked_processes", "workers_on"]
+__all__ = ["APP", "MARK", "ROOT", "Worker", "Workers", "marked_processes", "workers_on"]
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = "tests.e2e.apps:mux"
-_MARK = "FASTQ_E2E_MARK"
+MARK = "FASTQ_E2E_MARK"
 
 
 def marked_processes(mark: str) -> set[int]:
@@ -31,7 +31,7 @@ def marked_processes(mark: str) -> set[int]:
     found = set()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if f"{_MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                 found.add(int(entry.name))
     return found
 
@@ -146,7 +146,7 @@ class Workers:
                     **inherited,
                     "PYTHONPATH": f"{ROOT}{os.pathsep}{self.directory}",
                     "FASTQ_REDIS_URL": self.url,
-                    _MARK: mark,
+                    MARK: mark,
                     **env,
                 },
             )

@@ -75,6 +75,25 @@ class View:
         """Return a counter: processed or failed."""
         return int(self._ask.get(f"asynq:{{{queue}}}:{what}") or 0)
 
+    # Servers
+
+    def published(self) -> bytes:
+        """Return the encoded ServerInfo of the one server, b"" when there is none."""
+        return b"".join(self._ask.get(key) or b"" for key in self._ask.scan_iter("asynq:servers:*"))
+
+    # Redis
+
+    def facts(self, section: str) -> Any:
+        """Return a section of INFO."""
+        return self._ask.info(section)
+
+    def forbid(self, *commands: str) -> None:
+        """Take commands from the user that everybody is, until `allow_all`."""
+        self._ask.execute_command("ACL", "SETUSER", "default", *(f"-{command}" for command in commands))
+
+    def allow_all(self) -> None:
+        self._ask.execute_command("ACL", "SETUSER", "default", "+@all")
+
     # Handlers
 
     def event(self, timeout_s: float = 10.0) -> Event:

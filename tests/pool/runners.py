@@ -47,6 +47,11 @@ def size(order: dict[str, str], context: TaskContext) -> Answer:
     return Kind.RESULT, b"r" * int(order["size"])
 
 
+def nap(order: dict[str, str], context: TaskContext) -> Answer:
+    time.sleep(0.002)
+    return None
+
+
 def pid(order: dict[str, str], context: TaskContext) -> Answer:
     return Kind.RESULT, str(os.getpid()).encode()
 
@@ -220,7 +225,8 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
-        noop, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain, segfault,
+        noop, nap, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain,
+        segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
         use_terminate, write, allocate, scribble, wrong_answer, raise_error,
     )

@@ -183,6 +183,29 @@ def test_an_actor_that_is_woken_and_stopped_at_once_ends(turns: int) -> None:
     run(test)
 
 
+def test_a_tick_that_swallows_its_cancellation_is_cancelled_again() -> None:
+    async def test() -> None:
+        swallowed = 0
+
+        async def swallow() -> float | None:
+            nonlocal swallowed
+            for _ in range(3):
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    swallowed += 1
+            return await hang()
+
+        actor = Worker(swallow)
+        actor.start()
+        await asyncio.sleep(0)
+        await actor.stop()
+        assert swallowed == 3
+        assert len(asyncio.all_tasks()) == 1
+
+    run(test)
+
+
 def test_an_actor_that_was_never_started_can_be_stopped() -> None:
     async def test() -> None:
         await Worker().stop()
