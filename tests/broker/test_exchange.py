@@ -124,6 +124,17 @@ def test_what_never_left_was_not_applied() -> None:
     assert exchange.results[0].maybe_applied is False
 
 
+def test_what_never_left_is_sent_again_only_with_all_that_it_came_with() -> None:
+    """An enqueue on a Redis that is away fails at once, and does not wait for its queue to be registered."""
+    exchange, sent, pauses = run([READ, WRITE], [Unsent(CUT), Unsent(CUT)])
+    assert (len(sent), pauses) == (1, [0.0])
+    assert [result.operation for result in exchange.results] == ["GET", "INCR"]
+    exchange, sent, pauses = run([READ, READ], [Unsent(CUT), Unsent(CUT)], [b"x", b"y"])
+    assert (exchange.results, pauses) == ([b"x", b"y"], [0.0, backoff_s(1)])
+    exchange, sent, pauses = run([READ, WRITE], [Unsent(CUT), 1], [b"x"])
+    assert (exchange.results, len(sent)) == ([b"x", 1], 2)
+
+
 def test_as_many_replies_as_commands_are_expected() -> None:
     exchange = Exchange((READ, READ), "here")
     with pytest.raises(ValueError, match="zip"):
