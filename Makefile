@@ -68,11 +68,13 @@ fuzz-asan: $(SANITIZED)/built ## The same on extensions built with AddressSaniti
 		ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 "$(CURDIR)/$(PY)" -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
 
 wheel: $(VENV)/installed ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
-	rm -rf dist
-	$(PY) -m build --no-isolation --outdir dist . >/dev/null
-	rm -rf build/installed && $(PY) -m venv build/installed
-	build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
+	@rm -rf dist build/installed && mkdir -p build
+	@echo "Building sdist and wheel"
+	@$(PY) -m build --no-isolation --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
+	@$(PY) -m venv build/installed
+	@build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
 	build/installed/bin/python tests/wheel/smoke.py
+	@ls -l dist
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
