@@ -376,12 +376,23 @@ def test_threads_may_enqueue_many_on_one_client(db: Redis, url: str) -> None:
 
 FORKS = """
 import os, sys
+import redis
 from fastq import Client, Task
+
+def connections():
+    with redis.Redis.from_url(sys.argv[1]) as db:
+        return sum(each["name"] == "fastq" for each in db.client_list())
 
 with Client(sys.argv[1]) as client:
     client.enqueue("before")
     client.enqueue_many([Task("before")] * 3)
+    told, tell = os.pipe()
     child = os.fork()
+    if child:
+        assert os.read(told, 1) == b"2", "the parent's connection and one of the child's own"
+    else:
+        client.enqueue("child")
+        os.write(tell, b"%d" % connections())
     name = "parent" if child else "child"
     for _ in range(20):
         client.enqueue(name)
@@ -394,13 +405,23 @@ if child:
 def test_both_sides_of_a_fork_go_on_with_the_client(db: Redis, url: str) -> None:
     subprocess.run([sys.executable, "-c", FORKS, url], check=True, timeout=60)
     stored: list[Any] = db.lrange(PENDING, 0, -1)
-    assert len(stored) == len(set(stored)) == 84
+    assert len(stored) == len(set(stored)) == 85
     types = [stored_message(db, task_id.decode()).type for task_id in stored]
-    assert {name: types.count(name) for name in set(types)} == {"before": 4, "parent": 40, "child": 40}
+    assert {name: types.count(name) for name in set(types)} == {"before": 4, "parent": 40, "child": 41}
 
 
 class InterruptedByTestError(Exception):
     """Be what a signal handler raises, as the one for Ctrl-C does."""
+
+
+def functions_of(thread: int) -> list[str]:
+    """Name the functions that a thread is in."""
+    frame = sys._current_frames().get(thread)
+    names = []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
 
 
 def test_an_interrupted_call_does_not_leave_its_reply_to_the_next(db: Redis, shared_server: RedisServer) -> None:
@@ -408,21 +429,25 @@ def test_an_interrupted_call_does_not_leave_its_reply_to_the_next(db: Redis, sha
         raise InterruptedByTestError
 
     main = threading.get_ident()
+
+    def interrupt_the_reading() -> None:
+        wait_until(lambda: "_read_reply" in functions_of(main))
+        signal.pthread_kill(main, signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, interrupt)
-    fault = Fault("EVALSHA", Act.SWALLOW, then=lambda: signal.pthread_kill(main, signal.SIGUSR1))
+    late = Fault("EVALSHA", Act.DELAY, then=interrupt_the_reading)
     try:
         with faulty_proxy(shared_server.socket_path) as proxy, Client(proxy.url) as client:
-            client.enqueue("t", b"1", task_id="a")
-            proxy.faults.append(fault)
+            client.enqueue("t", b"1", task_id="taken")
+            proxy.faults.append(late)
             with pytest.raises(InterruptedByTestError):
-                client.enqueue("t", b"2", task_id="b")
-            assert client.enqueue("t", b"3", task_id="c").id == "c"
+                client.enqueue("t", b"2", task_id="a")
+            late.until.set()
             with pytest.raises(TaskIDConflictError):
-                client.enqueue("t", b"4", task_id="c")
-            client.ping()
+                client.enqueue("t", b"3", task_id="taken")
+            wait_until(lambda: connections_named_fastq(db) == 1)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert db.llen(PENDING) == 3
 
 
 def test_ids_of_a_client_are_all_different(db: Redis, url: str) -> None:
