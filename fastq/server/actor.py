@@ -13,7 +13,7 @@ from typing import Any
 
 from fastq.errors import BrokerError
 
-__all__ = ["Actor", "end_task"]
+__all__ = ["Actor", "backoff_s", "end_task"]
 
 MAX_BACKOFF_S = 5.0
 """Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
@@ -31,6 +31,12 @@ async def end_task(task: asyncio.Task[Any]) -> None:
         await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
     if not task.cancelled():
         task.exception()
+
+
+def backoff_s(failures: int) -> float:
+    """Return the pause after so many failures in a row: it doubles, with some chance, up to ``MAX_BACKOFF_S``."""
+    longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(failures, 16))
+    return longest_s * random.uniform(0.5, 1.0)
 
 
 class Actor:
@@ -109,8 +115,7 @@ class Actor:
 
     def _backoff_s(self) -> float:
         self._failures += 1
-        longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(self._failures, 16))
-        return longest_s * random.uniform(0.5, 1.0)
+        return backoff_s(self._failures)
 
     async def _sleep(self, seconds: float | None) -> None:
         if seconds is not None and seconds <= 0:

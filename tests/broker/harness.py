@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from redis import Redis
 
 from fastq import keys
+from fastq.broker.blocking import BlockingBroker
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
@@ -55,16 +56,14 @@ def message(task_id: str, **fields: Any) -> bytes:
 class QueueBench:
     """Be one queue: ``db`` looks behind the code under test, ``run`` is the code under test."""
 
-    def __init__(self, db: Redis, url: str, queue: str = QUEUE) -> None:
+    def __init__(self, db: Redis, broker: BlockingBroker | None = None, queue: str = QUEUE) -> None:
         self.db: Any = db
         self.queue = queue
-        self._broker = open_broker(url)
-
-    def close(self) -> None:
-        self._broker.close()
+        self._broker = broker
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out an operation."""
+        assert self._broker is not None
         return self._broker.run(operation)
 
     def key(self, name: str) -> str:
@@ -126,11 +125,8 @@ class QueueBench:
 @contextmanager
 def queue_bench(db: Redis, url: str, queue: str = QUEUE) -> Iterator[QueueBench]:
     """Open a bench on an emptied Redis."""
-    bench = QueueBench(db, url, queue)
-    try:
-        yield bench
-    finally:
-        bench.close()
+    with closing(open_broker(url)) as broker:
+        yield QueueBench(db, broker, queue)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -1,7 +1,7 @@
 """Actors on a real Redis and a clock that the test moves, with tasks held as after a dequeue."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,16 +9,19 @@ import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.lease import LeasedTask
 from fastq.broker.open import open_async_broker
+from fastq.broker.scripts import load_script
 from fastq.clock import ManualClock
 from fastq.codec import view_task_message
 from fastq.server.commands import Commands
 from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.holdings import Holdings
 from fastq.server.stall import StallWatch
+from fastq.server.timing import STANDARD
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
+from tests.faulty_proxy import Act, Fault, Words
 
-__all__ = ["Bench", "logged", "on_bench"]
+__all__ = ["Bench", "ScriptFault", "logged", "on_bench"]
 
 
 class Bench:
@@ -36,6 +39,7 @@ class Bench:
         self.held = HeldTasks()
         self.owner = OURS
         self.stall = StallWatch(self.clock)
+        self.holdings = Holdings(self.held, self.owner, self.stall, self.clock, STANDARD)
 
     def hold(self, *task_ids: str, **fields: Any) -> list[HeldTask]:
         """Let tasks be active, leased to us and held, as after a dequeue."""
@@ -78,8 +82,15 @@ async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
         await bench.broker.close()
 
 
-def leased_ids(leased: Sequence[LeasedTask]) -> list[str]:
-    return [task.id for task in leased]
+class ScriptFault(Fault):
+    """Fail at one script alone."""
+
+    def __init__(self, script: str, act: Act, **how: Any) -> None:
+        super().__init__("EVALSHA", act, **how)
+        self.sha = load_script(script).sha.encode()
+
+    def strikes(self, words: Words) -> bool:
+        return len(words) > 1 and words[1] == self.sha and super().strikes(words)
 
 
 def logged(caplog: pytest.LogCaptureFixture, least: int = logging.WARNING) -> list[str]:

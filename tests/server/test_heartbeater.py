@@ -30,11 +30,8 @@ def heartbeater(
         bench.broker,
         ME,
         presence,
-        bench.held,
-        bench.owner,
-        bench.stall,
+        bench.holdings,
         lost or bench.held.drop,
-        bench.clock,
     )
 
 
