@@ -25,21 +25,20 @@ def start(workers: Workers, *flags: str) -> Worker:
 
 def test_a_handler_that_holds_the_interpreter_keeps_its_lease(workers: Workers, client: Client, view: View) -> None:
     """It holds it for more than twice the lease, while another server looks for leases that have ended."""
+    for _ in range(2):
+        workers.start_timed(SHORT, concurrency=1).is_ready()
     task_id = client.enqueue(Task("gil", headers={"seconds": "5"}, retention=3600)).id
-    worker = workers.start_timed(SHORT, concurrency=1).is_ready()
-    workers.start_timed(SHORT, concurrency=1).is_ready()
     view.expect("started", task_id)
     seen = set()
     while (lease := view.db.zscore("asynq:{default}:lease", task_id)) is not None:
-        assert isinstance(lease, float)
-        assert lease > time.time()
+        assert float(lease) + SHORT["recover_grace_s"] > time.time()
         seen.add(lease)
         time.sleep(0.05)
-    assert len(seen) >= 4  # it was extended in every second
+    view.expect("done", task_id)
     message = view.until("completed", task_id)
     assert message is not None
     assert (message.retried, view.count("failed")) == (0, 0)
-    assert worker.stop() == 0, worker.text
+    assert len(seen) >= 4  # 5 s are two leases and a half
 
 
 # Time -------------------------------------------------------------------------------------------------------------
@@ -61,7 +60,7 @@ def test_a_hanging_handler_ends_when_its_time_is_up_and_its_slot_is_used_again(
     began_s = time.monotonic()
     message = view.until("retry", task_id)
     assert message is not None
-    assert 0.9 < time.monotonic() - began_s < 5  # 1 s, the grace of 0.5 s, and a loaded machine
+    assert time.monotonic() - began_s < 10  # 1 s, the grace of 0.5 s, and a loaded machine
     assert message.error_msg.startswith(error)
     assert (f"{APPS}:" in message.error_msg) is (error is SOFT)  # the place in the user's code
     assert message.retried == 1
@@ -82,7 +81,7 @@ def test_the_message_s_own_deadline_is_absolute(workers: Workers, client: Client
     view.expect("started", task_id)
     message = view.until("retry", task_id)
     assert message is not None
-    assert time.monotonic() - began_s < 6
+    assert time.monotonic() - began_s < 10
     assert message.error_msg.startswith(SOFT)
 
 
@@ -113,8 +112,7 @@ def cancel(view: View, task_id: str) -> None:
         ("spin", "TaskCanceled: the task was cancelled"),
         ("async-wait", "TaskCanceled: the task was cancelled"),
         ("deaf", "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
-        # The cancellation may come before it has entered the call that cannot be interrupted.
-        ("c-loop", "TaskCanceled: the "),
+        ("c-loop", "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
     ],
 )
 def test_a_running_task_is_cancelled(workers: Workers, client: Client, view: View, type: str, error: str) -> None:

@@ -74,7 +74,7 @@ def test_what_does_not_finish_in_time_goes_back_to_the_head_in_its_old_order(
     began_s = time.monotonic()
     worker.signal(signal.SIGTERM)
     assert worker.ended() == 0, worker.text
-    assert 0.9 < time.monotonic() - began_s < 6  # 1 s, 0.5 s for the soft signal, and a loaded machine
+    assert 1 <= time.monotonic() - began_s < 8  # 1 s, 0.5 s for the soft signal, and a loaded machine
     assert view.ids("pending") == ids
     assert {view.state(task_id) for task_id in ids} == {"pending"}
     assert {(view.message(task_id).retried, view.message(task_id).error_msg) for task_id in ids} == {(0, "")}
