@@ -1,8 +1,8 @@
 # Each target does the set-up it needs, in .venv: a fresh clone needs no other command before it.
-# FASTQ_DEBUG=1 make test        the same on a build with line tracing and bounds checks, without optimisation
-# PYTHON=python3.13 make setup   another interpreter (after `make clean`)
-# ARGS='-k codec -x' make test   more arguments for pytest
-# make demo TASKS=20000 REDIS=redis://127.0.0.1:6379/0   fewer tasks, on a Redis that is there already
+# make test FASTQ_DEBUG=1               the same on a build with line tracing and bounds checks, without optimisation
+# make setup PYTHON=python3.13          another interpreter (after `make clean`)
+# make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
+# make demo TASKS=20000 REDIS=redis://…  fewer tasks, on a Redis that is there already
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -14,10 +14,11 @@ MODE := $(if $(filter 1,$(FASTQ_DEBUG)),debug,release)
 BUILT := $(VENV)/built-$(MODE)
 PIP := $(PY) -m pip --quiet --disable-pip-version-check
 ARGS ?=
+JOBS ?= 2
 FUZZ_COUNT ?= 1000000
 
 PYX := $(shell find fastq -name '*.pyx')
-C_SOURCES := $(PYX) $(shell find fastq -name '*.pxd' -o -name '*.h')
+C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
@@ -33,7 +34,7 @@ demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, ac
 	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(ARGS)
 
 test: $(BUILT) ## Run the whole test suite
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/installed ## Check style and format of Python, syntax of Lua
 	$(VENV)/bin/ruff check .
@@ -67,11 +68,13 @@ fuzz-asan: $(SANITIZED)/built ## The same on extensions built with AddressSaniti
 		ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 "$(CURDIR)/$(PY)" -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
 
 wheel: $(VENV)/installed ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
-	rm -rf dist
-	$(PY) -m build --no-isolation --outdir dist . >/dev/null
-	rm -rf build/installed && $(PY) -m venv build/installed
-	build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
+	@rm -rf dist build/installed && mkdir -p build
+	@echo "Building sdist and wheel"
+	@$(PY) -m build --no-isolation --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
+	@$(PY) -m venv build/installed
+	@build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
 	build/installed/bin/python tests/wheel/smoke.py
+	@ls -l dist
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

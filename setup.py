@@ -57,6 +57,7 @@ def extensions() -> list[Extension]:
         [extension(source) for source in sources],
         compiler_directives=DIRECTIVES,
         build_dir="build/cython-debug" if DEBUG else "build/cython",
+        quiet=True,
     )
 
 

@@ -82,7 +82,6 @@ class Producer:
     def _put_chunks(self, composer: BulkComposer, tasks: Iterable[Task], *, keep_tasks: bool) -> Flow[EnqueueResults]:
         """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
         results = EnqueueResults()
-        interned: dict[TaskOptions, TaskOptions] = {}
         chunks = composer.chunks(tasks)
         chunk, failure = _next(chunks)
         while chunk is not None:
@@ -91,12 +90,12 @@ class Producer:
             following, failure = _next(chunks)
             report = yield from settle_put(batches, due, (yield Receive(ticket)))
             self._register.done(report.registered)
-            results.add(chunk.result(report, interned, keep_tasks=keep_tasks))
+            results.add(chunk.result(report, keep_tasks=keep_tasks))
             _stop_if_redis_failed(report.outcomes, results)
             chunk = following
         if failure is not None:
             failure.add_note(
-                f"enqueue_many: the {len(results)} tasks before this were sent, {results.enqueued} enqueued"
+                f"enqueue_many: the first {len(results)} tasks were sent before this, {results.enqueued} were enqueued"
             )
             raise failure
         return results
@@ -110,11 +109,11 @@ def _as_task(task: Task | str, payload: Any) -> Task:
     return Task(task, payload)
 
 
-def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, Exception | None]:
-    """Return the next chunk, or the error that the caller's iterable raised while it was composed."""
+def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
+    """Return the next chunk, or what the caller's iterable raised while it was composed, Ctrl-C included."""
     try:
         return next(chunks, None), None
-    except Exception as error:  # noqa: BLE001 - raised once the chunk that is under way is settled
+    except BaseException as error:  # noqa: BLE001 - raised once the chunk that is under way is settled
         return None, error
 
 

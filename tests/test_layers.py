@@ -20,7 +20,7 @@ LAYERS: dict[str, int] = {
     name: layer
     for layer, names in {
         # Facts, no I/O.
-        0: "_decoder _encoder _ids _messages _muxmatch _prioritizer _version _wire clock codec cron durations errors "
+        0: "_codec _ids _muxmatch _prioritizer _version _wire clock codec cron durations errors "
         "go_quote keys logs messages periodic_hash prioritizer proto retry_delay states",
         # The only place that talks to Redis.
         1: "broker",
@@ -222,16 +222,16 @@ def test_the_files_are_found() -> None:
         ),
         pytest.param({"fastq/task.py": "from fastq import keys", "fastq/keys.py": ""}, id="module from the package"),
         pytest.param({"fastq/cli/main.py": "def run():\n    import webbrowser"}, id="lazy import of another package"),
-        pytest.param({"fastq/_encoder.pyx": "from fastq._wire cimport (\n    Error, read\n)"}, id="cimport"),
+        pytest.param({"fastq/_ids.pyx": "from fastq._wire cimport (\n    Error, read\n)"}, id="cimport"),
         pytest.param(
-            {"fastq/_encoder.pyx": "def f(a):\n    pass\ntry:\n    from fastq.errors import E\nexcept E:\n    pass"},
+            {"fastq/_ids.pyx": "def f(a):\n    pass\ntry:\n    from fastq.errors import E\nexcept E:\n    pass"},
             id="block in Cython",
         ),
         pytest.param(
             {"fastq/_wire.pyx": "from fastq._wire cimport Error", "fastq/_wire.pxd": ""}, id="own declarations"
         ),
         pytest.param({"fastq/_ids.pyx": "cdef class A(B):\n    from fastq.keys import y"}, id="class in Cython"),
-        pytest.param({"fastq/_encoder.pyx": '"""Say:\n\nfrom fastq.cli import x\n"""\n# import redis'}, id="no code"),
+        pytest.param({"fastq/_ids.pyx": '"""Say:\n\nfrom fastq.cli import x\n"""\n# import redis'}, id="no code"),
     ],
 )
 def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:

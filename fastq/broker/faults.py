@@ -71,9 +71,19 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
         "Redis takes no writes because it cannot save to disk; see its log and its free disk space",
     ),
     (
+        ("UNBLOCKED",),
+        BrokerConnectionError,
+        "this Redis became a replica while it was being waited for",
+    ),
+    (
         ("BUSY",),
         BrokerTimeoutError,
         "Redis is busy with a script that runs too long",
+    ),
+    (
+        ("TRYAGAIN", "non local key"),
+        BrokerConnectionError,
+        "the cluster is moving this queue to another node; try again in a moment",
     ),
     (("CLUSTERDOWN", "MASTERDOWN"), BrokerConnectionError, "the part of the Redis cluster that holds this key is down"),
     (("unknown command",), BrokerError, "this Redis lacks a command that fastq needs; fastq needs Redis 6.2 or newer"),
@@ -119,6 +129,7 @@ _CLASS_MARKS = {
     "BusyLoadingError": "LOADING",
     "ClusterDownError": "CLUSTERDOWN",
     "MasterDownError": "MASTERDOWN",
+    "TryAgainError": "TRYAGAIN",
 }
 
 

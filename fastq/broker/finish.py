@@ -18,6 +18,8 @@ from fastq.broker.scripts import load_script
 
 __all__ = [
     "ANYBODYS",
+    "NEWEST_FIRST",
+    "OLDEST_FIRST",
     "Completed",
     "Done",
     "Finish",
@@ -34,6 +36,8 @@ ARCHIVE_MAX_SIZE: Final = 10_000
 ARCHIVE_EXPIRY: Final = timedelta(days=90)
 STATS_TTL: Final = timedelta(days=90)
 OLDEST_FIRST: Final = -1
+NEWEST_FIRST: Final = 1
+"""The end of active from which a task is looked for."""
 
 
 class Finish(IntEnum):
@@ -121,23 +125,28 @@ def complete(
     return Operation("complete", load_script("complete"), script_keys, args, partial(_outcomes, len(tasks)))
 
 
-def retry(queue: str, tasks: Sequence[Retried], now: datetime, guard: Guard) -> Operation[list[Finish]]:
+def retry(
+    queue: str, tasks: Sequence[Retried], now: datetime, guard: Guard, side: int = OLDEST_FIRST
+) -> Operation[list[Finish]]:
     """Put failed tasks where they wait for their next attempt; count those that are failures."""
     words: list[Word] = []
     for task in tasks:
         words += (task.id, task.message, task.retry_at_s, int(task.is_failure))
     script_keys = (keys.active(queue), keys.lease(queue), keys.retry(queue), *_counters(queue, now))
-    args: tuple[Word, ...] = (keys.task_prefix(queue), _stats_expiry(now), *guard.words(), *words)
+    args: tuple[Word, ...] = (keys.task_prefix(queue), _stats_expiry(now), side, *guard.words(), *words)
     return Operation("retry", load_script("retry"), script_keys, args, partial(_outcomes, len(tasks)))
 
 
-def archive(queue: str, tasks: Sequence[tuple[str, bytes]], now: datetime, guard: Guard) -> Operation[list[Finish]]:
+def archive(
+    queue: str, tasks: Sequence[tuple[str, bytes]], now: datetime, guard: Guard, side: int = OLDEST_FIRST
+) -> Operation[list[Finish]]:
     """Put tasks (id, message) that failed for good into the archive, count them, trim the archive with its hashes."""
     words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
     script_keys = (keys.active(queue), keys.lease(queue), keys.archived(queue), *_counters(queue, now))
     args: tuple[Word, ...] = (
         keys.task_prefix(queue),
         _stats_expiry(now),
+        side,
         *guard.words(),
         int(now.timestamp()),
         int((now - ARCHIVE_EXPIRY).timestamp()),

@@ -17,6 +17,7 @@ from fastq.broker.scripts import load_script
 __all__ = ["LEASE_S", "Leased", "LeasedTask", "Owner", "extend_leases", "id_word", "list_leases", "parse_leased"]
 
 LEASE_S: Final = 30
+MAX_LISTED_BYTES: Final = 256_000
 _NONCE_BITS: Final = 20
 
 
@@ -80,12 +81,15 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
 
 
 def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[Leased]:
-    """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end)."""
+    """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end).
+
+    It may bring fewer than there are: what is listed next is known once these have been moved, or by a higher span.
+    """
     return Operation(
         "list_leases",
         load_script("list_leases"),
         (keys.lease(queue), keys.active(queue)),
-        (keys.task_prefix(queue), lowest, highest, limit),
+        (keys.task_prefix(queue), lowest, highest, limit, MAX_LISTED_BYTES),
         parse_leased,
         idempotent=True,
     )

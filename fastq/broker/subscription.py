@@ -5,8 +5,10 @@ It has a connection of its own. An idle one is pinged, so that a connection that
 
 from collections.abc import AsyncIterator
 
+from redis.exceptions import ResponseError
+
 from fastq.broker.aio import AsyncPool
-from fastq.broker.faults import CONNECTION_FAULTS, Lost, Unsent, transport_error
+from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
 
 __all__ = ["listen"]
 
@@ -15,7 +17,10 @@ ANSWER_WITHIN_S = 3.0
 
 
 async def listen(pool: AsyncPool, where: str, channel: str) -> AsyncIterator[str | None]:
-    """Yield None once subscribed, then each message's text; raise ``BrokerError`` when the connection is gone."""
+    """Yield None once subscribed, then each message's text.
+
+    Raise ``BrokerError`` when Redis refuses it, and when the connection is gone.
+    """
     try:
         connection = await pool.get_connection()
     except CONNECTION_FAULTS as error:
@@ -37,6 +42,8 @@ async def listen(pool: AsyncPool, where: str, channel: str) -> AsyncIterator[str
             elif reply[0] == b"message":
                 yield reply[2].decode(errors="replace")
             asked = reply is None
+    except (ResponseError, *REFUSALS) as error:
+        raise refusal(error, "SUBSCRIBE") from error
     except CONNECTION_FAULTS as error:
         raise transport_error(Lost(error), "SUBSCRIBE", where) from error
     finally:

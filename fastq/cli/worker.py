@@ -47,7 +47,7 @@ TSTP stops fetching only. Exit codes: 0 done, 1 could not run, 2 misused."""
 
 
 def _setting_options(command: click.Command) -> click.Command:
-    for name, setting in reversed(list(SETTINGS.items())):
+    for name, setting in SETTINGS.items():
         kind = setting_kind(setting)
         flag = f"--{name.replace('_', '-')}"
         if kind == "flag":
@@ -60,7 +60,7 @@ def _setting_options(command: click.Command) -> click.Command:
                 type=click.Choice(choices) if choices else None,
                 help=f"{setting.metadata['help']}{_default(name)}",
             )
-        command.params.insert(1, option)
+        command.params.insert(-1, option)  # before --version
     return command
 
 
@@ -79,7 +79,7 @@ class _PlainSpoken(click.Command):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run as a program: never returns."""
         try:
-            code = super().main(*args, **{"prog_name": _NAME, **extra, "standalone_mode": False})
+            code = super().main(*args, **{**extra, "prog_name": _NAME, "standalone_mode": False})
         except click.ClickException as error:
             click.echo(f"{_NAME}: {error.format_message().rstrip('.')} (see {_NAME} --help)", err=True)
             sys.exit(EXIT_MISUSED)

@@ -10,12 +10,12 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from fastq.pool cimport _atomics as atomic
-from fastq.pool._feed cimport Estimate, Feed, Submission, new_event
+from fastq.pool._feed cimport Estimate, Event, Feed, Submission
 from fastq.pool._ring cimport Memory
 
 from fastq.pool import layout
 from fastq.pool._ring import RingCorruptError
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 cdef uint32_t RETURNED = Kind.RETURNED
 cdef uint32_t AWAKE = layout.BELL_AWAKE
@@ -116,7 +116,7 @@ cdef class Dispatcher:
                 continue
             if submission.last_attempt or self.closed:
                 # It must not wait: were this server killed, a recoverer would archive it unrun.
-                events.append(new_event(RETURNED, submission, b"", 0))
+                events.append(Event.make(RETURNED, submission, b"", 0))
                 self.only_idle_until = now + <int64_t>self.prefetch_ns
                 continue
             kept.append(submission)
@@ -222,6 +222,8 @@ cdef class Dispatcher:
         cdef double room
         cdef double total = 0
         cdef double mean = max(self.mean.ns, 1.0)
+        if self.closed:
+            return 0
         for feed in self.feeds:
             if not feed.open or feed.left == 0:
                 continue
@@ -262,7 +264,7 @@ cdef class Dispatcher:
         cdef Submission submission
         late = []
         if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
-            late = [new_event(RETURNED, submission, b"", 0) for submission in self.waiting]
+            late = [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
             self.waiting.clear()
         return late
 

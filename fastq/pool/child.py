@@ -20,7 +20,7 @@ from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
 from fastq.pool.processes import own_rss
-from fastq.pool.protocol import Runner
+from fastq.pool.runner import Runner
 
 __all__ = ["ChildSetup", "run_child"]
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastq.errors import FastqError
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import Channel, ChannelClosedError, Frame
 from fastq.pool.processes import describe_code, kill_group
@@ -23,7 +24,7 @@ _SETTLE_S = 0.5
 _REAP_S = 0.005
 
 
-class PoolStartError(Exception):
+class PoolStartError(FastqError):
     """Tell that the app cannot be loaded, or that children do not start; the text is for the user.
 
     ``is_misuse`` says that what the pool was told to run is not there.

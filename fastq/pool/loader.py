@@ -4,7 +4,7 @@ import importlib
 import traceback
 from typing import cast
 
-from fastq.pool.protocol import Runner, RunnerFactory, RunnerMisuseError
+from fastq.pool.runner import Runner, RunnerFactory, RunnerMisuseError
 
 __all__ = ["RunnerLoadError", "load_runner"]
 

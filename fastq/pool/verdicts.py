@@ -8,8 +8,8 @@ from fastq.pool import layout
 from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._feed import Event, Submission
 from fastq.pool.handle import Handle, State
+from fastq.pool.outcome import Kind
 from fastq.pool.processes import describe_status
-from fastq.pool.protocol import Kind
 
 __all__ = ["judge"]
 

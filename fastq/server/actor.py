@@ -9,12 +9,34 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
+from typing import Any
 
 from fastq.errors import BrokerError
 
-__all__ = ["Actor"]
+__all__ = ["Actor", "backoff_s", "end_task"]
 
-MAX_BACKOFF_S = 30.0
+MAX_BACKOFF_S = 5.0
+"""Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
+CANCEL_AGAIN_S = 0.1
+
+
+async def end_task(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end; its error, if any, is dropped.
+
+    More than once if need be: a cancellation that meets the end of a wait is swallowed by ``wait_for`` (before Python
+    3.12) and in places of redis-py, and the task would go on.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+    if not task.cancelled():
+        task.exception()
+
+
+def backoff_s(failures: int) -> float:
+    """Return the pause after so many failures in a row: it doubles, with some chance, up to ``MAX_BACKOFF_S``."""
+    longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(failures, 16))
+    return longest_s * random.uniform(0.5, 1.0)
 
 
 class Actor:
@@ -60,10 +82,9 @@ class Actor:
 
     async def stop(self) -> None:
         """End, in the middle of a tick if need be; may be called twice."""
+        self._finishing = True
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await end_task(self._task)
             self._task = None
 
     async def _run(self) -> None:
@@ -94,11 +115,12 @@ class Actor:
 
     def _backoff_s(self) -> float:
         self._failures += 1
-        longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(self._failures, 16))
-        return longest_s * random.uniform(0.5, 1.0)
+        return backoff_s(self._failures)
 
     async def _sleep(self, seconds: float | None) -> None:
         if seconds is not None and seconds <= 0:
             return
+        # Not wait_for: Python 3.11's swallows a cancellation that comes together with what it waits for.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()

@@ -5,8 +5,9 @@ share a round trip without knowing of each other.
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.operation import Operation
@@ -15,6 +16,9 @@ from fastq.errors import BrokerError
 __all__ = ["Commands"]
 
 T = TypeVar("T")
+_Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
+
+_log = logging.getLogger("fastq.commands")
 
 
 class Commands:
@@ -22,7 +26,7 @@ class Commands:
 
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
-        self._waiting: list[tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]] = []
+        self._waiting: list[_Asked] = []
         self._sender: asyncio.Task[None] | None = None
 
     async def run(self, operation: Operation[T]) -> T:
@@ -33,7 +37,10 @@ class Commands:
         return cast("T", result)
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Carry out operations in one pipeline; a failed one stands as its ``BrokerError`` in the list."""
+        """Carry out operations in one pipeline; a failed one stands as its ``BrokerError`` in the list.
+
+        It raises nothing, so that a caller keeps what it was about to write.
+        """
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((operations, answer))
         if self._sender is None:
@@ -41,19 +48,32 @@ class Commands:
         return await answer
 
     async def _send(self) -> None:
+        batch: Sequence[_Asked] = ()
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
-                results = iter(await self._broker.run_many([op for operations, _ in batch for op in operations]))
+                results = iter(await self._carry_out([op for operations, _ in batch for op in operations]))
                 for operations, answer in batch:
-                    mine = [next(results) for _ in operations]
-                    if not answer.done():  # its caller may have been cancelled
-                        answer.set_result(mine)
-        except BaseException as error:
-            for _, answer in [*batch, *self._waiting]:
-                if not answer.done():
-                    answer.set_exception(BrokerError(f"the command connection ended: {error!r}", maybe_applied=True))
-            self._waiting = []
-            raise
+                    _give(answer, [next(results) for _ in operations])
         finally:
             self._sender = None
+            # Only a loop that is being closed cancels this.
+            for operations, answer in (*batch, *self._waiting):
+                _give(answer, [_unknown("the command connection was closed")] * len(operations))
+            self._waiting = []
+
+    async def _carry_out(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        try:
+            return await self._broker.run_many(operations)
+        except Exception as error:  # noqa: BLE001 - a defect here must not lose what the callers hold
+            _log.exception("a defect in a pipeline of %d operations", len(operations))
+            return [_unknown(f"a defect: {error!r}")] * len(operations)
+
+
+def _give(answer: asyncio.Future[list[Any]], results: list[Any]) -> None:
+    if not answer.done():  # its caller may have been cancelled
+        answer.set_result(results)
+
+
+def _unknown(why: str) -> BrokerError:
+    return BrokerError(f"{why}; the outcome is not known", maybe_applied=True)

@@ -18,8 +18,8 @@ from fastq.broker.lease import LeasedTask
 from fastq.clock import Clock
 from fastq.codec import TaskView, view_task_message
 from fastq.errors import InvalidMessageError
-from fastq.pool.pool import CancelOutcome, Event, PoolCallbacks, PoolConfig, PoolStartError, ProcessPool, Submission
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig, ProcessPool
+from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.acker import Result
 from fastq.server.held import HeldTask, HeldTasks
 from fastq.server.outcomes import (
@@ -38,6 +38,7 @@ __all__ = ["Crew", "CrewCallbacks"]
 NO_LIMIT_S: Final = 1800
 """asynq's limit for a message that has neither timeout nor deadline, which no client should write."""
 MAX_KNOWN_TYPES: Final = 10_000
+_CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
 
 Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
 
@@ -116,7 +117,7 @@ class Crew:
                 continue
             task = self._held.add(queue, view, now_s)
             if self._callbacks.was_canceled(task_id):
-                rejected.append(self._end(task, Kind.CANCELED, b""))
+                rejected.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
                 continue
             submission = task.submission = self._submission(task, view)
             submissions.append(submission)
@@ -222,7 +223,7 @@ class Crew:
         found = self._held.find(task_id)
         for task in found:
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
-                self._callbacks.finish([self._end(task, Kind.CANCELED, b"")])
+                self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
         return bool(found)
 
     def lose(self, task: HeldTask) -> None:

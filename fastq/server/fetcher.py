@@ -3,22 +3,23 @@
 Wakes: when the pool has room, when a wake-up says that a queue has tasks, and as a fallback at every check interval.
 Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is held goes on.
 
-A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken. A dequeue whose
-reply was lost may have leased tasks to us; they are found by the score they would have.
+A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken; one that fails
+rests for growing pauses, while the others are served. A dequeue whose reply was lost may have leased tasks to us; they
+are found by the score they would have.
 """
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import Leased, LeasedTask, list_leases
+from fastq.broker.lease import Leased, LeasedTask
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
-from fastq.server.actor import Actor
+from fastq.server.actor import Actor, backoff_s
 from fastq.server.commands import Commands
 from fastq.server.holdings import Holdings
+from fastq.server.lost import LostDequeues
 from fastq.server.waker import Waker
 
 __all__ = ["Fetcher"]
@@ -26,18 +27,7 @@ __all__ = ["Fetcher"]
 NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
-LOOKS: Final = 3
-LOOK_AGAIN_S: Final = 5.0
-
-
-@dataclass(slots=True)
-class LostReply:
-    """Remember a dequeue whose reply was lost: the score its leases would have, and the looks that are left."""
-
-    queue: str
-    lease_score: str
-    looks: int = LOOKS
-    due_s: float = 0.0
+IN_DOUBT_PAUSE_S: Final = 0.2
 
 
 class Taker(Protocol):
@@ -74,7 +64,9 @@ class Fetcher(Actor):
         self._clock = holdings.clock
         self._lease_s = holdings.timing.lease_s
         self._resting: dict[str, float] = {}
-        self._lost: list[LostReply] = []
+        self._lost = LostDequeues(commands, holdings.held, holdings.clock)
+        self._failing: dict[str, int] = {}
+        self._is_outage = False
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
 
@@ -91,31 +83,29 @@ class Fetcher(Actor):
     @property
     def all_resting(self) -> bool:
         """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
-        return len(self._resting) == len(self._prioritizer.weights) and not self._lost
+        return len(self._resting) == len(self._prioritizer.weights) and not self._lost and not self._failing
 
     async def tick(self) -> float:
         """Fetch once."""
-        if self._lost:
-            await self._look_for_lost()
+        await self._take_lost()
         room = min(self._taker.room, MAX_BATCH_TASKS)
         if room <= 0:
             return NO_ROOM_PAUSE_S
-        quotas = self._prioritizer.split(room, self._still_resting())
+        in_doubt = self._held.queues_in_doubt()
+        quotas = self._prioritizer.split(room, self._still_resting() | in_doubt)
         if not quotas:
-            return self._until_next_s()
+            return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
         results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
-        failure: BrokerError | None = None
         for (queue, count), result in zip(quotas, results, strict=True):
             if isinstance(result, BrokerError):
-                failure = result
                 self._prioritizer.give_back(queue, count)
                 if result.maybe_applied:
-                    self._lost.append(LostReply(queue, score))
+                    self._lost.add(queue, score)
+                self._note_failure(queue, result)
             else:
+                self._note_success(queue)
                 self._take(queue, count, result)
-        if failure is not None:
-            raise failure
         return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
 
     def _take(self, queue: str, count: int, result: Leased | NoTasks) -> None:
@@ -151,25 +141,29 @@ class Fetcher(Actor):
         return frozenset(self._resting)
 
     def _until_next_s(self) -> float:
-        return max(0.001, min(self._resting.values(), default=0.001) - self._clock.monotonic_s())
+        due_s = min((self._lost.due_s(), *self._resting.values()))
+        return max(0.001, due_s - self._clock.monotonic_s())
 
-    async def _look_for_lost(self) -> None:
-        """Find tasks that a dequeue without reply leased to us; look again later, should Redis have been behind."""
-        now_s = self._clock.monotonic_s()
-        due = [lost for lost in self._lost if lost.due_s <= now_s]
-        # Taken before the look: a task whose outcome is being written now must not be taken for a lost one.
-        known = {queue: {task.id for task in tasks} for queue, tasks in self._held.by_queue()}
-        for lost in due:
-            span = (lost.lease_score, lost.lease_score)
-            found = await self._commands.run(list_leases(lost.queue, *span, MAX_BATCH_TASKS))
-            unknown = [
-                task
-                for task in found.tasks
-                if task.id not in known.get(lost.queue, ()) and self._held.get(lost.queue, task.id) is None
-            ]
-            if unknown:
-                self._log.info("found %d tasks of queue %s whose dequeue had no reply", len(unknown), lost.queue)
-                self._taker.accept(lost.queue, unknown)
-            lost.looks -= 1
-            lost.due_s = now_s + LOOK_AGAIN_S
-        self._lost = [lost for lost in self._lost if lost.looks > 0]
+    # Failures ---------------------------------------------------------------------------------------------------
+
+    def _note_failure(self, queue: str, error: BrokerError) -> None:
+        """Let a queue rest, and say why; an outage of Redis is not said for each queue."""
+        failures = self._failing.get(queue, 0) + 1
+        if failures == 1 and not (error.transient and self._is_outage):
+            self._log.warning("queue %s: %s; trying again until it works", queue, error)
+        self._is_outage |= error.transient
+        self._failing[queue] = failures
+        self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
+
+    def _note_success(self, queue: str) -> None:
+        if self._failing.pop(queue, 0) and not self._failing:
+            self._is_outage = False
+            self._log.info("all queues can be fetched from again")
+
+    async def _take_lost(self) -> None:
+        for found in await self._lost.look():
+            if found.error is not None:
+                self._note_failure(found.queue, found.error)
+            elif found.tasks:
+                self._log.info("found %d tasks of queue %s whose dequeue had no reply", len(found.tasks), found.queue)
+                self._taker.accept(found.queue, found.tasks)

@@ -10,7 +10,6 @@ from typing import Final
 
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.lease import extend_leases
-from fastq.broker.operation import Operation
 from fastq.broker.presence import ServerIdentity, publish_server_state
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
@@ -51,26 +50,34 @@ class Heartbeater(Actor):
         self._ttl_s = max(1, round(2 * holdings.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
-        """Beat once."""
-        now_ns = self._clock.unix_ns()
+        """Beat once: the leases first, since they matter more than being seen."""
         began_s = self._clock.monotonic_s()
-        stretches = list(self._stretches())
-        timing = self._timing
-        score = self._owner.score(now_ns / 1e9, timing.lease_s)
-        operations: list[Operation[object]] = [
-            extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches
-        ]
+        failures = await self._extend(began_s)
         info, workers = self._presence()
-        operations += publish_server_state(self._identity, info, workers, now_ns // 1_000_000_000, self._ttl_s)
-        results = await self._broker.run_many(operations)
-        failures = [result for result in results if isinstance(result, BrokerError)]
-        for (_, tasks), lost_ids in zip(stretches, results, strict=False):
-            if not isinstance(lost_ids, BrokerError):
-                self._note(tasks, set(lost_ids), began_s)
+        now_s = self._clock.unix_ns() // 1_000_000_000
+        published = publish_server_state(self._identity, info, workers, now_s, self._ttl_s)
+        results = await self._broker.run_many(published)
+        failures += [result for result in results if isinstance(result, BrokerError)]
         if failures:
             raise failures[0]
-        self._stall.leases_confirmed()
-        return max(0.0, timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
+        return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
+
+    async def _extend(self, began_s: float) -> list[BrokerError]:
+        """Extend all leases; return the errors of those queues that failed."""
+        score = self._owner.score(self._clock.unix_ns() / 1e9, self._timing.lease_s)
+        stretches = self._stretches()
+        results = await self._broker.run_many(
+            [extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches]
+        )
+        failures: list[BrokerError] = []
+        for (_, tasks), lost_ids in zip(stretches, results, strict=True):
+            if isinstance(lost_ids, BrokerError):
+                failures.append(lost_ids)
+            else:
+                self._note(tasks, set(lost_ids), began_s)
+        if not failures:
+            self._stall.leases_confirmed(began_s)
+        return failures
 
     def _stretches(self) -> list[tuple[str, list[HeldTask]]]:
         return [

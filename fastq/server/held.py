@@ -1,30 +1,34 @@
 """The tasks that this server holds: leased to it, from their dequeue until their outcome is written."""
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastq.broker.lease import LEASE_S
 from fastq.codec import TaskView
-from fastq.pool.pool import Submission
+from fastq.pool.protocol import Submission
 
-__all__ = ["HeldTask", "HeldTasks"]
+__all__ = ["HeldTask", "HeldTasks", "Span"]
 
 
 class HeldTask:
     """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
-    was started again because its child was killed for another's sake.
+    was started again because its child was killed for another's sake. ``in_doubt`` is true while a write that ends it
+    may or may not have been carried out. ``seq`` counts the tasks taken from the queue.
     """
 
-    __slots__ = ("ended", "held", "leased_until_s", "queue", "reruns", "submission", "view")
+    __slots__ = ("ended", "held", "in_doubt", "leased_until_s", "queue", "reruns", "seq", "submission", "view")
 
-    def __init__(self, queue: str, view: TaskView, leased_until_s: float) -> None:
+    def __init__(self, queue: str, view: TaskView, leased_until_s: float, seq: int) -> None:
         self.queue: Final = queue
         self.view: Final = view
+        self.seq: Final = seq
         self.leased_until_s = leased_until_s
         self.held = True
         self.ended = False
+        self.in_doubt = False
         self.reruns = 0
         self.submission: Submission | None = None
 
@@ -34,28 +38,64 @@ class HeldTask:
         return self.view.id
 
 
+class Span(NamedTuple):
+    """Hold the ``seq`` of the oldest task that is held and of the newest that was taken, and how many are held."""
+
+    first: int
+    last: int
+    held: int
+
+
+class _QueueTasks(dict[str, HeldTask]):
+    """Keep a queue's held tasks by id, oldest first, and how many were taken so far."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+
 class HeldTasks:
     """Keep the held tasks of every queue."""
 
     def __init__(self, lease_s: int = LEASE_S) -> None:
         self._lease_s = lease_s
-        self._by_queue: dict[str, dict[str, HeldTask]] = {}
+        self._by_queue: dict[str, _QueueTasks] = {}
+        self._doubts: Counter[str] = Counter()
 
     def add(self, queue: str, view: TaskView, now_s: float) -> HeldTask:
         """Hold a task that was leased just now."""
-        task = HeldTask(queue, view, now_s + self._lease_s)
         tasks = self._by_queue.get(queue)
         if tasks is None:
-            tasks = self._by_queue[queue] = {}
-        tasks[view.id] = task
+            tasks = self._by_queue[queue] = _QueueTasks()
+        task = tasks[view.id] = HeldTask(queue, view, now_s + self._lease_s, tasks.taken)
+        tasks.taken += 1
         return task
 
     def drop(self, task: HeldTask) -> None:
         """Let go of a task: its outcome is written, or it is not ours any more."""
         task.held = False
-        tasks = self._by_queue.get(task.queue, {})
-        if tasks.get(task.id) is task:
+        if task.in_doubt:
+            task.in_doubt = False
+            self._doubts[task.queue] -= 1
+        tasks = self._by_queue.get(task.queue)
+        if tasks is not None and tasks.get(task.id) is task:
             del tasks[task.id]
+
+    def doubt(self, task: HeldTask) -> None:
+        """Note that a write that ends a held task may or may not have been carried out, until it is dropped."""
+        if task.held and not task.in_doubt:
+            task.in_doubt = True
+            self._doubts[task.queue] += 1
+
+    def queues_in_doubt(self) -> frozenset[str]:
+        """Return the queues from which nothing is to be taken now.
+
+        A task whose outcome is in doubt might come back from them: the same write, sent again, would then end its
+        next run.
+        """
+        return frozenset(queue for queue, count in self._doubts.items() if count)
 
     def find(self, task_id: str) -> list[HeldTask]:
         """Return the tasks with an id; more than one only if queues share it."""
@@ -63,13 +103,20 @@ class HeldTasks:
 
     def get(self, queue: str, task_id: str) -> HeldTask | None:
         """Return the task of a queue that has this id."""
-        return self._by_queue.get(queue, {}).get(task_id)
+        tasks = self._by_queue.get(queue)
+        return None if tasks is None else tasks.get(task_id)
 
     def by_queue(self) -> Iterator[tuple[str, list[HeldTask]]]:
         """Yield each queue with the tasks held of it, oldest first."""
         for queue, tasks in list(self._by_queue.items()):
             if tasks:
                 yield queue, list(tasks.values())
+
+    def span(self, queue: str) -> Span:
+        """Return from where to where the held tasks of a queue go, by the order in which they were taken."""
+        tasks = self._by_queue.get(queue, _QueueTasks())
+        last = tasks.taken - 1
+        return Span(next((task.seq for task in tasks.values()), last), last, len(tasks))
 
     def __len__(self) -> int:
         return sum(map(len, self._by_queue.values()))

@@ -11,8 +11,8 @@ from typing import Final
 import orjson
 
 from fastq.errors import BrokerError
-from fastq.pool.pool import Event, PoolCallbacks, PoolConfig, PoolStartError, ProcessPool, Submission
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig, ProcessPool
+from fastq.pool.protocol import Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.config import ServerConfig
 from fastq.worker.hook_runner import health_request, judge_request
 from fastq.worker.report import FailureReport

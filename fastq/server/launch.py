@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from fastq.errors import BrokerError
-from fastq.pool.pool import PoolStartError
+from fastq.pool.protocol import PoolStartError
 from fastq.server.config import ServerConfig
 from fastq.server.process import ProcessOptions
 from fastq.server.run import exit_code_of, serve

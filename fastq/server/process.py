@@ -8,7 +8,6 @@ take the server's name off the list.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,12 +17,12 @@ from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
 from fastq.clock import Clock, SystemClock
 from fastq.errors import BrokerError
-from fastq.pool.pool import PoolConfig, PoolStartError
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig
+from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker, Result
-from fastq.server.actor import Actor
+from fastq.server.actor import Actor, end_task
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
@@ -36,7 +35,7 @@ from fastq.server.held import HeldTask, HeldTasks
 from fastq.server.holdings import Holdings
 from fastq.server.hook_child import HookChild
 from fastq.server.janitor import Janitor
-from fastq.server.outcomes import report_of
+from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
 from fastq.server.stall import StallWatch
@@ -99,6 +98,8 @@ class ServerProcess:
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._is_giving_back = False
+        self._given_back: list[Result] = []
         self._writes: set[asyncio.Task[None]] = set()
         self._make_actors(config, options.timing)
 
@@ -181,9 +182,9 @@ class ServerProcess:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         was_done = working.done()
-        working.cancel()
-        with suppress(asyncio.CancelledError):
-            await working
+        if was_done:
+            working.result()
+        await end_task(working)
         return was_done
 
     def stop_soon(self) -> None:
@@ -218,10 +219,12 @@ class ServerProcess:
         for actor in (*self.wakers.values(), self.forwarder, self.recoverer, self.janitor):
             await actor.stop()
         self._finish(self.crew.give_back())
+        self._is_giving_back = True
         await self._drain()
         await self.crew.pool.stop()
         await self.crew.settle()
         await self.hooks.stop()
+        self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
         await asyncio.gather(*self._writes, return_exceptions=True)
         for actor in (self.subscriber, self.healthchecker):
             await actor.stop()
@@ -232,6 +235,11 @@ class ServerProcess:
         self.stall.stop()
         await self._broker.run_many(clear_server_state(self.identity))
         await self._broker.close()
+
+    def _in_old_order(self, results: list[Result]) -> list[Result]:
+        """Sort by the order in which the tasks were fetched: children end in any order."""
+        places = {task: place for _, tasks in self.held.by_queue() for place, task in enumerate(tasks)}
+        return sorted(results, key=lambda result: places.get(result.task, -1))
 
     async def _drain(self) -> None:
         """Let running handlers finish, for as long as the setting and a second signal allow."""
@@ -258,6 +266,9 @@ class ServerProcess:
     # What actors and pool tell ----------------------------------------------------------------------------------
 
     def _finish(self, results: list[Result]) -> None:
+        if self._is_giving_back:
+            self._given_back += [result for result in results if isinstance(result.write, Requeued)]
+            results = [result for result in results if not isinstance(result.write, Requeued)]
         if results:
             self.acker.add(results, pool_is_dry=not self.crew.pool.pending)
             self.fetcher.wake()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fastq._version import __version__
 from fastq.errors import BrokerError
 from fastq.logs import set_up_logging
-from fastq.pool.pool import PoolStartError
+from fastq.pool.protocol import PoolStartError
 from fastq.server.process import ProcessOptions, ServerProcess
 
 __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
@@ -72,8 +72,6 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
         loop.add_signal_handler(signum, stop_soon)
     loop.add_signal_handler(signal.SIGTSTP, stop_fetching)
     reporting = loop.create_task(_report(process, options.timing.report_interval_s))
-    python = ".".join(map(str, sys.version_info[:3]))
-    _log.info("fastq %s on Python %s starts for app %s", __version__, python, options.app)
     try:
         await process.run(ready)
     finally:
@@ -94,5 +92,7 @@ def _say_what_is_served(options: ProcessOptions, process: ServerProcess) -> None
     queues = ", ".join(f"{queue}={weight}" for queue, weight in config.queues.items())
     slots = process.crew.slots
     at_once = f" for {slots} tasks at once" if slots != config.concurrency else ""
+    python = ".".join(map(str, sys.version_info[:3]))
+    _log.info("fastq %s on Python %s serves %s", __version__, python, options.app)
     _log.info("%s; queues %s (%s)", process.where, queues, order)
     _log.info("ready: %d children by %s%s", config.concurrency, config.start_method, at_once)

@@ -16,7 +16,7 @@ from fastq.broker.open import open_broker
 from fastq.broker.uri import parse_redis_uri
 from fastq.errors import BrokerError, FastqError, ServerClosedError, ServerStartError
 from fastq.mux import ServeMux
-from fastq.pool.pool import PoolStartError
+from fastq.pool.protocol import PoolStartError
 from fastq.server.config import ServerConfig
 from fastq.server.process import ProcessOptions
 from fastq.server.run import serve

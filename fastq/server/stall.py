@@ -15,46 +15,58 @@ TICKS_A_STALL = 5
 
 
 class StallWatch:
-    """Watch the event loop's pulse; ``lag_s`` is the longest delay since it was last read by ``take_lag_s``."""
+    """Watch the event loop's pulse, on both clocks: the monotonic one stands still while the machine is suspended."""
 
     def __init__(self, clock: Clock, stall_s: float = STANDARD.stall_s) -> None:
         self._clock = clock
         self._stall_s = stall_s
         self._tick_s = stall_s / TICKS_A_STALL
-        self._last_s = clock.monotonic_s()
+        self._alive_s = self._beat_s = clock.monotonic_s()
+        self._alive_unix_ns = clock.unix_ns()
         self._stalled = False
+        self._noticed_s = 0.0
         self._lag_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Begin on the running loop."""
-        self._last_s = self._clock.monotonic_s()
-        self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._beat)
+        self._beat_s = self._clock.monotonic_s()
+        self._schedule()
 
     def stop(self) -> None:
         """End."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _beat(self) -> None:
-        self._look()
-        self._last_s = self._clock.monotonic_s()
-        self._timer = asyncio.get_running_loop().call_later(self._tick_s, self._beat)
+    def _schedule(self) -> None:
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(self._tick_s, self.beat)
 
-    def _look(self) -> None:
-        gap_s = self._clock.monotonic_s() - self._last_s
-        self._lag_s = max(self._lag_s, gap_s - self._tick_s)
-        self._stalled = self._stalled or gap_s > self._stall_s
+    def beat(self) -> None:
+        """Note how late the loop is; the ticker does it."""
+        self.look()
+        self._lag_s = max(self._lag_s, self._alive_s - self._beat_s - self._tick_s)
+        self._beat_s = self._alive_s
+        self._schedule()
+
+    def look(self) -> None:
+        """Note that the loop turns, and whether it stood still before."""
+        now_s, now_ns = self._clock.monotonic_s(), self._clock.unix_ns()
+        if max(now_s - self._alive_s, (now_ns - self._alive_unix_ns) / 1e9) > self._stall_s:
+            self._stalled = True
+            self._noticed_s = now_s
+        self._alive_s, self._alive_unix_ns = now_s, now_ns
 
     @property
     def suspect(self) -> bool:
         """Tell whether leases may have been lost unnoticed."""
-        self._look()
+        self.look()
         return self._stalled
 
-    def leases_confirmed(self) -> None:
-        """Note that the leases were extended and found ours, with no stall since."""
-        if self._clock.monotonic_s() - self._last_s <= self._stall_s:
+    def leases_confirmed(self, since_s: float) -> None:
+        """Note that leases were found ours by a look that began at ``since_s`` (monotonic); an older stall is over."""
+        self.look()
+        if since_s >= self._noticed_s:
             self._stalled = False
 
     def take_lag_s(self) -> float:

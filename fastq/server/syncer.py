@@ -1,8 +1,11 @@
 """The syncer: writes again what Redis failed to take, until the lease of the task has run out.
 
-Wakes: when the acker hands it results, then every second. Each write checks the owner, and "not there any more" after
-an earlier try of ours is success. If it dies: the tasks are recovered after their leases, and run again.
+Wakes: a second after the acker kept a result that it could not write. Each write checks the owner, and "not there any
+more" after a try of ours that had no reply is success. If it dies: the tasks are recovered after their leases, and run
+again.
 """
+
+import asyncio
 
 from fastq.broker.finish import Guard
 from fastq.server.acker import Acker, Result
@@ -25,23 +28,23 @@ class Syncer(Actor):
         self._held = holdings.held
         self._owner = holdings.owner
         self._clock = holdings.clock
+        self._timer: asyncio.TimerHandle | None = None
+        acker.on_failed = self._take_note
 
-    def wake(self) -> None:
-        """End the wait for failed writes, too."""
-        self._acker.on_failed.set()
-        super().wake()
+    def _take_note(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self.wake)
 
-    async def tick(self) -> float | None:
-        """Try every failed write once more."""
-        if not self._acker.failed:
-            self._acker.on_failed.clear()
-            await self._acker.on_failed.wait()
-            return INTERVAL_S
+    def first_tick_after_s(self) -> None:
+        """Wait for the first failed write."""
+
+    async def tick(self) -> None:
+        """Try every failed write once more; what fails again asks for the next tick."""
+        self._timer = None
         results, self._acker.failed = self._acker.failed, []
         alive = [result for result in results if self._is_alive(result)]
         if alive:
-            await self._acker.write(alive, Guard(self._owner), again=True)
-        return INTERVAL_S if self._acker.failed else 0.0
+            await self._acker.write(alive, Guard(self._owner))
 
     def _is_alive(self, result: Result) -> bool:
         if result.task.leased_until_s > self._clock.monotonic_s():

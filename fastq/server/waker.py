@@ -69,6 +69,7 @@ class Waker(Actor):
                 transport.lender(f"asynq:{{{self._queue}}}:pending"), transport.where, self._queue, timeout_s
             )
         except BrokerError as error:
+            self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
             if error.transient:
                 raise
             self.works = False

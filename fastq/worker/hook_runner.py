@@ -11,7 +11,8 @@ import orjson
 
 from fastq.codec import decode_task_message
 from fastq.errors import BrokerError, LeaseExpiredError, TaskCanceled, TaskTimeout, WorkerCrashedError
-from fastq.pool.protocol import Answer, Kind, TaskContext
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, TaskContext
 from fastq.worker.hooks import Hooks
 from fastq.worker.names import resolve
 from fastq.worker.running import RunningTask

@@ -13,7 +13,8 @@ from fastq.codec import decode_task_message
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.logs import set_up_logging
 from fastq.mux import ServeMux
-from fastq.pool.protocol import Answer, Kind, RunnerMisuseError, TaskContext
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.worker.hooks import Hooks, caused_by
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.running import CURRENT, RunningTask, encode_result

@@ -1,19 +1,34 @@
 """A queue in Redis, put into a known state without the code under test, and a look at what is in it afterwards."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from redis import Redis
 
 from fastq import keys
+from fastq.broker.blocking import BlockingBroker
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from fastq.codec import TaskMessage, encode_task_message
 
-__all__ = ["GOS", "NOW", "NOW_NS", "NOW_S", "OURS", "QUEUE", "THEIRS", "QueueBench", "message", "queue_bench"]
+__all__ = [
+    "GOS",
+    "NOW",
+    "NOW_NS",
+    "NOW_S",
+    "OURS",
+    "QUEUE",
+    "THEIRS",
+    "QueueBench",
+    "message",
+    "queue_bench",
+    "run",
+    "until",
+]
 
 T = TypeVar("T")
 
@@ -26,6 +41,7 @@ OURS = Owner(524_287 / 2**20)
 THEIRS = Owner(1 / 2**20)
 GOS = Owner(0.0)
 
+LIMIT_S = 30.0
 LISTS = ("pending", "active")
 SETS = ("lease", "scheduled", "retry", "archived", "completed")
 
@@ -40,16 +56,14 @@ def message(task_id: str, **fields: Any) -> bytes:
 class QueueBench:
     """Be one queue: ``db`` looks behind the code under test, ``run`` is the code under test."""
 
-    def __init__(self, db: Redis, url: str, queue: str = QUEUE) -> None:
+    def __init__(self, db: Redis, broker: BlockingBroker | None = None, queue: str = QUEUE) -> None:
         self.db: Any = db
         self.queue = queue
-        self._broker = open_broker(url)
-
-    def close(self) -> None:
-        self._broker.close()
+        self._broker = broker
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out an operation."""
+        assert self._broker is not None
         return self._broker.run(operation)
 
     def key(self, name: str) -> str:
@@ -111,8 +125,21 @@ class QueueBench:
 @contextmanager
 def queue_bench(db: Redis, url: str, queue: str = QUEUE) -> Iterator[QueueBench]:
     """Open a bench on an emptied Redis."""
-    bench = QueueBench(db, url, queue)
-    try:
-        yield bench
-    finally:
-        bench.close()
+    with closing(open_broker(url)) as broker:
+        yield QueueBench(db, broker, queue)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run an asynchronous test, and fail instead of hanging."""
+
+    async def limited() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await test()
+
+    asyncio.run(limited())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait for something of which there is no signal; the test's own limit makes it fail otherwise."""
+    while not holds():
+        await asyncio.sleep(0.002)

@@ -13,8 +13,9 @@ from typing import TypeVar
 from fastq.pool._feed import Event, Submission
 from fastq.pool.config import PoolConfig
 from fastq.pool.link import PoolStartError
-from fastq.pool.pool import PoolCallbacks, ProcessPool
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
+from fastq.pool.pool import ProcessPool
+from fastq.pool.protocol import PoolCallbacks
 
 LIMIT_S = 30.0
 RUNNER = "tests.pool.runners:load"

@@ -8,7 +8,8 @@ import os
 import sys
 
 from fastq.pool._feed import Event, Submission
-from fastq.pool.pool import PoolCallbacks, ProcessPool
+from fastq.pool.pool import ProcessPool
+from fastq.pool.protocol import PoolCallbacks
 from tests.pool.harness import settings
 
 

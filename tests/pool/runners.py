@@ -18,7 +18,8 @@ from collections.abc import Callable
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
 from fastq.pool.memory import Segment
-from fastq.pool.protocol import Answer, Kind, TaskContext
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, TaskContext
 
 
 def signal_beacon(order: dict[str, str], text: str) -> None:
@@ -44,6 +45,11 @@ def echo(order: dict[str, str], context: TaskContext) -> Answer:
 def size(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with so many bytes."""
     return Kind.RESULT, b"r" * int(order["size"])
+
+
+def nap(order: dict[str, str], context: TaskContext) -> Answer:
+    time.sleep(0.002)
+    return None
 
 
 def pid(order: dict[str, str], context: TaskContext) -> Answer:
@@ -219,7 +225,8 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
-        noop, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain, segfault,
+        noop, nap, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain,
+        segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
         use_terminate, write, allocate, scribble, wrong_answer, raise_error,
     )

@@ -1,8 +1,8 @@
 import asyncio
 import time
 
-from fastq.pool.pool import CancelOutcome
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
+from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import bench, gone, run, settings
 
 

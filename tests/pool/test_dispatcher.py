@@ -17,7 +17,7 @@ from fastq.pool.layout import (
     TASK_TAIL_AT,
     Layout,
 )
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 from fastq.pool.wakeup import Wakeup
 from tests.pool.harness import bench, run, settings
 

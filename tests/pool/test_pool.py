@@ -8,8 +8,8 @@ import pytest
 
 from fastq.pool._work import MAX_RESULT
 from fastq.pool.config import PoolConfig
-from fastq.pool.pool import CancelOutcome
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
+from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
 
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from fastq.pool.link import PoolStartError
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 from tests.pool.harness import bench, gone, run, settings
 
 

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 from tests.pool.harness import bench, gone, is_alive, run, settings
 
 HANGS = ["spin", "sleep", "hold_gil", "hold_gil_in_c", "ignore"]

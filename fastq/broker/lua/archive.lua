@@ -8,20 +8,21 @@ KEYS[6] failed           asynq:{q}:failed:{day}
 KEYS[7] failed_total     asynq:{q}:failed
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
-ARGV[3] owner            fraction of the lease scores that are the caller's, or ""
-ARGV[4] expired_at       unix seconds: only tasks whose lease ended by then, or ""
-ARGV[5] now              unix seconds
-ARGV[6] expire_before    unix seconds; what was archived until then is deleted
-ARGV[7] max_size         tasks that the archive holds at most
-ARGV[8...] tasks         two values for each: id, message
+ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
+ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, or ""
+ARGV[6] now              unix seconds
+ARGV[7] expire_before    unix seconds; what was archived until then is deleted
+ARGV[8] max_size         tasks that the archive holds at most
+ARGV[9...] tasks         two values for each: id, message
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   archiveCmd (which breaks with many expired tasks, after it has taken the task off active)
 ]]
 local active, lease, archived = KEYS[1], KEYS[2], KEYS[3]
 local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local task_prefix, stats_expire_at, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local now, expire_before, max_size = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local outcomes, failures, all = {}, 0, true
 
 -- begin: guard
@@ -34,12 +35,12 @@ local function guarded(id)
 end
 -- end: guard
 
-for at = 8, #ARGV, 2 do
+for at = 9, #ARGV, 2 do
   local id, message = ARGV[at], ARGV[at + 1]
   local outcome = 1
   if not guarded(id) then
     outcome = -1
-  elseif redis.call("LREM", active, -1, id) == 0 then
+  elseif redis.call("LREM", active, side, id) == 0 then
     outcome = 0
   else
     redis.call("ZREM", lease, id)

@@ -17,7 +17,8 @@ local ids = redis.call("ZRANGE", waiting, "-inf", now, "BYSCORE", "LIMIT", 0, li
 local due, ghosts = {}, 0
 for _, id in ipairs(ids) do
   local task = task_prefix .. id
-  local found = redis.call("HMGET", task, "msg", "group")
+  -- A key that is no hash is as good as none: its error must not keep the tasks behind it waiting.
+  local found = redis.pcall("HMGET", task, "msg", "group")
   if not found[1] then
     ghosts = ghosts + 1
   elseif found[2] and found[2] ~= "" then

@@ -5,18 +5,22 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] from         lowest score, "-inf" for all that ended by "to"
 ARGV[3] to           highest score, inclusive
 ARGV[4] limit        tasks at most
+ARGV[5] max_bytes    messages at most; the first that goes beyond it is the last one read
 builds  task_prefix .. id, same hash tag
 returns list: ids dropped, then id, message, id, message, ...
 asynq   listLeaseExpiredCmd (which leaves leases without task for ever)
 ]]
 local lease, active = KEYS[1], KEYS[2]
-local task_prefix, from, to, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local reply, ghosts = {0}, 0
+local task_prefix, from, to, limit, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local reply, ghosts, bytes = {0}, 0, 0
 for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0, limit)) do
-  local message = redis.call("HGET", task_prefix .. id, "msg")
-  if message then
+  -- A key that is no hash is as good as none: its error must not keep the tasks behind it from being read.
+  local message = redis.pcall("HGET", task_prefix .. id, "msg")
+  if type(message) == "string" then
     reply[#reply + 1] = id
     reply[#reply + 1] = message
+    bytes = bytes + #message
+    if bytes >= max_bytes then break end
   else
     redis.call("ZREM", lease, id)
     redis.call("LREM", active, 0, id)

@@ -8,16 +8,17 @@ KEYS[6] failed           asynq:{q}:failed:{day}
 KEYS[7] failed_total     asynq:{q}:failed
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
-ARGV[3] owner            fraction of the lease scores that are the caller's, or ""
-ARGV[4] expired_at       unix seconds: only tasks whose lease ended by then, or ""
-ARGV[5...] tasks         four values each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
+ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
+ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
+ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, or ""
+ARGV[6...] tasks         four values each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   retryCmd
 ]]
 local active, lease, retry = KEYS[1], KEYS[2], KEYS[3]
 local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local task_prefix, stats_expire_at, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local outcomes, failures, all = {}, 0, true
 
 -- begin: guard
@@ -30,12 +31,12 @@ local function guarded(id)
 end
 -- end: guard
 
-for at = 5, #ARGV, 4 do
+for at = 6, #ARGV, 4 do
   local id, message, retry_at, is_failure = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome = 1
   if not guarded(id) then
     outcome = -1
-  elseif redis.call("LREM", active, -1, id) == 0 then
+  elseif redis.call("LREM", active, side, id) == 0 then
     outcome = 0
   else
     redis.call("ZREM", lease, id)

@@ -1,26 +1,7 @@
-"""Reads TaskMessage from the wire, whole or as a view, and refuses what asynq's Go program refuses.
+# Reads TaskMessage from the wire, whole or as a view, and refuses what asynq's Go program refuses.
+#
+# One loop serves all readers; a table a reader says what becomes of each known field.
 
-One loop serves all readers; a table a reader says what becomes of each known field.
-"""
-
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
-from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
-
-from fastq._messages cimport (
-    COMPLETED_AT, DEADLINE, ERROR_MSG, GROUP_KEY, HEADERS, ID, LAST_FAILED_AT, PAYLOAD, QUEUE, RETENTION, RETRIED,
-    RETRY, SLOTS, TIMEOUT, TYPE, UNIQUE_KEY, Py_INCREF, Py_XDECREF, TaskMessage, TaskView, give, put,
-)
-from fastq._wire cimport (
-    BAD_FIELD_NUMBER, BAD_WIRE_TYPE, LENGTH, MAX_FIELD_NUMBER, NO_ERROR, RAISED, TOO_DEEP, TRUNCATED, UNMATCHED_GROUP,
-    VARINT, VARINT_TOO_LONG, Error, Reader, is_ascii, read_span, read_tag, read_varint, same_bytes, skip_value,
-)
-
-from fastq._messages import FIELDS as _FIELDS, VIEW_FIELDS as _VIEW_FIELDS
-from fastq.errors import InvalidMessageError
 
 cdef extern from *:
     object _PyObject_New(PyTypeObject *)
@@ -71,7 +52,7 @@ cdef PyObject *VIEW_DEFAULTS[SLOTS]
 
 
 cdef int add_field(int number, Kind kind, object default) except -1:
-    cdef bint viewed = _FIELDS[number] in _VIEW_FIELDS
+    cdef bint viewed = FIELDS[number] in VIEW_FIELDS
     cdef int tag = number << 3 | (VARINT if kind < NAME else LENGTH)
     cdef Kind unread = UNREAD_NUMBER if kind < NAME else FRAMED_ENTRY if kind == ENTRY else UNREAD
     DECODED[tag] = kind
@@ -115,7 +96,7 @@ cdef int refuse_text(int number) except -1:
     """Replace the UnicodeDecodeError that is set by our own error."""
     if PyErr_ExceptionMatches(UnicodeDecodeError):
         PyErr_Clear()
-        raise InvalidMessageError(f"cannot decode TaskMessage: {_FIELDS[number]} contains invalid UTF-8")
+        raise InvalidMessageError(f"cannot decode TaskMessage: {FIELDS[number]} contains invalid UTF-8")
     return -1
 
 

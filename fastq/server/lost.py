@@ -1,0 +1,84 @@
+"""The dequeues whose replies were lost: they may have leased tasks to us of which we know nothing.
+
+Such tasks are found by the very score that their leases would have. The look is repeated, should Redis have carried
+out the dequeue only after it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from fastq.broker.dequeue import MAX_BATCH_TASKS
+from fastq.broker.lease import LeasedTask, list_leases
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.commands import Commands
+from fastq.server.held import HeldTasks
+
+__all__ = ["Found", "LostDequeues"]
+
+LOOKS: Final = 3
+LOOK_AGAIN_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class _Lost:
+    queue: str
+    lease_score: str
+    looks: int = LOOKS
+    due_s: float = 0.0
+
+
+class Found(NamedTuple):
+    """Hold the tasks that a lost dequeue of a queue had leased to us, or why the look failed."""
+
+    queue: str
+    tasks: Sequence[LeasedTask]
+    error: BrokerError | None = None
+
+
+class LostDequeues:
+    """Remember them, and look for their tasks."""
+
+    def __init__(self, commands: Commands, held: HeldTasks, clock: Clock) -> None:
+        self._commands = commands
+        self._held = held
+        self._clock = clock
+        self._lost: list[_Lost] = []
+
+    def __len__(self) -> int:
+        return len(self._lost)
+
+    def add(self, queue: str, lease_score: str) -> None:
+        """Remember a dequeue; tasks are looked for at once, and again later."""
+        self._lost = [lost for lost in self._lost if (lost.queue, lost.lease_score) != (queue, lease_score)]
+        self._lost.append(_Lost(queue, lease_score))
+
+    def due_s(self) -> float:
+        """Return when the next look is due, in monotonic seconds; infinity if none is."""
+        return min((lost.due_s for lost in self._lost), default=float("inf"))
+
+    async def look(self) -> list[Found]:
+        """Look for the tasks of all dequeues for which a look is due."""
+        now_s = self._clock.monotonic_s()
+        due = [lost for lost in self._lost if lost.due_s <= now_s]
+        if not due:
+            return []
+        # Taken before the look: a task whose outcome is being written now must not be taken for a lost one.
+        known = {queue: {task.id for task in tasks} for queue, tasks in self._held.by_queue()}
+        results = await self._commands.run_many(
+            [list_leases(lost.queue, lost.lease_score, lost.lease_score, MAX_BATCH_TASKS) for lost in due]
+        )
+        found = []
+        for lost, result in zip(due, results, strict=True):
+            if isinstance(result, BrokerError):
+                lost.due_s = now_s + 1.0
+                found.append(Found(lost.queue, (), result))
+                continue
+            lost.looks -= 1
+            lost.due_s = now_s + LOOK_AGAIN_S
+            ours = known.get(lost.queue, ())
+            tasks = [task for task in result.tasks if task.id not in ours and not self._held.get(lost.queue, task.id)]
+            found.append(Found(lost.queue, tasks))
+        self._lost = [lost for lost in self._lost if lost.looks > 0]
+        return found

@@ -1,0 +1,131 @@
+"""Leases: the owner's mark in the score, extending only what is ours, and finding what was leased."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.lease import LEASE_S, MAX_LISTED_BYTES, Leased, Owner, extend_leases, list_leases
+from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
+
+IN_2100 = 4_133_980_799
+
+
+@pytest.fixture
+def bench(db: Redis, url: str) -> Iterator[QueueBench]:
+    with queue_bench(db, url) as made:
+        yield made
+
+
+# The mark ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unix_s", [0, 1_795_221_907, 2**31, NOW_S, IN_2100])
+@pytest.mark.parametrize("nonce", [1, 3, 2**19 - 1, 2**19, 2**20 - 1])
+def test_a_score_is_exact_as_text_in_a_double_and_in_redis(unix_s: int, nonce: int, bench: QueueBench) -> None:
+    owner = Owner(nonce / 2**20)
+    score = owner.score(unix_s)
+    assert float(score) - (unix_s + LEASE_S) == owner.fraction
+    assert float(str(owner)) == owner.fraction
+    bench.db.zadd(keys.lease(QUEUE), {"a": 0})
+    bench.db.execute_command("ZADD", keys.lease(QUEUE), score, "a")
+    assert bench.scores("lease") == {"a": float(score)}
+    as_lua_sees_it = "return redis.call('ZSCORE', KEYS[1], 'a') % 1 == tonumber(ARGV[1])"
+    assert bench.db.eval(as_lua_sees_it, 1, keys.lease(QUEUE), str(owner)) == 1
+
+
+def test_a_score_is_asynqs_second_plus_the_mark() -> None:
+    assert OURS.score(100.999) == repr(130 + OURS.fraction)
+    assert OURS.score(100.0, 7) == repr(107 + OURS.fraction)
+
+
+def test_a_drawn_mark_is_a_20_bit_fraction_and_never_asynqs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for drawn in (0, 2**20 - 2):
+        monkeypatch.setattr(secrets, "randbelow", lambda most, drawn=drawn: min(drawn, most - 1))
+        fraction = Owner.draw().fraction
+        assert 0 < fraction < 1
+        assert (fraction * 2**20).is_integer()
+        assert fraction != GOS.fraction
+
+
+# Extending --------------------------------------------------------------------------------------------------------
+
+
+def test_only_our_leases_are_extended_and_the_others_are_told(bench: QueueBench) -> None:
+    bench.activate("a", "b")
+    bench.activate("theirs", owner=THEIRS)
+    bench.activate("gos", owner=GOS)
+    before = bench.scores("lease")
+    new = OURS.score(NOW_S + 5)
+    lost = bench.run(extend_leases(QUEUE, OURS, new, ["a", "theirs", "nosuch", "gos", "b"]))
+    assert lost == ["theirs", "nosuch", "gos"]
+    extended = {"a": NOW_S + 35 + OURS.fraction, "b": NOW_S + 35 + OURS.fraction}
+    assert bench.scores("lease") == before | extended
+
+
+def test_a_lease_that_ended_is_extended_while_it_is_still_ours(bench: QueueBench) -> None:
+    bench.activate("a", until_s=1)
+    assert bench.run(extend_leases(QUEUE, OURS, OURS.score(NOW_S), ["a"])) == []
+    assert bench.scores("lease") == {"a": NOW_S + 30 + OURS.fraction}
+
+
+def test_no_lease_comes_to_be_by_extending(bench: QueueBench) -> None:
+    assert bench.run(extend_leases(QUEUE, OURS, OURS.score(NOW_S), ["a", "b"])) == ["a", "b"]
+    assert bench.places() == {}
+
+
+def test_500_leases_are_extended_in_one_call(bench: QueueBench) -> None:
+    ids = [f"{number:03d}" for number in range(500)]
+    bench.activate(*ids)
+    assert bench.run(extend_leases(QUEUE, OURS, OURS.score(NOW_S + 1), ids)) == []
+    assert set(bench.scores("lease").values()) == {NOW_S + 31 + OURS.fraction}
+
+
+# Listing ----------------------------------------------------------------------------------------------------------
+
+
+def ids_of(leased: Leased) -> list[str]:
+    return [task.id for task in leased.tasks]
+
+
+def test_leases_are_listed_by_their_end_inclusively(bench: QueueBench) -> None:
+    for task_id, until_s in (("c", 30), ("b", 20), ("a", 10)):
+        bench.activate(task_id, until_s=until_s, owner=GOS)
+    bench.activate("fraction", until_s=20, owner=OURS)
+    listed = bench.run(list_leases(QUEUE, "-inf", "20", 10))
+    assert listed.tasks == [("a", message("a")), ("b", message("b"))]
+    assert listed.ghosts == 0
+    assert ids_of(bench.run(list_leases(QUEUE, "20", "30", 10))) == ["b", "fraction", "c"]
+    assert ids_of(bench.run(list_leases(QUEUE, "-inf", "inf", 2))) == ["a", "b"]
+    assert len(bench.places()["lease"]) == 4, "what was listed is as it was"
+
+
+def test_the_tasks_of_a_dequeue_are_found_by_its_very_score(bench: QueueBench) -> None:
+    bench.activate("ours-1", "ours-2", until_s=NOW_S + 30)
+    bench.activate("theirs", owner=THEIRS, until_s=NOW_S + 30)
+    bench.activate("gos", owner=GOS, until_s=NOW_S + 30)
+    bench.activate("later", until_s=NOW_S + 31)
+    score = OURS.score(NOW_S)
+    assert ids_of(bench.run(list_leases(QUEUE, score, score, 500))) == ["ours-1", "ours-2"]
+
+
+def test_leases_without_a_task_are_dropped_from_lease_and_active(bench: QueueBench) -> None:
+    bench.activate("a", "gone", "no-message", "odd", until_s=1)
+    bench.db.delete(keys.task(QUEUE, "gone"), keys.task(QUEUE, "odd"))
+    bench.db.hdel(keys.task(QUEUE, "no-message"), "msg")
+    bench.db.set(keys.task(QUEUE, "odd"), "not a hash")
+    bench.db.lpush(keys.active(QUEUE), "gone")
+    listed = bench.run(list_leases(QUEUE, "-inf", "5", 10))
+    assert (ids_of(listed), listed.ghosts) == (["a"], 3)
+    assert bench.places() == {"active": ["a"], "lease": ["a"]}
+
+
+def test_a_list_of_leases_ends_with_the_message_that_goes_beyond_256_kb(bench: QueueBench) -> None:
+    ids = [f"{number:02d}" for number in range(60)]
+    bench.activate(*ids, until_s=1, payload=bytes(10_000))
+    listed = bench.run(list_leases(QUEUE, "-inf", "5", 100))
+    size = len(message("00", payload=bytes(10_000)))
+    assert (len(listed.tasks) - 1) * size < MAX_LISTED_BYTES <= len(listed.tasks) * size
+    assert ids_of(listed) == ids[: len(listed.tasks)]

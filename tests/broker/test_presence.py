@@ -1,0 +1,102 @@
+"""Presence: what a server publishes of itself appears under asynq's keys, lives as long as asked, and goes again."""
+
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.open import open_broker
+from fastq.broker.presence import ServerIdentity, clear_server_state, publish_server_state, write_result
+from fastq.errors import BrokerError
+from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
+
+ME = ServerIdentity("host", 7, "3c7b2c4e")
+OTHER = ServerIdentity("host", 8, "3c7b2c4e")
+INFO_KEY = "asynq:servers:{host:7:3c7b2c4e}"
+WORKERS_KEY = "asynq:workers:{host:7:3c7b2c4e}"
+
+
+@pytest.fixture
+def bench(db: Redis, url: str) -> Iterator[QueueBench]:
+    with queue_bench(db, url) as made:
+        yield made
+
+
+def publish(bench: QueueBench, server: ServerIdentity, workers: dict[str, bytes], ttl_s: int = 10) -> None:
+    for operation in publish_server_state(server, b"info", workers, NOW_S, ttl_s):
+        assert operation.idempotent
+        bench.run(operation)
+
+
+def test_a_server_is_listed_with_the_end_of_its_life(bench: QueueBench) -> None:
+    publish(bench, ME, {})
+    assert bench.db.zrange("asynq:servers", 0, -1, withscores=True) == [(INFO_KEY.encode(), NOW_S + 10)]
+    assert bench.db.zrange("asynq:workers", 0, -1, withscores=True) == [(WORKERS_KEY.encode(), NOW_S + 10)]
+    assert bench.db.get(INFO_KEY) == b"info"
+    assert 9_000 < bench.db.pttl(INFO_KEY) <= 10_000
+    assert not bench.db.exists(WORKERS_KEY), "without running tasks there is no hash, as with asynq"
+
+
+def test_running_tasks_are_listed_while_they_run(bench: QueueBench) -> None:
+    publish(bench, ME, {"a": b"\x00", "b": b"2"})
+    assert bench.db.hgetall(WORKERS_KEY) == {b"a": b"\x00", b"b": b"2"}
+    assert 9_000 < bench.db.pttl(WORKERS_KEY) <= 10_000
+    publish(bench, ME, {"b": b"2"})
+    assert bench.db.hgetall(WORKERS_KEY) == {b"b": b"2"}
+    publish(bench, ME, {})
+    assert not bench.db.exists(WORKERS_KEY)
+
+
+def test_thousands_of_running_tasks_are_listed(bench: QueueBench) -> None:
+    workers = {str(number): b"info" for number in range(10_000)}
+    publish(bench, ME, workers)
+    assert bench.db.hlen(WORKERS_KEY) == len(workers)
+
+
+def test_a_server_that_leaves_takes_its_name_along_and_no_other(bench: QueueBench) -> None:
+    publish(bench, ME, {"a": b"1"})
+    publish(bench, OTHER, {"b": b"1"})
+    for operation in clear_server_state(ME):
+        assert operation.idempotent
+        bench.run(operation)
+    assert sorted(bench.db.keys("*")) == [
+        b"asynq:servers",
+        OTHER.info_key.encode(),
+        b"asynq:workers",
+        OTHER.workers_key.encode(),
+    ]
+    assert bench.db.zcard("asynq:servers") == bench.db.zcard("asynq:workers") == 1
+
+
+def test_all_keys_of_a_server_share_its_hash_tag() -> None:
+    for operation in (*publish_server_state(ME, b"", {}, 0, 1), *clear_server_state(ME)):
+        tags = {key.partition("{")[2].partition("}")[0] for key in operation.keys if "{" in key}
+        assert tags <= {"host:7:3c7b2c4e"}
+
+
+def test_a_result_is_written_while_the_task_is_ours(bench: QueueBench) -> None:
+    bench.activate("a")
+    assert bench.run(write_result(QUEUE, "a", OURS, b"\x00\xff"))
+    assert bench.run(write_result(QUEUE, "a", OURS, b"last"))
+    assert bench.task("a") == {"msg": message("a"), "state": b"active", "result": b"last"}
+
+
+def test_a_result_of_a_task_that_is_not_ours_is_refused(bench: QueueBench) -> None:
+    bench.activate("theirs", owner=THEIRS)
+    bench.activate("gos", owner=GOS)
+    bench.pend("pending")
+    for task_id in ("theirs", "gos", "pending", "nosuch"):
+        assert not bench.run(write_result(QUEUE, task_id, OURS, b"x"))
+        assert "result" not in bench.task(task_id)
+    assert bench.task("nosuch") == {}, "asynq's own write makes a hash of a result alone"
+
+
+def test_a_result_for_a_key_that_is_no_hash_is_an_error(bench: QueueBench, url: str) -> None:
+    bench.activate("a")
+    bench.db.delete(keys.task(QUEUE, "a"))
+    bench.db.set(keys.task(QUEUE, "a"), "x")
+    broker = open_broker(url)
+    with pytest.raises(BrokerError, match="write_result"):
+        broker.run(write_result(QUEUE, "a", OURS, b"x"))
+    broker.close()

@@ -1,0 +1,89 @@
+"""Repair: what a dead peer left half done is gone or mended, and counted; what is whole is left alone."""
+
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.repair import ActiveRepair, repair_active, repair_lease
+from tests.broker.harness import GOS, NOW_NS, NOW_S, QUEUE, THEIRS, QueueBench, message, queue_bench
+
+
+@pytest.fixture
+def bench(db: Redis, url: str) -> Iterator[QueueBench]:
+    with queue_bench(db, url) as made:
+        yield made
+
+
+# Active -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_active_task_without_a_lease_gets_one_that_ends_now(bench: QueueBench) -> None:
+    bench.activate("whole", owner=THEIRS)
+    bench.activate("unleased")
+    bench.db.zrem(keys.lease(QUEUE), "unleased")
+    assert bench.run(repair_active(QUEUE, 0, 500, NOW_S)) == ActiveRepair(2, 1, 0)
+    assert bench.places() == {"active": ["unleased", "whole"], "lease": ["unleased", "whole"]}
+    # It is nobody's, so that any server, Go's too, recovers it.
+    assert bench.scores("lease") == {"unleased": NOW_S, "whole": NOW_S + 30 + THEIRS.fraction}
+    assert bench.run(repair_active(QUEUE, 0, 500, NOW_S + 9)) == ActiveRepair(2, 0, 0)
+    assert bench.scores("lease")["unleased"] == NOW_S
+
+
+def test_an_active_id_without_task_and_lease_is_dropped(bench: QueueBench) -> None:
+    bench.activate("a", "ghost", "b")
+    bench.db.zrem(keys.lease(QUEUE), "ghost")
+    bench.db.delete(keys.task(QUEUE, "ghost"))
+    assert bench.run(repair_active(QUEUE, 0, 500, NOW_S)) == ActiveRepair(3, 0, 1)
+    assert bench.places() == {"active": ["b", "a"], "lease": ["a", "b"]}
+
+
+def test_stretches_go_from_the_oldest_on_and_miss_nothing(bench: QueueBench) -> None:
+    ids = [f"{number:02d}" for number in range(10)]
+    bench.activate(*ids)
+    bench.db.zrem(keys.lease(QUEUE), *ids[2:8])
+    bench.db.delete(keys.task(QUEUE, "03"))
+    assert bench.run(repair_active(QUEUE, 0, 4, NOW_S)) == ActiveRepair(4, 1, 1)
+    # One was dropped, so the next stretch begins one earlier.
+    assert bench.run(repair_active(QUEUE, 3, 4, NOW_S)) == ActiveRepair(4, 4, 0)
+    assert bench.run(repair_active(QUEUE, 7, 4, NOW_S)) == ActiveRepair(2, 0, 0)
+    assert bench.places()["lease"] == [*ids[2:3], *ids[4:8], *ids[:2], *ids[8:]]
+
+
+def test_nothing_active_is_nothing_to_mend(bench: QueueBench) -> None:
+    assert bench.run(repair_active(QUEUE, 0, 500, NOW_S)) == ActiveRepair(0, 0, 0)
+    bench.activate("a")
+    assert bench.run(repair_active(QUEUE, 1, 500, NOW_S)) == ActiveRepair(0, 0, 0)
+
+
+# Lease ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_task_goes_back_to_the_head_of_pending(bench: QueueBench) -> None:
+    bench.activate("lost", until_s=NOW_S, owner=GOS)
+    bench.db.delete(keys.active(QUEUE))
+    bench.pend("waiting")
+    assert bench.run(repair_lease(QUEUE, ["lost"], NOW_S, NOW_NS)) == 1
+    assert bench.places() == {"pending": ["waiting", "lost"]}
+    assert bench.task("lost") == {"msg": message("lost"), "state": b"pending", "pending_since": str(NOW_NS).encode()}
+
+
+@pytest.mark.parametrize("state", ["retry", "pending", "archived", "completed", "scheduled", "aggregating", ""])
+def test_a_lease_of_a_task_that_is_elsewhere_is_just_dropped(state: str, bench: QueueBench) -> None:
+    bench.db.zadd(keys.lease(QUEUE), {"a": 1})
+    if state:
+        bench.put("a", state)
+    before = bench.task("a")
+    assert bench.run(repair_lease(QUEUE, ["a"], NOW_S, NOW_NS)) == 1
+    assert bench.places() == {}
+    assert bench.task("a") == before
+
+
+def test_leases_of_active_tasks_and_those_that_have_not_ended_are_left_alone(bench: QueueBench) -> None:
+    bench.activate("active", until_s=1, owner=GOS)
+    bench.activate("extended", until_s=NOW_S + 1, owner=GOS)
+    bench.db.lrem(keys.active(QUEUE), 0, "extended")
+    before = (bench.places(), bench.states())
+    assert bench.run(repair_lease(QUEUE, ["active", "extended", "nosuch"], NOW_S, NOW_NS)) == 0
+    assert (bench.places(), bench.states()) == before

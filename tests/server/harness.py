@@ -1,0 +1,98 @@
+"""Actors on a real Redis and a clock that the test moves, with tasks held as after a dequeue."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.open import open_async_broker
+from fastq.broker.scripts import load_script
+from fastq.clock import ManualClock
+from fastq.codec import view_task_message
+from fastq.server.commands import Commands
+from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.holdings import Holdings
+from fastq.server.stall import StallWatch
+from fastq.server.timing import STANDARD
+from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
+from tests.faulty_proxy import Act, Fault, Words
+
+__all__ = ["Bench", "ScriptFault", "logged", "on_bench"]
+
+
+class Bench:
+    """Be what actors share: Redis, the command connection, held tasks, an owner's mark, a clock that stands still.
+
+    ``queue`` looks behind the code under test.
+    """
+
+    def __init__(self, queue: QueueBench, url: str) -> None:
+        self.queue = queue
+        self.db: Any = queue.db
+        self.clock = ManualClock(NOW_S)
+        self.broker = open_async_broker(url)
+        self.commands = Commands(self.broker)
+        self.held = HeldTasks()
+        self.owner = OURS
+        self.stall = StallWatch(self.clock)
+        self.holdings = Holdings(self.held, self.owner, self.stall, self.clock, STANDARD)
+
+    def hold(self, *task_ids: str, **fields: Any) -> list[HeldTask]:
+        """Let tasks be active, leased to us and held, as after a dequeue."""
+        self.queue.activate(*task_ids, **fields)
+        return [self.add(task_id, **fields) for task_id in task_ids]
+
+    def add(self, task_id: str, queue: str = QUEUE, **fields: Any) -> HeldTask:
+        """Hold a task, whatever Redis knows of it."""
+        view = view_task_message(message(task_id, queue=queue, **fields))
+        return self.held.add(queue, view, self.clock.monotonic_s())
+
+    def held_ids(self) -> list[str]:
+        return [task.id for _, tasks in self.held.by_queue() for task in tasks]
+
+    def take_away(self, task_id: str) -> None:
+        """Let a task's lease be another server's."""
+        self.db.zadd(keys.lease(QUEUE), {task_id: NOW_S + 60})
+
+
+Test = Callable[[Bench], Coroutine[Any, Any, None]]
+
+
+def on_bench(db: Redis, url: str, test: Test, *, through: str | None = None) -> None:
+    """Run a test on a bench; ``through`` is the URL of a proxy that the code under test is to use."""
+
+    async def running() -> None:
+        with queue_bench(db, url) as queue:
+            async with _bench(queue, through or url) as bench:
+                await test(bench)
+
+    run(running)
+
+
+@asynccontextmanager
+async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
+    bench = Bench(queue, url)
+    try:
+        yield bench
+    finally:
+        await bench.broker.close()
+
+
+class ScriptFault(Fault):
+    """Fail at one script alone."""
+
+    def __init__(self, script: str, act: Act, **how: Any) -> None:
+        super().__init__("EVALSHA", act, **how)
+        self.sha = load_script(script).sha.encode()
+
+    def strikes(self, words: Words) -> bool:
+        return len(words) > 1 and words[1] == self.sha and super().strikes(words)
+
+
+def logged(caplog: pytest.LogCaptureFixture, least: int = logging.WARNING) -> list[str]:
+    """Return the lines that were logged from a level on."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= least]

@@ -1,0 +1,277 @@
+"""The acker: results are written together, each once, and what Redis failed to take is kept."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.finish import Completed, Done, Retried
+from fastq.server.acker import FLUSH_AT, Acker, Result
+from fastq.server.held import HeldTask
+from fastq.server.outcomes import Archived, Requeued, Write
+from tests.broker.harness import NOW_S, QUEUE, message
+from tests.faulty_proxy import faulty_proxy
+from tests.redis_servers import RedisServer
+from tests.server.harness import Bench, logged, on_bench
+
+WRITES: dict[str, Callable[[str], Write]] = {
+    "done": Done,
+    "complete": lambda task_id: Completed(task_id, message(task_id), NOW_S + 60, result=b"r"),
+    "retry": lambda task_id: Retried(task_id, message(task_id), NOW_S + 60),
+    "archive": lambda task_id: Archived(task_id, message(task_id)),
+    "requeue": Requeued,
+}
+ENDS = {"complete": "completed", "retry": "retry", "archive": "archived", "requeue": "pending"}
+
+
+def acker(bench: Bench) -> Acker:
+    return Acker(bench.commands, bench.holdings)
+
+
+def result(task: HeldTask, way: str = "done") -> Result:
+    task.ended = True
+    return Result(task, WRITES[way](task.id))
+
+
+def results(tasks: list[HeldTask], way: str = "done") -> list[Result]:
+    return [result(task, way) for task in tasks]
+
+
+async def until_ticked(acking: Acker) -> None:
+    async with acking.ticked:
+        await acking.ticked.wait_for(lambda: acking.ticks)
+
+
+# When -------------------------------------------------------------------------------------------------------------
+
+
+def test_it_flushes_at_once_when_the_pool_is_dry(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        acking.start()
+        await asyncio.sleep(0)
+        acking.add(results(bench.hold("a")), pool_is_dry=True)
+        assert acking._timer is None
+        await until_ticked(acking)
+        assert bench.queue.places() == {}
+        assert bench.held_ids() == []
+        await acking.stop()
+
+    on_bench(db, url, test)
+
+
+def test_it_flushes_soon_after_the_first_result(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        acking.start()
+        await asyncio.sleep(0)
+        one, two = bench.hold("a", "b")
+        acking.add([result(one)], pool_is_dry=False)
+        timer = acking._timer
+        assert timer is not None
+        acking.add([result(two)], pool_is_dry=False)
+        assert acking._timer is timer, "it is the first that counts"
+        await until_ticked(acking)
+        assert acking.ticks == 1
+        assert bench.held_ids() == []
+        await acking.stop()
+
+    on_bench(db, url, test)
+
+
+def test_it_flushes_when_enough_results_wait(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        tasks = bench.hold(*(str(number) for number in range(FLUSH_AT)))
+        acking.add(results(tasks[:-1]), pool_is_dry=False)
+        assert not acking._woken.is_set()
+        acking.add(results(tasks[-1:]), pool_is_dry=False)
+        assert acking._woken.is_set()
+        await acking.flush()
+        assert bench.queue.counters()["processed"] == FLUSH_AT
+        await acking.flush()
+
+    on_bench(db, url, test)
+
+
+# What -------------------------------------------------------------------------------------------------------------
+
+
+def test_results_of_all_kinds_and_queues_are_written_in_one_go(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        tasks = {way: bench.hold(f"{way}-1", f"{way}-2") for way in WRITES}
+        other = bench.add("other", queue="other")
+        bench.db.lpush(keys.active("other"), "other")
+        bench.db.hset(keys.task("other", "other"), "msg", b"")
+        batch = [result(task, way) for way, both in tasks.items() for task in both]
+        acking.add([*batch, result(other)], pool_is_dry=True)
+        await acking.flush()
+        for way, end in ENDS.items():
+            assert sorted(bench.queue.places()[end]) == [f"{way}-1", f"{way}-2"]
+        assert bench.queue.places().keys() == set(ENDS.values())
+        assert bench.queue.counters()["processed"] == 8
+        assert bench.queue.counters()["failed"] == 4
+        assert bench.db.get(keys.processed_total("other")) == b"1"
+        assert bench.held_ids() == []
+        assert acking.failed == []
+
+    on_bench(db, url, test)
+
+
+def test_tasks_given_back_keep_their_order(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        ids = [f"{number:04d}" for number in range(1200)]
+        acking = acker(bench)
+        acking.add(results(bench.hold(*ids), "requeue"), pool_is_dry=True)
+        await acking.flush()
+        assert bench.queue.places() == {"pending": ids[::-1]}
+
+    on_bench(db, url, test)
+
+
+def test_what_failed_is_never_written_to_a_task_that_is_not_ours(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        tasks = {way: bench.hold(way) for way in ("retry", "archive", "requeue")}
+        for way in tasks:
+            bench.take_away(way)
+        before = (bench.queue.places(), bench.queue.states(), bench.queue.counters())
+        acking.add([result(task, way) for way, (task,) in tasks.items()], pool_is_dry=True)
+        await acking.flush()
+        assert (bench.queue.places(), bench.queue.states(), bench.queue.counters()) == before
+        assert bench.held_ids() == []
+
+    on_bench(db, url, test)
+    assert len(logged(caplog)) == 3
+    expected = "task retry of queue default was lost before its outcome was written (not_ours): its lease had ended"
+    assert logged(caplog)[0] == expected
+
+
+@pytest.mark.parametrize("way", ["done", "complete"])
+def test_work_that_was_done_is_written_whoever_has_the_lease(way: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        (task,) = bench.hold("a")
+        bench.take_away("a")
+        acking.add([result(task, way)], pool_is_dry=True)
+        await acking.flush()
+        assert "active" not in bench.queue.places()
+        assert bench.queue.counters()["processed"] == 1
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("way", ["done", "complete"])
+def test_after_a_stall_the_owner_is_checked_until_the_leases_are_confirmed(way: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        taken, ours, later = bench.hold("taken", "ours", "later")
+        bench.take_away("taken")
+        bench.take_away("later")
+        bench.clock.advance(6)
+        acking.add(results([taken, ours], way), pool_is_dry=True)
+        await acking.flush()
+        assert bench.queue.places()["active"] == ["later", "taken"]
+        bench.stall.leases_confirmed(bench.clock.monotonic_s())
+        acking.add([result(later, way)], pool_is_dry=True)
+        await acking.flush()
+        assert bench.queue.places()["active"] == ["taken"]
+
+    on_bench(db, url, test)
+
+
+def test_what_became_of_a_task_that_was_let_go_of_is_not_written(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        (task,) = bench.hold("a")
+        acking.add([result(task)], pool_is_dry=True)
+        bench.held.drop(task)
+        await acking.flush()
+        assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
+
+    on_bench(db, url, test)
+
+
+# Failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_kept_in_an_outage_which_is_said_once(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acking = acker(bench)
+            kept: list[int] = []
+            acking.on_failed = lambda: kept.append(len(acking.failed))
+            tasks = bench.hold("a", "b", "c")
+            proxy.vanish()
+            for task in tasks:
+                acking.add([result(task)], pool_is_dry=True)
+                await acking.flush()
+            assert [one.task.id for one in acking.failed] == ["a", "b", "c"]
+            assert kept == [1, 2, 3]
+            assert bench.held_ids() == ["a", "b", "c"], "they are still held, and their leases extended"
+            assert bench.held.queues_in_doubt() == frozenset(), "what was never sent is in no doubt"
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    (said,) = logged(caplog)
+    assert said.startswith("1 results wait for Redis: done: cannot reach Redis")
+
+
+def test_one_queue_that_refuses_its_results_does_not_hold_up_the_others(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        odd = bench.add("odd", queue="odd")
+        bench.db.set(keys.active("odd"), "not a list")
+        (task,) = bench.hold("a")
+        acking.add(results([odd, task]), pool_is_dry=True)
+        await acking.flush()
+        assert bench.queue.counters()["processed"] == 1
+        assert [one.task.id for one in acking.failed] == ["odd"]
+
+    on_bench(db, url, test)
+
+
+def test_a_flush_that_is_cancelled_keeps_its_results_in_doubt(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench)
+        (task,) = bench.hold("a")
+        acking.add([result(task)], pool_is_dry=True)
+        acking.start()
+        acking.wake()
+        while not bench.commands._waiting and bench.commands._sender is None:
+            await asyncio.sleep(0)
+        await acking.stop()
+        assert [one.task for one in acking.failed] == [task]
+        assert task.in_doubt
+        assert bench.held.queues_in_doubt() == {QUEUE}
+
+    on_bench(db, url, test)
+
+
+def test_it_starts_and_stops_again_and_again(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        tasks = bench.hold(*(str(number) for number in range(50)))
+        left: list[Any] = []
+        for number, task in enumerate(tasks):
+            acking = acker(bench)
+            acking.start()
+            acking.add([result(task)], pool_is_dry=number % 2 == 0)
+            for _ in range(number % 8):
+                await asyncio.sleep(0)
+            await acking.stop()
+            await acking.flush()
+            left += acking.failed
+        assert {one.task.id for one in left} == set(bench.held_ids())
+        assert bench.queue.places().get("active", []) == [] or left
+
+    caplog.set_level(logging.INFO, "fastq")
+    on_bench(db, url, test)

@@ -1,0 +1,192 @@
+"""Batches: results become calls that are bounded in number, bytes and the steps that LREM takes."""
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from fastq.broker.finish import ANYBODYS, NEWEST_FIRST, OLDEST_FIRST, Completed, Done, Guard, Retried
+from fastq.codec import view_task_message
+from fastq.server.batches import (
+    MAX_CALL_BYTES,
+    MAX_CALL_STEPS,
+    MAX_CALL_TASKS,
+    Batch,
+    Result,
+    Writer,
+    _parts,
+)
+from fastq.server.held import HeldTask, HeldTasks, Span
+from fastq.server.outcomes import Archived, Requeued, Write
+from tests.broker.harness import NOW_NS, NOW_S, OURS, QUEUE, message
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.held = HeldTasks()
+        self._taken = itertools.count()
+
+    def hold(self, count: int, queue: str = QUEUE) -> list[HeldTask]:
+        return [self.held.add(queue, view_task_message(message(str(next(self._taken)))), 0.0) for _ in range(count)]
+
+    def batches(self, results: list[Result], guard: Guard = ANYBODYS) -> list[Batch]:
+        return Writer(self.held, OURS, guard, NOW_NS).batches(results)
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return Setup()
+
+
+def done(tasks: list[HeldTask]) -> list[Result]:
+    return [Result(task, Done(task.id)) for task in tasks]
+
+
+def side_of(batch: Batch) -> Any:
+    return batch.operation.args[2]
+
+
+def ids_of(batch: Batch) -> list[str]:
+    return [result.task.id for result in batch.results]
+
+
+def test_each_queue_and_outcome_has_its_own_calls(setup: Setup) -> None:
+    writes: list[Write] = [
+        Done("a"),
+        Completed("a", b"m", NOW_S),
+        Retried("a", b"m", NOW_S),
+        Archived("a", b"m"),
+        Requeued("a"),
+    ]
+    results = [Result(task, write) for queue in ("q1", "q2") for write in writes for task in setup.hold(2, queue)]
+    batches = setup.batches(results)
+    names = ["done", "complete", "retry", "archive", "requeue"]
+    assert [batch.operation.name for batch in batches] == names * 2
+    assert [len(batch.results) for batch in batches] == [2] * 10
+    assert [result for batch in batches for result in batch.results] == results
+
+
+def test_failed_tasks_are_guarded_and_done_ones_as_asked(setup: Setup) -> None:
+    tasks = setup.hold(4)
+    results = [
+        Result(tasks[0], Done("a")),
+        Result(tasks[1], Retried("a", b"m", NOW_S)),
+        Result(tasks[2], Archived("a", b"m")),
+        Result(tasks[3], Requeued("a")),
+    ]
+    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(results)]
+    assert owners == [False, True, True, True]
+    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(results, Guard(OURS))]
+    assert owners == [True, True, True, True]
+
+
+def test_no_operation_is_sent_again_by_itself(setup: Setup) -> None:
+    # A reply that was lost is the syncer's to settle.
+    tasks = setup.hold(2)
+    for write in (
+        Done("a"),
+        Completed("a", b"m", NOW_S),
+        Retried("a", b"m", NOW_S),
+        Archived("a", b"m"),
+        Requeued("a"),
+    ):
+        (batch,) = setup.batches([Result(tasks[0], write)])
+        assert not batch.operation.idempotent
+
+
+def test_a_call_writes_at_most_500_tasks(setup: Setup) -> None:
+    batches = setup.batches(done(setup.hold(1201)))
+    assert [len(batch.results) for batch in batches] == [MAX_CALL_TASKS, MAX_CALL_TASKS, 201]
+
+
+@pytest.mark.parametrize("kind", ["result", "message", "retry", "archive"])
+def test_a_call_carries_at_most_256_kb(kind: str, setup: Setup) -> None:
+    big = bytes(100_000)
+    write: dict[str, Write] = {
+        "result": Completed("a", b"m", NOW_S, result=big),
+        "message": Completed("a", big, NOW_S),
+        "retry": Retried("a", big, NOW_S),
+        "archive": Archived("a", big),
+    }
+    batches = setup.batches([Result(task, write[kind]) for task in setup.hold(5)])
+    assert [len(batch.results) for batch in batches] == [2, 2, 1]
+
+
+def test_a_result_larger_than_that_goes_alone(setup: Setup) -> None:
+    big = Completed("a", b"m", NOW_S, result=bytes(2 * MAX_CALL_BYTES))
+    small = Completed("a", b"m", NOW_S)
+    tasks = setup.hold(3)
+    batches = setup.batches([Result(tasks[0], small), Result(tasks[1], big), Result(tasks[2], small)])
+    assert [len(batch.results) for batch in batches] == [1, 1, 1]
+
+
+# Where LREM begins ------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_are_looked_for_from_the_old_end(setup: Setup) -> None:
+    tasks = setup.hold(2000)
+    (batch,) = setup.batches(done(tasks[:500]))
+    assert side_of(batch) == OLDEST_FIRST
+    assert list(batch.results) == done(tasks[:500])
+
+
+def test_short_tasks_are_looked_for_from_the_new_end_while_thousands_of_long_ones_run(setup: Setup) -> None:
+    setup.hold(10_000)
+    for _ in range(20):
+        tasks = setup.hold(500)
+        (batch,) = setup.batches(done(tasks))
+        assert side_of(batch) == NEWEST_FIRST
+        assert list(batch.results) == done(tasks)[::-1]
+        for task in tasks:
+            setup.held.drop(task)
+
+
+def test_both_ends_are_used_where_both_are_near(setup: Setup) -> None:
+    tasks = setup.hold(10_000)
+    finished = tasks[:50] + tasks[-50:]
+    random.Random(1).shuffle(finished)
+    old, new = setup.batches(done(finished))
+    assert (side_of(old), ids_of(old)) == (OLDEST_FIRST, [task.id for task in tasks[:50]])
+    assert (side_of(new), ids_of(new)) == (NEWEST_FIRST, [task.id for task in reversed(tasks[-50:])])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_call_passes_more_elements_than_redis_does_in_2_ms(seed: int, setup: Setup) -> None:
+    tasks = setup.hold(10_000)
+    finished = random.Random(seed).sample(tasks, 500)
+    batches = setup.batches(done(finished))
+    assert sorted(ids for batch in batches for ids in ids_of(batch)) == sorted(task.id for task in finished)
+    active = [task.id for task in tasks]
+    for batch in batches:
+        passed = 0
+        for task_id in ids_of(batch):
+            at = active.index(task_id)
+            passed += at if side_of(batch) == OLDEST_FIRST else len(active) - 1 - at
+            del active[at]
+        assert passed <= MAX_CALL_STEPS
+    assert len(batches) < 50
+
+
+def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
+    tasks = setup.hold(1000)
+    # As if these were all that is left of very many.
+    middle = tasks[500:502]
+    span = Span(0, 2 * MAX_CALL_STEPS + 1002, 2 * MAX_CALL_STEPS + 1003)
+    for task, seq in zip(middle, (MAX_CALL_STEPS + 500, MAX_CALL_STEPS + 501), strict=True):
+        object.__setattr__(task, "seq", seq)
+    assert [len(part) for _, part in _parts(Done, done(middle), span)] == [1, 1]
+
+
+@pytest.mark.parametrize("write", [Retried("a", b"m", NOW_S), Archived("a", b"m"), Completed("a", b"m", NOW_S)])
+def test_failed_and_completed_tasks_are_looked_for_likewise(write: Write, setup: Setup) -> None:
+    setup.hold(10_000)
+    (batch,) = setup.batches([Result(task, write) for task in setup.hold(100)])
+    assert side_of(batch) == NEWEST_FIRST
+
+
+def test_tasks_given_back_keep_their_order(setup: Setup) -> None:
+    setup.hold(10_000)
+    results = [Result(task, Requeued(task.id)) for task in setup.hold(700)]
+    # The first are given back last, since each call puts its tasks before the others.
+    assert [list(batch.results) for batch in setup.batches(results)] == [results[500:], results[:500]]

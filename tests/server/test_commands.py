@@ -1,0 +1,136 @@
+"""The command connection: who asks at the same time shares a pipeline, and nobody else's trouble."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from fastq.broker.operation import Operation
+from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.server.commands import Commands
+from tests.broker.harness import run
+
+
+def ask(word: str) -> Operation[str]:
+    return Operation(word, None, (), ())
+
+
+class Pipelines:
+    """Stand for a broker whose pipelines end when the test says so; answers are what ``answer`` makes of a name."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[str]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.error: BaseException | None = None
+
+    async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        self.sent.append([operation.name for operation in operations])
+        await self.open.wait()
+        if self.error is not None:
+            raise self.error
+        return [self.answer(operation.name) for operation in operations]
+
+    def answer(self, name: str) -> Any:
+        return BrokerConnectionError("cut", operation=name) if name.startswith("bad") else f"{name}!"
+
+
+def commands_on(pipelines: Pipelines) -> Commands:
+    return Commands(pipelines)  # type: ignore[arg-type]  # all that Commands uses of a broker
+
+
+def test_what_is_asked_during_a_pipeline_goes_out_together_in_the_next() -> None:
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        pipelines.open.clear()
+        first = asyncio.create_task(commands.run(ask("a")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        more = [asyncio.create_task(commands.run_many([ask(x), ask(f"{x}{x}")])) for x in "bcd"]
+        await asyncio.sleep(0)
+        pipelines.open.set()
+        assert await first == "a!"
+        assert await asyncio.gather(*more) == [["b!", "bb!"], ["c!", "cc!"], ["d!", "dd!"]]
+        assert pipelines.sent == [["a"], ["b", "bb", "c", "cc", "d", "dd"]]
+
+    run(test)
+
+
+def test_an_error_is_its_callers_alone() -> None:
+    async def test() -> None:
+        commands = commands_on(Pipelines())
+        good, bad, many = await asyncio.gather(
+            commands.run(ask("a")),
+            commands.run(ask("bad")),
+            commands.run_many([ask("b"), ask("bad"), ask("c")]),
+            return_exceptions=True,
+        )
+        assert good == "a!"
+        assert isinstance(bad, BrokerConnectionError)
+        assert isinstance(many, list)
+        assert [type(result) for result in many] == [str, BrokerConnectionError, str]
+
+    run(test)
+
+
+def test_a_caller_that_was_cancelled_is_passed_by() -> None:
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        pipelines.open.clear()
+        gone, here = (asyncio.create_task(commands.run(ask(x))) for x in "ab")
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        pipelines.open.set()
+        assert await here == "b!"
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+
+    run(test)
+
+
+def test_nothing_to_ask_is_not_sent() -> None:
+    async def test() -> None:
+        pipelines = Pipelines()
+        assert await commands_on(pipelines).run_many([]) == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), ValueError("a reply that nobody understands")])
+def test_a_defect_in_a_pipeline_is_an_error_for_each_operation_of_which_nothing_is_known(error: Exception) -> None:
+    # Raised to the caller it would lose what he holds: the acker its results, the fetcher its dequeue.
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        pipelines.error = error
+        results = await commands.run_many([ask("a"), ask("b")])
+        assert all(isinstance(result, BrokerError) and result.maybe_applied for result in results)
+        assert str(error) in str(results[0])
+        with pytest.raises(BrokerError):
+            await commands.run(ask("c"))
+        pipelines.error = None
+        assert await commands.run(ask("d")) == "d!"
+
+    run(test)
+
+
+def test_a_pipeline_that_is_cancelled_with_its_loop_answers_all_who_wait() -> None:
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        pipelines.open.clear()
+        first = asyncio.create_task(commands.run_many([ask("a")]))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = asyncio.create_task(commands.run_many([ask("b"), ask("c")]))
+        await asyncio.sleep(0)
+        (sender,) = [task for task in asyncio.all_tasks() if task.get_name() == "fastq commands"]
+        sender.cancel()
+        results = [*await first, *await second]
+        assert [type(result) for result in results] == [BrokerError] * 3
+
+    run(test)

@@ -1,0 +1,417 @@
+"""The fetcher: room is filled by weight, empty queues rest, trouble is one queue's own, lost replies are made good."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.lease import LeasedTask
+from fastq.broker.scripts import load_script
+from fastq.codec import view_task_message
+from fastq.errors import BrokerConnectionError
+from fastq.prioritizer import Prioritizer
+from fastq.server.fetcher import Fetcher
+from fastq.server.waker import Waker
+from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS, QueueBench
+from tests.faulty_proxy import Act, faulty_proxy
+from tests.redis_servers import RedisServer
+from tests.server.harness import Bench, ScriptFault, logged, on_bench
+
+
+class Pool:
+    """Stand for the pool: so much room, and what came in, by queue."""
+
+    def __init__(self, bench: Bench, room: int = 500) -> None:
+        self.bench = bench
+        self.room = room
+        self.taken: list[tuple[str, str]] = []
+
+    def accept(self, queue: str, tasks: Sequence[LeasedTask]) -> None:
+        for task in tasks:
+            self.taken.append((queue, task.id))
+            self.bench.held.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
+
+    @property
+    def ids(self) -> list[str]:
+        return [task_id for _, task_id in self.taken]
+
+
+def fetcher(bench: Bench, pool: Pool, queues: Mapping[str, int] | None = None, *, strict: bool = False) -> Fetcher:
+    prioritizer = Prioritizer(queues or {QUEUE: 1}, strict, seed=1)
+    return Fetcher(bench.commands, prioritizer, bench.holdings, pool, 1.0)
+
+
+def fill(bench: Bench, queue: str, count: int) -> None:
+    QueueBench(bench.db, queue=queue).pend(*(f"{queue}-{number:03d}" for number in range(count)))
+
+
+# Fetching ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_takes_what_there_is_room_for_and_leases_it(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.pend("a", "b", "c")
+        pool = Pool(bench, room=2)
+        assert await fetcher(bench, pool).tick() == 0.0
+        assert pool.ids == ["a", "b"]
+        assert bench.queue.places() == {"pending": ["c"], "active": ["b", "a"], "lease": ["a", "b"]}
+        assert bench.queue.scores("lease")["a"] == NOW_S + 30 + OURS.fraction
+
+    on_bench(db, url, test)
+
+
+def test_without_room_it_asks_nothing(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.pend("a")
+        pool = Pool(bench, room=0)
+        assert await fetcher(bench, pool).tick() > 0
+        assert bench.queue.places() == {"pending": ["a"]}
+
+    on_bench(db, url, test)
+
+
+def test_a_batch_is_split_by_weight(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        weights = {"critical": 6, "default": 3, "low": 1}
+        for queue in weights:
+            fill(bench, queue, 100)
+        pool = Pool(bench, room=100)
+        await fetcher(bench, pool, weights).tick()
+        taken = [queue for queue, _ in pool.taken]
+        assert [taken.count(queue) for queue in weights] == [60, 30, 10]
+
+    on_bench(db, url, test)
+
+
+def test_strict_priority_fills_from_the_top(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        weights = {"critical": 6, "default": 3, "low": 1}
+        fill(bench, "critical", 7)
+        fill(bench, "low", 50)
+        pool = Pool(bench, room=20)
+        fetching = fetcher(bench, pool, weights, strict=True)
+        while len(pool.taken) < 20:
+            pool.room = 20 - len(pool.taken)
+            await fetching.tick()
+        taken = [queue for queue, _ in pool.taken]
+        assert taken == ["critical"] * 7 + ["low"] * 13
+
+    on_bench(db, url, test)
+
+
+def test_what_one_queue_cannot_fill_goes_to_the_others(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, "low", 50)
+        pool = Pool(bench, room=50)
+        fetching = fetcher(bench, pool, {"critical": 9, "low": 1})
+        await fetching.tick()
+        pool.room -= len(pool.taken)
+        await fetching.tick()
+        assert len(pool.taken) == 50
+
+    on_bench(db, url, test)
+
+
+def test_ids_without_a_task_are_said(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.pend("ghost", "a")
+        bench.db.delete(keys.task(QUEUE, "ghost"))
+        pool = Pool(bench)
+        await fetcher(bench, pool).tick()
+        assert pool.ids == ["a"]
+
+    on_bench(db, url, test)
+    assert logged(caplog) == ["dropped 1 ids without a task from queue default"]
+
+
+# Rest -------------------------------------------------------------------------------------------------------------
+
+
+def dequeues(bench: Bench) -> int:
+    stats: Any = bench.db.info("commandstats")
+    return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+def test_an_empty_queue_rests_for_half_to_one_and_a_half_intervals(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fetching = fetcher(bench, Pool(bench))
+        pause_s = await fetching.tick()
+        assert 0.5 <= pause_s <= 1.5
+        assert fetching.all_resting
+        bench.clock.advance(pause_s / 2)
+        asked = dequeues(bench)
+        assert await fetching.tick() == pytest.approx(pause_s / 2)
+        assert dequeues(bench) == asked
+        bench.queue.pend("a")
+        bench.clock.advance(pause_s)
+        assert await fetching.tick() == 0.0
+        assert bench.held_ids() == ["a"]
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_that_is_woken_is_asked_at_once(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        pool = Pool(bench)
+        fetching = fetcher(bench, pool, {QUEUE: 1, "other": 1})
+        await fetching.tick()
+        bench.queue.pend("a")
+        fetching.queue_has_tasks(QUEUE)
+        assert not fetching.all_resting
+        assert fetching._woken.is_set()
+        await fetching.tick()
+        assert pool.ids == ["a"]
+
+    on_bench(db, url, test)
+
+
+def test_only_an_empty_queue_is_waited_for_and_a_paused_one_is_polled(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, "paused", 1)
+        bench.db.set(keys.paused("paused"), 1)
+        fetching = fetcher(bench, Pool(bench), {"empty": 1, "paused": 1})
+        fetching.wakers = {queue: Waker(bench.broker, queue, fetching.queue_has_tasks) for queue in ("empty", "paused")}
+        await fetching.tick()
+        assert fetching.wakers["empty"].is_waiting
+        assert not fetching.wakers["paused"].is_waiting
+        assert fetching.paused_queues == {"paused"}
+        now_s = bench.clock.monotonic_s()
+        assert 5.0 <= fetching._resting["empty"] - now_s <= 15.0
+        assert 0.5 <= fetching._resting["paused"] - now_s <= 1.5
+        bench.db.delete(keys.paused("paused"))
+        bench.clock.advance(1.5)
+        await fetching.tick()
+        assert bench.held_ids() == ["paused-000"]
+        assert fetching.paused_queues == set()
+
+    on_bench(db, url, test)
+
+
+# Trouble ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_fails_does_not_keep_the_others_from_being_served(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.set(keys.pending("odd"), "not a list")
+        pool = Pool(bench)
+        fetching = fetcher(bench, pool, {"odd": 5, QUEUE: 1})
+        for number in range(20):
+            bench.queue.pend(str(number))
+            fetching.queue_has_tasks(QUEUE)
+            await fetching.tick()
+            assert len(pool.taken) == number + 1
+            bench.clock.advance(0.01)
+        assert not fetching.all_resting
+        bench.db.delete(keys.pending("odd"))
+        bench.clock.advance(6)
+        fill(bench, "odd", 1)
+        await fetching.tick()
+        assert ("odd", "odd-000") in pool.taken
+
+    caplog.set_level(logging.INFO, "fastq")
+    on_bench(db, url, test)
+    said = logged(caplog, logging.INFO)
+    assert len(said) == 2
+    assert "queue odd: dequeue: " in said[0]
+    assert said[1] == "all queues can be fetched from again"
+
+
+def test_an_outage_is_said_once_for_all_queues(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy:
+
+        async def test(bench: Bench) -> None:
+            fetching = fetcher(bench, Pool(bench), {"a": 1, "b": 1, "c": 1})
+            proxy.vanish()
+            for _ in range(5):
+                assert 0 < await fetching.tick() <= 5.0
+                bench.clock.advance(5)
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    (said,) = logged(caplog)
+    assert "cannot reach Redis" in said
+
+
+def test_a_queue_in_doubt_is_left_alone_until_it_is_settled(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        pool = Pool(bench)
+        (task,) = bench.hold("a")
+        bench.queue.pend("b")
+        fill(bench, "other", 1)
+        bench.held.doubt(task)
+        fetching = fetcher(bench, pool, {QUEUE: 1, "other": 1})
+        await fetching.tick()
+        assert pool.ids == ["other-000"]
+        assert await fetching.tick() == 0.0, "the other queue is asked until it is empty"
+        assert 0 < await fetching.tick() <= 0.5
+        bench.held.drop(task)
+        await fetching.tick()
+        assert pool.ids == ["other-000", "b"]
+
+    on_bench(db, url, test)
+
+
+# Lost replies -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REPLY, Act.CUT_IN_REPLY])
+def test_the_tasks_of_a_dequeue_without_reply_are_found(
+    act: Act, db: Any, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    db.script_load(load_script("dequeue").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", act)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.activate("theirs", owner=THEIRS)
+            bench.queue.pend("a", "b")
+            pool = Pool(bench, room=2)
+            fetching = fetcher(bench, pool)
+            assert await fetching.tick() > 0
+            assert pool.ids == []
+            assert bench.queue.places() == {"active": ["b", "a", "theirs"], "lease": ["theirs", "a", "b"]}
+            assert not fetching.all_resting
+            bench.clock.advance(1)
+            await fetching.tick()
+            assert sorted(pool.ids) == ["a", "b"]
+            for _ in range(4):
+                bench.clock.advance(6)
+                await fetching.tick()
+            assert sorted(pool.ids) == ["a", "b"], "what was found is not found again"
+            assert fetching.all_resting
+
+        caplog.set_level(logging.INFO, "fastq")
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    assert "found 2 tasks of queue default whose dequeue had no reply" in logged(caplog, logging.INFO)
+
+
+def test_a_dequeue_that_redis_never_saw_leaves_nothing_to_find(db: Any, shared_server: RedisServer) -> None:
+    db.script_load(load_script("dequeue").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.CUT_BEFORE_REQUEST)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.pend("a")
+            pool = Pool(bench)
+            fetching = fetcher(bench, pool)
+            await fetching.tick()
+            bench.clock.advance(1)
+            await fetching.tick()
+            assert pool.ids == ["a"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_a_dequeue_that_is_carried_out_late_is_found_later(db: Any, shared_server: RedisServer) -> None:
+    db.script_load(load_script("dequeue").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.HOLD)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.pend("a")
+            pool = Pool(bench, room=0)
+            fetching = fetcher(bench, pool)
+            pool.room = 1
+            await fetching.tick()
+            pool.room = 0
+            bench.clock.advance(1)
+            await fetching.tick()
+            assert pool.ids == []
+            proxy.release()
+            bench.clock.advance(1)
+            await fetching.tick()
+            assert pool.ids == [], "the next look is not due yet"
+            bench.clock.advance(5)
+            await fetching.tick()
+            assert pool.ids == ["a"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_what_is_held_is_not_taken_for_lost_nor_what_ended_during_the_look(db: Any, shared_server: RedisServer) -> None:
+    db.script_load(load_script("dequeue").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.CUT_BEFORE_REPLY, skip=1)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.pend("held", "ends", "lost")
+            pool = Pool(bench, room=2)
+            fetching = fetcher(bench, pool)
+            await fetching.tick()
+            pool.room = 1
+            await fetching.tick()
+            bench.clock.advance(0.5)
+            # The score of all three is the same: they were taken within one second.
+            assert len(set(bench.queue.scores("lease").values())) == 1
+            ends = bench.held.get(QUEUE, "ends")
+            assert ends is not None
+            looking = asyncio.create_task(fetching.tick())
+            await asyncio.sleep(0)
+            bench.held.drop(ends)
+            await looking
+            assert pool.ids == ["held", "ends", "lost"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_a_look_that_fails_is_repeated_and_hinders_no_queue(db: Any, shared_server: RedisServer) -> None:
+    for name in ("dequeue", "list_leases"):
+        db.script_load(load_script(name).text)
+    faults = (
+        ScriptFault("dequeue", Act.CUT_BEFORE_REPLY),
+        ScriptFault("list_leases", Act.ANSWER, times=2, answer=b"-ERR trouble\r\n"),
+    )
+    with faulty_proxy(shared_server.socket_path, *faults) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.pend("a")
+            pool = Pool(bench)
+            fetching = fetcher(bench, pool, {QUEUE: 1, "other": 1})
+            await fetching.tick()
+            fill(bench, "other", 3)
+            for _ in range(3):
+                bench.clock.advance(6)
+                await fetching.tick()
+            assert sorted(pool.ids) == ["a", "other-000", "other-001", "other-002"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+# Life -------------------------------------------------------------------------------------------------------------
+
+
+def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        pool = Pool(bench, room=1)
+        bench.queue.pend(*(str(number) for number in range(30)))
+        for number in range(50):
+            fetching = fetcher(bench, pool)
+            fetching.start()
+            for _ in range(number % 10):
+                await asyncio.sleep(0)
+            fetching.wake()
+            await fetching.stop()
+        fetching = fetcher(bench, pool)
+        fetching.start()
+        async with fetching.ticked:
+            await fetching.ticked.wait_for(lambda: not bench.db.exists(keys.pending(QUEUE)))
+        await fetching.stop()
+        assert len(set(pool.ids)) == len(pool.ids)
+
+    on_bench(db, url, test)
+
+
+def test_the_error_of_an_outage_does_not_reach_the_actor(db: Redis, shared_server: RedisServer) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy:
+
+        async def test(bench: Bench) -> None:
+            proxy.vanish()
+            try:
+                await fetcher(bench, Pool(bench)).tick()
+            except BrokerConnectionError:
+                pytest.fail("the pause of the actor would hold up the queues that are well")
+
+        on_bench(db, shared_server.url, test, through=proxy.url)

@@ -1,0 +1,234 @@
+"""The heartbeater: what is held stays leased, what was lost is let go of, and the server is seen."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.presence import ServerIdentity
+from fastq.broker.scripts import load_script
+from fastq.errors import BrokerError
+from fastq.server.heartbeater import Heartbeater
+from fastq.server.held import HeldTask
+from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
+from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.redis_servers import RedisServer
+from tests.server.harness import Bench, logged, on_bench
+
+ME = ServerIdentity("host", 7, "id")
+
+
+def heartbeater(
+    bench: Bench,
+    lost: Callable[[HeldTask], None] | None = None,
+    presence: Callable[[], tuple[bytes, dict[str, bytes]]] = lambda: (b"info", {}),
+) -> Heartbeater:
+    return Heartbeater(
+        bench.broker,
+        ME,
+        presence,
+        bench.holdings,
+        lost or bench.held.drop,
+    )
+
+
+def test_a_beat_extends_every_held_lease_and_no_other(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.hold("a", "b")
+        bench.queue.activate("not-held")
+        bench.queue.activate("theirs", owner=THEIRS)
+        bench.queue.activate("gos", owner=GOS)
+        before = bench.queue.scores("lease")
+        bench.clock.advance(5)
+        assert await heartbeater(bench).tick() == 5.0
+        extended = NOW_S + 35 + OURS.fraction
+        assert bench.queue.scores("lease") == before | {"a": extended, "b": extended}
+
+    on_bench(db, url, test)
+
+
+def test_a_beat_prolongs_the_time_for_which_a_lease_is_surely_ours(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        (task,) = bench.hold("a")
+        bench.clock.advance(5)
+        assert task.leased_until_s == 30
+        await heartbeater(bench).tick()
+        assert task.leased_until_s == 35
+
+    on_bench(db, url, test)
+
+
+def test_leases_of_all_queues_are_extended_in_stretches(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        ids = [f"{number:04d}" for number in range(1201)]
+        bench.hold(*ids)
+        for queue in ("q1", "q2"):
+            bench.add("same-id", queue=queue)
+            bench.db.zadd(keys.lease(queue), {"same-id": NOW_S + OURS.fraction})
+        bench.clock.advance(5)
+        await heartbeater(bench).tick()
+        assert set(bench.queue.scores("lease").values()) == {NOW_S + 35 + OURS.fraction}
+        for queue in ("q1", "q2"):
+            assert bench.db.zscore(keys.lease(queue), "same-id") == NOW_S + 35 + OURS.fraction
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("how", ["theirs", "Go's", "gone"])
+def test_a_lost_task_is_let_go_of_and_the_others_are_kept(
+    how: str, db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        lost: list[HeldTask] = []
+        _, taken, _ = bench.hold("a", "taken", "b")
+        scores = {"theirs": NOW_S + THEIRS.fraction, "Go's": float(NOW_S)}
+        bench.db.zrem(keys.lease(QUEUE), "taken")
+        if how in scores:
+            bench.db.zadd(keys.lease(QUEUE), {"taken": scores[how]})
+        await heartbeater(bench, lost.append).tick()
+        assert lost == [taken]
+        assert bench.queue.scores("lease").get("taken") == scores.get(how)
+
+    on_bench(db, url, test)
+    assert logged(caplog) == ["lost the lease of task taken of queue default; it is cancelled here"]
+
+
+def test_a_task_that_ended_meanwhile_is_not_taken_for_lost(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        lost: list[HeldTask] = []
+        (task,) = bench.hold("a")
+        task.ended = True
+        bench.db.zrem(keys.lease(QUEUE), "a")
+        await heartbeater(bench, lost.append).tick()
+        assert lost == []
+
+    on_bench(db, url, test)
+
+
+def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        workers = {"a": b"worker"}
+        beating = heartbeater(bench, presence=lambda: (b"info", workers))
+        await beating.tick()
+        assert bench.db.get(ME.info_key) == b"info"
+        assert bench.db.hgetall(ME.workers_key) == {b"a": b"worker"}
+        assert bench.db.zscore("asynq:servers", ME.info_key) == NOW_S + 10
+        assert bench.db.zscore("asynq:workers", ME.workers_key) == NOW_S + 10
+        workers.clear()
+        bench.clock.advance(5)
+        await beating.tick()
+        assert not bench.db.exists(ME.workers_key)
+        assert bench.db.zscore("asynq:servers", ME.info_key) == NOW_S + 15
+
+    on_bench(db, url, test)
+
+
+def test_leases_are_extended_although_the_server_cannot_describe_itself(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        def fail() -> tuple[bytes, dict[str, bytes]]:
+            raise ValueError("a defect")
+
+        bench.hold("a")
+        bench.clock.advance(5)
+        with pytest.raises(ValueError, match="a defect"):
+            await heartbeater(bench, presence=fail).tick()
+        assert bench.queue.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
+
+    on_bench(db, url, test)
+
+
+def test_one_queue_that_fails_does_not_keep_the_others_from_being_extended(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.add("odd", queue="odd")
+        bench.db.set(keys.lease("odd"), "not a set")
+        (task,) = bench.hold("a")
+        bench.clock.advance(5)
+        with pytest.raises(BrokerError, match="extend_leases"):
+            await heartbeater(bench).tick()
+        assert bench.queue.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
+        assert task.leased_until_s == 35
+        assert bench.db.get(ME.info_key) == b"info"
+        assert bench.held_ids() == ["odd", "a"], "what could not be asked for is not lost"
+
+    on_bench(db, url, test)
+
+
+def test_a_stall_is_over_once_all_leases_were_found_ours(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.hold("a")
+        bench.clock.advance(6)
+        assert bench.stall.suspect
+        bench.db.set(keys.lease("odd"), "not a set")
+        odd = bench.add("odd", queue="odd")
+        with pytest.raises(BrokerError):
+            await heartbeater(bench).tick()
+        assert bench.stall.suspect, "one queue's leases are not known"
+        bench.held.drop(odd)
+        await heartbeater(bench).tick()
+        assert not bench.stall.suspect
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REPLY, Act.CUT_BEFORE_REQUEST, Act.CUT_IN_REPLY])
+def test_a_lost_reply_is_asked_for_again_at_once(act: Act, db: Redis, shared_server: RedisServer) -> None:
+    load_all(db)
+    with faulty_proxy(shared_server.socket_path, Fault("EVALSHA", act)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            (kept, _) = bench.hold("a", "taken")
+            bench.take_away("taken")
+            bench.clock.advance(5)
+            await heartbeater(bench).tick()
+            assert bench.queue.scores("lease") == {"a": NOW_S + 35 + OURS.fraction, "taken": NOW_S + 60}
+            assert bench.held_ids() == ["a"]
+            assert kept.leased_until_s == 35
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def load_all(db: Any) -> None:
+    for name in ("extend_leases", "write_server_state"):
+        db.script_load(load_script(name).text)
+
+
+def test_an_outage_costs_no_lease_that_is_ours_afterwards(db: Redis, shared_server: RedisServer) -> None:
+    with faulty_proxy(shared_server.socket_path, Fault("EVALSHA", Act.CUT_BEFORE_REQUEST, times=4)) as proxy:
+        load_all(db)
+
+        async def test(bench: Bench) -> None:
+            (task,) = bench.hold("a")
+            beating = heartbeater(bench)
+            bench.clock.advance(5)
+            with pytest.raises(BrokerError):
+                await beating.tick()
+            assert task.held
+            assert task.leased_until_s == 30
+            bench.clock.advance(50)
+            await beating.tick()
+            assert task.held
+            assert bench.queue.scores("lease") == {"a": NOW_S + 85 + OURS.fraction}
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.hold("a")
+        for number in range(50):
+            beating = heartbeater(bench)
+            beating.start()
+            for _ in range(number % 10):
+                await asyncio.sleep(0)
+            await beating.stop()
+        beating = heartbeater(bench)
+        beating.start()
+        async with beating.ticked:
+            await beating.ticked.wait_for(lambda: beating.ticks)
+        await beating.stop()
+        assert bench.held_ids() == ["a"]
+
+    on_bench(db, url, test)
