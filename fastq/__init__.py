@@ -18,6 +18,7 @@ from fastq.errors import (
     QueueNotFoundError,
     RevokeTask,
     ServerClosedError,
+    ServerStartError,
     SkipRetry,
     TaskCanceled,
     TaskIDConflictError,
@@ -26,9 +27,13 @@ from fastq.errors import (
     WorkerCrashedError,
 )
 from fastq.info import TaskInfo
+from fastq.mux import ServeMux
 from fastq.results import EnqueueResults
+from fastq.server.config import ServerConfig
+from fastq.server.server import Server
 from fastq.states import TaskState
 from fastq.task import Task
+from fastq.worker.running import current_task
 
 __all__ = [
     "AsyncClient",
@@ -48,7 +53,11 @@ __all__ = [
     "QueueNotEmptyError",
     "QueueNotFoundError",
     "RevokeTask",
+    "ServeMux",
+    "Server",
     "ServerClosedError",
+    "ServerConfig",
+    "ServerStartError",
     "SkipRetry",
     "Task",
     "TaskCanceled",
@@ -59,4 +68,5 @@ __all__ = [
     "TaskTimeout",
     "WorkerCrashedError",
     "__version__",
+    "current_task",
 ]

@@ -59,14 +59,17 @@ cdef class Prioritizer:
     Young. So as long as the same queues are asked, every count is less than one task from fair after every task (all
     in whole numbers, no rounding), W tasks give each queue its w, and a queue waits for less than 2·W/w tasks.
 
-    What bounds the carry: a split charges what it asks for, brought or not, so a queue that turns out empty gains
-    nothing. A queue that is skipped is charged whole tasks until its credit is less than one: an hour of being empty
-    earns less than a task, and being served alone for an hour costs nothing. Only a queue that has more than one call
-    may carry gets its tasks credited (``give_back``), and is asked for more.
+    What bounds the carry: a split charges what it asks for. ``give_back`` takes back what did not come, but credits no
+    more than did come, beyond a fraction of a task: a call that brought nothing was a turn all the same. A queue that
+    is skipped is charged whole tasks until its credit is less than one. So an hour of being empty or failing earns less
+    than a task, an hour of being served alone costs nothing, and a queue whose calls are cut by bytes catches up by as
+    much as it can give.
     """
 
     cdef Lane *lanes
     cdef Py_ssize_t size
+    cdef int64_t fair_served  # X and W after the last split
+    cdef int64_t fair_weight
     cdef tuple names
     cdef dict places
     cdef object random
@@ -128,10 +131,9 @@ cdef class Prioritizer:
         for place in range(self.size):
             lane = &self.lanes[place]
             lane.asked = 0
-            lane.skipped = self.names[place] in skip
+            # Strict: as if all behind the first were skipped.
+            lane.skipped = self.names[place] in skip or (self.strict and weight != 0)
             if not lane.skipped:
-                if self.strict:
-                    return [(self.names[place], n)] if n else []
                 weight += lane.weight
                 served += lane.served
         if weight == 0:
@@ -168,15 +170,18 @@ cdef class Prioritizer:
             if lane.skipped:
                 lane.served = max(lane.served, lane.weight * served // weight)
             lane.served -= cycles * lane.weight
+        self.fair_served = served - cycles * weight
+        self.fair_weight = weight
 
     def give_back(self, queue, Py_ssize_t count):
-        """Take ``count`` tasks off the account of ``queue``: it has them, but its call was full by bytes.
-
-        Only for a call that brought something: whoever gives back all he is asked for is asked for ever more. What an
-        empty or failing queue did not bring is not given back: it had its turn, and belongs in ``skip``.
-        """
+        """Report that ``count`` of the tasks that the last split asked of ``queue`` did not come, for any reason."""
+        cdef Lane *lane
         if queue not in self.places:
             raise ValueError(f"not a queue of this prioritizer: {queue!r}")
-        if not 0 <= count <= MOST_TASKS:
-            raise ValueError(f"queue {queue!r} cannot give back {count} tasks: not in 0..{MOST_TASKS}")
-        self.lanes[<Py_ssize_t> self.places[queue]].served -= count
+        lane = &self.lanes[<Py_ssize_t> self.places[queue]]
+        if not 0 <= count <= lane.asked:
+            raise ValueError(f"queue {queue!r} was asked for {lane.asked} tasks and cannot give back {count}")
+        lane.asked -= count  # now what came
+        # Nothing came: asked again at once, a failing queue would keep the others from their turns for ever.
+        if lane.asked and count:
+            lane.served = max(lane.served - count, lane.weight * self.fair_served // self.fair_weight - lane.asked)

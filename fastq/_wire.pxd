@@ -1,6 +1,5 @@
 # Protocol Buffers' wire format over raw memory: what Google's Go package accepts, and nothing it refuses.
 # Every read checks its bound before it touches a byte. Reading functions return 0 or an Error, and none raises.
-# cython: language_level=3
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -46,20 +45,18 @@ cdef inline Error read_varint(Reader *r, uint64_t *value) noexcept nogil:
         value[0] = p[0]
         r.at = p + 1
         return NO_ERROR
-    while shift < 70:
-        if p >= r.end:
-            return TRUNCATED
+    while p < r.end:
         # The tenth byte holds bit 63 alone; more would not fit.
         if shift == 63 and p[0] > 1:
             return VARINT_TOO_LONG
         result |= <uint64_t> (p[0] & 0x7F) << shift
+        shift += 7
         p += 1
         if (p - 1)[0] < 0x80:
             value[0] = result
             r.at = p
             return NO_ERROR
-        shift += 7
-    return VARINT_TOO_LONG
+    return TRUNCATED
 
 
 cdef inline Error read_tag(Reader *r, uint64_t limit, uint32_t *number, int *wire_type) noexcept nogil:

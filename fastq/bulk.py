@@ -14,7 +14,7 @@ from fastq.clock import Clock
 from fastq.compose import compose, message_of, starting_state
 from fastq.errors import BrokerError
 from fastq.options import TaskOptions, complete
-from fastq.results import ChunkResult
+from fastq.results import ChunkResult, Column, Texts
 from fastq.states import TaskState
 from fastq.task import Task
 
@@ -62,23 +62,15 @@ class Chunk:
             for (queue, state), positions in self._places.items()
         ]
 
-    def result(self, report: PutReport, interned: dict[TaskOptions, TaskOptions], *, keep_tasks: bool) -> ChunkResult:
-        """Pack what became of the tasks; ``interned`` shares equal options among chunks."""
-        ids = [new_task.id.encode() for new_task in self._new_tasks]
-        ends, end = array("I"), 0
-        for task_id in ids:
-            end += len(task_id)
-            ends.append(end)
-        deadlines = array("q", [options.deadline_s for options in self._options])
-        process_at = array("q", [options.process_at_ns or 0 for options in self._options])
+    def result(self, report: PutReport, *, keep_tasks: bool) -> ChunkResult:
+        """Pack what became of the tasks."""
+        types = [task.type for task in self._tasks]
         return ChunkResult(
             now_ns=self._now_ns,
-            ids=b"".join(ids),
-            id_ends=ends,
-            types=_one_or_all([task.type for task in self._tasks]),
-            options=_shared_options(self._options, interned),
-            deadlines_s=deadlines if any(deadlines) else None,
-            process_at_ns=process_at if any(process_at) else None,
+            ids=Texts(new_task.id for new_task in self._new_tasks),
+            types=types[0] if _all_equal(types) else Texts(types),
+            options=replace(self._options[0], task_id="", unique_key=None, unique_ttl_ns=0),
+            columns=_columns(self._options),
             outcomes=self._outcomes(report),
             tasks=self._tasks if keep_tasks else None,
             headers=self._headers,
@@ -95,23 +87,27 @@ class Chunk:
         return None if all_enqueued else in_order
 
 
-def _one_or_all(types: list[str]) -> str | list[str]:
-    return types[0] if types.count(types[0]) == len(types) else types
+def _columns(options: Sequence[TaskOptions]) -> dict[str, Column]:
+    """Return the fields in which the options differ, each as a column."""
+    first = options[0]
+    if all(each is first for each in options):
+        return {}
+    numbers = {name: [getattr(each, name) for each in options] for name in _NUMBERS}
+    numbers["process_at_us"] = [(each.process_at_ns or 0) // 1000 for each in options]
+    texts = {name: [getattr(each, name) for each in options] for name in _TEXTS}
+    return {
+        **{name: array(_WIDTHS.get(name, "q"), values) for name, values in numbers.items() if not _all_equal(values)},
+        **{name: Texts(values) for name, values in texts.items() if not _all_equal(values)},
+    }
 
 
-def _shared_options(
-    options: list[TaskOptions], interned: dict[TaskOptions, TaskOptions]
-) -> TaskOptions | list[TaskOptions]:
-    """Drop what differs from task to task anyhow (it has columns of its own) and share what is then equal."""
-    shared: list[TaskOptions] = []
-    last = slim = options[0]
-    for each in options:
-        if each is not last or not shared:
-            last = each
-            slim = replace(each, task_id="", unique_key=None, deadline_s=0, process_at_ns=None)
-            slim = interned.setdefault(slim, slim)
-        shared.append(slim)
-    return slim if all(each is slim for each in shared) else shared
+_NUMBERS: Final = ("max_retry", "timeout_s", "deadline_s", "retention_s")
+_WIDTHS: Final = {"max_retry": "i"}
+_TEXTS: Final = ("queue", "group")
+
+
+def _all_equal(values: Sequence[object]) -> bool:
+    return values.count(values[0]) == len(values)
 
 
 class BulkComposer:
@@ -129,8 +125,7 @@ class BulkComposer:
             try:
                 if not isinstance(task, Task):
                     raise TypeError(f"enqueue_many takes Task objects, not {type(task).__name__}: {task!r}")
-                if task.options:
-                    complete({**task.options, **self._checked}, now_ns)
+                complete({**task.options, **self._checked} if task.options else self._checked, now_ns)
             except (TypeError, ValueError) as error:
                 error.add_note(f"this is task number {index}; nothing was enqueued")
                 raise
@@ -147,12 +142,15 @@ class BulkComposer:
     def _next_chunk(self, tasks: Iterator[Task]) -> Chunk:
         now_ns = self._clock.unix_ns()
         chunk = Chunk(now_ns, self._headers)
-        common = complete(self._checked, now_ns)
+        common: TaskOptions | None = None
         size = 0
         for task_id, task in zip(new_task_ids(MAX_CHUNK_TASKS), tasks, strict=False):
             if not isinstance(task, Task):
                 raise TypeError(f"enqueue_many takes Task objects, not {type(task).__name__}: {task!r}")
-            options = complete({**task.options, **self._checked}, now_ns) if task.options else common
+            if task.options:
+                options = complete({**task.options, **self._checked}, now_ns)
+            else:
+                options = common = common or complete(self._checked, now_ns)
             headers = {**task.headers, **self._headers} if self._headers else task.headers
             message = message_of(task, options, headers, options.task_id or task_id)
             new_task = compose(message, options, now_ns)

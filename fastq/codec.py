@@ -1,15 +1,20 @@
 """The wire of asynq's messages: the only module that others import for it.
 
-TaskMessage is on the hot path and is read and written by compiled code (``fastq._decoder``, ``fastq._encoder``); the
+TaskMessage is on the hot path and is read and written by compiled code (``fastq._codec``); the
 other messages by the ``protobuf`` package (``fastq.proto.convert``).
 """
 
 import re
 
 try:
-    from fastq._decoder import decode_task_message, view_task_message
-    from fastq._encoder import encode_task_message, rewrite_task_message
-    from fastq._messages import TaskMessage, TaskView
+    from fastq._codec import (
+        TaskMessage,
+        TaskView,
+        decode_task_message,
+        encode_task_message,
+        rewrite_task_message,
+        view_task_message,
+    )
 except ImportError as error:  # pragma: no cover
     raise ImportError("fastq's compiled codec is missing: run `python setup.py build_ext --inplace`") from error
 from fastq.errors import InvalidMessageError

@@ -22,6 +22,7 @@ __all__ = [
     "QueueNotFoundError",
     "RevokeTask",
     "ServerClosedError",
+    "ServerStartError",
     "SkipRetry",
     "TaskCanceled",
     "TaskIDConflictError",
@@ -87,6 +88,10 @@ class QueueNotEmptyError(_TaskError):
 
 class ServerClosedError(FastqError):
     """Tell that the server was shut down and cannot be used again."""
+
+
+class ServerStartError(FastqError):
+    """Tell that a server cannot begin, or go on: its app, its children or Redis; the text says why."""
 
 
 class HandlerNotFoundError(FastqError, LookupError):

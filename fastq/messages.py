@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fastq._messages import TaskMessage, TaskView
+from fastq._codec import TaskMessage, TaskView
 
 __all__ = ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "TaskMessage", "TaskView", "WorkerInfo"]
 

@@ -4,18 +4,13 @@ import functools
 import inspect
 from collections.abc import Callable
 from threading import RLock
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeAlias, TypeVar
 
 from fastq._muxmatch import PatternIndex
 from fastq.errors import HandlerNotFoundError
 from fastq.prioritizer import is_blank
 
 __all__ = ["Handler", "Middleware", "ServeMux", "is_async"]
-
-# A handler takes the task and returns its result, or an awaitable of it.
-Handler: TypeAlias = Callable[..., object]
-Middleware: TypeAlias = Callable[[Handler], Handler]
-H = TypeVar("H", bound=Handler)
 
 
 class _Typed(Protocol):
@@ -25,7 +20,24 @@ class _Typed(Protocol):
     def type(self) -> str: ...
 
 
-def is_async(handler: Handler) -> bool:
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from fastq.worker.running import RunningTask
+
+    # So that ``ServeMux()`` and ``Handler`` need no parameter; the language has defaults from 3.13 on only.
+    TaskT = TypeVarWithDefault("TaskT", bound=_Typed, default=RunningTask)
+else:
+    TaskT = TypeVar("TaskT", bound=_Typed)
+
+# A handler takes the task and returns its result, or an awaitable of it.
+Handler: TypeAlias = Callable[[TaskT], object]
+Middleware: TypeAlias = Callable[[Handler[TaskT]], Handler[TaskT]]
+# Any function of one parameter: a bound cannot name the mux's own type of task.
+H = TypeVar("H", bound=Callable[[Never], object])
+
+
+def is_async(handler: Callable[..., object]) -> bool:
     """Tell whether a call makes a coroutine: ``async def``, an object with an async ``__call__``, a partial of these.
 
     A plain function that returns an awaitable cannot be told beforehand: whoever runs a handler looks at the result.
@@ -40,7 +52,7 @@ def _not_found(task: _Typed) -> object:
     raise HandlerNotFoundError(task.type)
 
 
-class ServeMux:
+class ServeMux(Generic[TaskT]):
     """Map patterns to handlers: a type's own pattern first, then the longest pattern that the type begins with.
 
     There is no separator: ``a`` matches ``ab``; case and white space count. Handlers and middleware may be added at any
@@ -50,24 +62,60 @@ class ServeMux:
     def __init__(self) -> None:
         self._lock = RLock()
         self._index = PatternIndex()
-        self._handlers: dict[str, Handler] = {}
-        self._middleware: tuple[Middleware, ...] = ()
-        self._built: dict[str | None, Handler] = {}  # with the middleware around; None: no pattern matches
+        self._handlers: dict[str, Callable[..., object]] = {}
+        self._middleware: tuple[Middleware[TaskT], ...] = ()
+        self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around; None: no pattern matches
 
     def handler(self, pattern: str) -> Callable[[H], H]:
         """Register the decorated function; see ``handle``."""
 
         def register(handler: H) -> H:
-            self.handle(pattern, handler)
+            self._register(pattern, handler)
             return handler
 
         return register
 
-    def handle(self, pattern: str, handler: Handler) -> None:
+    def handle(self, pattern: str, handler: Handler[TaskT]) -> None:
         """Register a handler, ``def`` or ``async def``, for all types that begin with ``pattern``.
 
         A blank or known pattern is a ``ValueError``; a generator function, or what cannot be called, a ``TypeError``.
         """
+        self._register(pattern, handler)
+
+    def use(self, *middleware: Middleware[TaskT]) -> None:
+        """Wrap all handlers, those to come and "not found" too: ``middleware(next) -> handler``, the first outermost.
+
+        Middleware is called once a pattern, when its first task comes, not once a task as in asynq.
+        """
+        for item in middleware:
+            if not callable(item):
+                raise TypeError(f"middleware cannot be called: {item!r}")
+        with self._lock:
+            self._middleware += middleware
+            self._built = {}
+
+    def match(self, task_type: str) -> tuple[Handler[TaskT], str]:
+        """Return the handler as it was registered, and its pattern; if none matches, one that raises, and ``""``."""
+        with self._lock:
+            pattern = self._index.find(task_type)
+            return (_not_found, "") if pattern is None else (self._handlers[pattern], pattern)
+
+    def dispatch(self, task_type: str) -> Handler[TaskT]:
+        """Return the handler of a type with all middleware around it; with no match it raises HandlerNotFoundError."""
+        pattern = self._index.find(task_type)
+        built = self._built.get(pattern)
+        return self._build(pattern) if built is None else built
+
+    def __call__(self, task: TaskT) -> object:
+        """Run a task; so a mux can be a handler of another one, as a plain function would."""
+        return self.dispatch(task.type)(task)
+
+    def patterns(self) -> dict[str, bool]:
+        """Map each pattern, in the order of registration, to whether its handler is ``async`` (see ``is_async``)."""
+        with self._lock:
+            return {pattern: is_async(handler) for pattern, handler in self._handlers.items()}
+
+    def _register(self, pattern: str, handler: Callable[..., object]) -> None:
         if not isinstance(pattern, str):
             raise TypeError(f"a pattern is a str, not {pattern!r}")
         if is_blank(pattern):
@@ -80,46 +128,13 @@ class ServeMux:
             self._index.add(pattern)
             self._handlers[pattern] = handler
 
-    def use(self, *middleware: Middleware) -> None:
-        """Wrap all handlers, those to come and "not found" too: ``middleware(next) -> handler``, the first outermost.
-
-        Middleware is called once a pattern, when its first task comes, not once a task as in asynq.
-        """
-        for item in middleware:
-            if not callable(item):
-                raise TypeError(f"middleware cannot be called: {item!r}")
-        with self._lock:
-            self._middleware += middleware
-            self._built = {}
-
-    def match(self, task_type: str) -> tuple[Handler, str]:
-        """Return the handler as it was registered, and its pattern; if none matches, one that raises, and ``""``."""
-        with self._lock:
-            pattern = self._index.find(task_type)
-            return (_not_found, "") if pattern is None else (self._handlers[pattern], pattern)
-
-    def dispatch(self, task_type: str) -> Handler:
-        """Return the handler of a type with all middleware around it; with no match it raises HandlerNotFoundError."""
-        pattern = self._index.find(task_type)
-        built = self._built.get(pattern)
-        return self._build(pattern) if built is None else built
-
-    def __call__(self, task: _Typed) -> object:
-        """Run a task; so a mux can be a handler of another one, as a plain function would."""
-        return self.dispatch(task.type)(task)
-
-    def patterns(self) -> dict[str, bool]:
-        """Map each pattern, in the order of registration, to whether its handler is ``async`` (see ``is_async``)."""
-        with self._lock:
-            return {pattern: is_async(handler) for pattern, handler in self._handlers.items()}
-
-    def _build(self, pattern: str | None) -> Handler:
+    def _build(self, pattern: str | None) -> Handler[TaskT]:
         """Put the middleware around a handler, the last added first."""
         with self._lock:
             built = self._built
             if pattern in built:
                 return built[pattern]
-            handler = _not_found if pattern is None else self._handlers[pattern]
+            handler: Handler[TaskT] = _not_found if pattern is None else self._handlers[pattern]
             for middleware in reversed(self._middleware):
                 handler = middleware(handler)
                 if not callable(handler):

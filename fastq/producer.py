@@ -3,12 +3,12 @@
 Thread-safe: all that is kept between calls is which queues were registered when.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastq._ids import new_task_id
-from fastq.broker.enqueue import Batch, put
-from fastq.broker.operation import Flow
+from fastq.broker.enqueue import Batch, put, put_operations, settle_put
+from fastq.broker.operation import Flow, Receive, Send
 from fastq.bulk import BulkComposer, Chunk
 from fastq.clock import Clock
 from fastq.compose import compose, message_of, starting_state
@@ -80,14 +80,24 @@ class Producer:
         return self._put_chunks(composer, tasks if kept is None else kept, keep_tasks=kept is not None)
 
     def _put_chunks(self, composer: BulkComposer, tasks: Iterable[Task], *, keep_tasks: bool) -> Flow[EnqueueResults]:
+        """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
         results = EnqueueResults()
-        interned: dict[TaskOptions, TaskOptions] = {}
         chunks = composer.chunks(tasks)
-        while (chunk := _next(chunks, results)) is not None:
-            report = yield from put(chunk.batches(), self._register.due(chunk.queues))
+        chunk, failure = _next(chunks)
+        while chunk is not None:
+            batches, due = chunk.batches(), self._register.due(chunk.queues)
+            ticket = yield Send(put_operations(batches, due))
+            following, failure = _next(chunks)
+            report = yield from settle_put(batches, due, (yield Receive(ticket)))
             self._register.done(report.registered)
-            results.add(chunk.result(report, interned, keep_tasks=keep_tasks))
+            results.add(chunk.result(report, keep_tasks=keep_tasks))
             _stop_if_redis_failed(report.outcomes, results)
+            chunk = following
+        if failure is not None:
+            failure.add_note(
+                f"enqueue_many: the first {len(results)} tasks were sent before this, {results.enqueued} were enqueued"
+            )
+            raise failure
         return results
 
 
@@ -99,12 +109,12 @@ def _as_task(task: Task | str, payload: Any) -> Task:
     return Task(task, payload)
 
 
-def _next(chunks: Any, results: EnqueueResults) -> Chunk | None:
+def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
+    """Return the next chunk, or what the caller's iterable raised while it was composed, Ctrl-C included."""
     try:
-        return next(chunks, None)
-    except BaseException as error:
-        error.add_note(f"enqueue_many: the {len(results)} tasks before this were sent, {results.enqueued} enqueued")
-        raise
+        return next(chunks, None), None
+    except BaseException as error:  # noqa: BLE001 - raised once the chunk that is under way is settled
+        return None, error
 
 
 def _stop_if_redis_failed(outcomes: Sequence[Sequence[object]], results: EnqueueResults) -> None:

@@ -16,14 +16,14 @@ class CuttingProxy:
     The server has run the command by then: its reply is read and thrown away. ``times_seen`` counts such commands.
     """
 
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, socket_path: str, port: int = 0) -> None:
         self.marker = b""
         self.times_seen = 0
         self._socket_path = socket_path
         self._lock = Lock()
         self._open: set[socket.socket] = set()
         self._threads: list[Thread] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._acceptor = Thread(target=self._accept, name="cutting-proxy")
         self._acceptor.start()
 
@@ -90,9 +90,9 @@ class CuttingProxy:
 
 
 @contextmanager
-def cutting_proxy(socket_path: str) -> Iterator[CuttingProxy]:
+def cutting_proxy(socket_path: str, port: int = 0) -> Iterator[CuttingProxy]:
     """Run a proxy in front of the server at a Unix socket; it loses nothing until ``marker`` is set."""
-    proxy = CuttingProxy(socket_path)
+    proxy = CuttingProxy(socket_path, port)
     try:
         yield proxy
     finally:

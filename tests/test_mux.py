@@ -16,6 +16,8 @@ import pytest
 
 from fastq.errors import HandlerNotFoundError
 from fastq.mux import Handler, ServeMux, is_async
+from fastq.task import Task
+from fastq.worker.running import RunningTask
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "errors.json").read_text("utf-8"))["servemux"]
 
@@ -38,6 +40,9 @@ def hands_on(task: FakeTask) -> object:
 
 
 class AsyncCallable:
+    def __init__(self, task: object = None) -> None:
+        pass
+
     async def __call__(self, task: FakeTask) -> str:
         return "object"
 
@@ -50,10 +55,10 @@ class PlainCallable:
         return "object"
 
 
-def tracing(name: str, trace: list[str]) -> Callable[[Handler], Handler]:
+def tracing(name: str, trace: list[str]) -> Callable[[Handler[FakeTask]], Handler[FakeTask]]:
     """Return a middleware that writes down when it is called, and when what it made is called."""
 
-    def middleware(next: Handler) -> Handler:
+    def middleware(next: Handler[FakeTask]) -> Handler[FakeTask]:
         trace.append(f"build {name}")
 
         def handler(task: FakeTask) -> object:
@@ -73,7 +78,7 @@ def tracing(name: str, trace: list[str]) -> Callable[[Handler], Handler]:
 
 @pytest.mark.parametrize("case", GOLDEN["matches"], ids=lambda case: repr(case["type"]))
 def test_types_go_to_the_pattern_that_go_chooses(case: dict[str, str]) -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     handlers = {pattern: functools.partial(plain) for pattern in GOLDEN["patterns"]}
     for pattern, handler in handlers.items():
         mux.handle(pattern, handler)
@@ -85,7 +90,7 @@ def test_types_go_to_the_pattern_that_go_chooses(case: dict[str, str]) -> None:
 
 
 def test_a_type_that_nothing_matches_raises_when_it_is_run() -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     handler, pattern = mux.match("zzz")
     assert pattern == ""
     for unknown in (handler, mux.dispatch("zzz"), mux):
@@ -95,7 +100,7 @@ def test_a_type_that_nothing_matches_raises_when_it_is_run() -> None:
 
 
 def test_the_decorator_registers_and_leaves_the_function_as_it_is() -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     decorated = mux.handler("image:")(plain)
     assert_type(decorated(FakeTask("x")), str)
     assert decorated is plain
@@ -103,8 +108,25 @@ def test_the_decorator_registers_and_leaves_the_function_as_it_is() -> None:
     assert mux(FakeTask("image:resize")) == "plain image:resize"
 
 
+def test_a_mux_is_for_running_tasks_unless_it_is_said_otherwise() -> None:
+    mux = ServeMux()
+    assert_type(mux, ServeMux[RunningTask])
+
+    @mux.handler("image:resize")
+    def resize(task: Task) -> bytes:
+        return task.payload
+
+    def quiet(next: Handler) -> Handler:
+        return lambda task: next(task) if task.retried else None
+
+    mux.use(quiet)
+    assert_type(resize(Task("image:resize", b"data")), bytes)
+    assert_type(mux.dispatch("image:resize"), Callable[[RunningTask], object])
+    assert list(mux.patterns()) == ["image:resize"]
+
+
 def test_a_mux_can_be_the_handler_of_another_one() -> None:
-    inner, outer = ServeMux(), ServeMux()
+    inner, outer = ServeMux[FakeTask](), ServeMux[FakeTask]()
     inner.handle("image:resize", plain)
     outer.handle("image:", inner)
     assert outer(FakeTask("image:resize:large")) == "plain image:resize:large"
@@ -117,7 +139,7 @@ def test_a_mux_can_be_the_handler_of_another_one() -> None:
 
 @pytest.mark.parametrize("pattern", ["", " ", "\t\u3000"])
 def test_a_blank_pattern_is_refused(pattern: str) -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     with pytest.raises(ValueError, match="is blank") as caught:
         mux.handle(pattern, plain)
     assert repr(pattern) in str(caught.value)
@@ -125,13 +147,13 @@ def test_a_blank_pattern_is_refused(pattern: str) -> None:
 
 
 def test_a_pattern_that_only_python_finds_blank_is_taken() -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.handle("\x1c", plain)
     assert mux.match("\x1cx") == (plain, "\x1c")
 
 
 def test_a_pattern_is_registered_once() -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.handle("a", plain)
     with pytest.raises(ValueError, match="pattern 'a' is already registered"):
         mux.handle("a", coroutine)
@@ -141,12 +163,12 @@ def test_a_pattern_is_registered_once() -> None:
 @pytest.mark.parametrize("pattern", [None, b"a", 1])
 def test_a_pattern_that_is_no_text_is_refused(pattern: Any) -> None:
     with pytest.raises(TypeError, match=f"a pattern is a str, not {pattern!r}"):
-        ServeMux().handle(pattern, plain)
+        ServeMux[FakeTask]().handle(pattern, plain)
 
 
 @pytest.mark.parametrize("handler", [None, "module:attr", 1])
 def test_a_handler_that_cannot_be_called_is_refused(handler: Any) -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     with pytest.raises(TypeError, match=f"handler of pattern 'a' cannot be called: {handler!r}"):
         mux.handle("a", handler)
     assert mux.match("a")[1] == ""
@@ -161,11 +183,11 @@ def test_a_generator_is_refused_since_calling_it_runs_nothing() -> None:
 
     for handler in (generator, async_generator, functools.partial(generator)):
         with pytest.raises(TypeError, match="handler of pattern 'a' is a generator"):
-            ServeMux().handle("a", handler)
+            ServeMux[FakeTask]().handle("a", handler)
 
 
 def test_middleware_that_cannot_be_called_is_refused_and_none_of_it_used() -> None:
-    mux, trace = ServeMux(), list[str]()
+    mux, trace = ServeMux[FakeTask](), list[str]()
     with pytest.raises(TypeError, match="middleware cannot be called: None"):
         mux.use(tracing("m1", trace), None)  # type: ignore[arg-type]  # the point of the test
     mux.dispatch("a")
@@ -173,10 +195,10 @@ def test_middleware_that_cannot_be_called_is_refused_and_none_of_it_used() -> No
 
 
 def test_middleware_that_returns_no_handler_is_named() -> None:
-    def forgetful(next: Handler) -> Any:
+    def forgetful(next: Handler[FakeTask]) -> Any:
         pass
 
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.use(forgetful)
     with pytest.raises(TypeError, match=r"forgetful.* must return a handler, not None"):
         mux.dispatch("a")
@@ -191,7 +213,7 @@ def test_middleware_runs_in_the_order_of_go_around_known_and_unknown_types() -> 
     def handler(task: FakeTask) -> None:
         trace.append("handler")
 
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.use(tracing("m1", trace), tracing("m2", trace))
     mux.handle("a", handler)
     mux.use(tracing("m3", trace))
@@ -205,7 +227,7 @@ def test_middleware_runs_in_the_order_of_go_around_known_and_unknown_types() -> 
 
 def test_middleware_is_built_once_for_a_pattern_and_again_when_more_is_used() -> None:
     trace: list[str] = []
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.handle("a", plain)
     mux.use(tracing("m1", trace))
     assert mux.dispatch("ab") is mux.dispatch("ac")
@@ -217,7 +239,7 @@ def test_middleware_is_built_once_for_a_pattern_and_again_when_more_is_used() ->
 
 
 def test_a_pattern_added_later_takes_its_types_from_a_shorter_one() -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.handle("a", plain)
     assert mux.dispatch("ab:c") is plain
     mux.handle("ab", coroutine)
@@ -226,7 +248,7 @@ def test_a_pattern_added_later_takes_its_types_from_a_shorter_one() -> None:
 
 
 def test_middleware_can_answer_for_a_type_that_has_no_handler() -> None:
-    def fallback(next: Handler) -> Handler:
+    def fallback(next: Handler[FakeTask]) -> Handler[FakeTask]:
         def handler(task: FakeTask) -> object:
             try:
                 return next(task)
@@ -235,7 +257,7 @@ def test_middleware_can_answer_for_a_type_that_has_no_handler() -> None:
 
         return handler
 
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.use(fallback)
     assert mux(FakeTask("zzz")) == "fallback for zzz"
 
@@ -245,23 +267,23 @@ def test_middleware_can_answer_for_a_type_that_has_no_handler() -> None:
 
 def test_handlers_are_known_as_plain_or_async() -> None:
     thing = AsyncCallable()
-    asynchronous: dict[str, Handler] = {
+    asynchronous: dict[str, Handler[FakeTask]] = {
         "function": coroutine,
         "partial": functools.partial(coroutine),
         "object": thing,
         "method": thing.method,
         "partial of object": functools.partial(functools.partial(thing)),
     }
-    synchronous: dict[str, Handler] = {
+    synchronous: dict[str, Handler[FakeTask]] = {
         "plain function": plain,
         "plain partial": functools.partial(plain),
         "plain object": PlainCallable(),
         "returns an awaitable": hands_on,
         "class": AsyncCallable,
         "builtin": repr,
-        "mux": ServeMux(),
+        "mux": ServeMux[FakeTask](),
     }
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     for name, handler in {**asynchronous, **synchronous}.items():
         mux.handle(name, handler)
         assert is_async(handler) is (name in asynchronous), name
@@ -270,7 +292,7 @@ def test_handlers_are_known_as_plain_or_async() -> None:
 
 def test_plain_middleware_around_an_async_handler_hands_on_its_awaitable() -> None:
     trace: list[str] = []
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     mux.use(tracing("m1", trace))
     mux.handle("a", coroutine)
     result = mux.dispatch("a")(FakeTask("a"))
@@ -280,7 +302,7 @@ def test_plain_middleware_around_an_async_handler_hands_on_its_awaitable() -> No
 
 
 def test_patterns_are_told_in_the_order_of_registration() -> None:
-    mux = ServeMux()
+    mux = ServeMux[FakeTask]()
     for pattern in ("b", "a:b", "a"):
         mux.handle(pattern, plain)
     assert list(mux.patterns()) == ["b", "a:b", "a"]
@@ -300,7 +322,7 @@ def many_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("many_switches")
 def test_handlers_may_be_added_while_other_threads_dispatch() -> None:
-    mux, done = ServeMux(), Event()
+    mux, done = ServeMux[FakeTask](), Event()
 
     def dispatch(who: int) -> None:
         while not done.is_set():
@@ -325,16 +347,16 @@ def test_threads_that_dispatch_at_once_build_the_middleware_once() -> None:
     def race(threads: ThreadPoolExecutor) -> list[str]:
         builds: list[str] = []
 
-        def slow(next: Handler) -> Handler:
+        def slow(next: Handler[FakeTask]) -> Handler[FakeTask]:
             builds.append("build")
             sum(range(10_000))  # long enough to be interrupted
             return functools.partial(next)
 
-        mux, start = ServeMux(), Barrier(4)
+        mux, start = ServeMux[FakeTask](), Barrier(4)
         mux.handle("a", plain)
         mux.use(slow)
 
-        def dispatch() -> Handler:
+        def dispatch() -> Handler[FakeTask]:
             start.wait()
             return mux.dispatch("a")
 

@@ -222,22 +222,52 @@ def test_a_queue_that_is_empty_after_each_of_its_tasks_gets_no_more_than_its_wei
         assert served[flapping] < Fraction(served.total(), 10) + 1
 
 
-def test_a_queue_found_empty_without_being_skipped_gains_nothing() -> None:
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_queue_that_fails_for_an_hour_takes_nothing_from_the_others(size: int) -> None:
     prioritizer = Prioritizer(WEIGHTS)
-    splits = {tuple(prioritizer.split(100)) for _ in range(1_000)}  # whatever they brought: nothing is given back
-    assert splits == {(("critical", 60), ("default", 30), ("low", 10))}
-
-
-def test_a_queue_whose_calls_are_full_by_bytes_still_comes_to_its_share() -> None:
-    prioritizer = Prioritizer({"big": 6, "small": 4})
     served: Counter[str] = Counter()
-    for _ in range(500):
-        for queue, asked in prioritizer.split(100):
-            count = min(asked, 10) if queue == "big" else asked
-            prioritizer.give_back(queue, asked - count)
-            served[queue] += count
-    assert served["big"] == 10 * 500
-    assert abs(served["small"] - served["big"] * 4 / 6) <= 100
+    for _ in range(3_600):
+        for queue, asked in prioritizer.split(size):
+            if queue == "critical":
+                prioritizer.give_back(queue, asked)
+            else:
+                served[queue] += asked
+    assert served.total() > 0.39 * 3_600 * size
+    assert abs(served["default"] - 3 * served["low"]) <= 3 + 1
+    healed = Counter(dict(prioritizer.split(100)))
+    assert healed["critical"] in (60, 61)
+
+
+def test_queues_polled_alone_while_all_are_empty_start_level() -> None:
+    prioritizer = Prioritizer(WEIGHTS)
+    for turn in range(1_000):
+        [polled] = {list(WEIGHTS)[turn % 3]}
+        assert prioritizer.split(100, WEIGHTS.keys() - {polled}) == [(polled, 100)]
+        prioritizer.give_back(polled, 100)
+    split = dict(prioritizer.split(100))
+    assert abs(split["critical"] - 60) <= 1
+    assert abs(split["default"] - 30) <= 1
+
+
+def test_a_queue_that_gives_one_task_a_call_does_not_slow_down_the_others() -> None:
+    prioritizer = Prioritizer(WEIGHTS)
+    for _ in range(1_000):
+        split = dict(prioritizer.split(100))
+        prioritizer.give_back("critical", split["critical"] - 1)
+        assert split["default"] + split["low"] >= 38
+
+
+def test_a_queue_whose_calls_are_cut_catches_up_by_as_much_as_it_can_give() -> None:
+    prioritizer = Prioritizer({"big": 6, "small": 4})
+    for _ in range(100):
+        split = dict(prioritizer.split(100))
+        prioritizer.give_back("big", split["big"] - 10)
+        assert 60 <= split["big"] <= 60 + 10
+    # Nothing is cut any more: the shares are the weights', but for ten tasks.
+    served: Counter[str] = Counter()
+    for _ in range(100):
+        served.update(dict(prioritizer.split(10)))
+    assert 600 + 3 <= served["big"] <= 600 + 10
 
 
 # A server in small
@@ -249,6 +279,7 @@ def fetch(prioritizer: Prioritizer, stock: Counter[str], room: int, empty: set[s
     while room and (split := prioritizer.split(room, empty)):
         for queue, asked in split:
             count = min(asked, stock[queue])
+            prioritizer.give_back(queue, asked - count)
             stock[queue] -= count
             got[queue] += count
             room -= count
@@ -296,10 +327,16 @@ def test_a_split_of_an_impossible_number_is_refused(size: int) -> None:
         Prioritizer(WEIGHTS).split(size)
 
 
-def test_giving_back_for_an_unknown_queue_or_an_impossible_number_is_refused() -> None:
+def test_giving_back_what_was_not_asked_for_is_refused() -> None:
     prioritizer = Prioritizer(WEIGHTS)
     with pytest.raises(ValueError, match="not a queue of this prioritizer: 'other'"):
-        prioritizer.give_back("other", 1)
-    for count in (-1, (1 << 20) + 1):
-        with pytest.raises(ValueError, match=f"queue 'low' cannot give back {count} tasks"):
-            prioritizer.give_back("low", count)
+        prioritizer.give_back("other", 0)
+    with pytest.raises(ValueError, match="queue 'low' was asked for 0 tasks and cannot give back 1"):
+        prioritizer.give_back("low", 1)
+    prioritizer.split(100)
+    with pytest.raises(ValueError, match="queue 'low' was asked for 10 tasks and cannot give back -1"):
+        prioritizer.give_back("low", -1)
+    prioritizer.give_back("low", 7)
+    with pytest.raises(ValueError, match="queue 'low' was asked for 3 tasks and cannot give back 4"):
+        prioritizer.give_back("low", 4)
+    prioritizer.give_back("low", 3)

@@ -7,12 +7,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
+from hiredis import pack_command
 from redis.exceptions import ResponseError
 
 from fastq.broker.blocking import address_of
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
-from fastq.broker.operation import Flow, Operation, Pause, Step
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
@@ -49,7 +50,7 @@ class AsyncNodeTransport:
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
-        self.where = address_of(pool.connection_kwargs)
+        self.where = address_of(pool)
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return the pool: one server has all keys."""
@@ -60,7 +61,7 @@ class AsyncNodeTransport:
         """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
         try:
             connection = await self._pool.get_connection()
-        except CONNECTION_FAULTS as error:
+        except CONNECT_FAULTS as error:
             return [Unsent(error)] * len(commands)
         try:
             return await exchange_on(connection, commands)
@@ -73,7 +74,8 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     replies: list[Any] = []
     cancellations = _cancellations()
     try:
-        await connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+        # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
+        await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
         if _cancellations() > cancellations:
             # redis-py sends with wait_for, which in Python 3.11 swallows a cancellation that comes as it ends.
             raise asyncio.CancelledError
@@ -143,8 +145,16 @@ class AsyncBroker:
             return cast("T", end.value)
 
     async def _take(self, step: Step) -> Any:
-        if isinstance(step, Operation):
-            return await self.run(step)
-        if isinstance(step, Pause):
-            return await asyncio.sleep(step.seconds)
-        return await self.run_many(step)
+        match step:
+            case Operation():
+                return await self.run(step)
+            case Send(operations):
+                sending = asyncio.ensure_future(self.run_many(operations))
+                await asyncio.sleep(0)  # let it begin
+                return sending
+            case Receive(ticket):
+                return await ticket
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case _:
+                return await self.run_many(step)

@@ -12,16 +12,16 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from redis.exceptions import ResponseError
 
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent
-from fastq.broker.operation import Flow, Operation, Pause, Step
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
-__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Transport", "address_of"]
+__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "address_of"]
 
 T = TypeVar("T")
 
 TRUSTED_S: Final = 1.0
-"""How long an idle connection is taken to be alive without a look."""
+"""How long a connection is taken to be good without the pool looking at it."""
 
 
 class Connection(Protocol):
@@ -60,15 +60,25 @@ class Transport(Protocol):
 
     where: str
 
-    def transfer(self, commands: Sequence[Command]) -> list[Any]:
+    def send(self, commands: Sequence[Command]) -> "Sent":
+        """Send commands in one write; what goes wrong shows when the replies are asked for."""
+
+
+class Sent(Protocol):
+    """Stand for commands that are under way."""
+
+    def replies(self) -> list[Any]:
         """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
 
 
-def address_of(connection_kwargs: dict[str, Any]) -> str:
-    """Return host:port or socket path for messages, without any secret."""
-    if path := connection_kwargs.get("path"):
+def address_of(pool: Any) -> str:
+    """Return where a pool's connections go, for messages, without any secret."""
+    settings = pool.connection_kwargs
+    if service := getattr(pool, "service_name", None):
+        return f"the sentinels' master {service!r}"
+    if path := settings.get("path"):
         return str(path)
-    return f"{connection_kwargs.get('host', 'localhost')}:{connection_kwargs.get('port', 6379)}"
+    return f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
 
 
 class NodeTransport:
@@ -81,66 +91,101 @@ class NodeTransport:
     def __init__(self, pool: Pool, *, keep: bool = False) -> None:
         self._pool = pool
         self._keep = keep
-        self._kept: list[_Kept] = []
+        self._kept: list[_Lent] = []
         self._pid = os.getpid()
-        self.where = address_of(pool.connection_kwargs)
+        self.where = address_of(pool)
 
-    def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands in one write and read their replies."""
+    def send(self, commands: Sequence[Command]) -> Sent:
+        """Send the commands in one write."""
         try:
-            connection = self._take()
-        except CONNECTION_FAULTS as error:
-            return [Unsent(error)] * len(commands)
-        replies: list[Any] = []
-        whole = False
+            lent = self._take()
+        except CONNECT_FAULTS as error:
+            return Unsendable([Unsent(error)] * len(commands))
+        connection = lent.connection
         try:
             if len(commands) == 1:
                 connection.send_packed_command(connection.pack_command(*commands[0].words))
             else:
                 connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
-            for _ in commands:
-                replies.append(_read_reply(connection))
-            whole = True
         except CONNECTION_FAULTS as error:
-            connection.disconnect()
-            replies.extend([Lost(error)] * (len(commands) - len(replies)))
+            self._drop(connection)
+            return Unsendable([Lost(error)] * len(commands))
         except BaseException:
-            connection.disconnect()  # interrupted between command and reply: the next user would read our replies
+            self._drop(connection)
             raise
-        finally:
-            self._give_back(connection, whole=whole)
+        return _Pipeline(self, lent, len(commands))
+
+    def receive(self, lent: "_Lent", count: int) -> list[Any]:
+        """Read so many replies, and let the connection go."""
+        connection = lent.connection
+        replies: list[Any] = []
+        try:
+            for _ in range(count):
+                replies.append(_read_reply(connection))
+        except CONNECTION_FAULTS as error:
+            self._drop(connection)
+            return replies + [Lost(error)] * (count - len(replies))
+        except BaseException:
+            self._drop(connection)  # interrupted between command and reply: the next user would read our replies
+            raise
+        self._give_back(lent)
         return replies
+
+    def _drop(self, connection: Connection) -> None:
+        # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
+        connection.disconnect()
+        self._pool.release(connection)
 
     def close(self) -> None:
         """Give kept connections back to the pool."""
         while self._kept and self._pid == os.getpid():
             self._pool.release(self._kept.pop().connection)
 
-    def _take(self) -> Connection:
+    def _take(self) -> "_Lent":
         if self._pid != os.getpid():
             # After a fork the connections are the parent's; the pool opens new ones.
             self._pid, self._kept = os.getpid(), []
         try:
-            connection, since_s = self._kept.pop()
+            kept = self._kept.pop()
         except IndexError:
-            return self._pool.get_connection()
-        if time.monotonic() - since_s < TRUSTED_S:
-            return connection
-        # Redis may have closed it meanwhile: the pool looks, and connects again.
-        self._pool.release(connection)
-        return self._pool.get_connection()
+            return _Lent(self._pool.get_connection(), time.monotonic())
+        if time.monotonic() - kept.seen_s < TRUSTED_S:
+            return kept
+        # Redis may have closed it, or a sentinel have named another master: the pool looks, and connects again.
+        self._pool.release(kept.connection)
+        return _Lent(self._pool.get_connection(), time.monotonic())
 
-    def _give_back(self, connection: Connection, *, whole: bool) -> None:
-        # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
-        if self._keep and whole:
-            self._kept.append(_Kept(connection, time.monotonic()))
+    def _give_back(self, lent: "_Lent") -> None:
+        if self._keep:
+            self._kept.append(lent)
         else:
-            self._pool.release(connection)
+            self._pool.release(lent.connection)
 
 
-class _Kept(NamedTuple):
+class _Lent(NamedTuple):
+    """Pair a connection with when the pool last looked after it, in monotonic seconds."""
+
     connection: Connection
-    since_s: float
+    seen_s: float
+
+
+class _Pipeline(NamedTuple):
+    transport: NodeTransport
+    lent: _Lent
+    expected: int
+
+    def replies(self) -> list[Any]:
+        return self.transport.receive(self.lent, self.expected)
+
+
+class Unsendable(NamedTuple):
+    """Stand for commands that could not be sent."""
+
+    faults: list[Any]
+
+    def replies(self) -> list[Any]:
+        """Return what went wrong, for each command."""
+        return self.faults
 
 
 def _read_reply(connection: Connection) -> Any:
@@ -171,11 +216,19 @@ class BlockingBroker:
 
     def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        return self._receive(self._send(operations))
+
+    def _send(self, operations: Sequence[Operation[Any]]) -> tuple[Exchange, Sent]:
         exchange = Exchange(operations, self._transport.where)
+        return exchange, self._transport.send(exchange.commands())
+
+    def _receive(self, ticket: tuple[Exchange, Sent]) -> list[Any]:
+        exchange, sent = ticket
+        exchange.receive(sent.replies())
         while commands := exchange.commands():
             if exchange.pause_s:
                 time.sleep(exchange.pause_s)
-            exchange.receive(self._transport.transfer(commands))
+            exchange.receive(self._transport.send(commands).replies())
         return exchange.results
 
     def drive(self, flow: Flow[T]) -> T:
@@ -193,8 +246,14 @@ class BlockingBroker:
             return cast("T", end.value)
 
     def _take(self, step: Step) -> Any:
-        if isinstance(step, Operation):
-            return self.run(step)
-        if isinstance(step, Pause):
-            return time.sleep(step.seconds)
-        return self.run_many(step)
+        match step:
+            case Operation():
+                return self.run(step)
+            case Send(operations):
+                return self._send(operations)
+            case Receive(ticket):
+                return self._receive(ticket)
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case _:
+                return self.run_many(step)

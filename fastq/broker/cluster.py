@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 import redis
 import redis.asyncio
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.cluster import ClusterNode
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
 
 from fastq.broker.aio import AsyncPool, exchange_on
-from fastq.broker.blocking import NodeTransport
+from fastq.broker.blocking import NodeTransport, Sent
 from fastq.broker.exchange import Command
-from fastq.broker.faults import CONNECTION_FAULTS, Unsent
+from fastq.broker.faults import CONNECT_FAULTS, Unsent
 
 __all__ = ["AsyncClusterTransport", "ClusterTransport", "Routing"]
 
@@ -74,7 +76,7 @@ class Routing:
         elif isinstance(reply, MovedError):
             self.stale = True
             self.hops.append(Hop(hop.at, (reply.host, reply.port), False))
-        elif isinstance(reply, TryAgainError) or (isinstance(reply, Unsent) and self._rounds == 0):
+        elif isinstance(reply, TryAgainError) or (isinstance(reply, Unsent) and self._rounds == 1):
             self.stale = True  # the node may be gone; its successor is in the new slot map
             self.hops.append(Hop(hop.at, None, False))
 
@@ -84,23 +86,22 @@ class Routing:
         self._rounds += 1
         return hops
 
-    @property
-    def started(self) -> bool:
-        """Tell whether anything was sent yet."""
-        return self._rounds > 0
-
 
 class ClusterTransport:
     """Talk to a Redis Cluster through redis-py's slot map and its nodes' connection pools."""
 
-    where = "the Redis cluster"
+    where = "a node of the cluster"
 
     def __init__(self, cluster: redis.RedisCluster) -> None:
         self._cluster = cluster
         self._get_node: Callable[[str, int], Any] = cluster.get_node
 
+    def send(self, commands: Sequence[Command]) -> Sent:
+        """Note the commands; they go out when their replies are asked for, since nodes may redirect them."""
+        return _Deferred(self, commands)
+
     def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands, a pipeline a node, following redirections."""
+        """Send the commands, a pipeline a node, following redirections, and return their replies."""
         routing = Routing(commands)
         while hops := routing.next_round():
             if routing.stale:
@@ -116,18 +117,23 @@ class ClusterTransport:
                 lines = routing.lines(group)
                 try:
                     pool = self._cluster.get_redis_connection(node).connection_pool
-                except CONNECTION_FAULTS as error:
+                except CONNECT_FAULTS as error:
                     routing.receive(group, [Unsent(error)] * len(lines))
                 else:
-                    routing.receive(group, NodeTransport(pool).transfer(lines))
+                    routing.receive(group, NodeTransport(pool).send(lines).replies())
         return routing.replies
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
-        if hop.address is not None:
-            known = self._get_node(*hop.address)
-            if known is not None:
-                return known
-        return self._cluster.nodes_manager.get_node_from_slot(routing.slot(hop))
+        manager = self._cluster.nodes_manager
+        if hop.address is None:
+            return manager.get_node_from_slot(routing.slot(hop))
+        node = self._get_node(*hop.address)
+        if node is None:
+            # A node that has no slot yet is in no slot map: it is taking over its first.
+            host, port = hop.address
+            node = ClusterNode(host, port)  # type: ignore[no-untyped-call]  # redis-py's
+            manager.nodes_cache[node.name] = node
+        return node
 
     def _refresh(self) -> None:
         try:
@@ -136,10 +142,18 @@ class ClusterTransport:
             return  # the old map stays; the next reply says what is wrong
 
 
+class _Deferred(NamedTuple):
+    transport: ClusterTransport
+    commands: Sequence[Command]
+
+    def replies(self) -> list[Any]:
+        return self.transport.transfer(self.commands)
+
+
 class AsyncClusterTransport:
     """Talk to a Redis Cluster through redis-py's asyncio slot map and its nodes' connections."""
 
-    where = "the Redis cluster"
+    where = "a node of the cluster"
 
     def __init__(self, cluster: redis.asyncio.RedisCluster) -> None:
         self._cluster = cluster
@@ -147,9 +161,13 @@ class AsyncClusterTransport:
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands, a pipeline a node, following redirections."""
+        try:
+            await self._cluster.initialize()
+        except (RedisClusterException, RedisError, OSError) as error:
+            return [Unsent(error)] * len(commands)
         routing = Routing(commands)
         while hops := routing.next_round():
-            if routing.stale or not self._cluster.get_nodes():
+            if routing.stale:
                 routing.stale = False
                 await self._refresh()
             by_node = defaultdict(list)
@@ -168,13 +186,8 @@ class AsyncClusterTransport:
 
     async def _send(self, node: Any, lines: Sequence[Command]) -> list[Any]:
         try:
-            connection = node.acquire_connection()
-        except CONNECTION_FAULTS as error:
-            return [Unsent(error)] * len(lines)
-        try:
-            await connection.connect()
-        except CONNECTION_FAULTS as error:
-            node.release(connection)
+            connection = await lend(node)
+        except CONNECT_FAULTS as error:
             return [Unsent(error)] * len(lines)
         try:
             return await exchange_on(connection, lines)
@@ -182,16 +195,18 @@ class AsyncClusterTransport:
             node.release(connection)
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
-        if hop.address is not None:
-            known = self._get_node(*hop.address)
-            if known is not None:
-                return known
-        return self._cluster.nodes_manager.get_node_from_slot(routing.slot(hop))
+        manager = self._cluster.nodes_manager
+        if hop.address is None:
+            return manager.get_node_from_slot(routing.slot(hop))
+        node = self._get_node(*hop.address)
+        if node is None:
+            node = AsyncClusterNode(*hop.address, **manager.connection_kwargs)  # as in ClusterTransport
+            manager.nodes_cache[node.name] = node
+        return node
 
     async def node_of(self, key: str | None) -> Any:
         """Return the node that serves a key now."""
-        if not self._cluster.get_nodes():
-            await self._refresh()
+        await self._cluster.initialize()
         return self._node(Routing([Command((), key)]), Hop(0, None, False))
 
     async def _refresh(self) -> None:
@@ -199,6 +214,29 @@ class AsyncClusterTransport:
             await self._cluster.nodes_manager.initialize()
         except (RedisClusterException, RedisError, OSError):
             return
+
+
+async def lend(node: Any) -> Any:
+    """Return a connection of a node's, connected and in step; the caller is to release it."""
+    connection = node.acquire_connection()
+    try:
+        await connection.connect()
+        if await _is_stale(connection):
+            await connection.disconnect(nowait=True)
+            await connection.connect()
+    except BaseException:
+        node.release(connection)
+        raise
+    return connection
+
+
+async def _is_stale(connection: Any) -> bool:
+    """Tell whether there is something to be read: nothing was asked, so it is that the node closed it while idle."""
+    look = getattr(connection, "can_read", None) or connection.can_read_destructive  # its name before redis-py 8
+    try:
+        return bool(await look())
+    except CONNECT_FAULTS:
+        return True
 
 
 class _NodeLender:
@@ -213,12 +251,7 @@ class _NodeLender:
     async def get_connection(self) -> Any:
         """Lend a connected connection."""
         node = await self._transport.node_of(self._key)
-        connection = node.acquire_connection()
-        try:
-            await connection.connect()
-        except BaseException:
-            node.release(connection)
-            raise
+        connection = await lend(node)
         self._lent[id(connection)] = node
         return connection
 

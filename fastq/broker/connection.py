@@ -136,8 +136,7 @@ class _AsyncCluster(AsyncRedisCluster):
         redis-py takes such a client, any one after a connection error, for one that was never opened.
         """
         await super().aclose()
-        await self.nodes_manager.aclose()
-        await self.nodes_manager.aclose("startup_nodes")
+        await self.nodes_manager.aclose("startup_nodes")  # which are all that are known
 
 
 def _introduce(connection: AbstractConnection) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fastq import keys
 from fastq.broker.exchange import ATTEMPTS, backoff_s
@@ -19,7 +19,7 @@ from fastq.codec import decode_task_message
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.states import TaskState
 
-__all__ = ["Batch", "NewTask", "Outcome", "PutReport", "put", "register_queue"]
+__all__ = ["Batch", "NewTask", "Outcome", "PutReport", "put", "put_operations", "register_queue", "settle_put"]
 
 
 class Outcome(IntEnum):
@@ -68,7 +68,17 @@ def register_queue(queue: str) -> Operation[int]:
 
 def put(batches: Sequence[Batch], register: Sequence[str]) -> Flow[PutReport]:
     """Enqueue batches in one round trip, registering queues on the way; settle what a lost reply leaves open."""
-    results = yield (*map(register_queue, register), *map(_operation, batches))
+    results = yield put_operations(batches, register)
+    return (yield from settle_put(batches, register, results))
+
+
+def put_operations(batches: Sequence[Batch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
+    """Return the operations of one round trip that enqueues batches and registers queues."""
+    return (*map(register_queue, register), *map(_operation, batches))
+
+
+def settle_put(batches: Sequence[Batch], register: Sequence[str], results: Sequence[Any]) -> Flow[PutReport]:
+    """Turn the results of ``put_operations`` into outcomes, settling what a lost reply leaves open."""
     registered = [queue for queue, result in zip(register, results, strict=False) if isinstance(result, int)]
     outcomes: list[Sequence[Outcome | BrokerError]] = []
     for batch, result in zip(batches, results[len(register) :], strict=True):

@@ -3,6 +3,7 @@
 redis-py's exceptions stop here; everything above the broker sees ``BrokerError`` and its kin.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from redis import exceptions as redis_errors
@@ -16,10 +17,13 @@ from fastq.errors import (
     BrokerTimeoutError,
 )
 
-__all__ = ["CONNECTION_FAULTS", "REFUSALS", "Lost", "Unsent", "refusal", "transport_error"]
+__all__ = ["CONNECTION_FAULTS", "CONNECT_FAULTS", "REFUSALS", "Lost", "Unsent", "refusal", "transport_error"]
 
 CONNECTION_FAULTS = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 """What redis-py raises when the connection, not the command, failed."""
+
+CONNECT_FAULTS = (redis_errors.RedisError, OSError, UnicodeError)
+"""What a failed attempt to connect raises: the above, a refused login or database, a host name that is none."""
 
 REFUSALS = (
     redis_errors.AuthenticationError,
@@ -40,7 +44,12 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
         "Redis refuses the user name or password of the URL. A user name is sent to Redis (asynq ignores it): "
         "to log in as the default user write redis://:password@host:port",
     ),
-    (("NOPERM", "no permissions"), BrokerAuthError, "the Redis user may not do this; extend its ACL rules"),
+    (("DB index is out of range",), BrokerError, "this Redis has fewer databases than the number in the URL"),
+    (
+        ("NOPERM", "no permissions", "The user executing the script"),
+        BrokerAuthError,
+        "the Redis user may not do this; extend its ACL rules",
+    ),
     (
         ("READONLY", "read only replica"),
         BrokerReadOnlyError,
@@ -71,6 +80,11 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
         BrokerTimeoutError,
         "Redis is busy with a script that runs too long",
     ),
+    (
+        ("TRYAGAIN", "non local key"),
+        BrokerConnectionError,
+        "the cluster is moving this queue to another node; try again in a moment",
+    ),
     (("CLUSTERDOWN", "MASTERDOWN"), BrokerConnectionError, "the part of the Redis cluster that holds this key is down"),
     (("unknown command",), BrokerError, "this Redis lacks a command that fastq needs; fastq needs Redis 6.2 or newer"),
 )
@@ -93,13 +107,17 @@ class Unsent:
 def refusal(error: Exception, operation: str) -> BrokerError:
     """Translate an error reply: Redis answered, and did not do it."""
     text = str(error)
-    name = type(error).__name__
-    for marks, kind, hint in _HINTS:
-        # redis-py strips the code of the errors it knows (the class then stands for it), so marks are looked for in
-        # the text and by class; inside scripts Redis 6.2 wraps the code in a sentence of its own.
-        if any(mark in text for mark in marks) or _CLASS_MARKS.get(name) in marks:
-            return kind(f"{hint} (Redis: {text})", operation=operation)
-    return BrokerError(f"Redis refused it: {text}", operation=operation)
+    # redis-py strips the code of the errors it knows, and has one class for several of them: the text decides first.
+    # Inside scripts Redis 6.2 wraps the code in a sentence of its own, so marks are looked for anywhere in it.
+    found = _hint_for(lambda mark: mark in text) or _hint_for(_CLASS_MARKS.get(type(error).__name__, "").__eq__)
+    if found is None:
+        return BrokerError(f"Redis refused it: {text}", operation=operation)
+    kind, hint = found
+    return kind(f"{hint} (Redis: {text})", operation=operation)
+
+
+def _hint_for(applies: Callable[[str], bool]) -> tuple[type[BrokerError], str] | None:
+    return next(((kind, hint) for marks, kind, hint in _HINTS if any(map(applies, marks))), None)
 
 
 _CLASS_MARKS = {
@@ -111,18 +129,20 @@ _CLASS_MARKS = {
     "BusyLoadingError": "LOADING",
     "ClusterDownError": "CLUSTERDOWN",
     "MasterDownError": "MASTERDOWN",
+    "TryAgainError": "TRYAGAIN",
 }
 
 
 def transport_error(fault: Lost | Unsent, operation: str, where: str) -> BrokerError:
     """Translate a failed connection; ``maybe_applied`` of the result says whether the request was under way."""
     error, sent = fault.error, isinstance(fault, Lost)
-    if isinstance(error, REFUSALS):
-        return refusal(error, operation)
+    for refused in (error, error.__cause__):  # redis-py's asyncio connection wraps what happens while it connects
+        if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)):
+            return refusal(refused, operation)
     timed_out = isinstance(error, (redis_errors.TimeoutError, TimeoutError))
     kind = BrokerTimeoutError if timed_out else BrokerConnectionError
     if not sent:
-        why = str(error).rstrip(".")
+        why = str(error).split(" : <")[0].rstrip(".")  # redis-py names each sentinel with all its settings
         text = f"cannot reach Redis at {where}: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     elif timed_out:
         text = f"Redis at {where} did not answer in time; whether it did what it was asked is not known ({error})"

@@ -1,7 +1,8 @@
 """An operation on Redis as data, and flows: generators that yield operations and are sent their results.
 
 Nothing here does I/O. A flow yields one ``Operation`` (and gets its result, or its error thrown in), a tuple of them
-for one round trip (and gets a list in which a failed one stands as its error), or a ``Pause``.
+for one round trip (and gets a list in which a failed one stands as its error), ``Send`` and later ``Receive`` to work
+while Redis does, or a ``Pause``.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -10,7 +11,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from fastq.broker.scripts import Script
 
-__all__ = ["Flow", "Operation", "Pause", "Step", "Word", "as_is"]
+__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Step", "Word", "as_is"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -54,5 +55,22 @@ class Pause:
     seconds: float
 
 
-Step: TypeAlias = Operation[Any] | tuple[Operation[Any], ...] | Pause
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Ask the executor to send operations without waiting; the flow gets a ticket for ``Receive``.
+
+    What the flow does until then, it does while Redis works. Every ticket is to be received, whatever happens.
+    """
+
+    operations: tuple[Operation[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Ask for the results of what was sent: a list, as for a tuple of operations."""
+
+    ticket: Any
+
+
+Step: TypeAlias = Operation[Any] | tuple[Operation[Any], ...] | Pause | Send | Receive
 Flow: TypeAlias = Generator[Step, Any, T]

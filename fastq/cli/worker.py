@@ -1,9 +1,11 @@
 """``fastq-worker APP``: run a server; every setting is a flag, an environment variable and a TOML key."""
 
+import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -11,11 +13,16 @@ from fastq._version import __version__
 from fastq.broker.uri import parse_redis_uri
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
-from fastq.server.run import run_server
-from fastq.server.settings import SETTINGS, build_config, from_environment, from_file, parse_setting
+from fastq.server.run import EXIT_MISUSED, run_server
+from fastq.server.settings import SETTINGS, build_config, from_environment, from_file, parse_kind, parse_setting
 from fastq.worker.names import split_name
 
 __all__ = ["main"]
+
+_NAME = "fastq-worker"
+EXIT_INTERRUPTED = 130
+
+T = TypeVar("T")
 
 _METAVARS = {
     "count": "N",
@@ -40,7 +47,7 @@ TSTP stops fetching only. Exit codes: 0 done, 1 could not run, 2 misused."""
 
 
 def _setting_options(command: click.Command) -> click.Command:
-    for name, setting in reversed(list(SETTINGS.items())):
+    for name, setting in SETTINGS.items():
         kind = setting_kind(setting)
         flag = f"--{name.replace('_', '-')}"
         if kind == "flag":
@@ -53,7 +60,7 @@ def _setting_options(command: click.Command) -> click.Command:
                 type=click.Choice(choices) if choices else None,
                 help=f"{setting.metadata['help']}{_default(name)}",
             )
-        command.params.insert(1, option)
+        command.params.insert(-1, option)  # before --version
     return command
 
 
@@ -66,54 +73,116 @@ def _default(name: str) -> str:
     return f"  [default: {default:g}]" if isinstance(default, float) else f"  [default: {default}]"
 
 
-@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+class _PlainSpoken(click.Command):
+    """Say misuse in one line, without the usage that click puts before it."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run as a program: never returns."""
+        try:
+            code = super().main(*args, **{**extra, "prog_name": _NAME, "standalone_mode": False})
+        except click.ClickException as error:
+            click.echo(f"{_NAME}: {error.format_message().rstrip('.')} (see {_NAME} --help)", err=True)
+            sys.exit(EXIT_MISUSED)
+        except click.Abort:
+            sys.exit(EXIT_INTERRUPTED)
+        sys.exit(code)
+
+
+@click.command(
+    cls=_PlainSpoken,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.argument("app", required=False)
 @click.option("--redis", "-u", metavar="URL", help="where Redis is  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
-@click.option("--burst", is_flag=True, help="end when the queues are empty and nothing runs here")
-@click.option(
-    "--connect-timeout", metavar="SECONDS", type=float, help="how long Redis may be away at the start  [default: 30]"
-)
-@click.option(
-    "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path), help="a TOML file of settings"
-)
-@click.version_option(__version__, prog_name="fastq-worker")
-def _command(
-    app: str | None,
-    redis: str | None,
-    burst: bool,
-    connect_timeout: float | None,
-    config_file: Path | None,
-    **flags: Any,
-) -> None:
+@click.option("--burst", is_flag=True, default=None, help="end when the queues are empty and nothing runs here")
+@click.option("--connect-timeout", metavar="SECONDS", help="how long Redis may be away at the start  [default: 30]")
+@click.option("--config", metavar="FILE", help="a TOML file of settings")
+@click.version_option(__version__, prog_name=_NAME)
+def _command(**flags: Any) -> None:
     """Run the tasks of the ServeMux that APP names (module:attr) in a pool of processes."""
     try:
-        options = _options(app, redis, burst, connect_timeout, config_file, flags)
+        options = _options(flags)
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
+    _search_here()
     sys.exit(run_server(options))
 
 
-def _options(
-    app: str | None,
-    redis: str | None,
-    burst: bool,
-    connect_timeout: float | None,
-    config_file: Path | None,
-    flags: dict[str, Any],
-) -> ProcessOptions:
-    file = from_file(config_file) if config_file else {}
-    app = app or file.pop("app", None)
+def _search_here() -> None:
+    """Let the app be found in the directory where the command is started, as ``python -m`` would."""
+    if not any(entry in ("", os.getcwd()) for entry in sys.path):
+        sys.path.insert(0, os.getcwd())
+
+
+def _options(flags: dict[str, Any]) -> ProcessOptions:
+    config_file = flags["config"] or os.environ.get("FASTQ_CONFIG")
+    file = from_file(Path(config_file)) if config_file else {}
+    sources = _Sources(flags, file)
+    app = sources.first("app", _text)
     if not app:
         raise ValueError("APP is missing: name your ServeMux, for example myapp.tasks:mux")
     split_name(app)
-    url = redis or os.environ.get("FASTQ_REDIS_URL") or file.pop("redis", None)
+    url = sources.first("redis", _text, variable="FASTQ_REDIS_URL")
     if url is not None:
         parse_redis_uri(url)
-    timeout_s = connect_timeout if connect_timeout is not None else file.pop("connect_timeout", 30.0)
-    given = {name: parse_setting(name, value) if isinstance(value, str) else value for name, value in flags.items()}
+    given = {
+        name: parse_setting(name, value) if isinstance(value, str) else value
+        for name, value in flags.items()
+        if name in SETTINGS
+    }
     settings = {name: value for name, value in file.items() if name in SETTINGS}
     config = build_config(given, from_environment(os.environ), settings)
-    return ProcessOptions(app, url, config, burst, float(timeout_s))
+    timeout_s = sources.first("connect_timeout", _seconds)
+    return ProcessOptions(
+        app,
+        url,
+        config,
+        burst=bool(sources.first("burst", _flag)),
+        connect_timeout_s=30.0 if timeout_s is None else timeout_s,
+    )
+
+
+class _Sources:
+    """Look up what is a setting of the command, not of the server: flag, environment, file."""
+
+    def __init__(self, flags: dict[str, Any], file: dict[str, Any]) -> None:
+        self._flags = flags
+        self._file = file
+
+    def first(self, name: str, read: Callable[[Any], T], variable: str = "") -> T | None:
+        """Return what the first source says, None if none does; ``ValueError`` names the source."""
+        variable = variable or f"FASTQ_{name.upper()}"
+        for source, value in (
+            (name.replace("_", "-"), self._flags[name]),
+            (variable, os.environ.get(variable) or None),
+            (f"{name} in the file", self._file.get(name)),
+        ):
+            if value is not None:
+                try:
+                    return read(value)
+                except ValueError as error:
+                    raise ValueError(f"{source}: {error}") from None
+        return None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _flag(value: object) -> bool:
+    flag: bool = value if isinstance(value, bool) else parse_kind("flag", _text(value))
+    return flag
+
+
+def _seconds(value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    seconds = float(parse_kind("seconds", str(value) if is_number else _text(value)))
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{value!r} is not a time to wait")
+    return seconds
 
 
 main = _setting_options(_command)

@@ -1,1 +1,57 @@
-"""The pool."""
+"""The pool: tasks as bytes in, outcomes as events out, handlers in processes that can be killed.
+
+Actors. The *main process* (asyncio, no user code) owns the pool: ``pool`` (facade), ``_dispatcher`` (who gets what),
+``_feed`` (one child's rings, near side), ``supervisor`` and ``seats`` (who lives), ``timekeeper`` (who must end),
+``verdicts`` (what the dead leave behind). The *preloader* imports the app once, forks, reaps. *Children* run tasks.
+
+Memory. One segment a child, made by the main process and passed by descriptor: header, slot table, task ring, result
+ring; nobody but that child and the main process maps it. One page for all: the bell. Every word has one writer, but
+for those decided by atomic swaps: a record's state, a row's word, the sleep flag and the bell. ``layout`` has it all.
+
+    record   WAITING ─child─> RUNNING            row   IDLE ─child─> RUNNING ─child─> IDLE
+                └─main─> WITHDRAWN                             └─main─> TIMED_OUT | CANCELED | ABORTED ─child─> IDLE
+    child    STARTING -> READY -> LEAVING (no more work) -> EXITING (told to) -> DEAD;  any -> KILLED -> DEAD
+
+A submission waits in the dispatcher, then in a ring, runs, and ends with one event. It starts when its record is
+claimed, and counts as running until its result is read or its child is dead; only then is the slot free.
+
+Wake-ups. A side that sleeps sets its flag, looks at the ring again, sleeps; the other fills the ring, fences, looks at
+the flag. Children ring at once when they run dry or were long in a handler, else by a timer 0.25 ms later, so that a
+batch costs one wake-up. A tick of 50 ms, while there is work, makes up for a ring that died with its child.
+
+When it dies:
+- A child: the kernel tells the main process (pidfd), the preloader says how (status, peak RSS). What it had answered
+  counts, what it had not begun moves on, what ran in it is CRASHED (TIMEOUT, CANCELED if it had been told to end). Its
+  process group is killed before it is reaped, so grandchildren go with it. Its seat is filled again.
+- A child killed for a task: that task is charged, its other coroutines are RERUN.
+- The preloader: its children are killed with their groups, what ran is RERUN, what waited waits on; another one starts.
+- The main process: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds
+  the GIL; the preloader does the same from its side and ends.
+- A child that cannot be killed (stuck in the kernel) keeps its seat: never more handlers than seats.
+- What leaves its process group (``setsid`` in a grandchild) is out of reach.
+"""
+
+from fastq.pool._feed import Event, Submission
+from fastq.pool.config import PoolConfig
+from fastq.pool.link import PoolStartError
+from fastq.pool.outcome import Kind
+from fastq.pool.pool import ProcessPool
+from fastq.pool.protocol import CancelOutcome, Pool, PoolCallbacks, Running
+from fastq.pool.runner import Answer, Runner, RunnerFactory, TaskContext
+
+__all__ = [
+    "Answer",
+    "CancelOutcome",
+    "Event",
+    "Kind",
+    "Pool",
+    "PoolCallbacks",
+    "PoolConfig",
+    "PoolStartError",
+    "ProcessPool",
+    "Runner",
+    "RunnerFactory",
+    "Running",
+    "Submission",
+    "TaskContext",
+]

@@ -10,12 +10,12 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from fastq.pool cimport _atomics as atomic
-from fastq.pool._feed cimport Estimate, Feed, Submission, new_event
+from fastq.pool._feed cimport Estimate, Event, Feed, Submission
 from fastq.pool._ring cimport Memory
 
 from fastq.pool import layout
 from fastq.pool._ring import RingCorruptError
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 cdef uint32_t RETURNED = Kind.RETURNED
 cdef uint32_t AWAKE = layout.BELL_AWAKE
@@ -116,14 +116,16 @@ cdef class Dispatcher:
                 continue
             if submission.last_attempt or self.closed:
                 # It must not wait: were this server killed, a recoverer would archive it unrun.
-                events.append(new_event(RETURNED, submission, b"", 0))
+                events.append(Event.make(RETURNED, submission, b"", 0))
                 self.only_idle_until = now + <int64_t>self.prefetch_ns
                 continue
             kept.append(submission)
-            if submission.is_async:
+            if submission.is_async and not async_stuck:
                 async_stuck = True
-            else:
+                self.reserve(submission)
+            elif not submission.is_async and not plain_stuck:
                 plain_stuck = True
+                self.reserve(submission)
         self.waiting.extendleft(reversed(kept))
         self.scan_all = False
         for feed in self.feeds:
@@ -145,7 +147,10 @@ cdef class Dispatcher:
         if not feed.open or feed.left == 0:
             return False
         if count == 0:
+            feed.reserved = False
             return True
+        if feed.reserved:
+            return False
         if submission.is_async:
             return count == feed.async_count and count < feed.slots.count
         return (
@@ -155,6 +160,20 @@ cdef class Dispatcher:
             and count < self.max_records
             and feed.bytes + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
         )
+
+    cdef void reserve(self, Submission submission):
+        """Let one child run dry if all are busy with the other sort, plain or coroutines, which would never end."""
+        cdef Feed feed
+        cdef Feed best = None
+        for feed in self.feeds:
+            if not feed.open:
+                continue
+            if feed.reserved or submission.is_async == (feed.async_count > 0):
+                return  # this one will come to it
+            if best is None or feed.count() < best.count():
+                best = feed
+        if best is not None:
+            best.reserved = True
 
     # Out --------------------------------------------------------------------------------------------------------
 
@@ -203,10 +222,14 @@ cdef class Dispatcher:
         cdef double room
         cdef double total = 0
         cdef double mean = max(self.mean.ns, 1.0)
+        if self.closed:
+            return 0
         for feed in self.feeds:
             if not feed.open or feed.left == 0:
                 continue
             count = feed.count()
+            if feed.reserved and count:
+                continue
             if only_async or feed.async_count:
                 room = feed.slots.count - count if count == feed.async_count else 0
             elif count == 0:
@@ -241,7 +264,7 @@ cdef class Dispatcher:
         cdef Submission submission
         late = []
         if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
-            late = [new_event(RETURNED, submission, b"", 0) for submission in self.waiting]
+            late = [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
             self.waiting.clear()
         return late
 

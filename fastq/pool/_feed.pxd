@@ -30,8 +30,8 @@ cdef class Event:
     cdef readonly Submission submission
     cdef readonly bytes data
     cdef readonly int64_t ran_ns
-
-cdef Event new_event(uint32_t kind, Submission submission, bytes data, int64_t ran_ns)
+    @staticmethod
+    cdef Event make(uint32_t kind, Submission submission, bytes data, int64_t ran_ns)
 
 cdef class Feed:
     cdef Memory memory
@@ -49,11 +49,14 @@ cdef class Feed:
     cdef int64_t bytes
     cdef double backlog_ns
     cdef bint touched
+    cdef bint reserved
+    cdef bint corrupt
     cdef Py_ssize_t count(self)
     cdef void measure_backlog(self, int64_t now)
     cdef bint push(self, Submission submission, uint64_t seq) except -1
     cdef bint send_segment(self, bytes data) except -1
     cdef void forget(self, Submission submission)
+    cdef int collect_sound(self, list events, Estimate mean) except -1
     cdef int collect(self, list events, Estimate mean) except -1
     cdef bint take_back(self, Submission submission)
     cdef bint has_results(self) noexcept

@@ -4,7 +4,7 @@ from fastq.pool._ring import Memory
 from fastq.pool._slots import Slots
 from fastq.pool.control import Channel
 from fastq.pool.layout import Layout
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 MAX_RESULT: Final[int]
 

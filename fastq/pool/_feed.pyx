@@ -13,7 +13,7 @@ from fastq.pool import layout
 from fastq.pool._ring import RingCorruptError
 from fastq.pool.control import ChannelClosedError
 from fastq.pool.memory import pack_segment, unpack_segment
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 cdef extern from *:
     """
@@ -73,14 +73,14 @@ cdef class Submission:
 cdef class Event:
     """What became of a submission: a ``Kind``, the bytes that go with it, and how long its handler ran."""
 
-
-cdef Event new_event(uint32_t kind, Submission submission, bytes data, int64_t ran_ns):
-    cdef Event event = Event.__new__(Event)
-    event.kind = KINDS[kind]
-    event.submission = submission
-    event.data = data
-    event.ran_ns = ran_ns
-    return event
+    @staticmethod
+    cdef Event make(uint32_t kind, Submission submission, bytes data, int64_t ran_ns):
+        cdef Event event = Event.__new__(Event)
+        event.kind = KINDS[kind]
+        event.submission = submission
+        event.data = data
+        event.ran_ns = ran_ns
+        return event
 
 
 cdef class Feed:
@@ -193,7 +193,7 @@ cdef class Feed:
     # Taking -----------------------------------------------------------------------------------------------------
 
     cdef bint has_results(self) noexcept:
-        return not self.results.is_empty()
+        return not self.corrupt and not self.results.is_empty()
 
     cdef void forget(self, Submission submission):
         """Settle the books of a submission that left this child, in whatever way."""
@@ -204,7 +204,18 @@ cdef class Feed:
         self.async_count -= submission.is_async
 
     cdef int collect(self, list events, Estimate mean) except -1:
-        """Append an event for every result that is there; return how many tasks ended."""
+        """Append an event for every result that is there; return how many tasks ended.
+
+        After a ``RingCorruptError`` nothing is read from this child any more.
+        """
+        if self.corrupt:
+            return 0
+        self.corrupt = True
+        ended = self.collect_sound(events, mean)
+        self.corrupt = False
+        return ended
+
+    cdef int collect_sound(self, list events, Estimate mean) except -1:
         cdef Record record
         cdef Submission submission
         cdef int ended = 0
@@ -217,7 +228,7 @@ cdef class Feed:
             else:
                 data = PyBytes_FromStringAndSize(record.data, record.size)
             self.results.advance(&record)
-            events.append(new_event(record.kind, submission, data, record.a))
+            events.append(Event.make(record.kind, submission, data, record.a))
             if record.kind != WRITTEN:
                 self.forget(submission)
                 submission.estimate.update(record.a)
@@ -275,4 +286,4 @@ cdef class Feed:
     def end(self, submission: Submission, kind: Kind, data: bytes) -> Event:
         """Strike out a submission whose child is dead, and return the event that says so."""
         self.forget(submission)
-        return new_event(kind, submission, data, 0)
+        return Event.make(kind, submission, data, 0)

@@ -39,5 +39,6 @@ cdef class Ring:
     cdef bint take_back(self, uint64_t position) noexcept
     cdef bint untaken(self, uint64_t position) noexcept
     cdef bint is_empty(self) noexcept
+    cdef bint is_drained(self) noexcept
     cdef bint has_room(self, Py_ssize_t size) noexcept
     cdef bint fits_inline(self, Py_ssize_t size) noexcept

@@ -1,4 +1,4 @@
-from typing import final
+from typing import Self, final
 
 from _typeshed import WriteableBuffer
 
@@ -9,7 +9,7 @@ def now_ns() -> int: ...
 @final
 class Memory:
     size: int
-    def __init__(self, buffer: WriteableBuffer) -> None: ...
+    def __new__(cls, buffer: WriteableBuffer) -> Self: ...
 
 @final
 class Ring:

@@ -72,6 +72,11 @@ cdef class Ring:
         # A quarter: however the tail stands, such a record and its pad find room in a ring that runs empty.
         return <uint64_t>size + HEADER <= self.capacity // 4
 
+    cdef bint is_drained(self) noexcept:
+        """Tell whether the consumer has read everything."""
+        self.head = atomic.load64(self.head_at)
+        return self.head == self.tail
+
     cdef bint has_room(self, Py_ssize_t size) noexcept:
         """Tell whether a push of so many bytes would succeed now."""
         cdef uint64_t need = (HEADER + size + ALIGN - 1) & ~(ALIGN - 1)

@@ -3,7 +3,8 @@ from typing import Final, Protocol, final
 
 from fastq.pool._ring import Memory
 from fastq.pool.layout import Layout
-from fastq.pool.protocol import Answer, Kind, Runner
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, Runner
 
 MAX_RESULT: Final[int]
 NOTHING_LEFT: Final[int]

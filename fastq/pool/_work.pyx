@@ -16,7 +16,7 @@ from fastq.pool._slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 
 cdef extern from *:
     """
@@ -76,7 +76,7 @@ _INTERRUPTIONS = {
 
 
 cdef class Task:
-    """One running task, as its runner sees it (``protocol.TaskContext``)."""
+    """One running task, as its runner sees it (``runner.TaskContext``)."""
 
     cdef Work work
     cdef readonly int row
@@ -255,18 +255,26 @@ cdef class Work:
         cdef bytes inline = data
         record.seq, record.kind, record.flags, record.a, record.b = seq, kind, 0, ran_ns, 0
         if not self.results.fits_inline(PyBytes_GET_SIZE(data)):
+            # One at a time: segments on their way are bounded by nothing else.
+            while not self.results.is_drained():
+                self.want_room()
+                if not self.results.is_drained():
+                    self.host.sleep()
             self.host.send_segment(data)
             record.flags = SEGMENT
             inline = PyBytes_GET_SIZE(data).to_bytes(8, "little")
         record.data, record.size = PyBytes_AS_STRING(inline), <uint32_t>PyBytes_GET_SIZE(inline)
         while self.results.push(&record) < 0:
-            # Full: the main process is behind. Ask for a wake-up, look again, sleep (see fence).
-            atomic.store32(self.memory.base + SPACE_WANTED_AT, 1)
-            self.announce(True)
+            self.want_room()
             if self.results.push(&record) >= 0:
                 break
             self.host.sleep()
         atomic.store32(self.memory.base + SPACE_WANTED_AT, 0)
+
+    cdef void want_room(self) noexcept:
+        """Ask to be woken when results were read; the caller looks again before it sleeps."""
+        atomic.store32(self.memory.base + SPACE_WANTED_AT, 1)
+        self.announce(True)  # its fence stands between the flag and the look
 
     cdef void announce(self, bint urgent) noexcept:
         """Wake the main process if it sleeps: now, or by timer a little later, so that it finds a batch."""

@@ -20,7 +20,7 @@ from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
 from fastq.pool.processes import own_rss
-from fastq.pool.protocol import Runner
+from fastq.pool.runner import Runner
 
 __all__ = ["ChildSetup", "run_child"]
 
@@ -134,7 +134,7 @@ def main() -> None:
     try:
         runner = load_runner(spec, argument)
     except RunnerLoadError as error:
-        Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error))
+        Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error), is_misuse=error.is_misuse)
         sys.exit(1)
     run_child(setup, runner)
 

@@ -9,7 +9,8 @@ import traceback
 from typing import Protocol
 
 from fastq.pool._work import Task, Work
-from fastq.pool.protocol import Answer, Kind, Runner
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, Runner
 
 __all__ = ["Coroutines"]
 

@@ -1,5 +1,6 @@
 """What the main process owns of one child: its segment, its rings' near side, its wake-up, its lifeline, its fate."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -58,16 +59,17 @@ class Handle:
         self.pidfd = -1
         self.blamed: Submission | None = None  # the task for whose sake the main process killed it
         self.peak_rss = 0
+        self.report_timer: asyncio.TimerHandle | None = None  # for the preloader's word on how it ended
         self.status: int | None = None
         self.text = ""  # why it could not start
-        self._segment = Segment.create(shape.size)
-        write_header(self._segment, shape)
+        self.segment = Segment.create(shape.size)
+        write_header(self.segment, shape)
         self._wakeup = Wakeup.create()
         self._lifeline_read, self._lifeline = os.pipe()
         self.channel, self._far_channel = Channel.pair()
         self.channel.set_blocking(False)
         self.feed = Feed(
-            Memory(self._segment.memory), shape, self.channel, self._wakeup.write_fd, config.max_tasks_per_child
+            Memory(self.segment.memory), shape, self.channel, self._wakeup.write_fd, config.max_tasks_per_child
         )
 
     @classmethod
@@ -79,7 +81,7 @@ class Handle:
         """Return the descriptors that go with the order, as ``ChildSetup`` expects them."""
         fds = [
             self._far_channel.fileno(),
-            self._segment.fd,
+            self.segment.fd,
             surroundings.bell.fd,
             self._wakeup.read_fd,
             surroundings.ring.write_fd,
@@ -92,7 +94,7 @@ class Handle:
         self._far_channel.close()
         os.close(self._lifeline_read)
         self._lifeline_read = -1
-        self._segment.close_fd()
+        self.segment.close_fd()
 
     def kill(self, blamed: Submission | None = None) -> None:
         """Send SIGKILL to the child's process group; ``blamed`` is the task that is to answer for it."""

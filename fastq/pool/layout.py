@@ -50,7 +50,7 @@ ROW_SEEN = 0x80  # bit that a child adds to one of the last three once a corouti
 RECORD_SIZE_AT = 0  # u32, bytes of data
 RECORD_STATE_AT = 4  # u32, RECORD_*
 RECORD_SEQ_AT = 8  # u64
-RECORD_KIND_AT = 16  # u32; task: TASK_* bits; result: protocol.Kind
+RECORD_KIND_AT = 16  # u32; task: TASK_* bits; result: outcome.Kind
 RECORD_FLAGS_AT = 20  # u32, FLAG_*
 RECORD_A_AT = 24  # i64; task: timeout, 0 = none; result: how long the handler ran
 RECORD_B_AT = 32  # i64; task: deadline, UNIX, 0 = none; result: 0

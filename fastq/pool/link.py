@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastq.errors import FastqError
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import Channel, ChannelClosedError, Frame
 from fastq.pool.processes import describe_code, kill_group
@@ -23,8 +24,15 @@ _SETTLE_S = 0.5
 _REAP_S = 0.005
 
 
-class PoolStartError(Exception):
-    """Tell that the app cannot be loaded, or that children do not start; the text is for the user."""
+class PoolStartError(FastqError):
+    """Tell that the app cannot be loaded, or that children do not start; the text is for the user.
+
+    ``is_misuse`` says that what the pool was told to run is not there.
+    """
+
+    def __init__(self, text: str, *, is_misuse: bool = False) -> None:
+        super().__init__(text)
+        self.is_misuse = is_misuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,8 @@ class Link:
                 elif frame.op == "loaded":
                     self._loaded.set_result(frame)
                 else:
-                    self._loaded.set_exception(PoolStartError(frame.text("text")))
+                    is_misuse = bool(frame.number("is_misuse"))
+                    self._loaded.set_exception(PoolStartError(frame.text("text"), is_misuse=is_misuse))
         except ChannelClosedError as error:
             self._lost(str(error))
 
@@ -123,7 +132,7 @@ class Link:
         self._close_channel()
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_exception(ChannelClosedError(why))
-        else:
+        elif self._loaded is None or self._loaded.exception() is None:  # one that could not load ends, too
             self._events.on_lost(self)
 
     def _close_channel(self) -> None:

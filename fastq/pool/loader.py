@@ -4,7 +4,7 @@ import importlib
 import traceback
 from typing import cast
 
-from fastq.pool.protocol import Runner, RunnerFactory
+from fastq.pool.runner import Runner, RunnerFactory, RunnerMisuseError
 
 __all__ = ["RunnerLoadError", "load_runner"]
 
@@ -12,7 +12,14 @@ _MAX_TEXT = 64_000
 
 
 class RunnerLoadError(Exception):
-    """Tell that the runner, or the app it imports, cannot be loaded; the text holds the traceback."""
+    """Tell that the runner, or the app it imports, cannot be loaded.
+
+    The text holds the traceback, or, if ``is_misuse``, says what was named that is not there.
+    """
+
+    def __init__(self, text: str, *, is_misuse: bool = False) -> None:
+        super().__init__(text)
+        self.is_misuse = is_misuse
 
 
 def load_runner(spec: str, argument: str) -> Runner:
@@ -24,5 +31,7 @@ def load_runner(spec: str, argument: str) -> Runner:
     try:
         factory = cast(RunnerFactory, getattr(importlib.import_module(module_name), attribute))
         return factory(argument)
+    except RunnerMisuseError as error:
+        raise RunnerLoadError(str(error), is_misuse=True) from error
     except BaseException as error:  # an app may raise anything at import, and the user wants to see it
         raise RunnerLoadError(traceback.format_exc()[-_MAX_TEXT:]) from error

@@ -6,9 +6,7 @@ task rings. No call waits for a child, save ``start``, ``drain`` and ``stop``, w
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Sequence
 
 from fastq.pool import layout
 from fastq.pool._dispatcher import Dispatcher
@@ -18,50 +16,17 @@ from fastq.pool.config import PoolConfig
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import PoolStartError
 from fastq.pool.memory import Segment
+from fastq.pool.protocol import CancelOutcome, PoolCallbacks, Running
 from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
 from fastq.pool.wakeup import Wakeup, new_timer_fd
 
-__all__ = ["CancelOutcome", "PoolCallbacks", "ProcessPool", "Running"]
+__all__ = ["PoolConfig", "ProcessPool"]
 
 _IDLE_TICK_S = 1.0
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
 _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
-
-
-class CancelOutcome(Enum):
-    """Say what a cancellation found."""
-
-    WITHDRAWN = auto()
-    """It had not begun and never will; no event follows."""
-    TOLD = auto()
-    """It runs and was told; an event follows, by the end of the grace."""
-    TOO_LATE = auto()
-    """It has ended, was told before, or is not here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """Describe a task that is in a handler now; times are CLOCK_MONOTONIC, deadline 0 means none."""
-
-    submission: Submission
-    pid: int
-    started_ns: int
-    deadline_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class PoolCallbacks:
-    """Say whom the pool tells what; all run in the event loop and must not block.
-
-    ``on_events`` gets every outcome, in batches. ``on_failed`` is called once when children cannot be started any more;
-    what was submitted is then RETURNED at ``stop``. ``on_notice`` gets texts for the log.
-    """
-
-    on_events: Callable[[list[Event]], None]
-    on_failed: Callable[[PoolStartError], None]
-    on_notice: Callable[[str], None]
 
 
 class ProcessPool:
@@ -101,14 +66,11 @@ class ProcessPool:
         self._dispatcher.fall_asleep()
         self._schedule(self._tick_s)
         await self._supervisor.start()
-        while self._error is None and not self._all_ready():
+        while self._error is None and not self._supervisor.seats.all_ready:
             self._changes.clear()
             await self._changes.wait()
         if self._error is not None:
             raise self._error
-
-    def _all_ready(self) -> bool:
-        return all(seat.current and seat.current.state is State.READY for seat in self._supervisor.seats)
 
     def withdraw_all(self) -> list[Submission]:
         """Take no more tasks, and return, in order of submission, those that have not begun; they get no event."""
@@ -228,7 +190,7 @@ class ProcessPool:
             for feed, why in self._dispatcher.collect(events):
                 self._condemn(feed, why)
             events += self._dispatcher.dispatch()
-            self._supervisor.recycle()
+            self._supervisor.seats.recycle()
             if self._dispatcher.fall_asleep():
                 break
         else:

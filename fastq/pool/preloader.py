@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 
 from fastq.pool.child import ChildSetup, run_child
@@ -19,7 +20,7 @@ from fastq.pool.control import Channel, ChannelClosedError, Frame
 from fastq.pool.lifeline import arm, disarm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.processes import kill_group, open_pidfd, own_rss, peak_rss, thread_count
-from fastq.pool.protocol import Runner
+from fastq.pool.runner import Runner
 
 __all__ = ["main"]
 
@@ -62,7 +63,13 @@ class Preloader:
 
     def _fork(self, frame: Frame) -> Callable[[], None] | None:
         setup = ChildSetup.from_fds(frame.fds, frame.number("max_memory"))
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory, or too many processes
+            for fd in frame.fds:
+                os.close(fd)
+            self._channel.send("unforked", child=frame.number("child"), text=f"cannot fork: {error}")
+            return None
         if pid == 0:
             return self._become_child(setup)
         with contextlib.suppress(OSError):
@@ -115,7 +122,7 @@ def _import_app(channel: Channel, order: Frame) -> Runner | None:
         try:
             runner = load_runner(order.text("runner"), order.text("argument"))
         except RunnerLoadError as error:
-            channel.send("failed", text=str(error))
+            channel.send("failed", text=str(error), is_misuse=error.is_misuse)
             os._exit(1)
     # The app may have changed what the loop below counts on.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -126,34 +133,44 @@ def _import_app(channel: Channel, order: Frame) -> Runner | None:
     return runner
 
 
+def _serve(channel: Channel) -> Callable[[], None] | None:
+    """Load the app and follow orders; return what a forked child is to run, ``None`` when the end has come."""
+    order = channel.receive()
+    (lifeline,) = order.fds
+    by_kernel = sys.platform.startswith("linux")
+    if by_kernel:  # the import may hang, in C, for ever
+        arm(lifeline)
+    runner = _import_app(channel, order)
+    if by_kernel:
+        disarm(lifeline)
+    channel.set_blocking(False)
+    gc.collect()
+    gc.freeze()  # children share the pages of what is there now as long as no collection writes to them
+    preloader = Preloader(channel, order.text("runner"), order.text("argument"), runner)
+    pid = os.getpid()
+    try:
+        return preloader.serve()
+    finally:
+        if os.getpid() == pid:
+            preloader.kill_all()
+
+
 def main() -> None:
     """Be the preloader: ``python -m fastq.pool.preloader CONTROL_FD``."""
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     os.set_inheritable(channel.fileno(), False)
-    job = None
+    job, pid = None, os.getpid()
     try:
-        order = channel.receive()
-        (lifeline,) = order.fds
-        by_kernel = sys.platform.startswith("linux")
-        if by_kernel:  # the import may hang, in C, for ever
-            arm(lifeline)
-        runner = _import_app(channel, order)
-        if by_kernel:
-            disarm(lifeline)
-        channel.set_blocking(False)
-        gc.collect()
-        gc.freeze()  # children share the pages of what is there now as long as no collection writes to them
-        preloader = Preloader(channel, order.text("runner"), order.text("argument"), runner)
-        try:
-            job = preloader.serve()
-        except ChannelClosedError:
-            job = None
-        if job is None:
-            preloader.kill_all()
-    finally:
-        if job is None:
-            os._exit(0)
-    job()
+        job = _serve(channel)
+    except ChannelClosedError:
+        pass  # the main process is gone
+    except BaseException:  # noqa: BLE001 - a defect: say so, and do not run what the app has registered for its exit
+        traceback.print_exc()
+        os._exit(1)
+    if os.getpid() == pid:
+        os._exit(0)
+    if job is not None:
+        job()
 
 
 if __name__ == "__main__":

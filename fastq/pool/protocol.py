@@ -1,105 +1,89 @@
-"""Where the server and the pool meet, and where the pool and the code that runs tasks meet.
+"""Where the server and the pool meet: submissions in, events out, and nothing else.
 
-The server sees ``Submission``, ``Event`` and ``Kind``; the worker layer is a ``Runner`` that a named factory makes in
-the child. The pool itself knows neither messages nor handlers: a task is bytes, a time limit and a type to estimate by.
+``ProcessPool`` is the one ``Pool``; the server depends on this file, and makes one where it is wired.
 """
 
-from collections.abc import Awaitable, Callable
-from enum import IntEnum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
-__all__ = ["Answer", "Kind", "Runner", "RunnerFactory", "TaskContext"]
+from fastq.pool._feed import Event, Submission
+from fastq.pool.link import PoolStartError
+from fastq.pool.outcome import Kind
+
+__all__ = ["CancelOutcome", "Event", "Kind", "Pool", "PoolCallbacks", "PoolStartError", "Running", "Submission"]
 
 
-class Kind(IntEnum):
-    """Name what became of a submission; every one ends with exactly one event of another kind than WRITTEN."""
+class CancelOutcome(Enum):
+    """Say what a cancellation found."""
 
-    DONE = 1
-    """The handler returned nothing."""
-    RESULT = 2
-    """The handler returned ``data``."""
-    FAILED = 3
-    """The handler raised; ``data`` is what the runner says about it."""
-    SKIP_RETRY = 4
-    """As FAILED, and the task is not to be tried again."""
-    REVOKED = 5
-    """The task is to be forgotten."""
-    INVALID = 6
-    """The runner cannot make sense of the task's bytes; ``data`` says why."""
-    NOT_FOUND = 7
-    """The runner has no handler for the task."""
-    TIMEOUT = 8
-    """The time was up: the handler was told and has ended since, or its child was killed."""
-    CANCELED = 9
-    """Somebody cancelled it, otherwise as TIMEOUT."""
-    CRASHED = 10
-    """Its child died by itself; ``data`` is a text that names the signal or exit code and the peak RSS."""
-    BROKEN = 11
-    """The runner itself raised, or answered what no runner may; ``data`` is the traceback."""
-    ABORTED = 12
-    """It ran when the pool was stopped and did not end in time: run it again, free of charge."""
-    RERUN = 13
-    """It ran in a child that was killed for another task's sake or with its preloader: again, free of charge."""
-    RETURNED = 14
-    """It never started: give it back to its queue. Events of one batch are in the order of submission."""
-    WRITTEN = 15
-    """The handler wrote ``data`` as its result and still runs."""
+    WITHDRAWN = auto()
+    """It had not begun and never will; no event follows."""
+    TOLD = auto()
+    """It runs and was told; an event follows, by the end of the grace."""
+    TOO_LATE = auto()
+    """It has ended, was told before, or is not here."""
 
 
-Answer = tuple[Kind, bytes] | None
-"""What a runner makes of a task; ``None`` is DONE without data. Only kinds up to CANCELED are a runner's to give."""
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Describe a task that is in a handler now; times are CLOCK_MONOTONIC, deadline 0 means none."""
+
+    submission: Submission
+    pid: int
+    started_ns: int
+    deadline_ns: int
 
 
-class TaskContext(Protocol):
-    """What a running task may ask of the pool; ends with the task."""
+@dataclass(frozen=True, slots=True)
+class PoolCallbacks:
+    """Say whom the pool tells what; all run in the event loop and must not block.
 
-    @property
-    def started_ns(self) -> int:
-        """Return when it started, on CLOCK_MONOTONIC."""
+    ``on_events`` gets every outcome, in batches. ``on_failed`` is called once when children cannot be started any more;
+    what was submitted is then RETURNED at ``stop``. ``on_notice`` gets texts for the log.
+    """
+
+    on_events: Callable[[list[Event]], None]
+    on_failed: Callable[[PoolStartError], None]
+    on_notice: Callable[[str], None]
+
+
+class Pool(Protocol):
+    """Run submissions; every method is the event loop's own and returns at once, save the three that are awaited."""
 
     @property
-    def deadline_ns(self) -> int:
-        """Return when its time is up, on CLOCK_MONOTONIC, 0 for never."""
+    def free(self) -> int:
+        """Return how many more tasks would start within ``prefetch_time``, by what is known of their durations."""
 
     @property
-    def interruption(self) -> Kind | None:
-        """Return TIMEOUT, CANCELED or ABORTED once the end was asked for, whether or not the handler noticed.
-
-        Whatever a runner answers then, that kind is the task's outcome; hooks have no say after ABORTED.
-        """
-
-    def write_result(self, data: bytes) -> None:
-        """Send ``data`` as an intermediate result.
-
-        Raises ``ValueError`` above 64 MB, and waits while the main process is behind.
-        """
-
-
-class Runner(Protocol):
-    """Run tasks in a child; made once, before the fork, so it must not hold threads, sockets or event loops."""
-
-    @property
-    def has_plain(self) -> bool:
-        """Tell whether any handler is a plain function."""
-
-    @property
-    def has_async(self) -> bool:
-        """Tell whether any handler is a coroutine function."""
+    def pending(self) -> int:
+        """Return how many submissions have had no final event yet."""
 
     @property
     def description(self) -> str:
-        """Return a text for the server (which patterns are coroutines …); the pool passes it on unread."""
+        """Return what the runner says of itself."""
 
-    def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Run a plain task to its end.
+    async def start(self) -> None:
+        """Import the app, start the children, and return when all are ready.
 
-        ``TaskTimeout`` or ``TaskCanceled`` may be raised anywhere inside. What it lets out counts as that outcome;
-        any other exception as BROKEN.
+        Raises ``PoolStartError`` with the reason, a traceback if there is one; ``stop`` is still to be called.
         """
 
-    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
-        """Return a coroutine that runs the task; it is cancelled when the end is asked for."""
+    def submit(self, batch: Sequence[Submission]) -> None:
+        """Take tasks; each gets its outcome through ``on_events``, in a later turn of the loop at the earliest."""
 
+    def cancel(self, submission: Submission) -> CancelOutcome:
+        """Withdraw a task, or tell it to end."""
 
-RunnerFactory = Callable[[str], Runner]
-"""What ``PoolConfig.runner`` names as ``module:attr``; called with ``PoolConfig.argument``."""
+    def running(self) -> list[Running]:
+        """Return what is in a handler now."""
+
+    def withdraw_all(self) -> list[Submission]:
+        """Take no more tasks, and return, in order of submission, those that have not begun; they get no event."""
+
+    async def drain(self, within: float) -> bool:
+        """Wait until nothing runs any more, for so many seconds at most; tell whether it came to that."""
+
+    async def stop(self) -> None:
+        """End what runs (ABORTED), every child and the preloader, within a second and a half."""

@@ -1,4 +1,4 @@
-"""Keeps every seat taken: orders children, hears of their end, has them judged, replaces them, recycles them.
+"""Orders children, hears of their end, has them judged, sees to it that their seats are taken again.
 
 Wakes on the preloader's link, on a child's first words, on a child's end (pidfd), and at the pool's tick. If the
 preloader dies, its children are killed, their tasks resolved, and another one is started.
@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 
@@ -16,18 +15,18 @@ from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._feed import Event
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import ChannelClosedError, Frame
+from fastq.pool.failures import Failures
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import Link, LinkEvents, PoolStartError
-from fastq.pool.processes import describe_status
+from fastq.pool.processes import describe_status, open_pidfd
+from fastq.pool.seats import Seats, dismiss
 from fastq.pool.verdicts import judge
 
-__all__ = ["Reports", "Seat", "Supervisor"]
+__all__ = ["Reports", "Supervisor"]
 
 _REPORT_WAIT_S = 0.5  # for the preloader's word on a child that is known to be dead
+_YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
-_BACKOFF_S = (0.1, 0.2, 0.5, 1.0)
-_FAILURES = 5
-_FAILURES_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +37,6 @@ class Reports:
     on_change: Callable[[], None]  # a child came or went
     on_notice: Callable[[str], None]
     on_failed: Callable[[PoolStartError], None]
-
-
-@dataclass(slots=True)
-class Seat:
-    """Be one of the pool's ``processes``: the child that works, and the one that is to follow it."""
-
-    current: Handle | None = None
-    successor: Handle | None = None
 
 
 class Supervisor:
@@ -61,10 +52,11 @@ class Supervisor:
         self._link = Link(config, LinkEvents(self._on_frame, self._on_lost))
         self._handles: dict[int, Handle] = {}
         self._number = 0
-        self._failures: deque[float] = deque(maxlen=_FAILURES)
+        self._failures = Failures()
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.seats = [Seat() for _ in range(config.processes)]
+        self._refill: asyncio.TimerHandle | None = None
+        self.seats = Seats(config.processes, dispatcher, self._order)
         self.only_async = False
         self.description = ""
 
@@ -89,18 +81,9 @@ class Supervisor:
                 f"{self._config.argument}: the import started {loaded.number('threads') - 1} threads, which forked "
                 'children do not have; use start_method="spawn" if they are needed'
             )
-        self.fill()
+        self.seats.fill()
 
     # Orders -------------------------------------------------------------------------------------------------------
-
-    def fill(self) -> None:
-        """Order a child for every empty seat."""
-        for seat in self.seats:
-            if seat.current is None and not self._closed:
-                if seat.successor is not None and seat.successor.state is State.READY:
-                    self._promote(seat)
-                elif seat.successor is None:
-                    seat.current = self._order()
 
     def _order(self) -> Handle | None:
         if not self._link.is_up or self._closed:
@@ -116,13 +99,6 @@ class Supervisor:
         asyncio.get_running_loop().add_reader(handle.channel, self._on_words, handle)
         return handle
 
-    def _promote(self, seat: Seat) -> None:
-        if seat.successor is not None:
-            seat.current, seat.successor = seat.successor, None
-        if seat.current is not None and seat.current.state is State.READY:
-            seat.current.feed.set_open(True)
-            self._reports.on_change()
-
     # News ---------------------------------------------------------------------------------------------------------
 
     def _on_words(self, handle: Handle) -> None:
@@ -137,8 +113,13 @@ class Supervisor:
             return  # its end is reported by others
         if frame.op == "failed":
             handle.text = f"\n{frame.text('text')}"
+            if not self.description:  # none has ever got ready: the app, not the moment, is at fault
+                self._closed = True
+                is_misuse = bool(frame.number("is_misuse"))
+                self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
             return
-        handle.pid = frame.number("pid")  # the preloader's own word may be under way
+        if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
+            self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
         refusal = self._too_small(frame.number("rss"))
         if refusal:
             handle.kill()
@@ -146,13 +127,11 @@ class Supervisor:
             return
         self.only_async = bool(frame.body.get("has_async")) and not frame.body.get("has_plain")
         self.description = frame.text("description")
-        handle.state = State.READY
+        handle.state, handle.since_s = State.READY, time.monotonic()
         self._dispatcher.add(handle.feed)
-        for seat in self.seats:
-            if seat.current is handle:
-                self._promote(seat)
-        self.fill()
-        self.recycle()
+        self.seats.fill()
+        self.seats.recycle()
+        self._reports.on_change()
 
     def _too_small(self, rss: int) -> str:
         limit, least = self._config.max_memory_per_child, rss + (64 << 20)
@@ -171,25 +150,34 @@ class Supervisor:
                 os.close(fd)
         elif frame.op == "forked":
             self._on_forked(handle, frame)
+        elif frame.op == "unforked":
+            handle.text = f"\n{frame.text('text')}"
+            self._bury(handle)
         elif frame.op == "exited":
             handle.status = frame.number("status")
             handle.peak_rss = frame.number("peak_rss")
             self._bury(handle)
 
     def _on_forked(self, handle: Handle, frame: Frame) -> None:
-        handle.pid = frame.number("pid")
-        if frame.fds:
-            handle.pidfd = frame.fds[0]
-            asyncio.get_running_loop().add_reader(handle.pidfd, self._on_end, handle)
+        pidfd = frame.fds[0] if frame.fds else -1
+        if not handle.pid:
+            self._watch(handle, frame.number("pid"), pidfd)
+        elif pidfd >= 0:
+            os.close(pidfd)
         if handle.state is State.KILLED:  # before its number was known
             handle.state = State.STARTING
             handle.kill(handle.blamed)
+
+    def _watch(self, handle: Handle, pid: int, pidfd: int) -> None:
+        handle.pid, handle.pidfd = pid, pidfd
+        if pidfd >= 0:
+            asyncio.get_running_loop().add_reader(pidfd, self._on_end, handle)
 
     def _on_end(self, handle: Handle) -> None:
         """Know from the kernel that a child is dead; the preloader is to say how."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(handle.pidfd)
-        loop.call_later(_REPORT_WAIT_S if self._link.is_up else 0, self._bury, handle)
+        handle.report_timer = loop.call_later(_REPORT_WAIT_S if self._link.is_up else 0, self._bury, handle)
 
     def _on_lost(self, link: Link) -> None:
         self._reports.on_notice(f"the preloader (process {link.pid}) died; its children are replaced")
@@ -210,9 +198,9 @@ class Supervisor:
                 await self._link.stop(0)
                 if self._failed(str(error)):
                     return
-                await asyncio.sleep(self._backoff_s())
+                await asyncio.sleep(self._failures.backoff_s)
             else:
-                self.fill()
+                self.seats.fill()
                 return
 
     def _spawn(self, coroutine: Coroutine[object, object, None]) -> None:
@@ -228,26 +216,31 @@ class Supervisor:
             return
         loop = asyncio.get_running_loop()
         loop.remove_reader(handle.channel)
+        if handle.report_timer is not None:
+            handle.report_timer.cancel()
         if handle.pidfd >= 0:
             loop.remove_reader(handle.pidfd)
         events = judge(handle, self._dispatcher)
-        by_itself = handle.state in (State.STARTING, State.READY) or handle.text
-        failed = by_itself and not handle.feed.finished and not events
+        failed = self._failed_to_start(handle) and not events
+        if handle.feed.finished:
+            self._failures.clear()
         self._dispatcher.remove(handle.feed)
         handle.close()
         del self._handles[handle.number]
-        for seat in self.seats:
-            if seat.current is handle:
-                seat.current = None
-            if seat.successor is handle:
-                seat.successor = None
-        if failed:
+        self.seats.leave(handle)
+        if failed and not self._closed:
             if not self._failed(self._why(handle)):
-                loop.call_later(self._backoff_s(), self.fill)
+                self._refill = loop.call_later(self._failures.backoff_s, self.seats.fill)
         else:
-            self.fill()
+            self.seats.fill()
         self._reports.on_resolved(events)
         self._reports.on_change()
+
+    def _failed_to_start(self, handle: Handle) -> bool:
+        if handle.feed.finished:
+            return False
+        young = handle.state is State.READY and time.monotonic() - handle.since_s < _YOUNG_S
+        return handle.state is State.STARTING or young or handle.text != ""
 
     def _why(self, handle: Handle) -> str:
         fate = "" if handle.status is None else f" with {describe_status(handle.status)}"
@@ -255,44 +248,14 @@ class Supervisor:
 
     def _failed(self, text: str) -> bool:
         """Count a start that went wrong; true when there were too many, and the pool gives up."""
-        now = time.monotonic()
-        self._failures.append(now)
         self._reports.on_notice(text)
-        if len(self._failures) < _FAILURES or now - self._failures[0] > _FAILURES_WITHIN_S:
+        if not self._failures.count():
             return False
         self._closed = True
         self._reports.on_failed(PoolStartError(text))
         return True
 
-    def _backoff_s(self) -> float:
-        return _BACKOFF_S[min(len(self._failures), len(_BACKOFF_S)) - 1]
-
     # Tick ---------------------------------------------------------------------------------------------------------
-
-    def recycle(self) -> None:
-        """Replace children that have done their share: the successor is ready before they leave."""
-        for seat in self.seats:
-            old = seat.current
-            if old is None:
-                continue
-            if old.state is State.READY and (old.feed.left == 0 or old.feed.is_over_memory):
-                old.state = State.LEAVING
-                old.feed.set_open(False)
-                if old.feed.is_over_memory:
-                    self._dispatcher.put_back(old.feed.take_back_all())
-            if old.state is not State.LEAVING or self._closed:
-                continue
-            if seat.successor is None:
-                if not any(other.successor and other.successor.state is State.STARTING for other in self.seats):
-                    seat.successor = self._order()
-            elif seat.successor.state is State.READY and not old.feed.pending:
-                self._dismiss(old)
-                self._promote(seat)
-
-    def _dismiss(self, handle: Handle) -> None:
-        handle.state = State.EXITING
-        handle.since_s = time.monotonic()
-        handle.feed.tell_to_exit()
 
     def check(self) -> None:
         """Kill what takes too long to start or to exit; where there is no pidfd, look who is gone."""
@@ -306,18 +269,20 @@ class Supervisor:
                 handle.kill()
             elif handle.pidfd < 0 and handle.pid and not self._link.is_up and not _exists(handle.pid):
                 self._bury(handle)
-        self.recycle()
+        self.seats.recycle()
 
     # Stop ---------------------------------------------------------------------------------------------------------
 
     async def stop(self, within: float) -> None:
         """End every child and the preloader; what still runs in them is resolved as their fate has it."""
         self._closed = True
+        if self._refill is not None:
+            self._refill.cancel()
         for handle in self.handles:
             if handle.feed.pending or handle.state is State.STARTING:
                 handle.kill()
             elif handle.state is not State.KILLED:
-                self._dismiss(handle)
+                dismiss(handle)
         until = time.monotonic() + within
         while self._handles and time.monotonic() < until:
             await asyncio.sleep(0.002)

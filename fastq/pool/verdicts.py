@@ -8,15 +8,14 @@ from fastq.pool import layout
 from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._feed import Event, Submission
 from fastq.pool.handle import Handle, State
+from fastq.pool.outcome import Kind
 from fastq.pool.processes import describe_status
-from fastq.pool.protocol import Kind
 
 __all__ = ["judge"]
 
 _ASKED = {
     layout.ROW_TIMED_OUT: Kind.TIMEOUT,
     layout.ROW_CANCELED: Kind.CANCELED,
-    layout.ROW_ABORTED: Kind.ABORTED,
 }
 
 
@@ -36,6 +35,8 @@ def _verdict(handle: Handle, submission: Submission) -> Kind:
     row = handle.feed.slots.look(submission.seq)
     state, seen = (row[0], row[1]) if row else (layout.ROW_IDLE, False)
     was_killed = handle.state is State.KILLED
+    if state == layout.ROW_ABORTED:
+        return Kind.ABORTED
     if was_killed and submission is not handle.blamed and submission.is_async and not seen:
         # It may have been told, but its loop was held up by another task and it could not hear.
         return Kind.RERUN

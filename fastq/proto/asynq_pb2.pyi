@@ -75,7 +75,7 @@ class ServerInfo(_message.Message):
     status: str
     start_time: _timestamp_pb2.Timestamp
     active_worker_count: int
-    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., server_id: _Optional[str] = ..., concurrency: _Optional[int] = ..., queues: _Optional[_Mapping[str, int]] = ..., strict_priority: bool = ..., status: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., active_worker_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., server_id: _Optional[str] = ..., concurrency: _Optional[int] = ..., queues: _Optional[_Mapping[str, int]] = ..., strict_priority: bool = ..., status: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping[str, object]]] = ..., active_worker_count: _Optional[int] = ...) -> None: ...
 
 class WorkerInfo(_message.Message):
     __slots__ = ("host", "pid", "server_id", "task_id", "task_type", "task_payload", "queue", "start_time", "deadline")
@@ -97,7 +97,7 @@ class WorkerInfo(_message.Message):
     queue: str
     start_time: _timestamp_pb2.Timestamp
     deadline: _timestamp_pb2.Timestamp
-    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., server_id: _Optional[str] = ..., task_id: _Optional[str] = ..., task_type: _Optional[str] = ..., task_payload: _Optional[bytes] = ..., queue: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, host: _Optional[str] = ..., pid: _Optional[int] = ..., server_id: _Optional[str] = ..., task_id: _Optional[str] = ..., task_type: _Optional[str] = ..., task_payload: _Optional[bytes] = ..., queue: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping[str, object]]] = ..., deadline: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping[str, object]]] = ...) -> None: ...
 
 class SchedulerEntry(_message.Message):
     __slots__ = ("id", "spec", "task_type", "task_payload", "enqueue_options", "next_enqueue_time", "prev_enqueue_time")
@@ -115,7 +115,7 @@ class SchedulerEntry(_message.Message):
     enqueue_options: _containers.RepeatedScalarFieldContainer[str]
     next_enqueue_time: _timestamp_pb2.Timestamp
     prev_enqueue_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., spec: _Optional[str] = ..., task_type: _Optional[str] = ..., task_payload: _Optional[bytes] = ..., enqueue_options: _Optional[_Iterable[str]] = ..., next_enqueue_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., prev_enqueue_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., spec: _Optional[str] = ..., task_type: _Optional[str] = ..., task_payload: _Optional[bytes] = ..., enqueue_options: _Optional[_Iterable[str]] = ..., next_enqueue_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping[str, object]]] = ..., prev_enqueue_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping[str, object]]] = ...) -> None: ...
 
 class SchedulerEnqueueEvent(_message.Message):
     __slots__ = ("task_id", "enqueue_time")
@@ -123,4 +123,4 @@ class SchedulerEnqueueEvent(_message.Message):
     ENQUEUE_TIME_FIELD_NUMBER: _ClassVar[int]
     task_id: str
     enqueue_time: _timestamp_pb2.Timestamp
-    def __init__(self, task_id: _Optional[str] = ..., enqueue_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, task_id: _Optional[str] = ..., enqueue_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping[str, object]]] = ...) -> None: ...

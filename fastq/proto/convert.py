@@ -34,7 +34,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_server_info(info: ServerInfo) -> bytes:
-    """Return the bytes of ``info``, with the queues in the order of their names."""
+    """Return the bytes of ``info``, the same ones in whatever order its queues are."""
     return _serialise(
         pb.ServerInfo,
         {

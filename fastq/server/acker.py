@@ -10,14 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastq.broker.finish import Finish, Guard
-from fastq.broker.lease import Owner
-from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 from fastq.server.batches import Result, Writer
 from fastq.server.commands import Commands
-from fastq.server.held import HeldTasks
-from fastq.server.stall import StallWatch
+from fastq.server.holdings import Holdings
 
 __all__ = ["Acker", "Result"]
 
@@ -30,13 +27,13 @@ class Acker(Actor):
 
     name = "acker"
 
-    def __init__(self, commands: Commands, held: HeldTasks, owner: Owner, stall: StallWatch, clock: Clock) -> None:
+    def __init__(self, commands: Commands, holdings: Holdings) -> None:
         super().__init__()
-        self._stall = stall
         self._commands = commands
-        self._held = held
-        self._owner = owner
-        self._clock = clock
+        self._stall = holdings.stall
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._clock = holdings.clock
         self._waiting: list[Result] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_outage = False

@@ -9,14 +9,28 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
+from typing import Any
 
 from fastq.errors import BrokerError
 
-__all__ = ["Actor", "backoff_s"]
+__all__ = ["Actor", "backoff_s", "end_task"]
 
 MAX_BACKOFF_S = 5.0
 """Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
-CANCEL_AGAIN_S = 0.05
+CANCEL_AGAIN_S = 0.1
+
+
+async def end_task(task: asyncio.Task[Any]) -> None:
+    """Cancel a task and wait for its end; its error, if any, is dropped.
+
+    More than once if need be: a cancellation that meets the end of a wait is swallowed by ``wait_for`` (before Python
+    3.12) and in places of redis-py, and the task would go on.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+    if not task.cancelled():
+        task.exception()
 
 
 def backoff_s(failures: int) -> float:
@@ -35,6 +49,7 @@ class Actor:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
+        self._finishing = False
         self.ticked = asyncio.Condition()
         self.ticks = 0
 
@@ -54,24 +69,34 @@ class Actor:
         """Let the next tick begin now, or right after the one that is under way."""
         self._woken.set()
 
+    async def finish(self, within_s: float) -> None:
+        """End once the tick under way is through, or in the middle of it after so many seconds.
+
+        For those whose ticks hold what Redis has answered: a cancelled one would forget it.
+        """
+        self._finishing = True
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=within_s)
+        await self.stop()
+
     async def stop(self) -> None:
         """End, in the middle of a tick if need be; may be called twice."""
-        task, self._task = self._task, None
-        # Once is not enough: redis-py sends with wait_for, and that of Python 3.11 swallows a cancellation that comes
-        # when what it waits for is there.
-        while task is not None and not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=CANCEL_AGAIN_S)
+        self._finishing = True
+        if self._task is not None:
+            await end_task(self._task)
+            self._task = None
 
     async def _run(self) -> None:
         await self._sleep(self.first_tick_after_s())
-        while True:
+        while not self._finishing:
             self._woken.clear()
             pause_s = await self._guarded_tick()
             self.ticks += 1
             async with self.ticked:
                 self.ticked.notify_all()
-            await self._sleep(pause_s)
+            if not self._finishing:
+                await self._sleep(pause_s)
 
     async def _guarded_tick(self) -> float | None:
         try:

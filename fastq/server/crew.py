@@ -4,11 +4,12 @@ It knows which task types are coroutines, turns messages into submissions with t
 results for the acker. The pool itself knows neither messages nor queues.
 """
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import orjson
 
@@ -17,32 +18,46 @@ from fastq.broker.lease import LeasedTask
 from fastq.clock import Clock
 from fastq.codec import TaskView, view_task_message
 from fastq.errors import InvalidMessageError
-from fastq.pool._feed import Event, Submission
-from fastq.pool.config import PoolConfig
-from fastq.pool.link import PoolStartError
-from fastq.pool.pool import CancelOutcome, PoolCallbacks, ProcessPool
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig, ProcessPool
+from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.acker import Result
 from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.outcomes import Archived, DelayRule, Requeued, outcome_of, undecodable
+from fastq.server.outcomes import (
+    Archived,
+    DelayRule,
+    Requeued,
+    failure_of,
+    has_report,
+    outcome_of,
+    undecodable,
+)
+from fastq.worker.report import FailureReport
 
 __all__ = ["Crew", "CrewCallbacks"]
 
 NO_LIMIT_S: Final = 1800
 """asynq's limit for a message that has neither timeout nor deadline, which no client should write."""
 MAX_KNOWN_TYPES: Final = 10_000
+_CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
+
+Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
 
 _log = logging.getLogger("fastq.pool")
 
 
 @dataclass(frozen=True, slots=True)
 class CrewCallbacks:
-    """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead."""
+    """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
+
+    ``was_canceled`` tells whether a task that comes in was cancelled a moment ago.
+    """
 
     finish: Callable[[list[Result]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
     was_canceled: Callable[[str], bool]
+    judge: Judge | None = None
+    """Asks the app's hooks about a failure that no child reported; None without such hooks."""
 
 
 class Crew:
@@ -58,7 +73,10 @@ class Crew:
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
         self._is_async: dict[str, bool] = {}
+        self._config = config
+        self.taken = 0
         self.counts: Counter[Kind] = Counter()
+        self._judging: set[asyncio.Task[None]] = set()
         self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
 
     async def start(self) -> None:
@@ -70,10 +88,22 @@ class Crew:
             if is_async:
                 self._async_patterns.add(pattern)
 
+    @property
+    def slots(self) -> int:
+        """Return how many tasks may run at once."""
+        config = self._config
+        return config.processes * (config.async_concurrency if self._async_patterns else 1)
+
     # In ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Return how many more tasks would start soon."""
+        return self.pool.free
 
     def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
+        self.taken += len(leased)
         now_s = self._clock.monotonic_s()
         submissions: list[Submission] = []
         rejected: list[Result] = []
@@ -87,7 +117,7 @@ class Crew:
                 continue
             task = self._held.add(queue, view, now_s)
             if self._callbacks.was_canceled(task_id):
-                rejected.append(self._end(task, Kind.CANCELED, b""))
+                rejected.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
                 continue
             submission = task.submission = self._submission(task, view)
             submissions.append(submission)
@@ -144,6 +174,8 @@ class Crew:
             elif kind is Kind.RERUN and not task.reruns:
                 task.reruns += 1
                 again.append(self._submission(task, task.view))
+            elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
+                self._judge(self._callbacks.judge, task, kind, event.data)
             else:
                 results.append(self._end(task, kind, event.data))
         for submission in again:
@@ -153,10 +185,30 @@ class Crew:
         if results:
             self._callbacks.finish(results)
 
-    def _end(self, task: HeldTask, kind: Kind, data: bytes) -> Result:
+    def _judge(self, judge: Judge, task: HeldTask, kind: Kind, data: bytes) -> None:
+        """End a task once the hook child has said what follows from its failure; it stays held until then."""
+
+        async def ask() -> None:
+            report = await judge(task, kind, data)
+            if task.held:
+                self._callbacks.finish([self._end(task, kind, data, report)])
+
+        judging = asyncio.create_task(ask())
+        self._judging.add(judging)
+        judging.add_done_callback(self._judging.discard)
+
+    async def settle(self) -> None:
+        """Wait until the hook child has answered all that it was asked."""
+        await asyncio.gather(*self._judging, return_exceptions=True)
+
+    def _end(self, task: HeldTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> Result:
         task.ended = True
         self.counts[kind] += 1
-        write = outcome_of(task, kind, data, self._clock.unix_ns() // 1_000_000_000, self._delay_rule)
+        now_s = self._clock.unix_ns() // 1_000_000_000
+        if report is None:
+            write = outcome_of(task, kind, data, now_s, self._delay_rule)
+        else:
+            write = failure_of(task, kind, report, now_s, self._delay_rule)
         if kind > Kind.RESULT and _log.isEnabledFor(logging.INFO):
             _describe(task, kind, write, data)
         return Result(task, write)
@@ -171,7 +223,7 @@ class Crew:
         found = self._held.find(task_id)
         for task in found:
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
-                self._callbacks.finish([self._end(task, Kind.CANCELED, b"")])
+                self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
         return bool(found)
 
     def lose(self, task: HeldTask) -> None:
@@ -186,6 +238,10 @@ class Crew:
         for task in tasks:
             task.ended = True
         return [Result(task, Requeued(task.id)) for task in tasks if task.held]
+
+
+def _is_unreported_failure(kind: Kind, data: bytes) -> bool:
+    return kind in (Kind.TIMEOUT, Kind.CANCELED, Kind.CRASHED, Kind.BROKEN) and not has_report(kind, data)
 
 
 def _describe(task: HeldTask, kind: Kind, write: object, data: bytes) -> None:

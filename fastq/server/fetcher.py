@@ -9,17 +9,16 @@ are found by the score they would have.
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import Leased, LeasedTask, Owner
-from fastq.clock import Clock
+from fastq.broker.lease import Leased, LeasedTask
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actor import Actor, backoff_s
 from fastq.server.commands import Commands
-from fastq.server.held import HeldTasks
+from fastq.server.holdings import Holdings
 from fastq.server.lost import LostDequeues
 from fastq.server.waker import Waker
 
@@ -31,33 +30,41 @@ WOKEN_INTERVAL_S: Final = 10.0
 IN_DOUBT_PAUSE_S: Final = 0.2
 
 
+class Taker(Protocol):
+    """Name whom the fetcher works for."""
+
+    @property
+    def room(self) -> int:
+        """Return how many more tasks would start soon."""
+
+    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+        """Take tasks that were leased just now."""
+
+
 class Fetcher(Actor):
     """Fetch tasks for the pool."""
 
     name = "fetcher"
 
-    def __init__(  # noqa: PLR0913 - each is another actor's or a setting
+    def __init__(
         self,
         commands: Commands,
         prioritizer: Prioritizer,
-        held: HeldTasks,
-        owner: Owner,
-        room: Callable[[], int],
-        accept: Callable[[str, Sequence[LeasedTask]], None],
+        holdings: Holdings,
+        taker: Taker,
         check_interval_s: float,
-        clock: Clock,
     ) -> None:
         super().__init__()
         self._commands = commands
         self._prioritizer = prioritizer
-        self._held = held
-        self._owner = owner
-        self._room = room
-        self._accept = accept
+        self._taker = taker
         self._check_interval_s = check_interval_s
-        self._clock = clock
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._clock = holdings.clock
+        self._lease_s = holdings.timing.lease_s
         self._resting: dict[str, float] = {}
-        self._lost = LostDequeues(commands, held, clock)
+        self._lost = LostDequeues(commands, holdings)
         self._failing: dict[str, int] = {}
         self._is_outage = False
         self.wakers: Mapping[str, Waker] = {}
@@ -68,6 +75,11 @@ class Fetcher(Actor):
         if self._resting.pop(queue, None) is not None:
             self.wake()
 
+    def ask_all(self) -> None:
+        """Let every resting queue be asked at once."""
+        self._resting.clear()
+        self.wake()
+
     @property
     def all_resting(self) -> bool:
         """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
@@ -76,14 +88,14 @@ class Fetcher(Actor):
     async def tick(self) -> float:
         """Fetch once."""
         await self._take_lost()
-        room = min(self._room(), MAX_BATCH_TASKS)
+        room = min(self._taker.room, MAX_BATCH_TASKS)
         if room <= 0:
             return NO_ROOM_PAUSE_S
         in_doubt = self._held.queues_in_doubt()
         quotas = self._prioritizer.split(room, self._still_resting() | in_doubt)
         if not quotas:
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
-        score = self._owner.score(self._clock.unix_ns() / 1e9)
+        score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
         results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
         for (queue, count), result in zip(quotas, results, strict=True):
             if isinstance(result, BrokerError):
@@ -108,7 +120,7 @@ class Fetcher(Actor):
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
-        self._accept(queue, result.tasks)
+        self._taker.accept(queue, result.tasks)
 
     def _rest(self, queue: str, why: NoTasks) -> None:
         waker = self.wakers.get(queue)
@@ -154,4 +166,4 @@ class Fetcher(Actor):
                 self._note_failure(found.queue, found.error)
             elif found.tasks:
                 self._log.info("found %d tasks of queue %s whose dequeue had no reply", len(found.tasks), found.queue)
-                self._accept(found.queue, found.tasks)
+                self._taker.accept(found.queue, found.tasks)

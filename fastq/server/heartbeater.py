@@ -9,18 +9,15 @@ from collections.abc import Callable
 from typing import Final
 
 from fastq.broker.aio import AsyncBroker
-from fastq.broker.lease import LEASE_S, Owner, extend_leases
+from fastq.broker.lease import extend_leases
 from fastq.broker.presence import ServerIdentity, publish_server_state
-from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
-from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.stall import StallWatch
+from fastq.server.held import HeldTask
+from fastq.server.holdings import Holdings
 
 __all__ = ["Heartbeater", "Presence"]
 
-INTERVAL_S: Final = 5.0
-TTL_S: Final = 10
 STRETCH: Final = 500
 
 Presence = Callable[[], tuple[bytes, dict[str, bytes]]]
@@ -32,26 +29,25 @@ class Heartbeater(Actor):
 
     name = "heartbeater"
 
-    def __init__(  # noqa: PLR0913 - each is another actor's or the wire's
+    def __init__(
         self,
         broker: AsyncBroker,
         identity: ServerIdentity,
         presence: Presence,
-        held: HeldTasks,
-        owner: Owner,
-        stall: StallWatch,
+        holdings: Holdings,
         lost: Callable[[HeldTask], None],
-        clock: Clock,
     ) -> None:
         super().__init__()
         self._broker = broker
         self._identity = identity
         self._presence = presence
-        self._held = held
-        self._owner = owner
-        self._stall = stall
         self._lost = lost
-        self._clock = clock
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._stall = holdings.stall
+        self._clock = holdings.clock
+        self._timing = holdings.timing
+        self._ttl_s = max(1, round(2 * holdings.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
         """Beat once: the leases first, since they matter more than being seen."""
@@ -59,15 +55,16 @@ class Heartbeater(Actor):
         failures = await self._extend(began_s)
         info, workers = self._presence()
         now_s = self._clock.unix_ns() // 1_000_000_000
-        results = await self._broker.run_many(publish_server_state(self._identity, info, workers, now_s, TTL_S))
+        published = publish_server_state(self._identity, info, workers, now_s, self._ttl_s)
+        results = await self._broker.run_many(published)
         failures += [result for result in results if isinstance(result, BrokerError)]
         if failures:
             raise failures[0]
-        return max(0.0, INTERVAL_S - (self._clock.monotonic_s() - began_s))
+        return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
 
     async def _extend(self, began_s: float) -> list[BrokerError]:
         """Extend all leases; return the errors of those queues that failed."""
-        score = self._owner.score(self._clock.unix_ns() / 1e9)
+        score = self._owner.score(self._clock.unix_ns() / 1e9, self._timing.lease_s)
         stretches = self._stretches()
         results = await self._broker.run_many(
             [extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches]
@@ -92,7 +89,7 @@ class Heartbeater(Actor):
     def _note(self, tasks: list[HeldTask], lost_ids: set[str], began_s: float) -> None:
         for task in tasks:
             if task.id not in lost_ids:
-                task.leased_until_s = began_s + LEASE_S
+                task.leased_until_s = began_s + self._timing.lease_s
             elif task.held and not task.ended:
                 # One that ended meanwhile gave its lease back itself.
                 self._log.warning("lost the lease of task %s of queue %s; it is cancelled here", task.id, task.queue)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from fastq.broker.lease import LEASE_S
 from fastq.codec import TaskView
-from fastq.pool._feed import Submission
+from fastq.pool.protocol import Submission
 
 __all__ = ["HeldTask", "HeldTasks", "Span"]
 
@@ -59,7 +59,8 @@ class _QueueTasks(dict[str, HeldTask]):
 class HeldTasks:
     """Keep the held tasks of every queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease_s: int = LEASE_S) -> None:
+        self._lease_s = lease_s
         self._by_queue: dict[str, _QueueTasks] = {}
         self._doubts: Counter[str] = Counter()
 
@@ -68,7 +69,7 @@ class HeldTasks:
         tasks = self._by_queue.get(queue)
         if tasks is None:
             tasks = self._by_queue[queue] = _QueueTasks()
-        task = tasks[view.id] = HeldTask(queue, view, now_s + LEASE_S, tasks.taken)
+        task = tasks[view.id] = HeldTask(queue, view, now_s + self._lease_s, tasks.taken)
         tasks.taken += 1
         return task
 

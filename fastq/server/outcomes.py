@@ -16,7 +16,17 @@ from fastq.pool.protocol import Kind
 from fastq.server.held import HeldTask
 from fastq.worker.report import FailureReport
 
-__all__ = ["UNDECODABLE_TYPE", "Archived", "Requeued", "Write", "outcome_of", "undecodable"]
+__all__ = [
+    "UNDECODABLE_TYPE",
+    "Archived",
+    "Requeued",
+    "Write",
+    "failure_of",
+    "has_report",
+    "outcome_of",
+    "report_of",
+    "undecodable",
+]
 
 UNDECODABLE_TYPE: Final = "fastq:undecodable"
 
@@ -43,7 +53,7 @@ DelayRule = Callable[[int], float]
 
 
 def outcome_of(task: HeldTask, kind: Kind, data: bytes, now_s: int, default_delay: DelayRule) -> Write:
-    """Return the write that ends a task's run; ``now_s`` is the Unix second."""
+    """Return the write that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event."""
     view = task.view
     if kind is Kind.DONE or kind is Kind.RESULT:
         if view.retention <= 0:
@@ -57,10 +67,11 @@ def outcome_of(task: HeldTask, kind: Kind, data: bytes, now_s: int, default_dela
         return Requeued(view.id)
     if kind is Kind.INVALID:
         return Archived(view.id, undecodable(view.id, task.queue, view.data, data.decode(errors="replace"), now_s))
-    return _failed(task, kind, _report(kind, data), now_s, default_delay)
+    return failure_of(task, kind, report_of(kind, data), now_s, default_delay)
 
 
-def _failed(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Write:
+def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Write:
+    """Return the write for a task that failed: archived if it is not to be tried again, else put into retry."""
     view = task.view
     error = clean_text(report.error)
     if view.retried >= view.retry or kind is Kind.SKIP_RETRY:
@@ -79,7 +90,12 @@ _TEXTS: Final = {
 }
 
 
-def _report(kind: Kind, data: bytes) -> FailureReport:
+def has_report(kind: Kind, data: bytes) -> bool:
+    """Tell whether the child that ran the task said what its hooks decided; a dead child did not."""
+    return kind not in (Kind.CRASHED, Kind.BROKEN) and data != b""
+
+
+def report_of(kind: Kind, data: bytes) -> FailureReport:
     """Read what the child said; a child that was killed said nothing, one that died is described by the pool."""
     if kind in (Kind.CRASHED, Kind.BROKEN):
         return FailureReport(_TEXTS[kind] + data.decode(errors="replace").strip())

@@ -13,7 +13,7 @@ from fastq.codec import decode_task_message
 from fastq.errors import InvalidMessageError
 from fastq.info import at_unix_ns
 from fastq.messages import ServerInfo, WorkerInfo
-from fastq.pool.pool import Running
+from fastq.pool.protocol import Running
 from fastq.proto.convert import encode_server_info, encode_worker_info
 from fastq.server.config import ServerConfig
 from fastq.server.held import HeldTask

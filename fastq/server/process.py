@@ -7,45 +7,52 @@ take the server's name off the list.
 
 import asyncio
 import logging
-import time
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from fastq.broker.aio import AsyncBroker
-from fastq.broker.health import ping
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
 from fastq.clock import Clock, SystemClock
 from fastq.errors import BrokerError
-from fastq.pool.config import PoolConfig
-from fastq.pool.link import PoolStartError
-from fastq.pool.protocol import Kind
+from fastq.pool.pool import PoolConfig
+from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker, Result
-from fastq.server.actor import Actor
+from fastq.server.actor import Actor, end_task
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
+from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.crew import Crew, CrewCallbacks
 from fastq.server.fetcher import Fetcher
 from fastq.server.forwarder import Forwarder
 from fastq.server.healthchecker import Healthchecker
 from fastq.server.heartbeater import Heartbeater
 from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.holdings import Holdings
+from fastq.server.hook_child import HookChild
 from fastq.server.janitor import Janitor
+from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
+from fastq.server.timing import STANDARD, Timing
 from fastq.server.waker import Waker
+from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 
 __all__ = ["ProcessOptions", "ServerProcess"]
 
-MAX_WAKERS = 16
+MAX_WAKERS: Final = 16
 """Above so many queues the rest are polled: each waker holds a connection."""
-BURST_CHECK_S = 0.02
+BURST_CHECK_S: Final = 0.02
+LAST_TICK_S: Final = 1.0
+"""How long the last tick of an actor may take that holds what Redis has answered."""
 
 _log = logging.getLogger("fastq")
 
@@ -59,6 +66,7 @@ class ProcessOptions:
     config: ServerConfig
     burst: bool = False
     connect_timeout_s: float = 30.0
+    timing: Timing = STANDARD
 
 
 class ServerProcess:
@@ -70,40 +78,49 @@ class ServerProcess:
         config = self.config = options.config
         self._broker: AsyncBroker = open_async_broker(options.redis)
         self.commands = Commands(self._broker)
-        self.held = HeldTasks()
+        self.held = HeldTasks(options.timing.lease_s)
         self.owner = Owner.draw()
         self.identity = new_identity()
-        self.stall = StallWatch(self._clock)
-        self.acker = Acker(self.commands, self.held, self.owner, self.stall, self._clock)
-        callbacks = CrewCallbacks(self._finish, self._write_result, self._pool_failed, self._was_canceled)
+        self.stall = StallWatch(self._clock, options.timing.stall_s)
+        self.holdings = Holdings(self.held, self.owner, self.stall, self._clock, options.timing)
+        self.acker = Acker(self.commands, self.holdings)
+        self.hooks = HookChild(config)
+        callbacks = CrewCallbacks(
+            self._finish,
+            self._write_result,
+            self._pool_failed,
+            self._was_canceled,
+            self._judge if self.hooks.judges else None,
+        )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
+        self.where = ""
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._is_giving_back = False
+        self._given_back: list[Result] = []
         self._writes: set[asyncio.Task[None]] = set()
-        self._make_actors(config)
+        self._make_actors(config, options.timing)
 
-    def _make_actors(self, config: ServerConfig) -> None:
+    def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
         queues = list(config.queues)
         clock, commands = self._clock, self.commands
-        self.heartbeater = Heartbeater(
-            self._broker, self.identity, self.showcase, self.held, self.owner, self.stall, self.crew.lose, clock
-        )
-        self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), None)
+        self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.holdings, self.crew.lose)
+        check_health = self.hooks.check_health if self.hooks.checks_health else None
+        self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), check_health)
         self.subscriber = Subscriber(self._broker, self.crew.cancel, clock)
-        self.syncer = Syncer(self.acker, self.held, self.owner, clock)
-        self.recoverer = Recoverer(commands, queues, default_retry_delay, clock)
+        self.syncer = Syncer(self.acker, self.holdings)
+        self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
+        if self.hooks.judges:
+            self.recoverer.judge = self._judge_recovered
         self.forwarder = Forwarder(commands, queues, config.seconds("delayed_task_check_interval"), clock)
         self.fetcher = Fetcher(
             commands,
             Prioritizer(config.queues, config.strict_priority),
-            self.held,
-            self.owner,
-            lambda: self.crew.pool.free,
-            self.crew.accept,
+            self.holdings,
+            self.crew,
             config.seconds("task_check_interval"),
-            clock,
         )
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
@@ -125,11 +142,6 @@ class ServerProcess:
             self.janitor,
         ]
 
-    @property
-    def where(self) -> str:
-        """Return where Redis is, without any secret."""
-        return f"Redis at {self._broker.transport.where}"
-
     def summary(self) -> str:
         """Return in a line what was done since the start."""
         counts = self.crew.counts
@@ -140,20 +152,40 @@ class ServerProcess:
 
     # Life -------------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Serve until ``stop_soon``; raise ``PoolStartError`` or ``BrokerError`` if it cannot begin or go on."""
+    async def run(self, on_ready: Callable[[], None]) -> None:
+        """Serve until ``stop_soon``; raise ``PoolStartError`` or ``BrokerError`` if it cannot begin or go on.
+
+        ``on_ready`` is called once the children are there, Redis has answered, and fetching begins.
+        """
         try:
-            await self._wait_for_redis()
-            await self.crew.start()
-            self.showcase.slots = self.config.concurrency
-            self.stall.start()
-            for actor in self.actors:
-                actor.start()
-            await (self._until_drained() if self._options.burst else self._stopping.wait())
+            if await self._unless_stopped(self._begin()):
+                on_ready()
+                await self._unless_stopped(self._until_drained() if self._options.burst else self._stopping.wait())
         finally:
             await self._shut_down()
         if self._failure is not None:
             raise self._failure
+
+    async def _begin(self) -> None:
+        await self.crew.start()
+        await wait_for_redis(self._broker, self._options.connect_timeout_s)
+        self.where = await describe_redis(self._broker)
+        self.showcase.slots = self.crew.slots
+        self.stall.start()
+        for actor in self.actors:
+            actor.start()
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Do some work, or as much of it as there is time for before the stop; tell whether it was done."""
+        working = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        was_done = working.done()
+        if was_done:
+            working.result()
+        await end_task(working)
+        return was_done
 
     def stop_soon(self) -> None:
         """Begin the shutdown; called again, skip the waiting."""
@@ -164,50 +196,50 @@ class ServerProcess:
     async def stop_fetching(self) -> None:
         """Take no more tasks, and finish those that are here; the server goes on showing itself."""
         self.showcase.status = ServerStatus.STOPPED
-        await self.fetcher.stop()
+        await self.fetcher.finish(LAST_TICK_S)
         self.heartbeater.wake()
 
-    async def _wait_for_redis(self) -> None:
-        deadline_s = time.monotonic() + self._options.connect_timeout_s
-        said_s = -10.0
-        while True:
-            try:
-                await self._broker.run(ping())
-                return
-            except BrokerError as error:
-                now_s = time.monotonic()
-                if not error.transient or now_s >= deadline_s or self._stopping.is_set():
-                    raise
-                if now_s - said_s >= 3.0:
-                    _log.warning("%s; trying again for %.0f s", error, deadline_s - now_s)
-                    said_s = now_s
-                await asyncio.sleep(0.5)
-
     async def _until_drained(self) -> None:
-        """Wait until the queues are empty and nothing is held here; paused queues do not count."""
-        while not self._stopping.is_set():
-            if self.fetcher.all_resting and not len(self.held) and not self.acker.failed:
-                return
-            try:
-                await asyncio.wait_for(self._stopping.wait(), BURST_CHECK_S)
-            except TimeoutError:
-                continue
+        """Wait until the queues are empty and nothing is held here; paused queues do not count.
+
+        A queue that answered "empty" a while ago may have been filled since by a handler: all are asked once more.
+        """
+        taken_when_asked = -1
+        while True:
+            if self.fetcher.all_resting and not self.held and not self.acker.failed:
+                if self.crew.taken == taken_when_asked:
+                    return
+                taken_when_asked = self.crew.taken
+                self.fetcher.ask_all()
+            await asyncio.sleep(BURST_CHECK_S)
 
     async def _shut_down(self) -> None:
         self.showcase.status = ServerStatus.CLOSED
-        for actor in (self.fetcher, *self.wakers.values(), self.forwarder, self.recoverer, self.janitor):
+        await self.fetcher.finish(LAST_TICK_S)
+        for actor in (*self.wakers.values(), self.forwarder, self.recoverer, self.janitor):
             await actor.stop()
         self._finish(self.crew.give_back())
+        self._is_giving_back = True
         await self._drain()
         await self.crew.pool.stop()
+        await self.crew.settle()
+        await self.hooks.stop()
+        self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
         await asyncio.gather(*self._writes, return_exceptions=True)
-        for actor in (self.subscriber, self.healthchecker, self.syncer, self.acker):
+        for actor in (self.subscriber, self.healthchecker):
             await actor.stop()
+        for actor in (self.syncer, self.acker):
+            await actor.finish(LAST_TICK_S)
         await self._last_writes()
         await self.heartbeater.stop()
         self.stall.stop()
         await self._broker.run_many(clear_server_state(self.identity))
         await self._broker.close()
+
+    def _in_old_order(self, results: list[Result]) -> list[Result]:
+        """Sort by the order in which the tasks were fetched: children end in any order."""
+        places = {task: place for _, tasks in self.held.by_queue() for place, task in enumerate(tasks)}
+        return sorted(results, key=lambda result: places.get(result.task, -1))
 
     async def _drain(self) -> None:
         """Let running handlers finish, for as long as the setting and a second signal allow."""
@@ -234,6 +266,9 @@ class ServerProcess:
     # What actors and pool tell ----------------------------------------------------------------------------------
 
     def _finish(self, results: list[Result]) -> None:
+        if self._is_giving_back:
+            self._given_back += [result for result in results if isinstance(result.write, Requeued)]
+            results = [result for result in results if not isinstance(result.write, Requeued)]
         if results:
             self.acker.add(results, pool_is_dry=not self.crew.pool.pending)
             self.fetcher.wake()
@@ -254,6 +289,16 @@ class ServerProcess:
         self._stopping.set()
         self._hurry.set()
 
+    async def _judge(self, task: HeldTask, kind: Kind, data: bytes) -> FailureReport:
+        found = report_of(kind, data)
+        error = kind.name.lower() if kind in (Kind.TIMEOUT, Kind.CANCELED) else "crashed"
+        report = await self.hooks.judge(error, found.error, task.view.data, tell=True)
+        # The hooks decide; the text is what this process saw.
+        return found if report is None else replace(report, error=found.error)
+
+    async def _judge_recovered(self, message: bytes) -> FailureReport | None:
+        return await self.hooks.judge("lease_expired", "", message, tell=False)
+
     def _was_canceled(self, task_id: str) -> bool:
         return self.subscriber.was_canceled(task_id)
 
@@ -264,7 +309,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
     hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
     return PoolConfig(
         runner="fastq.worker.runner:load",
-        argument=runner_argument(options.app, **hooks),
+        argument=runner_argument(options.app, log_level=config.log_level, log_format=config.log_format, **hooks),
         processes=config.concurrency,
         start_method=config.start_method,
         timeout_grace=config.seconds("timeout_grace"),

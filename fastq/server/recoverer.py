@@ -5,11 +5,11 @@ archived if they are out of retries; ids without lease or task, and leases witho
 another server's recoverer, Go's too, does the same.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 from fastq.broker.finish import Finish, Guard, Retried, archive, retry
-from fastq.broker.lease import Leased, list_leases
+from fastq.broker.lease import Leased, LeasedTask, list_leases
 from fastq.broker.repair import repair_active, repair_lease
 from fastq.clock import Clock
 from fastq.codec import rewrite_task_message, view_task_message
@@ -18,14 +18,17 @@ from fastq.info import at_unix_ns
 from fastq.server.actor import Actor
 from fastq.server.commands import Commands
 from fastq.server.outcomes import undecodable
+from fastq.server.timing import STANDARD, Timing
+from fastq.worker.report import FailureReport
 
 __all__ = ["Recoverer"]
 
-INTERVAL_S: Final = 60.0
-GRACE_S: Final = 30
 BATCH: Final = 100
 STRETCH: Final = 500
 LEASE_EXPIRED: Final = "asynq: task lease expired"
+DEFAULT_REPORT: Final = FailureReport(LEASE_EXPIRED)
+
+Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
 
 
 class Recoverer(Actor):
@@ -34,9 +37,16 @@ class Recoverer(Actor):
     name = "recoverer"
 
     def __init__(
-        self, commands: Commands, queues: Sequence[str], retry_delay_s: Callable[[int], float], clock: Clock
+        self,
+        commands: Commands,
+        queues: Sequence[str],
+        retry_delay_s: Callable[[int], float],
+        clock: Clock,
+        timing: Timing = STANDARD,
     ) -> None:
         super().__init__()
+        self.judge: Judge | None = None
+        self._timing = timing
         self._commands = commands
         self._queues = queues
         self._retry_delay_s = retry_delay_s
@@ -55,11 +65,11 @@ class Recoverer(Actor):
                 failure = error
         if failure is not None:
             raise failure
-        return INTERVAL_S
+        return self._timing.recoverer_interval_s
 
     async def _recover(self, queue: str) -> None:
         while True:
-            cutoff_s = self._clock.unix_ns() // 1_000_000_000 - GRACE_S
+            cutoff_s = self._clock.unix_ns() // 1_000_000_000 - self._timing.recover_grace_s
             expired = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), BATCH))
             self.mended += expired.ghosts
             moved = await self._move(queue, expired, cutoff_s) if expired.tasks else 0
@@ -68,7 +78,7 @@ class Recoverer(Actor):
 
     async def _move(self, queue: str, expired: Leased, cutoff_s: int) -> int:
         now_ns = self._clock.unix_ns()
-        retries, dead = self._sorted(queue, expired, now_ns // 1_000_000_000)
+        retries, dead = await self._sorted(queue, expired, now_ns // 1_000_000_000)
         guard = Guard(expired_at=cutoff_s)
         now = at_unix_ns(now_ns)
         outcomes: list[Finish] = []
@@ -88,7 +98,7 @@ class Recoverer(Actor):
             recovered += mended
         return recovered
 
-    def _sorted(self, queue: str, expired: Leased, now_s: int) -> tuple[list[Retried], list[tuple[str, bytes]]]:
+    async def _sorted(self, queue: str, expired: Leased, now_s: int) -> tuple[list[Retried], list[tuple[str, bytes]]]:
         retries: list[Retried] = []
         dead: list[tuple[str, bytes]] = []
         for task in expired.tasks:
@@ -98,17 +108,24 @@ class Recoverer(Actor):
                 dead.append((task.id, undecodable(task.id, queue, task.message, str(error), now_s)))
                 continue
             will_retry = view.retried < view.retry
+            report = await self._judged(task) if will_retry else DEFAULT_REPORT
             message = rewrite_task_message(
                 task.message,
-                retried=view.retried + 1 if will_retry else view.retried,
+                retried=view.retried + 1 if will_retry and report.is_failure else view.retried,
                 error_msg=LEASE_EXPIRED,
                 last_failed_at=now_s,
             )
             if not will_retry:
                 dead.append((task.id, message))
-            else:
-                retries.append(Retried(task.id, message, int(now_s + self._retry_delay_s(view.retried))))
+                continue
+            delay_s = self._retry_delay_s(view.retried) if report.retry_in_s is None else report.retry_in_s
+            retries.append(Retried(task.id, message, int(now_s + delay_s), report.is_failure))
         return retries, dead
+
+    async def _judged(self, task: LeasedTask) -> FailureReport:
+        """Ask the app's hooks about a task that is tried again; the error handler is not told, as in asynq."""
+        report = await self.judge(task.message) if self.judge is not None else None
+        return report or DEFAULT_REPORT
 
     async def _mend_active(self, queue: str) -> None:
         start = 0

@@ -7,35 +7,51 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 
 from fastq._version import __version__
 from fastq.errors import BrokerError
-from fastq.pool.link import PoolStartError
-from fastq.server.logs import set_up_logging
+from fastq.logs import set_up_logging
+from fastq.pool.protocol import PoolStartError
 from fastq.server.process import ProcessOptions, ServerProcess
 
-__all__ = ["run_server"]
+__all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
 
-REPORT_EVERY_S = 60.0
+EXIT_FAILED = 1
+EXIT_MISUSED = 2
 
 _log = logging.getLogger("fastq")
 
 
 def run_server(options: ProcessOptions) -> int:
-    """Serve until told to stop; return the exit code: 0, or 1 when it could not begin or go on."""
-    set_up_logging(options.config.log_level, options.config.log_format)
+    """Serve until told to stop, and return the exit code: 0, 1 when it cannot begin or go on, 2 for a bad app path."""
     try:
-        asyncio.run(_serve(options))
-    except PoolStartError as error:
-        _log.critical("the workers cannot start: %s", error)
-        return 1
-    except BrokerError as error:
-        _log.critical("%s", error)
-        return 1
+        serve(options)
+    except (PoolStartError, BrokerError) as error:
+        return exit_code_of(error)
     return 0
 
 
-async def _serve(options: ProcessOptions) -> None:
+def exit_code_of(error: PoolStartError | BrokerError) -> int:
+    """Say on stderr why a server could not begin or go on, and return the exit code for it."""
+    if isinstance(error, PoolStartError) and error.is_misuse:
+        # As the command line says what is wrong with it: the app's path is a part of that.
+        sys.stderr.write(f"fastq-worker: {error}\n")
+        return EXIT_MISUSED
+    _log.critical("%s%s", "the workers cannot start: " if isinstance(error, PoolStartError) else "", error)
+    return EXIT_FAILED
+
+
+def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until told to stop; raise ``PoolStartError`` or ``BrokerError`` when it cannot begin or go on.
+
+    ``on_ready`` is called once fetching begins.
+    """
+    set_up_logging(options.config.log_level, options.config.log_format)
+    asyncio.run(_serve(options, on_ready))
+
+
+async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     process = ServerProcess(options)
     loop = asyncio.get_running_loop()
     stopping: set[asyncio.Task[None]] = set()
@@ -45,32 +61,38 @@ async def _serve(options: ProcessOptions) -> None:
         stopping.add(loop.create_task(process.stop_fetching()))
 
     def stop_soon() -> None:
-        _log.info("told to stop; running tasks have %.0f s", options.config.seconds("shutdown_timeout"))
+        _log.info("told to stop; running tasks have %g s", options.config.seconds("shutdown_timeout"))
         process.stop_soon()
+
+    def ready() -> None:
+        _say_what_is_served(options, process)
+        on_ready()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop_soon)
     loop.add_signal_handler(signal.SIGTSTP, stop_fetching)
-    reporting = loop.create_task(_report(process))
-    _say_hello(options, process)
+    reporting = loop.create_task(_report(process, options.timing.report_interval_s))
     try:
-        await process.run()
+        await process.run(ready)
     finally:
         reporting.cancel()
     _log.info("stopped; %s", process.summary())
 
 
-async def _report(process: ServerProcess) -> None:
+async def _report(process: ServerProcess, every_s: float) -> None:
     """Say once a minute what was done."""
     while True:
-        await asyncio.sleep(REPORT_EVERY_S)
+        await asyncio.sleep(every_s)
         _log.info("%s", process.summary())
 
 
-def _say_hello(options: ProcessOptions, process: ServerProcess) -> None:
+def _say_what_is_served(options: ProcessOptions, process: ServerProcess) -> None:
     config = options.config
     order = "strict" if config.strict_priority else "weighted"
     queues = ", ".join(f"{queue}={weight}" for queue, weight in config.queues.items())
+    slots = process.crew.slots
+    at_once = f" for {slots} tasks at once" if slots != config.concurrency else ""
     python = ".".join(map(str, sys.version_info[:3]))
-    _log.info("fastq %s on Python %s, app %s, %s", __version__, python, options.app, process.where)
-    _log.info("queues %s (%s); %d children by %s", queues, order, config.concurrency, config.start_method)
+    _log.info("fastq %s on Python %s serves %s", __version__, python, options.app)
+    _log.info("%s; queues %s (%s)", process.where, queues, order)
+    _log.info("ready: %d children by %s%s", config.concurrency, config.start_method, at_once)

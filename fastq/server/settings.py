@@ -13,10 +13,10 @@ from typing import Any, Final
 from fastq.durations import parse_duration
 from fastq.server.config import ServerConfig, setting_kind
 
-__all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_setting"]
+__all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_kind", "parse_setting"]
 
 SETTINGS: Final[Mapping[str, Field[Any]]] = {setting.name: setting for setting in fields(ServerConfig)}
-EXTRA_KEYS: Final = ("app", "redis", "connect_timeout")
+EXTRA_KEYS: Final = ("app", "redis", "burst", "connect_timeout")
 """What a file may also hold: the settings of ``fastq-worker`` that are not the server's."""
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b?)", re.IGNORECASE)
@@ -37,9 +37,14 @@ def parse_setting(name: str, text: str) -> Any:
     """Turn a setting's text into its value; ``ValueError`` names the setting and says what it takes."""
     kind = setting_kind(SETTINGS[name])
     try:
-        return _PARSERS[kind](text.strip())
+        return parse_kind(kind, text)
     except ValueError as error:
         raise ValueError(f"{name.replace('_', '-')}: {error}") from None
+
+
+def parse_kind(kind: str, text: str) -> Any:
+    """Turn text into a value of a kind that ``setting_kind`` names; ``ValueError`` says what it takes."""
+    return _PARSERS[kind](text.strip())
 
 
 def build_config(*layers: Mapping[str, Any]) -> ServerConfig:

@@ -7,18 +7,20 @@ gap; until the leases were extended again, every write checks the owner.
 import asyncio
 
 from fastq.clock import Clock
+from fastq.server.timing import STANDARD
 
 __all__ = ["StallWatch"]
 
-TICK_S = 1.0
-STALL_S = 5.0
+TICKS_A_STALL = 5
 
 
 class StallWatch:
     """Watch the event loop's pulse, on both clocks: the monotonic one stands still while the machine is suspended."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, stall_s: float = STANDARD.stall_s) -> None:
         self._clock = clock
+        self._stall_s = stall_s
+        self._tick_s = stall_s / TICKS_A_STALL
         self._alive_s = self._beat_s = clock.monotonic_s()
         self._alive_unix_ns = clock.unix_ns()
         self._stalled = False
@@ -38,19 +40,19 @@ class StallWatch:
 
     def _schedule(self) -> None:
         self.stop()
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self.beat)
+        self._timer = asyncio.get_running_loop().call_later(self._tick_s, self.beat)
 
     def beat(self) -> None:
         """Note how late the loop is; the ticker does it."""
         self.look()
-        self._lag_s = max(self._lag_s, self._alive_s - self._beat_s - TICK_S)
+        self._lag_s = max(self._lag_s, self._alive_s - self._beat_s - self._tick_s)
         self._beat_s = self._alive_s
         self._schedule()
 
     def look(self) -> None:
         """Note that the loop turns, and whether it stood still before."""
         now_s, now_ns = self._clock.monotonic_s(), self._clock.unix_ns()
-        if max(now_s - self._alive_s, (now_ns - self._alive_unix_ns) / 1e9) > STALL_S:
+        if max(now_s - self._alive_s, (now_ns - self._alive_unix_ns) / 1e9) > self._stall_s:
             self._stalled = True
             self._noticed_s = now_s
         self._alive_s, self._alive_unix_ns = now_s, now_ns

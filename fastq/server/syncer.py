@@ -8,11 +8,9 @@ again.
 import asyncio
 
 from fastq.broker.finish import Guard
-from fastq.broker.lease import Owner
-from fastq.clock import Clock
 from fastq.server.acker import Acker, Result
 from fastq.server.actor import Actor
-from fastq.server.held import HeldTasks
+from fastq.server.holdings import Holdings
 
 __all__ = ["Syncer"]
 
@@ -24,12 +22,12 @@ class Syncer(Actor):
 
     name = "syncer"
 
-    def __init__(self, acker: Acker, held: HeldTasks, owner: Owner, clock: Clock) -> None:
+    def __init__(self, acker: Acker, holdings: Holdings) -> None:
         super().__init__()
         self._acker = acker
-        self._held = held
-        self._owner = owner
-        self._clock = clock
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._clock = holdings.clock
         self._timer: asyncio.TimerHandle | None = None
         acker.on_failed = self._take_note
 

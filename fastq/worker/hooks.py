@@ -38,6 +38,10 @@ class Hooks:
         """Import hooks by name; ``AppNameError`` for what is not callable."""
         return cls(**{hook: _callable(hook, name) for hook, name in names.items() if name})  # type: ignore[arg-type]  # what it takes shows when it is called
 
+    def without_telling(self) -> "Hooks":
+        """Return the hooks without the error handler: asynq does not tell it of recovered tasks."""
+        return Hooks(None, self.is_failure, self.retry_delay)
+
     def report(self, task: RunningTask, error: BaseException) -> FailureReport:
         """Describe a failure, and let the hooks decide what follows from it."""
         text = describe_error(error)

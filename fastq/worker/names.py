@@ -1,5 +1,6 @@
 """Names of objects, ``module:attr``, resolved with errors that say how to mend them."""
 
+import difflib
 import importlib
 import sys
 
@@ -13,7 +14,7 @@ class AppNameError(ValueError):
 def split_name(name: str) -> tuple[str, str]:
     """Return module and attribute of ``module:attr``; the attribute may have dots."""
     module, colon, attribute = name.partition(":")
-    if not module or not attribute or not colon or any(not part.isidentifier() for part in module.split(".")):
+    if not colon or not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
         raise AppNameError(f"{name!r} is not of the form module:attr, for example myapp.tasks:mux")
     return module, attribute
 
@@ -36,9 +37,14 @@ def resolve(name: str) -> object:
         ) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise AppNameError(f"{name!r}: {module_name} has no {attribute!r}")
+            raise AppNameError(f"{name!r}: {module_name} has no {attribute!r}{_suggest(part, found)}")
         found = getattr(found, part)
     return found
+
+
+def _suggest(attribute: str, holder: object) -> str:
+    close = difflib.get_close_matches(attribute, dir(holder), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _search_path() -> str:

@@ -10,7 +10,6 @@ import orjson
 
 __all__ = ["FailureReport", "describe_error"]
 
-_OWN_CODE: Final = str(Path(__file__).resolve().parents[1])
 _MAX_TEXT: Final = 64_000
 
 
@@ -62,14 +61,15 @@ def _message(error: BaseException) -> str:
 def _last_user_place(trace: TracebackType | None) -> str:
     last = ""
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(_OWN_CODE) and not _is_library(trace.tb_frame):
-            last = f"{_short(file)}:{trace.tb_lineno}"
+        if not _is_library(trace.tb_frame):
+            last = f"{_short(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
         trace = trace.tb_next
     return last
 
 
 def _is_library(frame: FrameType) -> bool:
+    if str(frame.f_globals.get("__name__")).partition(".")[0] == "fastq":  # compiled code knows no path that is ours
+        return True
     file = frame.f_code.co_filename
     return file.startswith("<") or "site-packages" in file or "/lib/python" in file
 

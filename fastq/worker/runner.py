@@ -11,8 +11,10 @@ import orjson
 
 from fastq.codec import decode_task_message
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.logs import set_up_logging
 from fastq.mux import ServeMux
-from fastq.pool.protocol import Answer, Kind, TaskContext
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.worker.hooks import Hooks, caused_by
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.running import CURRENT, RunningTask, encode_result
@@ -20,21 +22,29 @@ from fastq.worker.running import CURRENT, RunningTask, encode_result
 __all__ = ["HandlerRunner", "load", "runner_argument"]
 
 
-def runner_argument(app: str, **hooks: str | None) -> str:
-    """Return the argument that ``load`` reads: the app's name, and those of its hooks."""
-    return orjson.dumps({"app": app, **hooks}).decode()
+def runner_argument(app: str, *, log_level: str = "", log_format: str = "", **hooks: str | None) -> str:
+    """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log."""
+    return orjson.dumps({"app": app, "log": [log_level, log_format], "hooks": hooks}).decode()
 
 
 def load(argument: str) -> "HandlerRunner":
-    """Import the app and its hooks."""
-    names: dict[str, Any] = orjson.loads(argument)
-    app = names.pop("app")
+    """Import the app and its hooks; ``RunnerMisuseError`` when a name leads to nothing that will do."""
+    order: dict[str, Any] = orjson.loads(argument)
+    if any(order["log"]):
+        set_up_logging(*order["log"])
+    try:
+        return HandlerRunner(_resolve_mux(order["app"]), Hooks.named(**order["hooks"]))
+    except AppNameError as error:
+        raise RunnerMisuseError(str(error)) from error
+
+
+def _resolve_mux(app: str) -> ServeMux:
     mux = resolve(app)
     if not isinstance(mux, ServeMux):
         raise AppNameError(f"{app!r} must be a fastq.ServeMux, not {type(mux).__name__}")
     if not mux.patterns():
         raise AppNameError(f"{app!r} has no handlers; add some with @{app.partition(':')[2]}.handler('type')")
-    return HandlerRunner(mux, Hooks.named(**names))
+    return mux
 
 
 class HandlerRunner:

@@ -219,9 +219,9 @@ def proxied_server() -> Iterator[tuple[RedisServer, CuttingProxy]]:
 @pytest.fixture(scope="module")
 def proxied_cluster() -> Iterator[tuple[RedisServer, CuttingProxy]]:
     """A cluster of one node, whose clients are told to come through the proxy."""
-    with redis_cluster(1) as (server,), cutting_proxy(server.socket_path) as proxy:
-        with server.client() as client:
-            client.config_set("cluster-announce-port", proxy.port)
+    port = free_port()
+    config = {"cluster-announce-port": str(port)}
+    with redis_cluster(1, config=config) as (server,), cutting_proxy(server.socket_path, port) as proxy:
         yield server, proxy
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -272,11 +273,29 @@ def test_a_killed_watcher_takes_the_server_with_it() -> None:
     assert not Path(server.socket_path).parent.exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_directory_is_locked_for_as_long_as_its_server_lives(tmp_path: Path) -> None:
+    with EmbeddedRedis(tmp_path) as server, (tmp_path / "fastq-embedded.lock").open() as lock:
+        pid = server_pid(server)
+        watcher = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(pid, signal.SIGSTOP)  # so that it lives on after the watcher
+        try:
+            os.kill(watcher, signal.SIGKILL)
+            wait_until(lambda: not is_running(watcher))
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: not is_running(pid))
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_an_interrupt_from_the_terminal_is_the_owners_alone() -> None:
     script = """
 client = connect("embedded://")
-tell(**server_of(client))
+facts = server_of(client)
 try:
+    tell(**facts)
     signal.pause()
 except KeyboardInterrupt:
     client.set("last", "words")

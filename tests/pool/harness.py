@@ -13,8 +13,9 @@ from typing import TypeVar
 from fastq.pool._feed import Event, Submission
 from fastq.pool.config import PoolConfig
 from fastq.pool.link import PoolStartError
-from fastq.pool.pool import PoolCallbacks, ProcessPool
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
+from fastq.pool.pool import ProcessPool
+from fastq.pool.protocol import PoolCallbacks
 
 LIMIT_S = 30.0
 RUNNER = "tests.pool.runners:load"
@@ -112,11 +113,17 @@ class Bench:
         (final,) = [event for event in self.events[key] if event.kind is not Kind.WRITTEN]
         return final
 
+    async def room(self) -> None:
+        """Wait until a child may take a task, lest one that comes while a child is replaced is RETURNED."""
+        while not self.pool.free:
+            await asyncio.sleep(0.001)
+
     async def outcomes(self, keys: Iterable[object]) -> list[Event]:
         return [await self.outcome(key) for key in keys]
 
     async def run(self, do: str = "noop", *, timeout: float = 0.0, **order: str) -> Event:
-        """Submit one task and wait for its outcome."""
+        """Submit one task, once there is room for it, and wait for its outcome."""
+        await self.room()
         key = object()
         self.submit(self.task(key, do, timeout=timeout, last_attempt=False, is_async=False, deadline=0.0, **order))
         return await self.outcome(key)

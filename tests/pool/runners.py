@@ -1,7 +1,10 @@
 """Runners for the tests: a task's bytes are JSON that names what to do; beacons tell the test how far it got."""
 
 import asyncio
+import collections
+import contextlib
 import ctypes
+import itertools
 import json
 import multiprocessing
 import os
@@ -13,7 +16,10 @@ import time
 from collections.abc import Callable
 
 from fastq.errors import TaskCanceled, TaskTimeout
-from fastq.pool.protocol import Answer, Kind, TaskContext
+from fastq.pool import layout
+from fastq.pool.memory import Segment
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, TaskContext
 
 
 def signal_beacon(order: dict[str, str], text: str) -> None:
@@ -21,6 +27,11 @@ def signal_beacon(order: dict[str, str], text: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.connect(order["beacon"])
         sender.send(text.encode())
+
+
+def stay_in_c() -> None:
+    """Loop in one C call that neither lets go of the GIL nor looks at signals."""
+    collections.deque(itertools.repeat(None), maxlen=0)
 
 
 def noop(order: dict[str, str], context: TaskContext) -> Answer:
@@ -34,6 +45,11 @@ def echo(order: dict[str, str], context: TaskContext) -> Answer:
 def size(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with so many bytes."""
     return Kind.RESULT, b"r" * int(order["size"])
+
+
+def nap(order: dict[str, str], context: TaskContext) -> Answer:
+    time.sleep(0.002)
+    return None
 
 
 def pid(order: dict[str, str], context: TaskContext) -> Answer:
@@ -54,16 +70,17 @@ def sleep(order: dict[str, str], context: TaskContext) -> Answer:
 
 def hold_gil(order: dict[str, str], context: TaskContext) -> Answer:
     signal_beacon(order, f"started {os.getpid()}")
-    # One C call that neither lets go of the GIL nor looks at signals, for longer than any test lasts.
-    pow(3, 10**9)
+    stay_in_c()
     return None
 
 
 def hold_gil_in_c(order: dict[str, str], context: TaskContext) -> Answer:
     signal_beacon(order, f"started {os.getpid()}")
     libc = ctypes.PyDLL(None)  # PyDLL keeps the GIL
-    while True:
-        libc.usleep(500_000)
+    mutex = ctypes.create_string_buffer(1024)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)  # blocks for ever, and takes no notice of signals
+    return None
 
 
 def ignore(order: dict[str, str], context: TaskContext) -> Answer:
@@ -79,8 +96,8 @@ def ignore(order: dict[str, str], context: TaskContext) -> Answer:
 
 def return_late(order: dict[str, str], context: TaskContext) -> Answer:
     """Swallow the soft signal and return as if all were well."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
         return Kind.RESULT, b"late"
@@ -89,8 +106,8 @@ def return_late(order: dict[str, str], context: TaskContext) -> Answer:
 
 def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
     """Let the soft signal pass, after cleaning up."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except BaseException as error:
         signal_beacon(order, f"cleaned {type(error).__name__}")
@@ -100,8 +117,8 @@ def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
 
 def explain(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with what the runner knows of the interruption, as a worker's hooks do."""
-    signal_beacon(order, f"started {os.getpid()}")
     try:
+        signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
         kind = context.interruption
@@ -148,7 +165,7 @@ def with_grandchildren(order: dict[str, str], context: TaskContext) -> Answer:
     fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10**6,))
     fork.start()
     signal_beacon(order, f"started {os.getpid()} {program.pid} {fork.pid}")
-    pow(3, 10**9)
+    stay_in_c()
     return None
 
 
@@ -187,6 +204,16 @@ def allocate(order: dict[str, str], context: TaskContext) -> Answer:
 _KEPT: list[bytearray] = []
 
 
+def scribble(order: dict[str, str], context: TaskContext) -> Answer:
+    """Write over the shared memory, as a wild pointer might."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if "memfd:fastq" in os.readlink(f"/proc/self/fd/{name}") and os.fstat(int(name)).st_size > layout.PAGE:
+                Segment.attach(int(name)).memory[layout.RESULT_TAIL_AT + 5] = 99
+    time.sleep(10**6)
+    return None
+
+
 def wrong_answer(order: dict[str, str], context: TaskContext) -> Answer:
     return Kind.CRASHED, b"not a runner's to say"
 
@@ -198,9 +225,10 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
-        noop, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain, segfault,
+        noop, nap, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain,
+        segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
-        use_terminate, write, allocate, wrong_answer, raise_error,
+        use_terminate, write, allocate, scribble, wrong_answer, raise_error,
     )
 }  # fmt: skip
 
@@ -219,26 +247,45 @@ class TestRunner:
 
     async def run_async(self, data: bytes, context: TaskContext) -> Answer:
         order = json.loads(data)
-        signal_beacon(order, f"started {os.getpid()}")
-        match order["do"]:
-            case "wait_for":
-                while not os.path.exists(order["file"]):
-                    await asyncio.sleep(0.001)
-            case "sleep":
-                await asyncio.sleep(10**6)
-            case "ignore":
-                while True:
-                    try:
-                        await asyncio.sleep(10**6)
-                    except asyncio.CancelledError:
-                        signal_beacon(order, "ignored")
-            case "block":
-                time.sleep(10**6)
-            case "cancel_self":
-                raise asyncio.CancelledError
-            case "kill_self":
-                os.kill(os.getpid(), signal.SIGKILL)
+        if order["do"] != "noop":
+            signal_beacon(order, f"started {os.getpid()}")
+            await COROUTINES[order["do"]](order)
         return Kind.RESULT, f"{order['do']} {os.getpid()}".encode()
+
+
+async def async_wait_for(order: dict[str, str]) -> None:
+    while not os.path.exists(order["file"]):
+        await asyncio.sleep(0.001)
+
+
+async def async_sleep(order: dict[str, str]) -> None:
+    await asyncio.sleep(10**6)
+
+
+async def async_ignore(order: dict[str, str]) -> None:
+    while True:
+        try:
+            await asyncio.sleep(10**6)
+        except asyncio.CancelledError:
+            signal_beacon(order, "ignored")
+
+
+async def async_block(order: dict[str, str]) -> None:
+    time.sleep(10**6)
+
+
+async def async_cancel_self(order: dict[str, str]) -> None:
+    raise asyncio.CancelledError
+
+
+async def async_kill_self(order: dict[str, str]) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+COROUTINES = {
+    coroutine.__name__.removeprefix("async_"): coroutine
+    for coroutine in (async_wait_for, async_sleep, async_ignore, async_block, async_cancel_self, async_kill_self)
+}
 
 
 def load(argument: str) -> TestRunner:
@@ -251,7 +298,7 @@ def load(argument: str) -> TestRunner:
         case "segfault":
             ctypes.string_at(0)
         case "hang":
-            pow(3, 10**9)
+            stay_in_c()
         case "threads":
             threading.Thread(target=threading.Event().wait, daemon=True).start()
         case "only_async":

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from fastq.pool.link import PoolStartError
-from fastq.pool.protocol import Kind
+from fastq.pool.outcome import Kind
 from tests.pool.harness import bench, gone, run, settings
 
 
@@ -71,8 +71,7 @@ def test_a_killed_preloader_is_replaced_and_its_children_die_with_their_grandchi
             event = await b.outcome("hang")
             assert event.kind is Kind.RERUN
             await gone(*pids)
-            b.submit(b.task("next", "pid"))
-            assert int((await b.outcome("next")).data) not in pids
+            assert int((await b.run("pid")).data) not in pids
             assert b.pool.preloader_pid != preloader
             assert [notice for notice in b.notices if "preloader" in notice]
 

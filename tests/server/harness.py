@@ -15,7 +15,9 @@ from fastq.clock import ManualClock
 from fastq.codec import view_task_message
 from fastq.server.commands import Commands
 from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.holdings import Holdings
 from fastq.server.stall import StallWatch
+from fastq.server.timing import STANDARD
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 
@@ -37,6 +39,7 @@ class Bench:
         self.held = HeldTasks()
         self.owner = OURS
         self.stall = StallWatch(self.clock)
+        self.holdings = Holdings(self.held, self.owner, self.stall, self.clock, STANDARD)
 
     def hold(self, *task_ids: str, **fields: Any) -> list[HeldTask]:
         """Let tasks be active, leased to us and held, as after a dequeue."""

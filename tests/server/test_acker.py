@@ -29,7 +29,7 @@ ENDS = {"complete": "completed", "retry": "retry", "archive": "archived", "reque
 
 
 def acker(bench: Bench) -> Acker:
-    return Acker(bench.commands, bench.held, bench.owner, bench.stall, bench.clock)
+    return Acker(bench.commands, bench.holdings)
 
 
 def result(task: HeldTask, way: str = "done") -> Result:

@@ -42,9 +42,7 @@ class Pool:
 
 def fetcher(bench: Bench, pool: Pool, queues: Mapping[str, int] | None = None, *, strict: bool = False) -> Fetcher:
     prioritizer = Prioritizer(queues or {QUEUE: 1}, strict, seed=1)
-    return Fetcher(
-        bench.commands, prioritizer, bench.held, bench.owner, lambda: pool.room, pool.accept, 1.0, bench.clock
-    )
+    return Fetcher(bench.commands, prioritizer, bench.holdings, pool, 1.0)
 
 
 def fill(bench: Bench, queue: str, count: int) -> None:

@@ -1,10 +1,7 @@
-"""TaskMessage and TaskView: a task as stored on the wire, and what of it a server looks at.
+# TaskMessage and TaskView: a task as stored on the wire, and what of it a server looks at.
+#
+# Both are arrays of slots indexed by field number, so that the codec is driven by small tables.
 
-Both are arrays of slots indexed by field number, so that the codec is driven by small tables.
-"""
-
-cimport cython
-from cpython.object cimport PyObject, PyTypeObject
 
 cdef extern from *:
     """

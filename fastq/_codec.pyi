@@ -1,5 +1,5 @@
 from collections.abc import Mapping
-from typing import ClassVar, NoReturn, final
+from typing import ClassVar, NoReturn, TypedDict, Unpack, final
 
 @final
 class TaskMessage:
@@ -68,3 +68,27 @@ class TaskView:
 
 FIELDS: tuple[str, ...]
 VIEW_FIELDS: tuple[str, ...]
+
+def check_task_message(data: bytes) -> None: ...
+def decode_task_message(data: bytes | bytearray | memoryview) -> TaskMessage: ...
+def view_task_message(data: bytes, /) -> TaskView: ...
+
+class _Changes(TypedDict, total=False):
+    type: str | None
+    payload: bytes | None
+    id: str | None
+    queue: str | None
+    retry: int | None
+    retried: int | None
+    error_msg: str | None
+    last_failed_at: int | None
+    timeout: int | None
+    deadline: int | None
+    unique_key: str | None
+    group_key: str | None
+    retention: int | None
+    completed_at: int | None
+    headers: Mapping[str, str] | None
+
+def encode_task_message(msg: TaskMessage) -> bytes: ...
+def rewrite_task_message(data: bytes, **changes: Unpack[_Changes]) -> bytes: ...

@@ -1,25 +1,7 @@
-"""Writes TaskMessage, as asynq's Go program does: fields in number order, zero values left out.
+# Writes TaskMessage, as asynq's Go program does: fields in number order, zero values left out.
+#
+# Each field is measured first and written after, into bytes of the exact size.
 
-Each field is measured first and written after, into bytes of the exact size.
-"""
-
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
-from cpython.object cimport PyObject
-from libc.stdint cimport INT32_MAX, INT32_MIN, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
-
-from fastq._messages cimport (
-    COMPLETED_AT, DEADLINE, HEADERS, LAST_FAILED_AT, PAYLOAD, RETENTION, RETRIED, RETRY, SLOTS, TIMEOUT, TYPE,
-    TaskMessage,
-)
-from fastq._wire cimport (
-    LENGTH, MAX_FIELD_NUMBER, VARINT, Reader, read_tag, skip_value, varint_size, write_varint,
-)
-
-from fastq._decoder import check_task_message as _check
-from fastq._messages import FIELDS as _FIELDS
-from fastq.errors import InvalidMessageError
 
 cdef extern from *:
     # Raw pointers, as the slots are.
@@ -37,7 +19,7 @@ cdef enum:
     )
 
 
-cdef dict NUMBER_OF = {name: number for number, name in enumerate(_FIELDS) if number}
+cdef dict NUMBER_OF = {name: number for number, name in enumerate(FIELDS) if number}
 
 
 cdef struct Part:
@@ -46,38 +28,43 @@ cdef struct Part:
     uint64_t value
 
 
+cdef int refuse_number(int number, object value, int bits) except -1:
+    # Python refuses to print a number of thousands of digits.
+    shown = value if value.bit_length() < 1_000 else f"a number of {value.bit_length()} bits"
+    raise InvalidMessageError(f"cannot encode TaskMessage: {FIELDS[number]} does not fit in {bits} bits: {shown}")
+
+
 cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) except -1:
     cdef int overflow = 0
     cdef bint is_short = SHORT_NUMBERS >> number & 1
     cdef int64_t small
     # Nothing but int: __index__ could change the message while pointers into its texts are held.
     if not PyLong_Check(value):
-        raise TypeError(f"{_FIELDS[number]} must be int, not {(<object> value)!r}")
+        raise TypeError(f"{FIELDS[number]} must be int, not {(<object> value)!r}")
     small = PyLong_AsLongLongAndOverflow(value, &overflow)
     if overflow or is_short and not INT32_MIN <= small <= INT32_MAX:
-        bits = 32 if is_short else 64
-        raise InvalidMessageError(
-            f"cannot encode TaskMessage: {_FIELDS[number]} does not fit in {bits} bits: {(<object> value)!r}"
-        )
+        refuse_number(number, <object> value, 32 if is_short else 64)
     part.value = <uint64_t> small
     return 1 + varint_size(part.value) if small else 0
 
 
-cdef int refuse_text(int number, object text) except -1:
+cdef int refuse_written_text(int number, object text) except -1:
     """Replace the UnicodeEncodeError that is set by our own error."""
     if PyErr_ExceptionMatches(UnicodeEncodeError):
         PyErr_Clear()
-        raise InvalidMessageError(f"cannot encode TaskMessage: {_FIELDS[number]} is not valid Unicode: {text!r}")
+        shown = text if len(text) < 1_000 else text[:1_000] + "..."
+        raise InvalidMessageError(f"cannot encode TaskMessage: {FIELDS[number]} is not valid Unicode: {shown!r}")
     return -1
 
 
 cdef inline Py_ssize_t measure_text(int number, PyObject *value, Part *part) except -1:
     cdef Py_ssize_t size = 0
     if not PyUnicode_Check(value):
-        raise TypeError(f"{_FIELDS[number]} must be str, not {(<object> value)!r}")
+        what = "each key and value of headers" if number == HEADERS else FIELDS[number]
+        raise TypeError(f"{what} must be str, not {(<object> value)!r}")
     part.at = PyUnicode_AsUTF8AndSize(value, &size)
     if part.at == NULL:
-        refuse_text(number, <object> value)
+        refuse_written_text(number, <object> value)
     part.value = <uint64_t> size
     return 1 + varint_size(size) + size if size else 0
 
@@ -92,7 +79,7 @@ cdef inline Py_ssize_t measure_bytes(int number, PyObject *value, Part *part) ex
 
 cdef object value_of(TaskMessage msg, int number):
     if msg.slots[number] == NULL:
-        raise AttributeError(f"TaskMessage has no {_FIELDS[number]}")
+        raise AttributeError(f"TaskMessage has no {FIELDS[number]}")
     return <object> msg.slots[number]
 
 
@@ -131,9 +118,11 @@ cdef bytes encode_headers(object headers):
     cdef bytes entry
     cdef uint8_t *at
     cdef list entries = []
-    if not headers:
-        return b""
-    for name, text in headers.items():
+    if type(headers) is not dict:
+        if not isinstance(headers, _Mapping):
+            raise TypeError(f"headers must be a mapping, not {headers!r}")
+        headers = dict(headers)
+    for name, text in (<dict> headers).items():
         measure_text(HEADERS, <PyObject *> name, &key)
         measure_text(HEADERS, <PyObject *> text, &value)
         size = 2 + varint_size(key.value) + key.value + varint_size(value.value) + value.value
@@ -220,7 +209,7 @@ def rewrite_task_message(bytes data not None, **changes):
     cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
     cdef list values = []
     cdef bytes out
-    _check(data)
+    check_task_message(data)
     for name, value in changes.items():
         number = NUMBER_OF.get(name, 0)
         if not number:

@@ -1,26 +1,7 @@
-"""Reads TaskMessage from the wire, whole or as a view, and refuses what asynq's Go program refuses.
+# Reads TaskMessage from the wire, whole or as a view, and refuses what asynq's Go program refuses.
+#
+# One loop serves all readers; a table a reader says what becomes of each known field.
 
-One loop serves all readers; a table a reader says what becomes of each known field.
-"""
-
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches
-from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
-
-from fastq._messages cimport (
-    COMPLETED_AT, DEADLINE, ERROR_MSG, GROUP_KEY, HEADERS, ID, LAST_FAILED_AT, PAYLOAD, QUEUE, RETENTION, RETRIED,
-    RETRY, SLOTS, TIMEOUT, TYPE, UNIQUE_KEY, Py_INCREF, Py_XDECREF, TaskMessage, TaskView, give, put,
-)
-from fastq._wire cimport (
-    BAD_FIELD_NUMBER, BAD_WIRE_TYPE, LENGTH, MAX_FIELD_NUMBER, NO_ERROR, RAISED, TOO_DEEP, TRUNCATED, UNMATCHED_GROUP,
-    VARINT, VARINT_TOO_LONG, Error, Reader, is_ascii, read_span, read_tag, read_varint, same_bytes, skip_value,
-)
-
-from fastq._messages import FIELDS as _FIELDS, VIEW_FIELDS as _VIEW_FIELDS
-from fastq.errors import InvalidMessageError
 
 cdef extern from *:
     object _PyObject_New(PyTypeObject *)
@@ -39,6 +20,8 @@ cdef enum Kind:
     UNKNOWN
     INT32
     INT64
+    # As a NAME is to a TEXT: timeouts and retentions come from configuration, times do not.
+    DURATION
     UNREAD_NUMBER
     # From here on the value is length-delimited. A NAME is a text that many messages have in common.
     NAME
@@ -52,8 +35,9 @@ cdef enum Kind:
 
 
 cdef enum:
-    SHARED_NAMES = 256
-    SHARED_NAME_SIZE = 64
+    SHARED_NAMES_SIZE = 256
+    SHARED_NAME_LIMIT = 64
+    SHARED_DURATIONS_SIZE = 64
 
 cdef str NO_TEXT = ""
 cdef bytes NO_BYTES = b""
@@ -68,7 +52,7 @@ cdef PyObject *VIEW_DEFAULTS[SLOTS]
 
 
 cdef int add_field(int number, Kind kind, object default) except -1:
-    cdef bint viewed = _FIELDS[number] in _VIEW_FIELDS
+    cdef bint viewed = FIELDS[number] in VIEW_FIELDS
     cdef int tag = number << 3 | (VARINT if kind < NAME else LENGTH)
     cdef Kind unread = UNREAD_NUMBER if kind < NAME else FRAMED_ENTRY if kind == ENTRY else UNREAD
     DECODED[tag] = kind
@@ -87,8 +71,10 @@ cdef int add_fields() except -1:
         add_field(number, TEXT, NO_TEXT)
     for number in (RETRY, RETRIED):
         add_field(number, INT32, ZERO)
-    for number in (TIMEOUT, DEADLINE, LAST_FAILED_AT, RETENTION, COMPLETED_AT):
+    for number in (DEADLINE, LAST_FAILED_AT, COMPLETED_AT):
         add_field(number, INT64, ZERO)
+    for number in (TIMEOUT, RETENTION):
+        add_field(number, DURATION, ZERO)
     add_field(PAYLOAD, BYTES, NO_BYTES)
     # An empty dict is made anew for each message.
     add_field(HEADERS, ENTRY, None)
@@ -110,7 +96,7 @@ cdef int refuse_text(int number) except -1:
     """Replace the UnicodeDecodeError that is set by our own error."""
     if PyErr_ExceptionMatches(UnicodeDecodeError):
         PyErr_Clear()
-        raise InvalidMessageError(f"cannot decode TaskMessage: {_FIELDS[number]} contains invalid UTF-8")
+        raise InvalidMessageError(f"cannot decode TaskMessage: {FIELDS[number]} contains invalid UTF-8")
     return -1
 
 
@@ -129,17 +115,17 @@ cdef inline PyObject *read_text(Reader span, int number) except NULL:
 
 
 # Types and queue names seen lately, by a hash of their bytes. The same few come again and again, and one object for
-# all messages is cheaper to find than to make, and keeps its hash. Never more than SHARED_NAMES short texts.
-cdef PyObject *SHARED[SHARED_NAMES]
+# all messages is cheaper to find than to make, and keeps its hash. Never more than SHARED_NAMES_SIZE short texts.
+cdef PyObject *SHARED_NAMES[SHARED_NAMES_SIZE]
 
 
 cdef inline PyObject *read_name(Reader span, int number) except NULL:
     cdef Py_ssize_t size = span.end - span.at
     cdef const uint8_t *at = span.at
     cdef PyObject **shared
-    if size < 2 or size > SHARED_NAME_SIZE:
+    if size < 2 or size > SHARED_NAME_LIMIT:
         return read_text(span, number)
-    shared = &SHARED[(7 * size + at[0] + 31 * at[size >> 1] + 131 * at[size - 1]) % SHARED_NAMES]
+    shared = &SHARED_NAMES[(7 * size + at[0] + 31 * at[size >> 1] + 131 * at[size - 1]) % SHARED_NAMES_SIZE]
     if (
         shared[0] == NULL
         or PyUnicode_GET_LENGTH(shared[0]) != size
@@ -151,6 +137,25 @@ cdef inline PyObject *read_name(Reader span, int number) except NULL:
         give(shared, read_text(span, number))
     Py_INCREF(shared[0])
     return shared[0]
+
+
+# Durations seen lately, by their last bits.
+cdef PyObject *SHARED_DURATIONS[SHARED_DURATIONS_SIZE]
+cdef uint64_t SHARED_SECONDS[SHARED_DURATIONS_SIZE]
+
+
+cdef inline PyObject *read_number(uint64_t value, int kind) except NULL:
+    cdef int place = value % SHARED_DURATIONS_SIZE
+    if kind == INT32:
+        # Go, too, cuts what does not fit.
+        return PyLong_FromLongLong(<int32_t> value)
+    if kind == INT64:
+        return PyLong_FromLongLong(<int64_t> value)
+    if SHARED_DURATIONS[place] == NULL or SHARED_SECONDS[place] != value:
+        give(&SHARED_DURATIONS[place], PyLong_FromLongLong(<int64_t> value))
+        SHARED_SECONDS[place] = value
+    Py_INCREF(SHARED_DURATIONS[place])
+    return SHARED_DURATIONS[place]
 
 
 cdef Error read_header(Reader entry, PyObject *headers, int kind) except RAISED:
@@ -200,11 +205,17 @@ cdef inline Error take_span(int kind, int number, Reader span, PyObject **slot) 
     return NO_ERROR
 
 
-cdef Error skip_field(Reader *r) noexcept:
-    cdef uint32_t number = 0
+cdef Error read_long_tag(Reader *r, int *kind, int *number, const uint8_t *kinds) noexcept:
+    """Read a tag that is not one plain byte, and skip the value of an unknown field."""
+    cdef uint32_t field_number = 0
     cdef int wire_type = 0
-    cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &number, &wire_type)
-    return error if error else skip_value(r, number, wire_type)
+    cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &field_number, &wire_type)
+    if error:
+        return error
+    # A known field's tag may be written in more bytes than it needs.
+    kind[0] = kinds[field_number << 3 | wire_type] if field_number < SLOTS else UNKNOWN
+    number[0] = field_number
+    return skip_value(r, field_number, wire_type) if kind[0] == UNKNOWN else NO_ERROR
 
 
 cdef inline Error read_fields(Reader *whole, PyObject **slots, const uint8_t *kinds) except RAISED:
@@ -214,24 +225,27 @@ cdef inline Error read_fields(Reader *whole, PyObject **slots, const uint8_t *ki
     cdef Reader span
     cdef uint64_t value = 0
     cdef Error error = NO_ERROR
-    cdef int tag, kind
+    cdef int tag, number, kind
     while r.at < r.end and not error:
         tag = r.at[0]
+        number = tag >> 3
         kind = kinds[tag] if tag < 128 else UNKNOWN
-        if kind == UNKNOWN:
+        if kind != UNKNOWN:
+            r.at += 1
+        else:
             whole.at = r.at
-            error = skip_field(whole)
+            error = read_long_tag(whole, &kind, &number, kinds)
             r.at = whole.at
-            continue
-        r.at += 1
+            if error or kind == UNKNOWN:
+                continue
         if kind < NAME:
             error = read_varint(&r, &value)
             if not error and kind != UNREAD_NUMBER:
-                give(&slots[tag >> 3], PyLong_FromLongLong(<int32_t> value if kind == INT32 else <int64_t> value))
+                give(&slots[number], read_number(value, kind))
         else:
             error = read_span(&r, &span)
             if not error and kind != UNREAD:
-                error = take_span(kind, tag >> 3, span, &slots[tag >> 3])
+                error = take_span(kind, number, span, &slots[number])
     whole.at = r.at
     return error
 

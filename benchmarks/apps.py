@@ -1,0 +1,35 @@
+"""The handlers that the benchmarks of the worker run."""
+
+from typing import Final
+
+from fastq import ServeMux
+from fastq.worker.running import RunningTask
+
+mux = ServeMux()
+
+
+@mux.handler("bench:noop")
+def noop(task: RunningTask) -> None:
+    """Do nothing."""
+
+
+def _spin(loops: int) -> int:
+    total = 0
+    for number in range(loops):
+        total += number * number % 7
+    return total
+
+
+LOOPS_A_MS: Final = 12_000
+"""About 1 ms of CPU on the machines measured; the same work on both sides of a comparison is what counts."""
+
+
+def one_ms() -> int:
+    """Use about 1 ms of CPU."""
+    return _spin(LOOPS_A_MS)
+
+
+@mux.handler("bench:ms")
+def cpu_bound(task: RunningTask) -> None:
+    """Use about 1 ms of CPU."""
+    one_ms()

@@ -1,0 +1,161 @@
+"""``fastq-worker`` end to end, on two children, against the bare scripts' ceiling and Go asynq in the same run.
+
+A queue is filled while it is paused; the time is taken from its release to the last task's acknowledgement. Redis is on
+the same machine, over loopback TCP. CPU is what the processes used, main process and children apart.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from benchmarks.interleave import interleaved
+from fastq import Client, Task
+from fastq.broker.scripts import load_script
+from tests.interop.peer import GoPeer
+from tests.redis_servers import RedisServer
+from tests.waiting import wait_until
+
+TASKS = 100_000
+GO_TASKS = 20_000
+CPU_TASKS = 3_000
+PAYLOAD = bytes(range(100))
+BATCH = 500
+ROUNDS = 5
+TICK = os.sysconf("SC_CLK_TCK")
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below one, the preloader among them."""
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def fill(client: Client, db: redis.Redis, task_type: str, count: int) -> None:
+    """Put tasks into a paused queue of an emptied Redis."""
+    db.flushall()
+    db.set("asynq:{default}:paused", int(time.time()))
+    client.enqueue_many(Task(task_type, PAYLOAD) for _ in range(count))
+
+
+def time_to_drain(db: redis.Redis, count: int) -> float:
+    """Release the queue and return the seconds until all its tasks are counted as processed."""
+    began_s = time.perf_counter()
+    db.delete("asynq:{default}:paused")
+    while int(db.get("asynq:{default}:processed") or 0) < count:
+        time.sleep(0.002)
+    return time.perf_counter() - began_s
+
+
+@contextmanager
+def worker(server: RedisServer) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``fastq-worker`` with two children on the no-op app."""
+    command = [sys.executable, "-m", "fastq.cli.worker", "benchmarks.apps:mux", "--redis", server.tcp_url]
+    settings = ["--concurrency", "2", "--task-check-interval", "0.01", "--log-level", "warning"]
+    process = subprocess.Popen([*command, *settings], cwd=ROOT)
+    try:
+        with redis.Redis(port=server.port) as db:
+            wait_until(lambda: bool(db.zcard("asynq:servers")), 20.0)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def bare_scripts(db: redis.Redis, count: int) -> float:
+    """Dequeue and finish tasks with the bare scripts and a loop that does nothing else; return tasks a second."""
+    dequeue, done = (db.script_load(load_script(name).text) for name in ("dequeue", "done"))
+    queue, prefix = "asynq:{default}:", "asynq:{default}:t:"
+    day = datetime.now(UTC).date().isoformat()
+    take = (dequeue, 4, *(queue + name for name in ("pending", "active", "lease", "paused")), prefix, BATCH, 10**9)
+    finish = (done, 4, *(queue + name for name in ("active", "lease", f"processed:{day}", "processed")), prefix, 2**31)
+    db.delete("asynq:{default}:paused")
+    began_s = time.perf_counter()
+    taken = 0
+    ids: list[bytes] = []
+    while taken < count or ids:
+        pipeline: Any = db.pipeline(transaction=False)
+        if ids:
+            pipeline.execute_command("EVALSHA", *finish, -1, "", len(ids), *ids)
+        pipeline.execute_command("EVALSHA", *take, int(time.time()) + 30)
+        reply = pipeline.execute()[-1]
+        ids = reply[1::2] if isinstance(reply, list) else []
+        taken += len(ids)
+    return count / (time.perf_counter() - began_s)
+
+
+def test_no_op_tasks(tcp_server: RedisServer, go_asynq: GoPeer, capsys: pytest.CaptureFixture[str]) -> None:
+    costs: list[tuple[float, float, float]] = []
+    with redis.Redis(port=tcp_server.port) as db, Client(tcp_server.tcp_url) as client:
+
+        def ceiling() -> float:
+            fill(client, db, "bench:noop", TASKS)
+            return bare_scripts(db, TASKS)
+
+        def ours() -> float:
+            with worker(tcp_server) as process:
+                fill(client, db, "bench:noop", TASKS)
+                family = [process.pid, tcp_server.process.pid, *descendants(process.pid)]
+                before = [cpu_s(pid) for pid in family]
+                seconds = time_to_drain(db, TASKS)
+                used = [1e6 * (cpu_s(pid) - then) / TASKS for pid, then in zip(family, before, strict=True)]
+                costs.append((used[0], sum(used[2:]), used[1]))
+            return TASKS / seconds
+
+        def go() -> float:
+            fill(client, db, "bench:noop", GO_TASKS)
+            db.delete("asynq:{default}:paused")
+            answer = go_asynq.request("bench_process", n=GO_TASKS, concurrency=10, queue="default", timeout_ns=120_000_000_000, timeout=150)
+            return float(answer["tasks_per_second"])
+
+        sides: dict[str, Callable[[], float]] = {"bare scripts, batches of 500": ceiling, "Go asynq": go}
+        result = interleaved({**sides, "fastq-worker, 2 children": ours}, ROUNDS)
+    main, children, server = (sorted(column)[len(column) // 2] for column in zip(*costs, strict=True))
+    with capsys.disabled():
+        print(result.table("no-op tasks of 100 bytes", "tasks/s", "bare scripts, batches of 500"))
+        print(f"  {result.ratio('fastq-worker, 2 children', 'Go asynq'):.1f} x Go asynq")
+        print(f"  CPU a task: main process {main:.1f} us, children {children:.1f} us, Redis {server:.1f} us")
+
+
+def test_cpu_bound_tasks(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Compare 1 ms handlers on two children with the same loop in two bare processes."""
+    with redis.Redis(port=tcp_server.port) as db, Client(tcp_server.tcp_url) as client:
+
+        def ours() -> float:
+            with worker(tcp_server) as process:
+                fill(client, db, "bench:ms", CPU_TASKS)
+                others = [process.pid, tcp_server.process.pid]
+                before_s = sum(map(cpu_s, others))
+                seconds = time_to_drain(db, CPU_TASKS)
+                # What main process and Redis used, the handlers could not have.
+                share = 1 - (sum(map(cpu_s, others)) - before_s) / (2 * seconds)
+            return CPU_TASKS / seconds / share
+
+        def bare() -> float:
+            began_s = time.perf_counter()
+            code = f"from benchmarks.apps import one_ms\nfor _ in range({CPU_TASKS // 2}): one_ms()"
+            for process in [subprocess.Popen([sys.executable, "-c", code], cwd=ROOT) for _ in range(2)]:
+                process.wait()
+            return CPU_TASKS / (time.perf_counter() - began_s)
+
+        result = interleaved({"two bare processes": bare, "fastq-worker, 2 children": ours}, ROUNDS)
+    with capsys.disabled():
+        print(result.table("1 ms of CPU a task, less what Redis and main use", "tasks/s", "two bare processes"))

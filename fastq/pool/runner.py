@@ -1,0 +1,73 @@
+"""Where the pool and the code that runs tasks meet: in the child, a named factory makes a ``Runner``.
+
+The pool itself knows neither messages nor handlers: a task is bytes, a time limit and a type to estimate by.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from fastq.pool.outcome import Kind
+
+__all__ = ["Answer", "Runner", "RunnerFactory", "RunnerMisuseError", "TaskContext"]
+
+Answer = tuple[Kind, bytes] | None
+"""What a runner makes of a task; ``None`` is DONE without data. Only kinds up to CANCELED are a runner's to give."""
+
+
+class TaskContext(Protocol):
+    """What a running task may ask of the pool; ends with the task."""
+
+    @property
+    def started_ns(self) -> int:
+        """Return when it started, on CLOCK_MONOTONIC."""
+
+    @property
+    def deadline_ns(self) -> int:
+        """Return when its time is up, on CLOCK_MONOTONIC, 0 for never."""
+
+    @property
+    def interruption(self) -> Kind | None:
+        """Return TIMEOUT, CANCELED or ABORTED once the end was asked for, whether or not the handler noticed.
+
+        Whatever a runner answers then, that kind is the task's outcome; hooks have no say after ABORTED.
+        """
+
+    def write_result(self, data: bytes) -> None:
+        """Send ``data`` as an intermediate result.
+
+        Raises ``ValueError`` above 64 MB, and waits while the main process is behind.
+        """
+
+
+class Runner(Protocol):
+    """Run tasks in a child; made once, before the fork, so it must not hold threads, sockets or event loops."""
+
+    @property
+    def has_plain(self) -> bool:
+        """Tell whether any handler is a plain function."""
+
+    @property
+    def has_async(self) -> bool:
+        """Tell whether any handler is a coroutine function."""
+
+    @property
+    def description(self) -> str:
+        """Return a text for the server (which patterns are coroutines …); the pool passes it on unread."""
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        """Run a plain task to its end.
+
+        ``TaskTimeout`` or ``TaskCanceled`` may be raised anywhere inside. What it lets out counts as that outcome;
+        any other exception as BROKEN.
+        """
+
+    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
+        """Return a coroutine that runs the task; it is cancelled when the end is asked for."""
+
+
+class RunnerMisuseError(Exception):
+    """Raise in a factory whose argument names what is not there; the text alone is for the user, no traceback."""
+
+
+RunnerFactory = Callable[[str], Runner]
+"""What ``PoolConfig.runner`` names as ``module:attr``; called with ``PoolConfig.argument``."""

@@ -1,0 +1,88 @@
+"""Who sits where: each of the pool's ``processes`` is a seat with a child, and now and then its successor.
+
+A child that has done its share, or has grown too big, leaves: it gets nothing more, its successor is started while it
+works off what it has, and takes over only when it has answered for everything, so that there are never more running
+handlers than seats. One successor starts at a time.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fastq.pool._dispatcher import Dispatcher
+from fastq.pool.handle import Handle, State
+
+__all__ = ["Seat", "Seats"]
+
+
+@dataclass(slots=True)
+class Seat:
+    """Hold the child that works, and the one that is to follow it."""
+
+    current: Handle | None = None
+    successor: Handle | None = None
+
+
+class Seats:
+    """Keep every seat taken."""
+
+    def __init__(self, count: int, dispatcher: Dispatcher, order: Callable[[], Handle | None]) -> None:
+        self._all = [Seat() for _ in range(count)]
+        self._dispatcher = dispatcher
+        self._order = order
+
+    @property
+    def all_ready(self) -> bool:
+        """Tell whether every seat has a child that takes tasks, or soon again will."""
+        return all(seat.current and seat.current.state in (State.READY, State.LEAVING) for seat in self._all)
+
+    def fill(self) -> None:
+        """Give every empty seat its successor, or else a new child."""
+        for seat in self._all:
+            if seat.current is None:
+                seat.current = seat.successor or self._order()
+                seat.successor = None
+            if seat.current is not None and seat.current.state is State.READY:
+                seat.current.feed.set_open(True)
+
+    def leave(self, handle: Handle) -> None:
+        """Take a dead child off its seat."""
+        for seat in self._all:
+            if seat.current is handle:
+                seat.current = None
+            if seat.successor is handle:
+                seat.successor = None
+
+    def recycle(self) -> None:
+        """Let children leave that are to, and order and seat their successors."""
+        for seat in self._all:
+            old = seat.current
+            if old is None:
+                continue
+            if old.state is State.READY and (old.feed.left == 0 or old.feed.is_over_memory):
+                self._retire(old)
+            if old.state is not State.LEAVING:
+                continue
+            if seat.successor is None and not self._is_starting_one:
+                seat.successor = self._order()
+            elif seat.successor and seat.successor.state is State.READY and not old.feed.pending:
+                dismiss(old)
+                seat.current = None
+                self.fill()
+
+    @property
+    def _is_starting_one(self) -> bool:
+        return any(seat.successor and seat.successor.state is State.STARTING for seat in self._all)
+
+    def _retire(self, handle: Handle) -> None:
+        handle.state = State.LEAVING
+        handle.feed.set_open(False)
+        if handle.feed.is_over_memory:  # it takes nothing any more
+            self._dispatcher.put_back(handle.feed.take_back_all())
+
+
+def dismiss(handle: Handle) -> None:
+    """Let a child that has nothing to do end."""
+    handle.state = State.EXITING
+    handle.since_s = time.monotonic()
+    handle.feed.tell_to_exit()

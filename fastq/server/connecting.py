@@ -1,0 +1,46 @@
+"""The first word with Redis: wait until it answers, say now and then that it does not, and learn which it is."""
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from fastq.broker.aio import AsyncBroker
+from fastq.broker.health import ping, server_version
+from fastq.errors import BrokerError
+
+__all__ = ["describe_redis", "wait_for_redis"]
+
+SAY_EVERY_S: Final = 3.0
+LONGEST_PAUSE_S: Final = 2.0
+
+_log = logging.getLogger("fastq")
+
+
+async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
+    """Return once Redis answers; raise the ``BrokerError`` after ``within_s``, at once if waiting cannot help."""
+    deadline_s = time.monotonic() + within_s
+    said_s = -SAY_EVERY_S
+    pause_s = 0.1
+    while True:
+        try:
+            await broker.run(ping())
+            return
+        except BrokerError as error:
+            now_s = time.monotonic()
+            if not error.transient or now_s >= deadline_s:
+                raise
+            if now_s - said_s >= SAY_EVERY_S:
+                _log.warning("%s; trying again for %.0f s", error, deadline_s - now_s)
+                said_s = now_s
+        await asyncio.sleep(min(pause_s, deadline_s - now_s))
+        pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+
+async def describe_redis(broker: AsyncBroker) -> str:
+    """Return product, version and address; without the version where the user may not ask for it."""
+    try:
+        version = await broker.run(server_version())
+    except BrokerError:
+        version = ""
+    return f"{version or 'Redis'} at {broker.transport.where}"

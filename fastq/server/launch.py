@@ -1,0 +1,67 @@
+"""The process that ``Server.start`` starts: ``python -m fastq.server.launch ANSWER_FD``.
+
+What to serve comes as a line of JSON on stdin, so that no password shows in the list of processes; stdin then stays
+open for as long as the starter lives, and its end shuts the server down. The answer is a line of JSON, too: empty once
+it serves, or an ``error`` that says why it cannot.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from fastq.errors import BrokerError
+from fastq.pool.protocol import PoolStartError
+from fastq.server.config import ServerConfig
+from fastq.server.process import ProcessOptions
+from fastq.server.run import exit_code_of, serve
+from fastq.server.timing import Timing
+
+__all__ = ["main", "options_from"]
+
+
+def options_from(order: dict[str, Any]) -> ProcessOptions:
+    """Return what an order asks for: ``ProcessOptions`` by its names, config and timing as objects."""
+    given = {**order, "config": ServerConfig(**order["config"]), "timing": Timing(**order.get("timing", {}))}
+    return ProcessOptions(**given)
+
+
+def main() -> None:
+    """Serve as ordered, until told to stop or left alone."""
+    answer_fd = int(sys.argv[1])
+    os.set_inheritable(answer_fd, False)
+    with os.fdopen(answer_fd, "w") as answer:
+        order = json.loads(sys.stdin.readline())
+        sys.path[:] = order.pop("sys_path")
+        _end_with_starter()
+
+        def say(**what: str) -> None:
+            answer.write(json.dumps(what) + "\n")
+            answer.flush()
+
+        try:
+            serve(options_from(order), on_ready=say)
+        except (PoolStartError, BrokerError) as error:
+            say(error=str(error))
+            sys.exit(exit_code_of(error))
+
+
+def _end_with_starter() -> None:
+    """Shut down once stdin ends; what the server starts gets an empty stdin."""
+    lifeline = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+    def watch() -> None:
+        while os.read(lifeline, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="fastq starter", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""``Server``: a server as an object, run by this process or started as a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import asdict
+from enum import Enum, auto
+from typing import Any, Final
+
+from fastq.broker.health import ping
+from fastq.broker.open import open_broker
+from fastq.broker.uri import parse_redis_uri
+from fastq.errors import BrokerError, FastqError, ServerClosedError, ServerStartError
+from fastq.mux import ServeMux
+from fastq.pool.protocol import PoolStartError
+from fastq.server.config import ServerConfig
+from fastq.server.process import ProcessOptions
+from fastq.server.run import serve
+from fastq.worker.names import name_of
+
+__all__ = ["Server"]
+
+EXIT_WITHIN_S: Final = 10.0
+"""How long beyond ``shutdown_timeout`` a process may take to end before it is killed."""
+DEFAULT_CONFIG: Final = ServerConfig()
+
+
+class _State(Enum):
+    NEW = auto()
+    ACTIVE = auto()
+    STOPPED = auto()
+    CLOSED = auto()
+
+
+class Server:
+    """Serve the handlers of an app: ``run`` in this process, or ``start`` … ``shutdown`` as a process of its own.
+
+    ``app`` is "module:attr" or a ServeMux that a module holds, since child processes import it; ``redis`` a URL, None
+    for ``$FASTQ_REDIS_URL`` or the local Redis. ``TypeError`` or ``ValueError`` says what is wrong with them. A server
+    serves once; after its end ``run`` and ``start`` raise ``ServerClosedError``.
+    """
+
+    def __init__(self, app: str | ServeMux, redis: str | None = None, config: ServerConfig = DEFAULT_CONFIG) -> None:
+        if not isinstance(app, (str, ServeMux)):
+            raise TypeError(f"app must be 'module:attr' or a fastq.ServeMux, not {app!r}")
+        if redis is not None:
+            if not isinstance(redis, str):
+                raise TypeError(f"redis must be a URL, since another process is to connect to it, not {redis!r}")
+            parse_redis_uri(redis)
+        if not isinstance(config, ServerConfig):
+            raise TypeError(f"config must be a fastq.ServerConfig, not {config!r}")
+        self._options = ProcessOptions(name_of(app, "app"), redis, config)
+        self._state = _State.NEW
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Return the id of the process that ``start`` started, None without one."""
+        return self._process.pid if self._process is not None else None
+
+    def run(self) -> None:
+        """Serve until a signal ends it; this process is the main process, and its log goes to stderr.
+
+        Only in the main thread: SIGTERM and SIGINT shut down, SIGTSTP stops fetching. ``ServerStartError`` says why it
+        cannot begin or go on.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("Server.run() handles the process' signals: call it in the main thread, or use start()")
+        self._begin()
+        try:
+            serve(self._options)
+        except (PoolStartError, BrokerError) as error:
+            raise ServerStartError(str(error)) from error
+        finally:
+            self._state = _State.CLOSED
+
+    def start(self) -> None:
+        """Start a process of its own that serves, and return once it does; ``ServerStartError`` says why it cannot.
+
+        It ends with ``shutdown``, and by itself when this process ends.
+        """
+        self._begin()
+        answer_fd, far_fd = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fastq.server.launch", str(far_fd)],
+                stdin=subprocess.PIPE,
+                pass_fds=[far_fd],
+                start_new_session=True,  # Ctrl-C is this process' to handle
+                text=True,
+            )
+        finally:
+            os.close(far_fd)
+        try:
+            with os.fdopen(answer_fd) as answers:
+                answer = self._ask(self._process, answers)
+        except BaseException:
+            self._end(self._process)
+            raise
+        if "error" in answer:
+            self._end(self._process)
+            raise ServerStartError(answer["error"])
+
+    def stop(self) -> None:
+        """Fetch no more tasks, and finish those that are held; nothing happens unless it was started and serves."""
+        if self._state is _State.ACTIVE and self._process is not None:
+            self._process.send_signal(signal.SIGTSTP)
+            self._state = _State.STOPPED
+
+    def shutdown(self) -> None:
+        """End the started process as SIGTERM does and wait for it; nothing happens without one.
+
+        ``FastqError`` tells that it had ended by itself, or had to be killed.
+        """
+        process = self._process
+        if process is None or self._state is _State.CLOSED:
+            return
+        code = process.poll()
+        if code is None and self._end(process) < 0:
+            raise FastqError(f"the server's process {process.pid} did not shut down in time and was killed")
+        if code is not None:
+            self._end(process)
+            raise FastqError(f"the server's process {process.pid} had ended by itself with exit code {code}")
+
+    def _end(self, process: subprocess.Popen[str]) -> int:
+        self._state = _State.CLOSED
+        process.send_signal(signal.SIGTERM)
+        try:
+            code = process.wait(self._options.config.seconds("shutdown_timeout") + EXIT_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            code = process.wait()
+        if process.stdin is not None:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        return code
+
+    def ping(self) -> None:
+        """Ask Redis for a sign of life: ``BrokerError`` without one, ``FastqError`` if a started process is gone."""
+        process = self._process
+        if process is not None and self._state is not _State.CLOSED and (code := process.poll()) is not None:
+            raise FastqError(f"the server's process {process.pid} has ended with exit code {code}")
+        broker = open_broker(self._options.redis)
+        try:
+            broker.run(ping())
+        finally:
+            broker.close()
+
+    def _begin(self) -> None:
+        if self._state is _State.CLOSED:
+            raise ServerClosedError("the server was shut down; make another one")
+        if self._state is _State.STOPPED:
+            raise RuntimeError("the server is stopped and waits for its shutdown")
+        if self._state is _State.ACTIVE:
+            raise RuntimeError("the server is already running")
+        self._state = _State.ACTIVE
+
+    def _ask(self, process: subprocess.Popen[str], answers: Any) -> dict[str, str]:
+        """Tell a new process what to serve, and return its answer."""
+        options = self._options
+        order = {"app": options.app, "redis": options.redis, "config": asdict(options.config), "sys_path": sys.path}
+        try:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(order) + "\n")
+            process.stdin.flush()
+            line = answers.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            return {"error": f"the server's process ended with exit code {process.wait()} before it served"}
+        answer: dict[str, str] = json.loads(line)
+        return answer

@@ -1,0 +1,30 @@
+"""The times of a server that asynq fixes and no setting changes.
+
+They are here in one place so that tests can shorten them: a lease that ends within a test, a report that comes in it.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from fastq.broker.lease import LEASE_S
+
+__all__ = ["STANDARD", "Timing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Hold the fixed times, in seconds.
+
+    ``stall_s`` is how long the main process may stand still before its leases are in doubt; leases are recovered
+    ``recover_grace_s`` after their end; ``report_interval_s`` is between two lines of what was done.
+    """
+
+    lease_s: int = LEASE_S
+    recover_grace_s: int = 30
+    recoverer_interval_s: float = 60.0
+    heartbeat_interval_s: float = 5.0
+    stall_s: float = 5.0
+    report_interval_s: float = 60.0
+
+
+STANDARD: Final = Timing()

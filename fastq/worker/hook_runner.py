@@ -1,0 +1,73 @@
+"""Run the app's hooks for what has no child of its own: dead children's tasks, recovered tasks, the health check.
+
+The pool of one that the server keeps for this loads it by name (``fastq.worker.hook_runner:load``). A request is JSON
+(and the task's message after a newline), an answer is a ``FailureReport`` or nothing.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+
+from fastq.codec import decode_task_message
+from fastq.errors import BrokerError, LeaseExpiredError, TaskCanceled, TaskTimeout, WorkerCrashedError
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, TaskContext
+from fastq.worker.hooks import Hooks
+from fastq.worker.names import resolve
+from fastq.worker.running import RunningTask
+
+__all__ = ["HookRunner", "health_request", "judge_request", "load"]
+
+ERRORS: Final[dict[str, Callable[[str], BaseException]]] = {
+    "crashed": WorkerCrashedError,
+    "timeout": TaskTimeout,
+    "canceled": TaskCanceled,
+    "lease_expired": lambda text: LeaseExpiredError(),
+}
+
+
+def judge_request(error: str, text: str, message: bytes, *, tell: bool) -> bytes:
+    """Ask what follows from an error (a key of ``ERRORS``) of a task; ``tell`` runs the error handler, too."""
+    return orjson.dumps({"judge": error, "text": text, "tell": tell}) + b"\n" + message
+
+
+def health_request(error: str | None) -> bytes:
+    """Ask for the health check to be run with None or the error's text."""
+    return orjson.dumps({"health": error}) + b"\n"
+
+
+def load(argument: str) -> "HookRunner":
+    """Import the hooks that the JSON argument names."""
+    names: dict[str, Any] = orjson.loads(argument)
+    health_check = names.pop("health_check", None)
+    return HookRunner(Hooks.named(**names), resolve(health_check) if health_check else None)
+
+
+class HookRunner:
+    """Run hooks, one at a time."""
+
+    has_plain = True
+    has_async = False
+    description = ""
+
+    def __init__(self, hooks: Hooks, health_check: Any) -> None:
+        self._hooks = hooks
+        self._health_check = health_check
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        """Run what is asked for; what a hook raises passes, and is logged by the server."""
+        head, _, message = data.partition(b"\n")
+        request: dict[str, Any] = orjson.loads(head)
+        if "health" in request:
+            text = request["health"]
+            self._health_check(None if text is None else BrokerError(text))
+            return None
+        task = RunningTask(decode_task_message(message), context)
+        error = ERRORS[request["judge"]](request["text"])
+        hooks = self._hooks if request["tell"] else self._hooks.without_telling()
+        return Kind.RESULT, hooks.report(task, error).encode()
+
+    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
+        """Refuse: hooks are plain functions."""
+        raise NotImplementedError("hooks are plain functions")

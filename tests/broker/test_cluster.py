@@ -1,0 +1,436 @@
+"""Clients on a real cluster: which node gets what, and what happens while slots move and nodes go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import redis
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.cluster import ClusterNode
+from redis.crc import key_slot
+from redis.exceptions import AskError, MovedError, RedisError, TryAgainError
+
+from fastq import (
+    AsyncClient,
+    BrokerAuthError,
+    BrokerConnectionError,
+    Client,
+    DuplicateTaskError,
+    Task,
+    TaskIDConflictError,
+    TaskInfo,
+)
+from fastq.broker.cluster import MAX_REDIRECTS, Routing
+from fastq.broker.exchange import Command
+from fastq.broker.faults import Unsent
+from tests.redis_servers import RedisServer, free_port, redis_cluster, redis_server
+from tests.waiting import wait_until
+
+SLOTS = 16384
+
+
+class Cluster:
+    """Be the nodes of a cluster, and move slots among them."""
+
+    def __init__(self, nodes: Sequence[RedisServer]) -> None:
+        self.nodes = list(nodes)
+        self._taken = 0
+
+    @property
+    def url(self) -> str:
+        return "redis-cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def ask(self, node: RedisServer, *words: object) -> Any:
+        with node.client() as client:
+            execute: Any = client.execute_command
+            return execute(*words)
+
+    def id_of(self, node: RedisServer) -> str:
+        return str(self.ask(node, "CLUSTER", "MYID").decode())
+
+    def queues_on(self, node: RedisServer, count: int = 1) -> list[str]:
+        """Return new names of queues, whose slots are a node's."""
+        first, last = self._slots_of(node)
+        queues: list[str] = []
+        while len(queues) < count:
+            self._taken += 1
+            if first <= slot_of(f"queue-{self._taken}") <= last:
+                queues.append(f"queue-{self._taken}")
+        return queues
+
+    def _slots_of(self, node: RedisServer) -> tuple[int, int]:
+        index = self.nodes.index(node)
+        return SLOTS * index // 3, SLOTS * (index + 1) // 3 - 1
+
+    def keys_of(self, node: RedisServer, queue: str) -> list[str]:
+        found: list[bytes] = self.ask(node, "CLUSTER", "GETKEYSINSLOT", slot_of(queue), 10_000)
+        return sorted(key.decode() for key in found)
+
+    def begin_move(self, queue: str, source: RedisServer, target: RedisServer) -> None:
+        self.ask(target, "CLUSTER", "SETSLOT", slot_of(queue), "IMPORTING", self.id_of(source))
+        self.ask(source, "CLUSTER", "SETSLOT", slot_of(queue), "MIGRATING", self.id_of(target))
+
+    def move_keys(self, queue: str, source: RedisServer, target: RedisServer) -> None:
+        if keys := self.keys_of(source, queue):
+            self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+    def end_move(self, queue: str, target: RedisServer) -> None:
+        for node in [target, *self.nodes]:
+            self.ask(node, "CLUSTER", "SETSLOT", slot_of(queue), "NODE", self.id_of(target))
+
+    def redirections(self, kind: str) -> int:
+        """Count the MOVED or ASK that the nodes have answered."""
+        return sum(node_errors(node).get(f"errorstat_{kind}", {}).get("count", 0) for node in self.nodes)
+
+
+def node_errors(node: RedisServer) -> dict[str, Any]:
+    with node.client() as client:
+        found: dict[str, Any] = client.info("errorstats")
+        return found
+
+
+def slot_of(queue: str) -> int:
+    return int(key_slot(f"{{{queue}}}".encode()))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with redis_cluster() as nodes:
+        yield Cluster(nodes)
+
+
+class Blocking:
+    """Drive a Client."""
+
+    def __init__(self, url: str) -> None:
+        self._client = Client(url)
+
+    def do(self, call: Callable[[Any], Any]) -> Any:
+        return call(self._client)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class Looping:
+    """Drive an AsyncClient on a loop of its own, from call to call."""
+
+    def __init__(self, url: str) -> None:
+        self._runner = asyncio.Runner()
+        self._client = AsyncClient(url)
+
+    def do(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        async def run() -> Any:
+            return await call(self._client)
+
+        return self._runner.run(run())
+
+    def close(self) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+
+@pytest.fixture(params=[Blocking, Looping], ids=["Client", "AsyncClient"])
+def client(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Any]:
+    made = request.param(cluster.url)
+    yield made
+    made.close()
+
+
+def enqueue(queue: str, **options: Any) -> Callable[[Any], Any]:
+    return lambda client: client.enqueue("t", b"x", queue=queue, **options)
+
+
+def registered(cluster: Cluster) -> set[str]:
+    nodes = [ClusterNode("127.0.0.1", node.port) for node in cluster.nodes]  # type: ignore[no-untyped-call]  # redis-py's
+    with redis.RedisCluster(startup_nodes=nodes) as peer:
+        found: Any = peer.smembers("asynq:queues")
+        return {name.decode() for name in found}
+
+
+def test_each_queue_is_on_the_node_of_its_slot(cluster: Cluster, client: Any) -> None:
+    for node in cluster.nodes:
+        for queue in cluster.queues_on(node, 3):
+            info = client.do(enqueue(queue, task_id="a"))
+            assert info.queue == queue
+            assert cluster.keys_of(node, queue) == [f"asynq:{{{queue}}}:pending", f"asynq:{{{queue}}}:t:a"]
+            assert queue in registered(cluster)
+
+
+def test_one_call_reaches_all_nodes_and_answers_in_order(cluster: Cluster, client: Any) -> None:
+    queues = [cluster.queues_on(node, 2) for node in cluster.nodes]
+    names = [name for pair in zip(*queues, strict=True) for name in pair]
+    tasks = [
+        Task("t", b"%d" % n, queue=names[n % 6], task_id=f"{n}", unique=60 if n % 5 == 0 else None) for n in range(1300)
+    ]
+    results = client.do(lambda client: client.enqueue_many(tasks))
+    assert [result.id for result in results if isinstance(result, TaskInfo)] == [f"{n}" for n in range(1300)]
+    assert [result.queue for result in results[:12]] == names * 2
+    for node, pair in zip(cluster.nodes, queues, strict=True):
+        for queue in pair:
+            assert len([key for key in cluster.keys_of(node, queue) if "}:t:" in key]) in {216, 217}
+
+
+def test_conflicts_and_duplicates_come_from_their_nodes(cluster: Cluster, client: Any) -> None:
+    first, second, third = (cluster.queues_on(node)[0] for node in cluster.nodes)
+    client.do(enqueue(first, task_id="a"))
+    client.do(enqueue(second, unique=60))
+    tasks = [
+        Task("t", b"x", queue=first, task_id="a"),
+        Task("t", b"x", queue=second, unique=60),
+        Task("t", b"x", queue=third),
+    ]
+    results = client.do(lambda client: client.enqueue_many(tasks))
+    assert [type(result) for result in results] == [TaskIDConflictError, DuplicateTaskError, TaskInfo]
+
+
+def test_ping_asks_some_node(client: Any) -> None:
+    client.do(lambda client: client.ping())
+
+
+def test_scripts_that_the_nodes_forgot_heal(cluster: Cluster, client: Any) -> None:
+    queues = [cluster.queues_on(node)[0] for node in cluster.nodes]
+    client.do(lambda client: client.enqueue_many([Task("t", queue=queue) for queue in queues]))
+    for node in cluster.nodes:
+        cluster.ask(node, "SCRIPT", "FLUSH")
+    results = client.do(lambda client: client.enqueue_many([Task("t", queue=queue) for queue in queues]))
+    assert results.enqueued == 3
+
+
+def test_a_moved_slot_is_followed_and_remembered(cluster: Cluster, client: Any) -> None:
+    source, target = cluster.nodes[:2]
+    queue = cluster.queues_on(source)[0]
+    client.do(enqueue(queue, task_id="a"))
+    cluster.begin_move(queue, source, target)
+    cluster.move_keys(queue, source, target)
+    cluster.end_move(queue, target)
+    before = cluster.redirections("MOVED")
+    client.do(enqueue(queue, task_id="b"))
+    followed = cluster.redirections("MOVED")
+    client.do(enqueue(queue, task_id="c"))
+    assert followed > before
+    assert cluster.redirections("MOVED") == followed, "the new map is known"
+    assert [key for key in cluster.keys_of(target, queue) if ":t:" in key] == [
+        f"asynq:{{{queue}}}:t:{task_id}" for task_id in "abc"
+    ]
+
+
+def test_only_the_commands_of_the_moved_slot_are_sent_again(cluster: Cluster, client: Any) -> None:
+    source, target = cluster.nodes[1:]
+    moved, stays = cluster.queues_on(source, 2)
+    client.do(lambda client: client.enqueue_many([Task("t", queue=moved), Task("t", queue=stays)]))
+    cluster.begin_move(moved, source, target)
+    cluster.move_keys(moved, source, target)
+    cluster.end_move(moved, target)
+    tasks = [Task("t", queue=queue) for queue in (moved, stays) for _ in range(3)]
+    assert client.do(lambda client: client.enqueue_many(tasks)).enqueued == 6
+    assert len(cluster.keys_of(target, moved)) == len(cluster.keys_of(source, stays)) == 5
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_slot_whose_keys_have_moved_is_asked_for_at_its_new_node(
+    used_before: bool, cluster: Cluster, client: Any
+) -> None:
+    source, target = cluster.nodes[:2]
+    queue = cluster.queues_on(source)[0]
+    if used_before:
+        client.do(enqueue(queue, task_id="a"))
+    cluster.begin_move(queue, source, target)
+    cluster.move_keys(queue, source, target)
+    before = cluster.redirections("ASK")
+    client.do(enqueue(queue, task_id="b"))
+    results = client.do(lambda client: client.enqueue_many([Task("t", queue=queue, task_id=name) for name in "bcd"]))
+    assert cluster.redirections("ASK") > before
+    assert [type(result) for result in results] == [TaskIDConflictError, TaskInfo, TaskInfo]
+    assert cluster.keys_of(source, queue) == []
+    ids = ["a", "b", "c", "d"] if used_before else ["b", "c", "d"]
+    assert cluster.keys_of(target, queue)[1:] == [f"asynq:{{{queue}}}:t:{task_id}" for task_id in ids]
+    cluster.end_move(queue, target)
+
+
+def test_a_slot_on_its_way_refuses_and_nothing_is_written(cluster: Cluster, client: Any) -> None:
+    """Some keys are here, some are there: no node can do it, and a pending list begun there would stop the move."""
+    source, target = cluster.nodes[:2]
+    queue = cluster.queues_on(source)[0]
+    client.do(enqueue(queue, task_id="a"))
+    cluster.begin_move(queue, source, target)
+    with pytest.raises(BrokerConnectionError, match="the cluster is moving this queue to another node; try again") as e:
+        client.do(enqueue(queue, task_id="b"))
+    assert not e.value.maybe_applied
+    assert e.value.transient
+    assert cluster.keys_of(source, queue) == [f"asynq:{{{queue}}}:pending", f"asynq:{{{queue}}}:t:a"]
+    assert cluster.keys_of(target, queue) == []
+    cluster.move_keys(queue, source, target)
+    cluster.end_move(queue, target)
+    assert client.do(enqueue(queue, task_id="b")).id == "b"
+
+
+def test_a_node_that_takes_over_its_first_slot_is_found(cluster: Cluster, client: Any) -> None:
+    source = cluster.nodes[0]
+    queue = cluster.queues_on(source)[0]
+    client.do(enqueue(cluster.queues_on(source)[0]))  # the client's slot map is from before
+    config = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
+    with redis_server(free_port(also=10000), config=config) as newcomer:
+        cluster.ask(newcomer, "CLUSTER", "MEET", "127.0.0.1", source.port)
+        new_id = cluster.id_of(newcomer)
+        wait_until(lambda: all(new_id in str(cluster.ask(node, "CLUSTER", "NODES")) for node in cluster.nodes))
+        wait_until(lambda: b"cluster_state:ok" in cluster.ask(newcomer, "CLUSTER", "INFO"))
+        cluster.begin_move(queue, source, newcomer)
+        assert client.do(enqueue(queue, task_id="a")).id == "a"
+        assert cluster.keys_of(newcomer, queue) == [f"asynq:{{{queue}}}:pending", f"asynq:{{{queue}}}:t:a"]
+        for node in cluster.nodes:  # as if it had never come
+            cluster.ask(node, "CLUSTER", "SETSLOT", slot_of(queue), "STABLE")
+            cluster.ask(node, "CLUSTER", "FORGET", new_id)
+
+
+def test_a_connection_that_a_node_closed_while_idle_is_replaced_unnoticed(cluster: Cluster, client: Any) -> None:
+    queues = [cluster.queues_on(node)[0] for node in cluster.nodes]
+    client.do(lambda client: client.enqueue_many([Task("t", queue=queue) for queue in queues]))
+    for node in cluster.nodes:
+        cluster.ask(node, "CONFIG", "RESETSTAT")
+        cluster.ask(node, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    assert client.do(lambda client: client.enqueue_many([Task("t", queue=queue) for queue in queues])).enqueued == 3
+    for node in cluster.nodes:
+        with node.client() as peer:
+            assert "cmdstat_hget" not in peer.info("commandstats"), "no reply was lost, so nothing was looked for"
+
+
+def test_a_client_of_redis_pys_own_is_used_and_left_open(cluster: Cluster) -> None:
+    queue = cluster.queues_on(cluster.nodes[0])[0]
+    with redis.RedisCluster(startup_nodes=[ClusterNode("127.0.0.1", cluster.nodes[0].port)]) as given:  # type: ignore[no-untyped-call]  # redis-py's
+        with Client(given) as client:
+            client.enqueue("t", queue=queue, task_id="a")
+        assert given.exists(f"asynq:{{{queue}}}:t:a") == 1
+
+
+def test_a_client_of_redis_pys_own_on_a_loop_is_used_left_open_and_can_be_closed(cluster: Cluster) -> None:
+    queue = cluster.queues_on(cluster.nodes[0])[0]
+
+    async def run() -> int:
+        nodes = [AsyncClusterNode("127.0.0.1", cluster.nodes[0].port)]
+        given = redis.asyncio.RedisCluster(startup_nodes=nodes)
+        async with AsyncClient(given) as client:
+            await client.enqueue("t", queue=queue, task_id="a")
+        connections = [connection for node in given.get_nodes() for connection in node._connections]
+        assert any(connection.is_connected for connection in connections)
+        await given.aclose()
+        return sum(connection.is_connected for connection in connections)
+
+    assert asyncio.run(run()) == 0
+    assert cluster.keys_of(cluster.nodes[0], queue)
+
+
+def enqueue_once(way: type[Blocking] | type[Looping], url: str) -> None:
+    """Use a client for one call; a blocking one asks for the slot map when it is made."""
+    made = way(url)
+    try:
+        made.do(enqueue("q"))
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("way", [Blocking, Looping])
+def test_a_cluster_that_is_away(way: type[Blocking] | type[Looping]) -> None:
+    url = f"redis-cluster://127.0.0.1:{free_port()}"
+    with pytest.raises(BrokerConnectionError, match=r"Redis Cluster cannot be connected.*Error 111") as caught:
+        enqueue_once(way, url)
+    assert not caught.value.maybe_applied
+
+
+def test_a_password_that_is_missing_or_wrong() -> None:
+    with redis_cluster(password="secret") as nodes:
+        port = nodes[0].port
+        for credentials, text in (("", "asks for a password"), (":wrong@", "refuses the user name or password")):
+            looping = Looping(f"redis-cluster://{credentials}127.0.0.1:{port}")
+            with pytest.raises(BrokerAuthError, match=text):
+                looping.do(enqueue("q"))
+            looping.close()
+        looping = Looping(f"redis-cluster://:secret@127.0.0.1:{port}")
+        assert looping.do(enqueue("q", task_id="a")).id == "a"
+        looping.close()
+
+
+def test_the_slots_of_a_dead_node_are_found_where_they_went() -> None:
+    """A client that was idle knows the dead node only; the nodes that live know who took its slots over."""
+    with redis_cluster() as nodes:
+        cluster = Cluster(nodes)
+        dead, heir, third = nodes
+        queues = cluster.queues_on(dead, 2)
+        for node in (heir, third):
+            cluster.ask(node, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        clients: tuple[Blocking | Looping, ...] = (Blocking(cluster.url), Looping(cluster.url))
+        for client, queue in zip(clients, queues, strict=True):
+            client.do(enqueue(queue, task_id="a"))
+        dead.stop()
+        for client, queue in zip(clients, queues, strict=True):
+            with pytest.raises(BrokerConnectionError) as caught:
+                client.do(enqueue(queue, task_id="b"))
+            assert str(caught.value).startswith("enqueue: ")
+        for queue in queues:
+            for node in (heir, third):
+                cluster.ask(node, "CLUSTER", "SETSLOT", slot_of(queue), "NODE", cluster.id_of(heir))
+        cluster.ask(heir, "CLUSTER", "BUMPEPOCH")
+        for client, queue in zip(clients, queues, strict=True):
+            assert client.do(enqueue(queue, task_id="c")).id == "c"
+            assert f"asynq:{{{queue}}}:t:c" in cluster.keys_of(heir, queue)
+            client.close()
+
+
+COMMAND = Command(("GET", "{q}"), "{q}")
+
+
+def routed(*replies: Any) -> tuple[Routing, int]:
+    """Answer a command in each round with one of the replies; return its routing and the number of rounds."""
+    routing, rounds = Routing([COMMAND]), 0
+    answers = iter(replies)
+    while hops := routing.next_round():
+        rounds += 1
+        lines = routing.lines(hops)
+        reply = next(answers)
+        routing.receive(hops, [b"OK"] * (len(lines) - 1) + [reply])
+    return routing, rounds
+
+
+def test_a_command_goes_to_the_slot_of_its_key() -> None:
+    routing = Routing([COMMAND, Command(("PING",), None)])
+    first, second = routing.next_round()
+    assert (routing.slot(first), routing.slot(second)) == (slot_of("q"), 0)
+
+
+def test_an_asked_command_goes_after_asking_and_the_map_stays() -> None:
+    routing = Routing([COMMAND])
+    routing.receive(routing.next_round(), [AskError("1 10.0.0.1:6379")])
+    (hop,) = routing.next_round()
+    assert hop.address == ("10.0.0.1", 6379)
+    assert routing.lines([hop]) == [Command(("ASKING",), None), COMMAND]
+    assert not routing.stale
+    routing.receive([hop], [b"OK", b"value"])
+    assert routing.replies == [b"value"]
+    assert routing.next_round() == []
+
+
+def test_a_moved_command_goes_to_the_address_and_the_map_is_stale() -> None:
+    routing = Routing([COMMAND])
+    routing.receive(routing.next_round(), [MovedError("1 10.0.0.1:6379")])
+    (hop,) = routing.next_round()
+    assert (hop.address, hop.asking, routing.stale) == (("10.0.0.1", 6379), False, True)
+
+
+def test_redirections_end() -> None:
+    routing, rounds = routed(*[MovedError("1 10.0.0.1:6379")] * 20)
+    assert rounds == MAX_REDIRECTS
+    assert isinstance(routing.replies[0], MovedError)
+
+
+def test_a_command_that_met_both_nodes_half_way_is_tried_again() -> None:
+    routing, rounds = routed(TryAgainError("TRYAGAIN"), b"value")
+    assert (routing.replies, rounds) == ([b"value"], 2)
+
+
+def test_a_node_that_cannot_be_reached_is_looked_up_once_more() -> None:
+    gone = Unsent(RedisError("refused"))
+    routing, rounds = routed(gone, b"value")
+    assert (routing.replies, rounds, routing.stale) == ([b"value"], 2, True)
+    routing, rounds = routed(gone, gone, b"value")
+    assert (routing.replies, rounds) == ([gone], 2)

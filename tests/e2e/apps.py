@@ -1,0 +1,279 @@
+"""The app of the tests: what its handlers do is in a task's type, how in its payload.
+
+Handlers tell how far they got on the list EVENTS, a text an entry: what happened, the task's id, the process' id.
+"""
+
+import asyncio
+import ctypes
+import functools
+import itertools
+import os
+import signal
+import time
+from collections import deque
+from typing import Any
+
+import redis
+
+from fastq import Client, RevokeTask, ServeMux, SkipRetry, current_task
+from fastq.mux import Handler
+from fastq.worker.running import RunningTask
+
+EVENTS = "e2e:events"
+mux = ServeMux()
+layered = ServeMux()
+
+
+@functools.cache
+def db() -> redis.Redis:
+    """Return this child's connection; made at its first task, so that no two children share it."""
+    return redis.Redis.from_url(os.environ["FASTQ_REDIS_URL"])
+
+
+def tell(what: str, task: RunningTask) -> None:
+    db().rpush(EVENTS, f"{what} {task.id} {os.getpid()}")
+
+
+def gate(name: str) -> str:
+    """Return the list that holds a token for each handler that may pass."""
+    return f"e2e:gate:{name}"
+
+
+@mux.handler("ok")
+def ok(task: RunningTask) -> None:
+    return None
+
+
+@mux.handler("echo")
+def echo(task: RunningTask) -> Any:
+    return task.json()
+
+
+@mux.handler("bytes")
+def give_bytes(task: RunningTask) -> bytes:
+    return task.payload[::-1]
+
+
+@mux.handler("facts")
+def facts(task: RunningTask) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "queue": task.queue,
+        "type": task.type,
+        "headers": dict(task.headers),
+        "retried": task.retried,
+        "max_retry": task.max_retry,
+        "is_current": current_task() is task,
+        "allowed_s": task.deadline and round((task.deadline - task.started_at).total_seconds()),
+    }
+
+
+@mux.handler("write")
+def write(task: RunningTask) -> None:
+    for part in task.json():
+        task.write_result(part)
+    tell("written", task)
+    db().blpop([gate(task.id)], 30)
+
+
+@mux.handler("set")
+def not_json(task: RunningTask) -> set[int]:
+    return {1}
+
+
+@mux.handler("fail")
+def fail(task: RunningTask) -> None:
+    raise ValueError(task.json())
+
+
+@mux.handler("fail-times")
+def fail_times(task: RunningTask) -> str:
+    if task.retried < int(task.headers["times"]):
+        raise ValueError(f"attempt {task.retried}")
+    return "at last"
+
+
+class NotCountedError(Exception):
+    """An error that does not count as a failure."""
+
+
+@mux.handler("not-counted")
+def not_counted(task: RunningTask) -> None:
+    raise NotCountedError("later")
+
+
+@mux.handler("skip")
+def skip(task: RunningTask) -> None:
+    raise SkipRetry("no use")
+
+
+@mux.handler("skip-from")
+def skip_from(task: RunningTask) -> None:
+    raise ValueError("bad data") from SkipRetry("no use")
+
+
+@mux.handler("revoke")
+def revoke(task: RunningTask) -> None:
+    raise RevokeTask("not wanted any more")
+
+
+@mux.handler("exit")
+def exit_python(task: RunningTask) -> None:
+    raise SystemExit(3)
+
+
+@mux.handler("crash")
+def crash(task: RunningTask) -> None:
+    tell("started", task)
+    os.kill(os.getpid(), signal.SIGSEGV)
+    time.sleep(60)
+
+
+@mux.handler("wait")
+def wait(task: RunningTask) -> None:
+    """Run until the gate lets it pass."""
+    tell("started", task)
+    db().blpop([gate(task.headers.get("gate", "g"))], 60)
+    tell("done", task)
+
+
+@mux.handler("then-fail")
+def wait_and_fail(task: RunningTask) -> None:
+    wait(task)
+    raise ValueError("failed after the wait")
+
+
+@mux.handler("sleep")
+def sleep(task: RunningTask) -> None:
+    tell("started", task)
+    time.sleep(float(task.headers["seconds"]))
+    tell("done", task)
+
+
+@mux.handler("spin")
+def spin(task: RunningTask) -> None:
+    tell("started", task)
+    while True:
+        pass
+
+
+@mux.handler("deaf")
+def deaf(task: RunningTask) -> None:
+    """Go on whatever is raised."""
+    word = "started"
+    while True:
+        try:
+            tell(word, task)
+            time.sleep(60)
+        except BaseException:  # noqa: BLE001 - that is what it is for
+            word = "told"
+
+
+@mux.handler("clean")
+def clean_up(task: RunningTask) -> None:
+    tell("started", task)
+    try:
+        time.sleep(60)
+    finally:
+        tell("cleaned", task)
+
+
+@mux.handler("gil")
+def hold_gil(task: RunningTask) -> None:
+    """Sleep in C without letting go of the interpreter."""
+    tell("started", task)
+    ctypes.PyDLL(None).sleep(int(task.headers["seconds"]))
+    tell("done", task)
+
+
+@mux.handler("c-loop")
+def loop_in_c(task: RunningTask) -> None:
+    """Stay for ever in one C call that holds the interpreter and, unlike a big power, never looks for signals."""
+    tell("started", task)
+    deque(itertools.repeat(None), maxlen=0)
+
+
+@mux.handler("chain")
+def chain(task: RunningTask) -> None:
+    """Enqueue the next of so many tasks."""
+    left = task.json()
+    tell(f"link-{left}", task)
+    if left:
+        with Client(os.environ["FASTQ_REDIS_URL"]) as client:
+            client.enqueue("chain", left - 1, queue=task.queue)
+
+
+@mux.handler("async-echo")
+async def async_echo(task: RunningTask) -> Any:
+    await asyncio.sleep(0.01)
+    assert current_task() is task
+    return task.json()
+
+
+@mux.handler("async-fail")
+async def async_fail(task: RunningTask) -> None:
+    await asyncio.sleep(0)
+    raise ValueError(task.json())
+
+
+@mux.handler("async-wait")
+async def async_wait(task: RunningTask) -> None:
+    tell("started", task)
+    await asyncio.sleep(3600)
+
+
+# Hooks --------------------------------------------------------------------------------------------------------------
+
+
+def retry_delay(retried: int, error: BaseException, task: RunningTask) -> float:
+    tell(f"retry_delay-{retried}-{type(error).__name__}", task)
+    return float(task.headers.get("delay", 3600))
+
+
+def is_failure(error: BaseException) -> bool:
+    return not isinstance(error, NotCountedError)
+
+
+def error_handler(task: RunningTask, error: BaseException) -> None:
+    tell(f"error_handler-{type(error).__name__}", task)
+    if task.headers.get("handler") == "raises":
+        raise RuntimeError("the error handler has one of its own")
+
+
+def quick_retry(retried: int, error: BaseException, task: RunningTask) -> float:
+    return 0.0
+
+
+HOOKS = tuple(
+    word
+    for hook in ("retry_delay", "is_failure", "error_handler")
+    for word in (f"--{hook.replace('_', '-')}", f"tests.e2e.apps:{hook}")
+)
+
+
+# Middleware ---------------------------------------------------------------------------------------------------------
+
+
+def outer(handler: Handler) -> Handler:
+    def wrapped(task: RunningTask) -> Any:
+        try:
+            return ["outer", *handler(task)]  # type: ignore[misc]  # this app's handlers return lists
+        except LookupError as error:
+            return ["outer", type(error).__name__]
+
+    return wrapped
+
+
+def inner(handler: Handler) -> Handler:
+    def wrapped(task: RunningTask) -> Any:
+        return ["inner", *handler(task)]  # type: ignore[misc]  # as above
+
+    return wrapped
+
+
+@layered.handler("list")
+def give_list(task: RunningTask) -> list[str]:
+    return ["handler"]
+
+
+layered.use(outer, inner)

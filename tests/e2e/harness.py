@@ -1,0 +1,174 @@
+"""Run servers as whole processes, read their logs, and see that nothing is left of them.
+
+Every process that comes of a worker inherits a mark in its environment, by which it is found whatever becomes of its
+parents.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import wait_until
+
+__all__ = ["APP", "MARK", "ROOT", "Worker", "Workers", "marked_processes", "workers_on"]
+
+ROOT = Path(__file__).resolve().parents[2]
+APP = "tests.e2e.apps:mux"
+MARK = "FASTQ_E2E_MARK"
+
+
+def marked_processes(mark: str) -> set[int]:
+    """Return the processes that carry a mark; only where there is a /proc."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"{MARK}={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found.add(int(entry.name))
+    return found
+
+
+@dataclass
+class Worker:
+    """A server's main process, its log, and all that comes of it."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    mark: str
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    def family(self) -> set[int]:
+        """Return every process that has come of it and lives, itself included."""
+        return marked_processes(self.mark)
+
+    def wait_for(self, text: str, timeout_s: float = 15.0) -> None:
+        """Wait until the log has a text."""
+
+        def is_there() -> bool:
+            if text in self.text:
+                return True
+            assert self.process.poll() is None, f"ended with {self.process.returncode} without {text!r}:\n{self.text}"
+            return False
+
+        try:
+            wait_until(is_there, timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; waited for {text!r} in:\n{self.text}") from None
+
+    def is_ready(self) -> "Worker":
+        self.wait_for("ready: ")
+        return self
+
+    def signal(self, signum: signal.Signals) -> None:
+        self.process.send_signal(signum)
+
+    def ended(self, timeout_s: float = 15.0) -> int:
+        """Wait for the end of the main process, and return its exit code."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still runs after {timeout_s} s:\n{self.text}") from None
+
+    def stop(self) -> int:
+        """Tell it to stop, and wait for its end."""
+        self.signal(signal.SIGTERM)
+        return self.ended()
+
+    def leaves_nothing(self) -> None:
+        """See that every process that came of it ends."""
+        wait_until(lambda: not self.family(), 10.0)
+
+    def clean_up(self) -> None:
+        """Kill what is left; it is a failure if anything outlives the main process."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        try:
+            self.leaves_nothing()
+        except AssertionError:
+            for pid in self.family():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            raise AssertionError(f"processes outlived their server:\n{self.text}") from None
+
+
+class Workers:
+    """Start servers on one Redis, in a directory that is theirs."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url = url
+        self.directory = directory
+        self._all: list[Worker] = []
+
+    def start(
+        self, *flags: str, app: str = APP, env: Mapping[str, str] | None = None, program: Sequence[str] = ()
+    ) -> Worker:
+        """Start ``fastq-worker APP FLAGS``; its log is stdout and stderr together."""
+        command = list(program or (sys.executable, "-m", "fastq.cli.worker"))
+        return self._start([*command, *([app] if app else []), *flags], env or {})
+
+    def start_timed(self, timing: Mapping[str, float], **config: Any) -> Worker:
+        """Start a server whose fixed times are others."""
+        order = {"app": APP, "redis": self.url, "timing": timing, "config": config}
+        return self._start([sys.executable, "-m", "tests.e2e.serve", json.dumps(order)], {})
+
+    def _start(self, command: list[str], env: Mapping[str, str]) -> Worker:
+        mark = uuid.uuid4().hex
+        log = self.directory / f"worker-{len(self._all)}.log"
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FASTQ_")}
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                cwd=self.directory,
+                env={
+                    **inherited,
+                    "PYTHONPATH": f"{ROOT}{os.pathsep}{self.directory}",
+                    "FASTQ_REDIS_URL": self.url,
+                    MARK: mark,
+                    **env,
+                },
+            )
+        worker = Worker(process, log, mark)
+        self._all.append(worker)
+        return worker
+
+    def clean_up(self) -> None:
+        failures = []
+        for worker in self._all:
+            try:
+                worker.clean_up()
+            except AssertionError as error:
+                failures.append(str(error))
+        assert not failures, "\n".join(failures)
+
+
+@contextmanager
+def workers_on(url: str, directory: Path) -> Iterator[Workers]:
+    """Give what starts workers, and see to their end."""
+    workers = Workers(url, directory)
+    try:
+        yield workers
+    finally:
+        workers.clean_up()

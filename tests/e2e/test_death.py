@@ -1,0 +1,252 @@
+"""What dies, or stands still, without a word: main processes, children, preloaders, Redis; no task is lost by it."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from redis.exceptions import RedisError
+
+from fastq import Client, Task
+from tests.e2e.harness import Worker, Workers, workers_on
+from tests.e2e.view import View
+from tests.processes import is_running
+from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import wait_until
+
+SHORT = {
+    "lease_s": 2,
+    "recover_grace_s": 1,
+    "recoverer_interval_s": 0.2,
+    "heartbeat_interval_s": 0.4,
+    "stall_s": 0.5,
+}
+EXPIRED = "asynq: task lease expired"
+
+
+def start_short(workers: Workers, concurrency: int = 1) -> Worker:
+    """Start a worker whose leases end soon, and that looks often."""
+    return workers.start_timed(
+        SHORT, concurrency=concurrency, delayed_task_check_interval=0.05, prefetch_time=60.0, shutdown_timeout=0.5
+    ).is_ready()
+
+
+def make_due(view: View, task_id: str) -> None:
+    """Let a task in retry be due now."""
+    view.db.zadd("asynq:{default}:retry", {task_id: 1})
+
+
+# The main process -------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_server_leaves_no_process_and_another_brings_its_tasks_back(
+    workers: Workers, client: Client, view: View
+) -> None:
+    for n in range(12):
+        client.enqueue(Task("wait", task_id=f"id-{n:02}", retention=3600))
+    view.open(times=4)  # quick at first, so that some are fetched ahead
+    killed = start_short(workers)
+    wait_until(lambda: view.ids("completed") == [f"id-{n:02}" for n in range(4)])
+    wait_until(lambda: view.size("active") > 1)
+    held = view.ids("active")
+    killed.signal(signal.SIGKILL)
+    killed.leaves_nothing()
+    assert view.ids("active") == held
+    other = start_short(workers)
+    view.open(times=8)
+    for task_id in held:
+        message = view.until("retry", task_id)
+        assert message is not None
+        assert (message.retried, message.error_msg) == (1, EXPIRED)
+        make_due(view, task_id)
+    wait_until(lambda: view.size("completed") == 12)
+    assert (view.size("active"), view.size("lease")) == (0, 0)
+    assert "recovered" in other.text
+    assert other.stop() == 0, other.text
+
+
+def test_a_task_on_its_last_attempt_does_not_wait_where_a_kill_would_archive_it(
+    workers: Workers, client: Client, view: View
+) -> None:
+    running = client.enqueue("wait", max_retry=0).id
+    waiting = client.enqueue("wait", max_retry=0, retention=3600).id
+    killed = start_short(workers)
+    view.expect("started", running)
+    killed.signal(signal.SIGKILL)
+    killed.leaves_nothing()
+    assert view.state(waiting) == "pending"
+    start_short(workers)
+    view.open()
+    assert view.until("completed", waiting) is not None
+    message = view.until("archived", running)
+    assert message is not None
+    assert (message.retried, message.error_msg) == (0, EXPIRED)
+
+
+@pytest.mark.parametrize(
+    ("type", "ends_while_frozen"), [("wait", True), ("then-fail", True), ("wait", False), ("gil", False)]
+)
+def test_a_frozen_server_that_wakes_does_not_touch_what_is_another_s(
+    workers: Workers, client: Client, view: View, type: str, ends_while_frozen: bool
+) -> None:
+    task_id = client.enqueue(Task(type, retention=3600, headers={"seconds": "6"})).id
+    frozen = start_short(workers)
+    child = view.expect("started", task_id).pid
+    frozen.signal(signal.SIGSTOP)
+    if ends_while_frozen:
+        view.open()
+        view.expect("done", task_id)
+    other = start_short(workers)
+    view.until("retry", task_id)
+    make_due(view, task_id)
+    assert view.expect("started", task_id).pid != child
+    frozen.signal(signal.SIGCONT)
+    frozen.wait_for("lost the lease" if not ends_while_frozen else "was lost before its outcome was written")
+    message = view.until("active", task_id)
+    assert message is not None
+    assert (message.retried, message.error_msg) == (1, EXPIRED)
+    assert view.ids("lease") == [task_id]
+    if type == "wait":
+        _finish(view, task_id)
+    assert frozen.stop() == 0, frozen.text
+    assert other.stop() == 0, other.text
+
+
+def _finish(view: View, task_id: str) -> None:
+    """See that the other server ends the task, and that it counts once: a recovery, a success."""
+    view.open(times=2)  # the frozen server's handler may still be at the gate, too
+    view.until("completed", task_id)
+    assert (view.count("processed"), view.count("failed")) == (2, 1)
+
+
+def test_a_server_goes_on_after_it_was_frozen(workers: Workers, client: Client, view: View) -> None:
+    worker = start_short(workers)
+    client.enqueue("wait")
+    view.expect("started")
+    worker.signal(signal.SIGSTOP)
+    other = start_short(workers)
+    wait_until(lambda: view.size("retry") == 1)
+    assert other.stop() == 0, other.text
+    worker.signal(signal.SIGCONT)
+    view.until("completed", client.enqueue("ok", retention=3600).id)
+    assert worker.stop() == 0, worker.text
+
+
+# Children ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
+def test_the_death_of_a_child_fails_its_task_at_once_and_the_others_go_on(
+    workers: Workers, client: Client, view: View, signum: signal.Signals
+) -> None:
+    ids = [client.enqueue("wait", retention=3600).id for _ in range(3)]
+    workers.start("--concurrency", "1", "--prefetch-time", "60").is_ready()
+    child = view.expect("started", ids[0]).pid
+    began_s = time.monotonic()
+    os.kill(child, signum)
+    message = view.until("retry", ids[0])
+    assert message is not None
+    assert time.monotonic() - began_s < 5  # not after a lease of 30 s
+    assert message.error_msg.startswith(
+        f"WorkerCrashedError: worker process {child} died with signal {signum.name}, peak RSS "
+    )
+    assert message.retried == 1
+    view.open(times=2)
+    for task_id in ids[1:]:
+        completed = view.until("completed", task_id)
+        assert completed is not None
+        assert completed.retried == 0
+
+
+def test_a_task_that_kills_its_process_ends_in_the_archive(workers: Workers, client: Client, view: View) -> None:
+    task_id = client.enqueue("crash", max_retry=0).id
+    worker = workers.start("--concurrency", "1", "--burst")
+    assert worker.ended() == 0, worker.text
+    assert view.message(task_id).error_msg.startswith("WorkerCrashedError: ")
+    assert view.state(task_id) == "archived"
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_killed_preloader_costs_no_attempt(workers: Workers, client: Client, view: View) -> None:
+    task_id = client.enqueue("wait", retention=3600).id
+    worker = workers.start("--concurrency", "2").is_ready()
+    child = view.expect("started", task_id).pid
+    preloader = parent_of(child)
+    assert preloader != worker.pid
+    os.kill(preloader, signal.SIGKILL)
+    again = view.expect("started", task_id)
+    assert (again.pid != child, is_running(child)) == (True, False)
+    view.open()
+    message = view.until("completed", task_id)
+    assert message is not None
+    assert (message.retried, view.count("failed")) == (0, 0)
+    assert worker.stop() == 0, worker.text
+
+
+# Redis ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Iterator[tuple[RedisServer, Workers]]:
+    """Give a Redis that keeps every write, and workers on it."""
+    config = {"appendonly": "yes", "appendfsync": "always"}
+    with redis_server(config=config) as server, workers_on(server.url, tmp_path) as workers:
+        yield server, workers
+
+
+def begin_many(server: RedisServer, workers: Workers, view: View, count: int) -> Worker:
+    """Enqueue many tasks, and return a worker that is in the middle of them."""
+    with Client(server.url) as client:
+        results = client.enqueue_many([Task("ok", retention=3600) for _ in range(count)])
+        assert not any(isinstance(result, Exception) for result in results)
+    worker = workers.start("--concurrency", "2").is_ready()
+    wait_until(lambda: view.count("processed") > 2000, interval_s=0.001)
+    return worker
+
+
+def test_redis_that_stands_still_for_a_while_loses_nothing(durable: tuple[RedisServer, Workers]) -> None:
+    """Replies are lost, requests are carried out late: dequeues whose tasks nobody knows, writes in doubt."""
+    server, workers = durable
+    with server.client() as db:
+        view = View(db)
+        worker = begin_many(server, workers, view, 20_000)
+        server.process.send_signal(signal.SIGSTOP)
+        worker.wait_for("trying again")
+        server.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: db.zcard("asynq:{default}:completed") == 20_000, 30.0)
+        assert (view.count("processed"), view.count("failed")) == (20_000, 0)
+        assert (view.size("active"), view.size("lease"), view.size("pending")) == (0, 0, 0)
+        assert worker.stop() == 0, worker.text
+
+
+def test_redis_that_is_killed_and_comes_back_loses_nothing(durable: tuple[RedisServer, Workers]) -> None:
+    server, workers = durable
+    with server.client() as db:
+        worker = begin_many(server, workers, View(db), 20_000)
+    server.process.kill()
+    server.process.wait()
+    worker.wait_for("trying again")
+    with subprocess.Popen(server.process.args) as again, server.client() as db:
+        try:
+            wait_until(lambda: _answers(db))
+            view = View(db)
+            wait_until(lambda: db.zcard("asynq:{default}:completed") == 20_000, 30.0)
+            assert (view.count("processed"), view.count("failed")) == (20_000, 0)
+            assert (view.size("active"), view.size("lease"), view.size("pending")) == (0, 0, 0)
+            assert worker.stop() == 0, worker.text
+        finally:
+            again.kill()
+
+
+def _answers(db: Redis) -> bool:
+    try:
+        return bool(db.ping())
+    except RedisError:
+        return False

@@ -1,0 +1,176 @@
+"""Handlers that hold the interpreter, hang, or are cancelled: leases hold, limits hold, slots are used again."""
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fastq import Client, Task
+from tests.e2e.harness import Worker, Workers
+from tests.e2e.test_death import SHORT
+from tests.e2e.view import View
+from tests.processes import is_running
+from tests.waiting import wait_until
+
+APPS = "tests/e2e/apps.py"
+GRACE = ("--timeout-grace", "0.5")
+
+
+def start(workers: Workers, *flags: str) -> Worker:
+    return workers.start("--concurrency", "1", *GRACE, *flags).is_ready()
+
+
+# Leases -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_holds_the_interpreter_keeps_its_lease(workers: Workers, client: Client, view: View) -> None:
+    """It holds it for more than twice the lease, while another server looks for leases that have ended."""
+    task_id = client.enqueue(Task("gil", headers={"seconds": "5"}, retention=3600)).id
+    worker = workers.start_timed(SHORT, concurrency=1).is_ready()
+    workers.start_timed(SHORT, concurrency=1).is_ready()
+    view.expect("started", task_id)
+    until_s = time.monotonic() + 4.5
+    seen = set()
+    while time.monotonic() < until_s:
+        lease = view.db.zscore("asynq:{default}:lease", task_id)
+        assert isinstance(lease, float)
+        assert lease > time.time()
+        seen.add(lease)
+        time.sleep(0.05)
+    assert len(seen) >= 4  # it was extended in every second
+    message = view.until("completed", task_id)
+    assert message is not None
+    assert (message.retried, view.count("failed")) == (0, 0)
+    assert worker.stop() == 0, worker.text
+
+
+# Time -------------------------------------------------------------------------------------------------------------
+
+SOFT = "TaskTimeout: the task's time is up"
+KILLED = "TaskTimeout: the handler did not end in time and its process was killed"
+
+
+@pytest.mark.parametrize(
+    ("type", "error"),
+    [("spin", SOFT), ("clean", SOFT), ("async-wait", SOFT), ("deaf", KILLED), ("c-loop", KILLED)],
+)
+def test_a_hanging_handler_ends_when_its_time_is_up_and_its_slot_is_used_again(
+    workers: Workers, client: Client, view: View, type: str, error: str
+) -> None:
+    task_id = client.enqueue(Task(type, timeout=1)).id
+    start(workers)
+    hanging = view.expect("started", task_id)
+    began_s = time.monotonic()
+    message = view.until("retry", task_id)
+    assert message is not None
+    assert 0.9 < time.monotonic() - began_s < 5  # 1 s, the grace of 0.5 s, and a loaded machine
+    assert message.error_msg.startswith(error)
+    assert (f"{APPS}:" in message.error_msg) is (error is SOFT)  # the place in the user's code
+    assert message.retried == 1
+    after = client.enqueue("wait", retention=3600).id
+    told = [event.what for event in view.events()]
+    assert told == {"clean": ["cleaned"], "deaf": ["told"]}.get(type, [])
+    next_run = view.expect("started", after)
+    assert is_running(hanging.pid) is (error is SOFT)
+    assert (next_run.pid == hanging.pid) is (error is SOFT)
+    view.open()
+    view.until("completed", after)
+
+
+def test_the_message_s_own_deadline_is_absolute(workers: Workers, client: Client, view: View) -> None:
+    start(workers)
+    task_id = client.enqueue("spin", deadline=datetime.now(UTC) + timedelta(seconds=2)).id
+    began_s = time.monotonic()
+    view.expect("started", task_id)
+    message = view.until("retry", task_id)
+    assert message is not None
+    assert time.monotonic() - began_s < 6
+    assert message.error_msg.startswith(SOFT)
+
+
+def test_waiting_tasks_go_on_when_the_one_before_them_is_killed(workers: Workers, client: Client, view: View) -> None:
+    quick = [client.enqueue("ok", retention=3600).id for _ in range(50)]
+    hanging = client.enqueue(Task("c-loop", timeout=1)).id
+    rest = [client.enqueue("ok", retention=3600).id for _ in range(50)]
+    start(workers, "--prefetch-time", "60")
+    view.expect("started", hanging)
+    for task_id in quick + rest:
+        message = view.until("completed", task_id)
+        assert message is not None
+        assert message.retried == 0
+
+
+# Cancellation -----------------------------------------------------------------------------------------------------
+
+
+def cancel(view: View, task_id: str) -> None:
+    """Publish as asynq's Inspector does, once a server listens."""
+    wait_until(lambda: view.db.publish("asynq:cancel", task_id) == 1)
+
+
+@pytest.mark.parametrize(
+    ("type", "error"),
+    [
+        ("clean", "TaskCanceled: the task was cancelled"),
+        ("spin", "TaskCanceled: the task was cancelled"),
+        ("async-wait", "TaskCanceled: the task was cancelled"),
+        ("deaf", "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
+        ("c-loop", "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
+    ],
+)
+def test_a_running_task_is_cancelled(workers: Workers, client: Client, view: View, type: str, error: str) -> None:
+    task_id = client.enqueue(Task(type)).id
+    start(workers)
+    view.expect("started", task_id)
+    cancel(view, task_id)
+    message = view.until("retry", task_id)
+    assert message is not None
+    assert message.error_msg.startswith(error)
+    assert message.retried == 1
+    view.until("completed", client.enqueue("ok", retention=3600).id)
+
+
+def test_a_waiting_task_is_cancelled_and_never_runs(workers: Workers, client: Client, view: View) -> None:
+    for n in range(12):
+        client.enqueue(Task("wait", task_id=f"id-{n:02}", retention=3600))
+    view.open(times=4)  # quick at first, so that some are fetched ahead
+    start(workers, "--prefetch-time", "60")
+    wait_until(lambda: view.size("completed") == 4)
+    wait_until(lambda: view.size("active") > 1)
+    waiting = max(view.ids("active"))
+    cancel(view, waiting)
+    message = view.until("retry", waiting)
+    assert message is not None
+    assert message.error_msg == "TaskCanceled: the task was cancelled before it began"
+    view.open(times=8)
+    wait_until(lambda: view.size("completed") == 11)
+    assert waiting not in {event.task_id for event in view.events()}
+
+
+def test_a_task_that_is_cancelled_just_before_it_is_fetched_does_not_run(
+    workers: Workers, client: Client, view: View
+) -> None:
+    start(workers)
+    cancel(view, "to-come")
+    client.enqueue("wait", task_id="to-come", retention=3600)
+    message = view.until("retry", "to-come")
+    assert message is not None
+    assert message.error_msg == "TaskCanceled: the task was cancelled before it began"
+    assert view.events() == []
+
+
+def test_a_cancellation_is_remembered_for_one_run_only(workers: Workers, client: Client, view: View) -> None:
+    start(workers, "--delayed-task-check-interval", "0.05")
+    cancel(view, "to-come")
+    client.enqueue("ok", task_id="to-come", max_retry=3, retention=3600)
+    assert view.until("retry", "to-come") is not None
+    view.db.zadd("asynq:{default}:retry", {"to-come": 1})
+    assert view.until("completed", "to-come") is not None
+
+
+def test_cancelling_what_is_not_here_harms_nobody(workers: Workers, client: Client, view: View) -> None:
+    worker = start(workers)
+    cancel(view, "nobody")
+    view.db.publish("asynq:cancel", b"\xff\xfe")
+    view.until("completed", client.enqueue("ok", retention=3600).id)
+    assert "Traceback" not in worker.text

@@ -1,0 +1,76 @@
+"""Tasks under fire: whatever is killed when, every submission ends in exactly one final event."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+
+import pytest
+
+from fastq.pool._feed import Submission
+from fastq.pool.outcome import Kind
+from tests.pool.harness import Bench, bench, run, settings
+
+TASKS = 3000
+AGAIN = (Kind.RETURNED, Kind.RERUN, Kind.CRASHED)
+
+
+async def fire(b: Bench, chance: random.Random) -> None:
+    """Kill, or stop and go on, a child or the preloader, now and then."""
+    while True:
+        await asyncio.sleep(chance.uniform(0.01, 0.08))
+        # Not those that have not worked yet: five of them in a row, and the pool rightly gives up.
+        victims = [one.pid for one in b.pool.running()]
+        if victims and chance.random() < 0.2:
+            victims = [b.pool.preloader_pid]
+        with contextlib.suppress(ProcessLookupError, IndexError):
+            os.kill(chance.choice(victims), signal.SIGKILL)
+
+
+async def keep_full(b: Bench, waiting: list[int], chance: random.Random) -> None:
+    """Submit tasks again until each has a result; check that no submission ends twice."""
+    pending: dict[Submission, int] = {}
+    ended = 0
+    while waiting or pending:
+        while waiting and b.pool.free:
+            number = waiting.pop()
+            do, more = chance.choice(
+                [
+                    ("echo", {"text": str(number)}),
+                    ("size", {"size": "30000"}),
+                    ("write", {"size": "100", "times": "3"}),
+                    ("nap", {}),
+                ]
+            )
+            task = b.task(number, do, is_async=False, timeout=20.0, deadline=0.0, last_attempt=False, **more)
+            pending[task] = number
+            b.submit(task)
+        await asyncio.sleep(0.001)
+        for event in b.order[ended:]:
+            ended += 1
+            if event.kind is Kind.WRITTEN:
+                continue
+            number = pending.pop(event.submission)  # a KeyError here: it had ended before
+            if event.kind in AGAIN:
+                waiting.append(number)
+            else:
+                assert event.kind in (Kind.RESULT, Kind.DONE)
+    assert b.pool.pending == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_every_submission_ends_once_whatever_is_killed(seed: int, start_method: str) -> None:
+    async def test() -> None:
+        chance = random.Random(seed)
+        count = TASKS if start_method == "forkserver" else TASKS // 10
+        config = settings(processes=3, ring_bytes=1 << 16, prefetch_time=0.02, start_method=start_method)
+        async with bench(config) as b:
+            shooting = asyncio.create_task(fire(b, chance))
+            await keep_full(b, list(range(count)), chance)
+            shooting.cancel()
+            assert b.failed == []
+
+    run(test(), 20)

@@ -1,0 +1,288 @@
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from fastq.pool._dispatcher import Dispatcher
+from fastq.pool._feed import Event, Feed, Submission
+from fastq.pool._ring import Memory, Ring, now_ns
+from fastq.pool._slots import Slots
+from fastq.pool.control import Channel
+from fastq.pool.layout import (
+    PAGE,
+    RESULT_HEAD_AT,
+    RESULT_TAIL_AT,
+    SLEEPING_AT,
+    TASK_HEAD_AT,
+    TASK_TAIL_AT,
+    Layout,
+)
+from fastq.pool.outcome import Kind
+from fastq.pool.wakeup import Wakeup
+from tests.pool.harness import bench, run, settings
+
+SHAPE = Layout(4, 1 << 20)
+MS = 1_000_000
+
+
+class Child:
+    """Both sides of one child's rings in this process, the child's side done by hand."""
+
+    def __init__(self, dispatcher: Dispatcher, max_tasks: int = 0) -> None:
+        self.memory = bytearray(SHAPE.size)
+        memory = Memory(self.memory)
+        self.channel, self.far = Channel.pair()
+        self.wakeup = Wakeup.create()
+        self.feed = Feed(memory, SHAPE, self.channel, self.wakeup.write_fd, max_tasks)
+        self.feed.set_open(True)
+        self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, SHAPE.task_ring_at, SHAPE.ring_bytes)
+        self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, SHAPE.result_ring_at, SHAPE.ring_bytes)
+        self.slots = Slots(memory, SHAPE.rows)
+        dispatcher.add(self.feed)
+
+    def begin(self, ago_ns: int = 0) -> int:
+        """Take the next task and start it, as if so long ago."""
+        taken = self.tasks.take()
+        assert taken is not None
+        self.slots.start(0, taken[0], now_ns() - ago_ns, 0)
+        return taken[0]
+
+    def end(self, seq: int, ran_ns: int = 1000) -> None:
+        self.slots.finish(0, seq)
+        self.results.put(seq, b"", kind=Kind.DONE, a=ran_ns)
+
+    def work_off(self, ran_ns: int = 1000) -> int:
+        count = 0
+        while (taken := self.tasks.take()) is not None:
+            self.end(taken[0], ran_ns)
+            count += 1
+        return count
+
+    def was_woken(self) -> bool:
+        try:
+            return bool(os.read(self.wakeup.read_fd, 8))
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        self.channel.close()
+        self.far.close()
+        self.wakeup.close()
+
+
+class Desk:
+    """A dispatcher and its children."""
+
+    def __init__(self, children: int, prefetch_time: float = 0.05, max_tasks: int = 0) -> None:
+        self.dispatcher = Dispatcher(Memory(bytearray(PAGE)), prefetch_time, 256)
+        self.children = [Child(self.dispatcher, max_tasks) for _ in range(children)]
+
+    def submit(self, *keys: object, last_attempt: bool = False, size: int = 10) -> list[Event]:
+        return self.dispatcher.submit([Submission(key, b"x" * size, "type", last_attempt=last_attempt) for key in keys])
+
+    def learn(self, ran_ns: int) -> None:
+        """Let the dispatcher see tasks of a certain duration."""
+        for _ in range(100):
+            self.submit(*range(8))
+            for child in self.children:
+                child.work_off(ran_ns)
+            assert self.dispatcher.collect([]) == []
+        while self.dispatcher.pending:
+            self.dispatcher.dispatch()
+            for child in self.children:
+                child.work_off(ran_ns)
+            self.dispatcher.collect([])
+
+    @property
+    def loads(self) -> list[int]:
+        return [child.feed.pending for child in self.children]
+
+
+@pytest.fixture
+def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    made = Desk(*getattr(request, "param", (2,)))
+    yield made
+    for child in made.children:
+        child.close()
+
+
+def test_an_unknown_type_is_given_out_one_a_child(desk: Desk) -> None:
+    assert desk.dispatcher.free(only_async=False) == 2
+    assert desk.submit(*range(5)) == []
+    assert desk.loads == [1, 1]
+    assert desk.dispatcher.pending == 5
+    assert desk.dispatcher.free(only_async=False) == 0
+
+
+def test_short_tasks_are_given_out_up_to_the_limit_of_records(desk: Desk) -> None:
+    desk.learn(1000)
+    assert desk.dispatcher.free(only_async=False) == 512
+    desk.submit(*range(1000))
+    assert desk.loads == [256, 256]
+
+
+def test_a_child_gets_about_prefetch_time_of_work(desk: Desk) -> None:
+    desk.learn(5 * MS)
+    assert desk.dispatcher.free(only_async=False) == 20
+    desk.submit(*range(100))
+    assert desk.loads == [10, 10]
+
+
+def test_big_payloads_are_bounded_by_bytes(desk: Desk) -> None:
+    desk.learn(1000)
+    desk.submit(*range(30), size=100_000)
+    assert desk.loads == [10, 10]
+
+
+def test_a_child_in_a_long_task_gets_nothing_to_wait_behind_it(desk: Desk) -> None:
+    desk.learn(10_000 * MS)
+    desk.submit(1, 2, 3)
+    assert desk.loads == [1, 1]
+    desk.children[0].begin(ago_ns=60_000 * MS)
+    desk.dispatcher.dispatch()
+    assert desk.loads == [1, 1]
+    assert desk.dispatcher.free(only_async=False) == 0
+
+
+def test_a_child_near_the_end_of_its_task_gets_the_next(desk: Desk) -> None:
+    desk.learn(1000 * MS)
+    desk.submit(1, 2, 3)
+    desk.children[0].begin(ago_ns=970 * MS)
+    desk.children[1].begin(ago_ns=10 * MS)
+    desk.dispatcher.dispatch()
+    assert desk.loads == [2, 1]
+
+
+def test_a_last_attempt_never_waits(desk: Desk) -> None:
+    desk.learn(1000)
+    desk.submit(1, 2)
+    assert desk.submit("idle", "idle too") == []
+    (returned,) = desk.submit("last", last_attempt=True)
+    assert (returned.kind, returned.submission.key) == (Kind.RETURNED, "last")
+    # For a moment only idle children count: else the server would fetch it again at once, and again.
+    assert desk.dispatcher.free(only_async=False) == 0
+    for child in desk.children:
+        child.work_off()
+    desk.dispatcher.collect([])
+    assert desk.dispatcher.free(only_async=False) == 2
+    assert desk.submit("last", last_attempt=True) == []
+    assert sum(desk.loads) == 1
+
+
+def test_a_last_attempt_behind_others_does_not_wait_either(desk: Desk) -> None:
+    desk.submit(*range(6))
+    events = desk.dispatcher.submit([Submission("wait", b""), Submission("last", b"", last_attempt=True)])
+    assert [event.submission.key for event in events] == ["last"]
+    assert desk.dispatcher.pending == 7
+
+
+@pytest.mark.parametrize("desk", [(2, 0.001)], indirect=True)
+def test_what_waited_too_long_moves_to_a_free_child_else_goes_back_in_order(desk: Desk) -> None:
+    desk.learn(1000)
+    busy, free = desk.children
+    free.feed.set_open(False)
+    desk.submit(*range(100))
+    assert desk.loads == [100, 0]
+    busy.begin()
+    assert desk.dispatcher.relieve() == []
+    stop = now_ns() + 3 * MS
+    while now_ns() < stop:
+        pass
+    free.feed.set_open(True)
+    assert desk.dispatcher.relieve() == []
+    assert desk.loads == [1, 99]
+    free.begin()
+    stop = now_ns() + 3 * MS
+    while now_ns() < stop:
+        pass
+    events = desk.dispatcher.relieve()
+    assert [event.submission.key for event in events] == list(range(2, 100))
+    assert {event.kind for event in events} == {Kind.RETURNED}
+    assert desk.loads == [1, 1]
+
+
+def test_order_survives_being_put_back(desk: Desk) -> None:
+    desk.learn(1000)
+    desk.submit(*range(600))
+    desk.children[0].begin()
+    assert [one.key for one in desk.dispatcher.close()] == list(range(1, 600))
+
+
+@pytest.mark.parametrize("desk", [(1, 0.05, 3)], indirect=True)
+def test_a_child_is_given_no_more_than_it_may_run(desk: Desk) -> None:
+    desk.submit(1)
+    desk.children[0].work_off()
+    desk.dispatcher.collect([])
+    assert desk.dispatcher.free(only_async=False) == 2
+    desk.submit(2, 3, 4)
+    assert desk.loads == [2]
+    assert desk.children[0].feed.left == 0
+    assert desk.dispatcher.free(only_async=False) == 0
+
+
+def test_withdrawing_gives_the_right_to_run_one_more_back() -> None:
+    desk = Desk(1, 0.05, 1)
+    task = Submission("task", b"")
+    desk.dispatcher.submit([task])
+    assert desk.dispatcher.withdraw(task)
+    assert not desk.dispatcher.withdraw(task)
+    assert desk.children[0].feed.left == 1
+    desk.children[0].close()
+
+
+def test_only_a_sleeper_is_woken_and_once(desk: Desk) -> None:
+    child, other = desk.children
+    other.feed.set_open(False)
+    desk.submit(1)
+    assert not child.was_woken()
+    child.work_off()
+    desk.dispatcher.collect([])
+    child.memory[SLEEPING_AT] = 1
+    desk.submit(2)
+    assert child.was_woken()
+    assert child.memory[SLEEPING_AT] == 0
+    desk.submit(3)
+    assert not child.was_woken()
+
+
+def test_types_without_end_do_not_grow_the_estimates_without_end(desk: Desk) -> None:
+    for number in range(3000):
+        desk.dispatcher.submit([Submission(number, b"", f"type {number}")])
+        for child in desk.children:
+            child.work_off()
+        desk.dispatcher.collect([])
+    assert desk.dispatcher.pending == 0
+
+
+# With real children ---------------------------------------------------------------------------------------------
+
+
+def test_tasks_behind_a_hang_are_handed_back_in_order() -> None:
+    async def test() -> None:
+        async with bench(settings(prefetch_time=0.02)) as b:
+            for _ in range(20):
+                await b.run("noop")
+            hang = Submission("hang", b.task("", "sleep").data, "noop")  # estimated as the short ones were
+            b.submit(hang, *(b.task(number) for number in range(50)))
+            await b.beacon.pids()
+            await b.outcomes(range(50))
+            returned = [event for event in b.order if event.kind is Kind.RETURNED]
+            assert [event.submission.key for event in returned] == list(range(50))
+            assert b.pool.pending == 1
+
+    run(test())
+
+
+def test_tasks_behind_a_hang_move_to_a_free_child() -> None:
+    async def test() -> None:
+        async with bench(settings(prefetch_time=0.1, processes=2)) as b:
+            for _ in range(40):
+                await b.run("noop")
+            go = b.beacon.file("go")
+            b.submit(*(Submission(number, b.task("", "wait_for", file=str(go)).data, "noop") for number in (1, 2)))
+            # Both go to one child, by their estimate; the second has moved to the other one when it starts.
+            assert await b.beacon.pids() != await b.beacon.pids()
+            go.touch()
+            assert {event.kind for event in await b.outcomes([1, 2])} == {Kind.DONE}
+
+    run(test())

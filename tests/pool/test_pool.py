@@ -1,0 +1,258 @@
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+
+import pytest
+
+from fastq.pool._work import MAX_RESULT
+from fastq.pool.config import PoolConfig
+from fastq.pool.outcome import Kind
+from fastq.pool.protocol import CancelOutcome
+from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_every_task_gets_its_own_answer_once(processes: int, start_method: str) -> None:
+    async def test() -> None:
+        async with bench(settings(processes=processes, start_method=start_method, prefetch_time=10)) as b:
+            b.submit(*(b.task(number, "echo", text=f"text {number}") for number in range(2000)))
+            for number, event in enumerate(await b.outcomes(range(2000))):
+                assert (event.kind, event.data) == (Kind.RESULT, f"text {number}".encode())
+            assert len(b.order) == 2000
+            assert b.pool.pending == 0
+
+    run(test())
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000, 100_000, 300_000, 5_000_000])
+def test_payloads_and_results_of_any_size_pass(size: int) -> None:
+    async def test() -> None:
+        async with bench(settings(ring_bytes=1 << 16, prefetch_time=10)) as b:
+            for number in range(4):
+                b.submit(
+                    b.task(("in", number), "echo", text="t" * size), b.task(("out", number), "size", size=str(size))
+                )
+            for number in range(4):
+                assert (await b.outcome(("in", number))).data == b"t" * size
+                assert (await b.outcome(("out", number))).data == b"r" * size
+
+    run(test())
+
+
+def test_a_result_above_the_limit_is_refused_and_the_next_task_runs() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            event = await b.run("size", size=str(MAX_RESULT + 1))
+            assert event.kind is Kind.BROKEN
+            assert "above the limit" in event.data.decode()
+            assert (await b.run("size", size=str(MAX_RESULT))).kind is Kind.RESULT
+
+    run(test())
+
+
+@pytest.mark.parametrize(("size", "times"), [(10, 3), (2000, 300), (300_000, 5)])
+def test_written_results_come_in_order_before_the_end(size: int, times: int) -> None:
+    """300 of 2 kB are several times what the result ring holds: the child waits for room."""
+
+    async def test() -> None:
+        async with bench(settings(ring_bytes=1 << 16)) as b:
+            key = "writes"
+            b.submit(b.task(key, "write", size=str(size), times=str(times)))
+            assert (await b.outcome(key)).kind is Kind.DONE
+            *written, last = b.events[key]
+            assert last.kind is Kind.DONE
+            assert [(event.kind, event.data) for event in written] == [
+                (Kind.WRITTEN, bytes([number % 256]) * size) for number in range(times)
+            ]
+
+    run(test())
+
+
+@pytest.mark.parametrize(("do", "text"), [("wrong_answer", "a runner answered"), ("raise_error", "ZeroDivisionError")])
+def test_a_broken_runner_breaks_its_task_only(do: str, text: str) -> None:
+    async def test() -> None:
+        async with bench() as b:
+            event = await b.run(do)
+            assert event.kind is Kind.BROKEN
+            assert text in event.data.decode()
+            assert (await b.run("noop")).kind is Kind.DONE
+
+    run(test())
+
+
+def test_a_waiting_task_is_withdrawn_and_never_runs() -> None:
+    async def test() -> None:
+        async with bench(settings(prefetch_time=10)) as b:
+            await b.run("noop")
+            go = b.beacon.file("go")
+            waiting = b.task("waiting", "kill_self")
+            b.submit(b.task("running", "wait_for", file=str(go)), waiting, b.task("behind", "noop"))
+            await b.beacon.pids()
+            assert b.pool.cancel(waiting) is CancelOutcome.WITHDRAWN
+            assert b.pool.cancel(waiting) is CancelOutcome.TOO_LATE
+            go.touch()
+            assert {event.kind for event in await b.outcomes(["running", "behind"])} == {Kind.DONE}
+            assert "waiting" not in b.events
+
+    run(test())
+
+
+@pytest.mark.parametrize("do", ["sleep", "ignore", "hold_gil"])
+def test_a_running_task_is_cancelled(do: str) -> None:
+    async def test() -> None:
+        async with bench() as b:
+            task = b.task("hang", do)
+            b.submit(task)
+            await b.beacon.pids()
+            assert b.pool.cancel(task) is CancelOutcome.TOLD
+            assert b.pool.cancel(task) is CancelOutcome.TOO_LATE
+            assert (await b.outcome("hang")).kind is Kind.CANCELED
+            assert b.pool.cancel(task) is CancelOutcome.TOO_LATE
+
+    run(test())
+
+
+def test_running_tasks_are_known_with_their_child_and_start() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=2)) as b:
+            b.submit(b.task("one", "sleep", timeout=3600), b.task("two", "sleep"))
+            pids = {*await b.beacon.pids(), *await b.beacon.pids()}
+            running = b.pool.running()
+            assert {one.pid for one in running} == pids == set(b.pool.child_pids)
+            limits = {one.submission.key: one.deadline_ns and one.deadline_ns - one.started_ns for one in running}
+            assert limits == {"one": 3600 * 10**9, "two": 0}
+
+    run(test())
+
+
+def test_a_child_that_writes_nonsense_is_killed_and_its_task_crashed() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            event = await b.run("scribble")
+            assert event.kind is Kind.CRASHED
+            assert "does not go with head" in event.data.decode()
+            assert (await b.run("noop")).kind is Kind.DONE
+
+    run(test())
+
+
+# Shutdown ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_has_not_begun_is_handed_back_in_order() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=2, prefetch_time=10)) as b:
+            await asyncio.gather(b.run("noop"), b.run("noop"))
+            go = b.beacon.file("go")
+            tasks = [b.task(number, "wait_for", file=str(go)) for number in range(100)]
+            b.submit(*tasks)
+            await b.beacon.pids()
+            await b.beacon.pids()
+            running = {one.submission.key for one in b.pool.running()}
+            rest = b.pool.withdraw_all()
+            assert [task.key for task in rest] == [number for number in range(100) if number not in running]
+            late = b.task("late")
+            b.submit(late)
+            assert (await b.outcome("late")).kind is Kind.RETURNED
+            go.touch()
+            assert await b.pool.drain(20)
+            assert b.pool.pending == 0
+            assert {b.events[key][0].kind for key in running} == {Kind.DONE}
+
+    run(test())
+
+
+@pytest.mark.parametrize("do", ["sleep", "ignore", "hold_gil", "return_late", "with_grandchildren"])
+def test_stop_aborts_what_does_not_end(do: str) -> None:
+    async def test() -> None:
+        async with bench(settings(timeout_grace=60)) as b:
+            b.submit(b.task("hang", do))
+            pids = await b.beacon.pids()
+            assert not await b.pool.drain(0.01)
+            await b.pool.stop()
+            (event,) = b.events["hang"]
+            assert event.kind is Kind.ABORTED
+            await gone(*pids)
+
+    run(test())
+
+
+def test_stop_in_the_middle_of_a_start_leaves_nobody() -> None:
+    async def test() -> None:
+        made = Bench(settings(processes=2))
+        start = asyncio.create_task(made.pool.start())
+        while not made.pool.child_pids:
+            await asyncio.sleep(0)
+        pids = [made.pool.preloader_pid, *made.pool.child_pids]
+        start.cancel()
+        await made.pool.stop()
+        made.beacon.close()
+        await gone(*pids)
+
+    run(test())
+
+
+def test_stop_gives_back_what_never_began() -> None:
+    async def test() -> None:
+        async with bench(settings(prefetch_time=10)) as b:
+            await b.run("noop")
+            b.submit(b.task("hang", "sleep"), *(b.task(number) for number in range(5)))
+            await b.beacon.pids()
+            await b.pool.stop()
+            assert [b.events[number][0].kind for number in range(5)] == [Kind.RETURNED] * 5
+            assert b.events["hang"][0].kind is Kind.ABORTED
+
+    run(test())
+
+
+def descriptors() -> list[str]:
+    gc.collect()  # a mapping holds a descriptor of its own
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            found.append(os.readlink(f"/proc/self/fd/{fd}").partition(":")[0])
+    return sorted(found)
+
+
+def test_descriptors_are_given_back() -> None:
+    async def test() -> None:
+        before = descriptors()
+        for _ in range(3):
+            async with bench(settings(processes=2)) as b:
+                await b.run("noop")
+                await b.run("kill_self")
+                await b.run("size", size="2000000")
+                os.kill(b.pool.preloader_pid, signal.SIGKILL)
+                await b.run("noop")
+        del b
+        assert descriptors() == before
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"runner": "no_colon"}, "'module:attr', not 'no_colon'"),
+        ({"processes": 0}, "processes must be at least 1, not 0"),
+        ({"start_method": "fork"}, "not 'fork'"),
+        ({"timeout_grace": -1}, "timeout_grace must be at least 0, not -1"),
+        ({"prefetch_time": float("nan")}, "prefetch_time"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(options: dict[str, str | float], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        PoolConfig(**{"runner": "a:b", **options})  # type: ignore[arg-type]  # what is tested
+
+
+def test_all_children_are_alive_after_the_start() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=4)) as b:
+            assert len(b.pool.child_pids) == 4
+            assert all(is_alive(pid) for pid in b.pool.child_pids)
+            assert b.pool.description == "runs orders"
+
+    run(test())

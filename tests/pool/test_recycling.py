@@ -1,0 +1,77 @@
+import asyncio
+
+import pytest
+
+from fastq.pool.link import PoolStartError
+from fastq.pool.outcome import Kind
+from tests.pool.harness import bench, gone, is_alive, run, settings
+
+MB = 1 << 20
+
+
+def test_a_child_runs_no_more_than_its_share_of_tasks() -> None:
+    async def test() -> None:
+        async with bench(settings(max_tasks_per_child=7, prefetch_time=10)) as b:
+            b.submit(*(b.task(number, "pid") for number in range(70)))
+            pids = [int(event.data) for event in await b.outcomes(range(70))]
+            shares = [pids.count(pid) for pid in dict.fromkeys(pids)]
+            assert shares == [7] * 10
+            await gone(*set(pids) - set(b.pool.child_pids))
+
+    run(test())
+
+
+def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
+    async def test() -> None:
+        async with bench(settings(max_tasks_per_child=1, prefetch_time=10)) as b:
+            (old,) = b.pool.child_pids
+            go = b.beacon.file("go")
+            b.submit(b.task("last", "wait_for", file=str(go)), b.task("next", "pid"))
+            assert await b.beacon.pids() == [old]
+            while len(b.pool.child_pids) < 2:  # ordered while the other still works
+                await asyncio.sleep(0.001)
+            assert is_alive(old)
+            # Not more handlers than slots: it does not start before the other has ended.
+            assert [one.submission.key for one in b.pool.running()] == ["last"]
+            go.touch()
+            assert int((await b.outcome("next")).data) != old
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_child_above_its_memory_is_replaced_and_what_waited_moves_on(is_async: bool) -> None:
+    async def test() -> None:
+        async with bench(settings(max_memory_per_child=200 * MB, prefetch_time=10, async_concurrency=4)) as b:
+            (old,) = b.pool.child_pids
+            await b.run("noop")
+            big = b.task("big", "allocate", size=str(250 * MB))
+            b.submit(big, *(b.task(number, "noop" if is_async else "pid", is_async=is_async) for number in range(10)))
+            assert (await b.outcome("big")).kind is Kind.RESULT
+            events = await b.outcomes(range(10))
+            assert {event.kind for event in events} == {Kind.RESULT}
+            assert {int(event.data.split()[-1]) for event in events} == set(b.pool.child_pids) - {old}
+            await gone(old)
+
+    run(test())
+
+
+def test_children_that_leak_are_replaced_again_and_again() -> None:
+    async def test() -> None:
+        async with bench(settings(max_memory_per_child=200 * MB, prefetch_time=10)) as b:
+            b.submit(*(b.task(number, "allocate", size=str(40 * MB)) for number in range(20)))
+            pids = [int(event.data) for event in await b.outcomes(range(20))]
+            # 40 MB each under 200 MB, of which the app itself takes some: each child makes a few and no more.
+            assert max(pids.count(pid) for pid in pids) <= 5
+            assert b.failed == []
+
+    run(test())
+
+
+def test_a_limit_that_the_app_alone_nearly_fills_is_refused() -> None:
+    async def test() -> None:
+        with pytest.raises(PoolStartError, match=f"max_memory_per_child of {20 * MB} bytes is too small"):
+            async with bench(settings(max_memory_per_child=20 * MB)):
+                pass
+
+    run(test())

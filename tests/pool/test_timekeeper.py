@@ -1,0 +1,124 @@
+import time
+
+import pytest
+
+from fastq.pool.outcome import Kind
+from tests.pool.harness import bench, gone, is_alive, run, settings
+
+HANGS = ["spin", "sleep", "hold_gil", "hold_gil_in_c", "ignore"]
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("do", HANGS)
+def test_a_hang_ends_by_its_timeout_and_grace(do: str, start_method: str) -> None:
+    async def test() -> None:
+        async with bench(settings(start_method=start_method)) as b:
+            b.submit(b.task("hang", do, timeout=0.1))
+            (pid,) = await b.beacon.pids()
+            event = await b.outcome("hang")
+            assert event.kind is Kind.TIMEOUT
+            # The soft signal ends what listens, in the same child; the rest is dead before the outcome is known.
+            assert is_alive(pid) == (do in ("spin", "sleep"))
+            assert (await b.run("noop")).kind is Kind.DONE
+
+    run(test())
+
+
+def test_grandchildren_of_a_hang_die_with_it() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            b.submit(b.task("hang", "with_grandchildren", timeout=0.1))
+            pids = await b.beacon.pids()
+            assert (await b.outcome("hang")).kind is Kind.TIMEOUT
+            await gone(*pids)
+
+    run(test())
+
+
+def test_a_grace_of_zero_kills_at_once() -> None:
+    async def test() -> None:
+        async with bench(settings(timeout_grace=0)) as b:
+            b.submit(b.task("hang", "clean_up", timeout=0.1))
+            (pid,) = await b.beacon.pids()
+            assert (await b.outcome("hang")).kind is Kind.TIMEOUT
+            assert not is_alive(pid)
+
+    run(test())
+
+
+@pytest.mark.parametrize(("how", "name"), [("timeout", "TaskTimeout"), ("cancel", "TaskCanceled")])
+def test_the_soft_signal_lets_a_handler_clean_up(how: str, name: str) -> None:
+    async def test() -> None:
+        async with bench(settings(timeout_grace=60)) as b:
+            task = b.task("hang", "clean_up", timeout=0.1 if how == "timeout" else 0)
+            b.submit(task)
+            await b.beacon.pids()
+            if how == "cancel":
+                b.pool.cancel(task)
+            assert await b.beacon.next() == f"cleaned {name}"
+            event = await b.outcome("hang")
+            assert event.kind is (Kind.TIMEOUT if how == "timeout" else Kind.CANCELED)
+
+    run(test())
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+def test_a_handler_that_returns_after_the_soft_signal_has_still_failed(how: str) -> None:
+    async def test() -> None:
+        async with bench(settings(timeout_grace=60)) as b:
+            task = b.task("hang", "return_late", timeout=0.1 if how == "timeout" else 0)
+            b.submit(task)
+            await b.beacon.pids()
+            if how == "cancel":
+                b.pool.cancel(task)
+            event = await b.outcome("hang")
+            assert (event.kind, event.data) == (Kind.TIMEOUT if how == "timeout" else Kind.CANCELED, b"")
+
+    run(test())
+
+
+def test_what_a_runner_says_about_a_timeout_reaches_the_server() -> None:
+    async def test() -> None:
+        async with bench(settings(timeout_grace=60)) as b:
+            event = await b.run("explain", timeout=0.1)
+            assert (event.kind, event.data) == (Kind.TIMEOUT, b"retry in 7 s")
+
+    run(test())
+
+
+def test_a_deadline_of_the_message_is_absolute() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            b.submit(b.task("hang", "sleep", timeout=3600, deadline=time.time() + 0.2))
+            await b.beacon.pids()
+            (running,) = b.pool.running()
+            assert 0 < running.deadline_ns - running.started_ns <= 200_000_000
+            assert (await b.outcome("hang")).kind is Kind.TIMEOUT
+
+    run(test())
+
+
+def test_a_task_whose_deadline_has_passed_is_not_started() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            b.submit(b.task("late", "kill_self", deadline=time.time() - 1))
+            assert (await b.outcome("late")).kind is Kind.TIMEOUT
+
+    run(test())
+
+
+def test_a_timeout_never_hits_the_next_task() -> None:
+    """Timeouts as long as the tasks themselves, so that signals arrive around their ends."""
+
+    async def test() -> None:
+        async with bench(settings(timeout_grace=60, prefetch_time=0.01)) as b:
+            for number in range(40):
+                b.submit(b.task(("spin", number), "spin", timeout=0.001), b.task(("echo", number), "echo", text="x"))
+                await b.beacon.pids()
+                assert (await b.outcome(("spin", number))).kind is Kind.TIMEOUT
+            kinds = {(await b.outcome(("echo", number))).kind for number in range(40)}
+            # RETURNED: it stood behind the other for too long, which is as good.
+            assert kinds <= {Kind.RESULT, Kind.RETURNED}
+            assert len(b.pool.child_pids) == 1
+
+    run(test())

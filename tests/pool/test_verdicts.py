@@ -1,0 +1,116 @@
+from collections.abc import Iterator
+
+import pytest
+
+from fastq.pool._dispatcher import Dispatcher
+from fastq.pool._feed import Event, Submission
+from fastq.pool._ring import Memory, Ring
+from fastq.pool._slots import Slots
+from fastq.pool.config import PoolConfig
+from fastq.pool.handle import Handle, State
+from fastq.pool.layout import (
+    PAGE,
+    RESULT_HEAD_AT,
+    RESULT_TAIL_AT,
+    ROW_ABORTED,
+    ROW_CANCELED,
+    ROW_TIMED_OUT,
+    TASK_HEAD_AT,
+    TASK_TAIL_AT,
+    Layout,
+)
+from fastq.pool.outcome import Kind
+from fastq.pool.verdicts import judge
+
+CONFIG = PoolConfig("a:b", async_concurrency=4, ring_bytes=1 << 16, prefetch_time=10)
+
+
+class Corpse:
+    """A child that was never started, given tasks and brought to some point of them by hand."""
+
+    def __init__(self) -> None:
+        self.dispatcher = Dispatcher(Memory(bytearray(PAGE)), CONFIG.prefetch_time, CONFIG.prefetch_records)
+        self.handle = Handle.create(1, CONFIG)
+        self.handle.pid, self.handle.status, self.handle.peak_rss = 4711, 9, 80_000_000
+        self.handle.state = State.READY
+        self.handle.feed.set_open(True)
+        self.dispatcher.add(self.handle.feed)
+        shape = Layout(CONFIG.async_concurrency, CONFIG.ring_bytes)
+        memory = Memory(self.handle.segment.memory)
+        self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
+        self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
+        self.slots = Slots(memory, shape.rows)
+
+    def submit(self, *keys: str, is_async: bool = False) -> list[Submission]:
+        tasks = [Submission(key, b"", is_async=is_async) for key in keys]
+        self.dispatcher.submit(tasks)
+        return tasks
+
+    def begin(self, row: int = 0) -> int:
+        taken = self.tasks.take()
+        assert taken is not None
+        self.slots.start(row, taken[0], 1, 0)
+        return taken[0]
+
+    def judge(self) -> dict[object, Event]:
+        return {event.submission.key: event for event in judge(self.handle, self.dispatcher)}
+
+
+@pytest.fixture
+def corpse() -> Iterator[Corpse]:
+    made = Corpse()
+    yield made
+    made.handle.close()
+
+
+def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
+    corpse.submit("answered", "running", "waiting")
+    seq = corpse.begin()
+    corpse.slots.finish(0, seq)
+    corpse.results.put(seq, b"its result", kind=Kind.RESULT)
+    corpse.begin()
+    events = corpse.judge()
+    assert {key: event.kind for key, event in events.items()} == {"answered": Kind.RESULT, "running": Kind.CRASHED}
+    assert events["answered"].data == b"its result"
+    assert events["running"].data == b"worker process 4711 died with signal SIGKILL, peak RSS 80 MB"
+    assert [task.key for task in corpse.dispatcher.close()] == ["waiting"]
+
+
+def test_a_task_claimed_but_not_yet_in_its_row_is_charged(corpse: Corpse) -> None:
+    corpse.submit("claimed")
+    corpse.tasks.take()
+    assert corpse.judge()["claimed"].kind is Kind.CRASHED
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [(ROW_TIMED_OUT, Kind.TIMEOUT), (ROW_CANCELED, Kind.CANCELED), (ROW_ABORTED, Kind.ABORTED)],
+)
+def test_a_child_that_dies_of_being_told_to_end_has_ended(corpse: Corpse, reason: int, kind: Kind) -> None:
+    corpse.submit("told")
+    corpse.slots.interrupt(corpse.begin(), reason)
+    assert corpse.judge()["told"].kind is kind
+
+
+def test_a_child_killed_for_one_task_charges_that_one_only(corpse: Corpse) -> None:
+    blamed, _, _ = corpse.submit("blamed", "deaf", "running", is_async=True)
+    seqs = [corpse.begin(row) for row in range(3)]
+    corpse.slots.interrupt(seqs[0], ROW_TIMED_OUT)
+    corpse.slots.interrupt(seqs[1], ROW_TIMED_OUT)  # never heard of it: the first one held the loop up
+    corpse.handle.state, corpse.handle.blamed = State.KILLED, blamed
+    kinds = {key: event.kind for key, event in corpse.judge().items()}
+    assert kinds == {"blamed": Kind.TIMEOUT, "deaf": Kind.RERUN, "running": Kind.RERUN}
+
+
+def test_a_child_that_dies_by_itself_charges_all_that_ran(corpse: Corpse) -> None:
+    corpse.submit("one", "two", is_async=True)
+    corpse.begin(0)
+    corpse.begin(1)
+    assert {event.kind for event in corpse.judge().values()} == {Kind.CRASHED}
+
+
+def test_results_that_cannot_be_read_are_judged_with_the_rest(corpse: Corpse) -> None:
+    corpse.submit("running")
+    corpse.begin()
+    corpse.results.put(999, b"", kind=Kind.DONE)
+    assert corpse.judge()["running"].kind is Kind.CRASHED

@@ -1,0 +1,34 @@
+import os
+import select
+
+import pytest
+
+from fastq.pool.wakeup import Wakeup, new_timer_fd
+
+
+@pytest.mark.parametrize("has_eventfd", [True, False])
+def test_a_wakeup_is_readable_once_however_often_it_rang(has_eventfd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_eventfd:
+        monkeypatch.delattr(os, "eventfd")
+    wakeup = Wakeup.create()
+    assert (wakeup.read_fd == wakeup.write_fd) == has_eventfd
+    poller = select.poll()
+    poller.register(wakeup.read_fd, select.POLLIN)
+    assert poller.poll(0) == []
+    for _ in range(3):
+        os.write(wakeup.write_fd, (1).to_bytes(8, "little"))
+    assert poller.poll(0)
+    while poller.poll(0):
+        os.read(wakeup.read_fd, 8)
+    wakeup.close()
+    assert wakeup.read_fd == -1
+
+
+def test_a_timer_is_silent_until_it_is_set() -> None:
+    fd = new_timer_fd()
+    assert fd >= 0
+    assert not os.get_blocking(fd)
+    assert not os.get_inheritable(fd)
+    with pytest.raises(BlockingIOError):
+        os.read(fd, 8)
+    os.close(fd)

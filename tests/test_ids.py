@@ -1,0 +1,59 @@
+import re
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from fastq._ids import new_task_id, new_task_ids
+
+FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+FORK = """
+import os
+from fastq._ids import new_task_id, new_task_ids
+
+before = [new_task_id(), *new_task_ids(3)]
+child = os.fork()
+ids = [new_task_id(), *new_task_ids(3)]
+os.write(1, " ".join([*ids, ""] if child == 0 else [*before, *ids, ""]).encode())
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_ids_are_random_uuids_in_lower_case() -> None:
+    ids = [new_task_id(), *new_task_ids(10_000)]
+    assert len(set(ids)) == 10_001
+    for task_id in ids:
+        assert FORM.fullmatch(task_id)
+        assert str(uuid.UUID(task_id)) == task_id
+    digits = [{task_id[place] for task_id in ids} for place in range(36)]
+    assert [len(seen) for seen in digits] == [{8: 1, 13: 1, 14: 1, 18: 1, 19: 4, 23: 1}.get(i, 16) for i in range(36)]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1000])
+def test_as_many_ids_are_made_as_asked_for(n: int) -> None:
+    assert len(new_task_ids(n)) == n
+
+
+def test_negative_or_absurd_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="n must not be negative: -1"):
+        new_task_ids(-1)
+    for n in (2**59, 2**60, 2**62, 2**64):
+        with pytest.raises((OverflowError, MemoryError)):
+            new_task_ids(n)
+
+
+def test_ids_hold_what_the_system_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq._ids._urandom", lambda size: bytes(range(16)) * (size // 16))
+    assert new_task_id() == str(uuid.UUID(bytes=bytes(range(16)), version=4))
+    assert new_task_ids(3) == [new_task_id()] * 3
+
+
+def test_fork_does_not_repeat_ids() -> None:
+    # In a process of its own, because forking one that has threads is not sound.
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
+    ids = done.stdout.split()
+    assert len(ids) == 12
+    assert len(set(ids)) == 12

@@ -1,0 +1,350 @@
+"""Imports point one way: from ends to people's names to the broker to facts. Checked on the source, for all modules.
+
+Layers are those of ARCHITECTURE.md. Imports for type checking count: knowing a name is depending on it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "fastq"
+
+# One line a layer; a package stands for all that is in it.
+LAYERS: dict[str, int] = {
+    name: layer
+    for layer, names in {
+        # Facts, no I/O.
+        0: "_codec _ids _muxmatch _prioritizer _version _wire clock codec cron durations errors "
+        "go_quote keys logs messages periodic_hash prioritizer proto retry_delay states",
+        # The only place that talks to Redis.
+        1: "broker",
+        # What people use.
+        2: "bulk client compose info inspector mux option_strings options periodic pool producer results scheduler "
+        "semaphore server task worker",
+        # Ends.
+        3: "__main__ cli metrics testing web",
+    }.items()
+    for name in names.split()
+}
+# The package itself only gathers names from all layers.
+TOP = 4
+
+# Within layer 2: these do not import one another, nor do the schedulers import any but the client.
+APART = frozenset({"client", "inspector", "pool", "server"})
+IMPORT_NONE_OF_THEM = APART | {"periodic", "scheduler"}
+MEETING_POINTS = {
+    # The server gives tasks to the pool and hears what came of them; nothing behind these two is its business.
+    ("server", "pool.protocol"),
+    ("server", "pool.pool"),
+    ("server.aggregator", "client"),
+    ("scheduler", "client"),
+    ("periodic", "client"),
+}
+
+# Third-party packages that one of our packages alone may import.
+RESERVED = {"redis": "broker"}
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import statement: the module, and the names taken from it, of which some may be modules, too."""
+
+    line: int
+    base: str
+    names: tuple[str, ...] = ()
+    level: int = 0
+    in_function: bool = False
+
+
+def python_imports(source: str) -> Iterator[Import]:
+    """Find all imports of a Python source, in whatever block they stand."""
+
+    def visit(node: ast.AST, in_function: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, in_function=in_function)
+        elif isinstance(node, ast.ImportFrom):
+            names = tuple(alias.name for alias in node.names)
+            yield Import(node.lineno, node.module or "", names, node.level, in_function)
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside)
+
+    return visit(ast.parse(source), False)
+
+
+CYTHON_IMPORT = re.compile(
+    r"""^(?P<indent>[ \t]*)
+    (?: from[ \t]+(?P<dots>\.*)(?P<base>[\w.]*)[ \t]+c?import[ \t]+(?P<names>\([^)]*\)|[^\n]*)
+      | c?import[ \t]+(?P<modules>[^\n]*) )""",
+    re.MULTILINE | re.VERBOSE,
+)
+CYTHON_FUNCTION = re.compile(r"(?:async[ \t]+)?(?:def|cpdef|cdef(?!\s+class\b))\b[^=\n]*\(")
+STRING_OR_COMMENT = re.compile(r"\"\"\".*?\"\"\"|'''.*?'''|#[^\n]*", re.DOTALL)
+
+
+def cython_imports(source: str) -> Iterator[Import]:
+    """Find all imports and cimports of a Cython source."""
+    source = STRING_OR_COMMENT.sub(lambda match: "\n" * match[0].count("\n"), source)
+    for match in CYTHON_IMPORT.finditer(source):
+        line = source.count("\n", 0, match.start()) + 1
+        in_function = is_in_cython_function(source[: match.start()], len(match["indent"]))
+        if match["modules"] is not None:
+            for name in match["modules"].split(","):
+                yield Import(line, name.split()[0], in_function=in_function)
+        else:
+            names = tuple(name.split()[0] for name in match["names"].strip("() \t\n").split(",") if name.strip())
+            yield Import(line, match["base"], names, len(match["dots"]), in_function)
+
+
+def is_in_cython_function(before: str, indent: int) -> bool:
+    """Tell whether a line that is indented so, after this text, stands in a function."""
+    for line in reversed(before.splitlines()):
+        text = line.lstrip()
+        if text and len(line) - len(text) < indent:
+            if CYTHON_FUNCTION.match(text):
+                return True
+            indent = len(line) - len(text)
+    return False
+
+
+def module_name(path: str) -> str:
+    """Return the dotted name of the module that a file is part of; ``.pyx`` and ``.pxd`` are one."""
+    parts = Path(path).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def layer_of(module: str) -> int:
+    """Return the layer; ``KeyError`` if the table has none."""
+    return TOP if module == PACKAGE else LAYERS[module.split(".")[1]]
+
+
+def is_within(module: str, part: str) -> bool:
+    return module == f"{PACKAGE}.{part}" or module.startswith(f"{PACKAGE}.{part}.")
+
+
+def is_meeting_point(importer: str, imported: str) -> bool:
+    return any(is_within(importer, ours) and is_within(imported, theirs) for ours, theirs in MEETING_POINTS)
+
+
+def edge_fault(importer: str, imported: str) -> str | None:
+    """Say what is wrong with one module of ours importing another, if anything is."""
+    if layer_of(imported) > layer_of(importer):
+        return f"layer {layer_of(importer)} must not import {imported}, which is of layer {layer_of(imported)}"
+    ours, theirs = importer.split(".")[1:2], imported.split(".")[1:2]
+    apart = ours != theirs and set(ours) <= IMPORT_NONE_OF_THEM and set(theirs) <= APART and ours and theirs
+    if apart and not is_meeting_point(importer, imported):
+        return f"{importer} and {imported} must not know each other"
+    return None
+
+
+def targets(found: Import, modules: set[str]) -> set[str]:
+    """Return the modules of ours that an import statement names."""
+    if found.base.split(".")[0] != PACKAGE:
+        return set()
+    submodules = {f"{found.base}.{name}" for name in found.names} & modules
+    # "from fastq import keys" needs nothing of fastq itself, but "from fastq import keys, Task" does.
+    return submodules | ({found.base} if not found.names or len(submodules) < len(found.names) else set())
+
+
+def import_faults(module: str, found: Import, modules: set[str]) -> Iterator[str]:
+    """Say what is wrong with an import statement."""
+    if found.level:
+        yield "imports of our own are absolute"
+    reserved_for = RESERVED.get(found.base.split(".")[0])
+    if reserved_for and not is_within(module, reserved_for):
+        yield f"only {PACKAGE}.{reserved_for} may import {found.base}"
+    for target in sorted(targets(found, modules)):
+        if found.in_function:
+            yield f"{target} is imported inside a function"
+        elif target != PACKAGE and target.split(".")[1] not in LAYERS:
+            yield f"{target} has no layer: add it to LAYERS in {Path(__file__).name}"
+        elif fault := edge_fault(module, target):
+            yield fault
+
+
+def faults(sources: Mapping[str, str]) -> list[str]:
+    """Return all that is wrong with the imports of a package's files, given as path and text."""
+    modules = {module_name(path) for path in sources}
+    result = []
+    edges: dict[str, set[str]] = {module: set() for module in modules}
+    for path, source in sources.items():
+        module = module_name(path)
+        if module != PACKAGE and module.split(".")[1] not in LAYERS:
+            result.append(f"{path}: {module} has no layer: add it to LAYERS in {Path(__file__).name}")
+            continue
+        for found in python_imports(source) if path.endswith(".py") else cython_imports(source):
+            result += [f"{path}:{found.line}: {fault}" for fault in import_faults(module, found, modules)]
+            edges[module] |= targets(found, modules) - {module}
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        result.append(f"imports in a circle: {' <- '.join(error.args[1])}")
+    return result
+
+
+def package_sources() -> dict[str, str]:
+    """Read every file of the package, by its path from the root of the project."""
+    paths = [path for kind in ("py", "pyx", "pxd") for path in sorted((ROOT / PACKAGE).rglob(f"*.{kind}"))]
+    return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
+
+
+def test_imports_of_fastq_point_one_way() -> None:
+    assert faults(package_sources()) == []
+
+
+def test_the_files_are_found() -> None:
+    assert {"fastq/__init__.py", "fastq/mux.py", "fastq/_muxmatch.pyx", "fastq/_wire.pxd"} <= set(package_sources())
+
+
+# The check itself: each rule is broken once.
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        pytest.param({"fastq/task.py": "from fastq.errors import FastqError"}, id="down"),
+        pytest.param({"fastq/task.py": "from fastq.options import check"}, id="sideways"),
+        pytest.param({"fastq/cli/main.py": "from fastq.server.server import Server"}, id="down two"),
+        pytest.param({"fastq/server/a.py": "from fastq.server.b import B", "fastq/server/b.py": ""}, id="in a package"),
+        pytest.param({"fastq/server/a.py": "from fastq.pool.protocol import Answer"}, id="server to protocol"),
+        pytest.param({"fastq/server/aggregator.py": "from fastq.client import Client"}, id="aggregator to client"),
+        pytest.param({"fastq/scheduler.py": "from fastq.client import AsyncClient"}, id="scheduler to client"),
+        pytest.param({"fastq/worker/runner.py": "from fastq.pool import protocol"}, id="worker to pool"),
+        pytest.param(
+            {"fastq/broker/open.py": "import redis.asyncio\nfrom redis import Redis"}, id="redis in the broker"
+        ),
+        pytest.param({"fastq/task.py": "from fastq import keys", "fastq/keys.py": ""}, id="module from the package"),
+        pytest.param({"fastq/cli/main.py": "def run():\n    import webbrowser"}, id="lazy import of another package"),
+        pytest.param({"fastq/_ids.pyx": "from fastq._wire cimport (\n    Error, read\n)"}, id="cimport"),
+        pytest.param(
+            {"fastq/_ids.pyx": "def f(a):\n    pass\ntry:\n    from fastq.errors import E\nexcept E:\n    pass"},
+            id="block in Cython",
+        ),
+        pytest.param(
+            {"fastq/_wire.pyx": "from fastq._wire cimport Error", "fastq/_wire.pxd": ""}, id="own declarations"
+        ),
+        pytest.param({"fastq/_ids.pyx": "cdef class A(B):\n    from fastq.keys import y"}, id="class in Cython"),
+        pytest.param({"fastq/_ids.pyx": '"""Say:\n\nfrom fastq.cli import x\n"""\n# import redis'}, id="no code"),
+    ],
+)
+def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
+    assert faults(files) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "fault"),
+    [
+        pytest.param(
+            {"fastq/errors.py": "\nfrom fastq.broker.open import connect"},
+            "fastq/errors.py:2: layer 0 must not import fastq.broker.open, which is of layer 1",
+            id="up",
+        ),
+        pytest.param(
+            {"fastq/task.py": "if TYPE_CHECKING:\n    import fastq.cli.main"},
+            "fastq/task.py:2: layer 2 must not import fastq.cli.main, which is of layer 3",
+            id="up for type checking",
+        ),
+        pytest.param(
+            {"fastq/task.py": "from fastq import __version__"},
+            "fastq/task.py:1: layer 2 must not import fastq, which is of layer 4",
+            id="the package itself",
+        ),
+        pytest.param(
+            {"fastq/keys.py": "from fastq import broker", "fastq/broker/__init__.py": ""},
+            "fastq/keys.py:1: layer 0 must not import fastq.broker, which is of layer 1",
+            id="a package from the package",
+        ),
+        pytest.param(
+            {"fastq/_ids.pyx": "\n\nfrom fastq.task cimport Task"},
+            "fastq/_ids.pyx:3: layer 0 must not import fastq.task, which is of layer 2",
+            id="up in Cython",
+        ),
+        pytest.param(
+            {"fastq/_wire.pxd": "cimport fastq.pool._ring as ring"},
+            "fastq/_wire.pxd:1: layer 0 must not import fastq.pool._ring, which is of layer 2",
+            id="up in a declaration file",
+        ),
+        *(
+            pytest.param(
+                {f"fastq/{importer}.py": f"import fastq.{imported}"},
+                f"fastq/{importer}.py:1: fastq.{importer.replace('/', '.')} "
+                f"and fastq.{imported} must not know each other",
+                id=f"{importer} to {imported}",
+            )
+            for importer, imported in [
+                ("server/server", "pool.config"),
+                ("server/janitor", "client"),
+                ("server/server", "inspector.queues"),
+                ("pool/child", "server.actor"),
+                ("client", "server"),
+                ("inspector/queues", "client"),
+                ("scheduler", "inspector"),
+                ("periodic", "server"),
+            ]
+        ),
+        pytest.param(
+            {"fastq/task.py": "class A:\n    async def f(self):\n        if self:\n            from fastq import keys"},
+            "fastq/task.py:4: fastq is imported inside a function",
+            id="inside a function",
+        ),
+        pytest.param(
+            {"fastq/_ids.pyx": "cdef int f(int a,\n           int b):\n    x = 1\n    from fastq.keys import y"},
+            "fastq/_ids.pyx:4: fastq.keys is imported inside a function",
+            id="inside a Cython function",
+        ),
+        pytest.param(
+            {"fastq/client.py": "import redis.asyncio"},
+            "fastq/client.py:1: only fastq.broker may import redis.asyncio",
+            id="redis",
+        ),
+        pytest.param(
+            {"fastq/_ids.pyx": "from redis import Redis"},
+            "fastq/_ids.pyx:1: only fastq.broker may import redis",
+            id="redis in Cython",
+        ),
+        pytest.param(
+            {"fastq/server/a.py": "from .b import c"},
+            "fastq/server/a.py:1: imports of our own are absolute",
+            id="relative",
+        ),
+        pytest.param(
+            {"fastq/_ids.pyx": "from . cimport _wire"},
+            "fastq/_ids.pyx:1: imports of our own are absolute",
+            id="relative in Cython",
+        ),
+        pytest.param(
+            {"fastq/novelty.py": ""},
+            "fastq/novelty.py: fastq.novelty has no layer: add it to LAYERS in test_layers.py",
+            id="a module without a layer",
+        ),
+        pytest.param(
+            {"fastq/task.py": "import fastq.novelty.x"},
+            "fastq/task.py:1: fastq.novelty.x has no layer: add it to LAYERS in test_layers.py",
+            id="an import without a layer",
+        ),
+    ],
+)
+def test_a_wrong_import_is_found_and_named(files: dict[str, str], fault: str) -> None:
+    assert faults(files) == [fault]
+
+
+def test_a_circle_is_found_across_files_and_languages() -> None:
+    sources = {
+        "fastq/_a.pyx": "from fastq.b import x",
+        "fastq/b.py": "import fastq.c",
+        "fastq/c.py": "from fastq import d",
+        "fastq/d.pxd": "from fastq._a cimport y",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_a", "b", "c", "d"):
+            patch.setitem(LAYERS, name, 0)
+        [fault] = faults(sources)
+    assert fault.startswith("imports in a circle: ")
+    assert all(module in fault for module in ("fastq._a", "fastq.b", "fastq.c", "fastq.d"))

@@ -1,0 +1,353 @@
+"""The hard limits of CONTRIBUTING.md, for every source file: sizes, docstrings, no sleeping in tests, no pickle."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+CYTHON = (".pyx", ".pxi")
+MAX_FILE_LINES = {"tests": 800, ".pyx": 400, "": 500}
+MAX_FUNCTION_LINES = 50
+MAX_CLASS_LINES = 300
+MAX_PARAMETERS = 6
+
+# Where tests may wait for time to pass, since there is no signal to wait for.
+MAY_SLEEP = ("tests/e2e/", "tests/chaos/")
+# Handlers that are run by tests in processes of their own: to hang is what they are for.
+JOB_BODIES = {"tests/pool/runners.py"}
+
+# What may break a limit, without its line, and why. What no longer does is taken off.
+EXCEPTIONS = {
+    "fastq/_codec_messages.pxi: function TaskMessage.__init__ has 15 parameters, over 6": "a record's fields",
+    "fastq/pool/_feed.pyx: function Submission.__init__ has 7 parameters, over 6": "a record's fields",
+    "tests/pool/harness.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process is gone",
+    "tests/pool/main_program.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process has begun",
+}
+
+# Payloads are bytes and never executed.
+PICKLES = {"pickle", "_pickle", "cloudpickle", "dill", "marshal", "shelve"}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A function or class, as far as the limits are concerned."""
+
+    kind: str
+    name: str
+    line: int
+    lines: int
+    public: bool = False
+    parameters: int = 0
+    documented: bool = True
+
+
+def block_faults(path: str, block: Block) -> Iterator[str]:
+    """Say which limits a function or class breaks."""
+    where = f"{path}:{block.line}: {block.kind} {block.name}"
+    limit = MAX_CLASS_LINES if block.kind == "class" else MAX_FUNCTION_LINES
+    if block.lines > limit:
+        yield f"{where} has {block.lines} lines, over {limit}"
+    if block.parameters > MAX_PARAMETERS and not path.startswith("tests/"):
+        yield f"{where} has {block.parameters} parameters, over {MAX_PARAMETERS}"
+    if block.public and not block.documented and path.startswith("fastq/"):
+        yield f"{where} has no docstring"
+
+
+# Python
+
+
+def python_blocks(node: ast.AST, prefix: str = "", public: bool = True, in_class: bool = False) -> Iterator[Block]:
+    """Find all functions and classes; what is in a private class or in a function is not public."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            is_class = isinstance(child, ast.ClassDef)
+            is_public = public and not child.name.startswith("_")
+            yield Block(
+                kind="class" if is_class else "function",
+                name=f"{prefix}{child.name}",
+                line=child.lineno,
+                lines=(child.end_lineno or child.lineno) - child.lineno + 1,
+                public=is_public,
+                parameters=0 if isinstance(child, ast.ClassDef) else count_parameters(child, in_class),
+                documented=ast.get_docstring(child) is not None or is_explained_elsewhere(child),
+            )
+            yield from python_blocks(child, f"{prefix}{child.name}.", is_public and is_class, is_class)
+        else:
+            yield from python_blocks(child, prefix, public, in_class)
+
+
+def decorator_names(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return the last part of each decorator's name."""
+    expressions = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
+    return {ast.unparse(expression).rpartition(".")[2] for expression in expressions}
+
+
+def is_explained_elsewhere(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Tell whether the property's, the overloaded function's or the base's docstring is this one's, too."""
+    return bool(decorator_names(node) & {"overload", "override", "setter", "deleter"})
+
+
+def count_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef, in_class: bool) -> int:
+    """Count what a caller may have to think of: not self or cls, not ``*args`` and ``**kwargs``."""
+    positional = len(node.args.posonlyargs) + len(node.args.args)
+    bound = in_class and positional > 0 and "staticmethod" not in decorator_names(node)
+    return positional + len(node.args.kwonlyargs) - bound
+
+
+def python_faults(path: str, source: str) -> Iterator[str]:
+    """Check a Python file."""
+    tree = ast.parse(source)
+    for block in python_blocks(tree):
+        yield from block_faults(path, block)
+    may_sleep = not path.startswith("tests/") or path.startswith(MAY_SLEEP) or path in JOB_BODIES
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and not may_sleep and is_sleep(node):
+            yield f"{path}:{node.lineno}: sleeps; wait for a signal or use tests.waiting"
+        elif isinstance(node, ast.Import | ast.ImportFrom) and path.startswith("fastq/"):
+            modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
+            if PICKLES & {module.split(".")[0] for module in modules}:
+                yield f"{path}:{node.lineno}: imports a pickle"
+
+
+def is_sleep(call: ast.Call) -> bool:
+    """Tell whether a call waits for time to pass; ``asyncio.sleep(0)`` only lets others run."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    lets_others_run = len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
+    return name == "sleep" and not lets_others_run
+
+
+# Cython, whose parser gives no line numbers for ends: blocks are found by their indentation.
+
+STRING_OR_COMMENT = re.compile(r"""(?P<quotes>"{3}|'{3}|"|').*?(?<!\\)(?P=quotes)|#[^\n]*""", re.DOTALL)
+HEADER = re.compile(r"(?P<indent>\s*)(?P<word>(?:async\s+)?def|cpdef|cdef\s+class|class|cdef)\b")
+PICKLE_IMPORT = re.compile(rf"\s*(?:from|c?import)\s+(?:{'|'.join(PICKLES)})\b")
+
+
+def cython_faults(path: str, source: str) -> Iterator[str]:
+    """Check a Cython file."""
+    # A string leaves one quote and its line ends, which is all that the rest needs to see of it.
+    bare = STRING_OR_COMMENT.sub(lambda match: '"' * bool(match["quotes"]) + "\n" * match[0].count("\n"), source)
+    lines = bare.splitlines()
+    for block in cython_blocks(lines):
+        yield from block_faults(path, block)
+    for number, line in enumerate(lines, 1):
+        if path.startswith("fastq/") and PICKLE_IMPORT.match(line):
+            yield f"{path}:{number}: imports a pickle"
+
+
+def cython_blocks(lines: list[str]) -> Iterator[Block]:
+    """Find all functions and classes; what only Cython can call is not public."""
+    parents: list[tuple[int, str, bool]] = []  # indent, name, and whether what is in it is public
+    for number, line in enumerate(lines):
+        match = HEADER.match(line)
+        if match is None:
+            continue
+        header, body = whole_header(lines, number)
+        is_class = match["word"].endswith("class")
+        name = re.search(r"class\s+(\w+)" if is_class else r"(\w+)\s*\(", header)
+        if name is None or not header.endswith(":"):
+            continue  # a variable, a struct, an extern block
+        indent = len(match["indent"])
+        while parents and parents[-1][0] >= indent:
+            parents.pop()
+        _, prefix, public = parents[-1] if parents else (-1, "", True)
+        public = public and not name[1].startswith("_") and match["word"] != "cdef"
+        parents.append((indent, f"{prefix}{name[1]}.", public and is_class))
+        is_accessor = number > 0 and lines[number - 1].rstrip().endswith((".setter", ".deleter"))
+        yield Block(
+            kind="class" if is_class else "function",
+            name=f"{prefix}{name[1]}",
+            line=number + 1,
+            lines=end_of_block(lines, body, indent) - number,
+            public=public,
+            parameters=0 if is_class else count_cython_parameters(header),
+            documented=is_accessor
+            or next((text for text in lines[body:] if text.strip()), "").lstrip().startswith('"'),
+        )
+
+
+def whole_header(lines: list[str], start: int) -> tuple[str, int]:
+    """Return the statement that begins here, as far as its brackets are open, and the line after it."""
+    header = ""
+    for number in range(start, len(lines)):
+        header += lines[number].strip() + " "
+        if all(header.count(opening) <= header.count(closing) for opening, closing in ("()", "[]", "{}")):
+            return header.strip(), number + 1
+    return header.strip(), len(lines)
+
+
+def end_of_block(lines: list[str], body: int, indent: int) -> int:
+    """Return the number of the last line that is indented more than the header."""
+    end = body
+    for number in range(body, len(lines)):
+        text = lines[number].lstrip()
+        if text and len(lines[number]) - len(text) <= indent:
+            break
+        if text:
+            end = number + 1
+    return end
+
+
+def count_cython_parameters(header: str) -> int:
+    """Count as for Python; a parameter may have a type of several words before it, even one with brackets."""
+    listed = header[header.index("(") + 1 : header.rindex(")")]
+    while (flat := re.sub(r"\([^()]*\)|\[[^][]*\]|\{[^{}]*\}", "", listed)) != listed:
+        listed = flat
+    parameters = [item.strip() for item in listed.split(",")]
+    return sum(bool(item) and item not in ("self", "cls", "/") and not item.startswith("*") for item in parameters)
+
+
+# All files
+
+
+def faults(path: str, source: str) -> list[str]:
+    """Return all that is wrong with a file."""
+    kind = "tests" if path.startswith("tests/") else ".pyx" if path.endswith(CYTHON) else ""
+    lines = len(source.splitlines())
+    too_long = [f"{path}: has {lines} lines, over {MAX_FILE_LINES[kind]}"] if lines > MAX_FILE_LINES[kind] else []
+    return [*too_long, *(cython_faults if path.endswith(CYTHON) else python_faults)(path, source)]
+
+
+def source_files() -> list[str]:
+    """Return the path of each file that somebody wrote, from the root of the project."""
+    folders = [ROOT / name for name in ("fastq", "tests", "benchmarks")]
+    files = [path for folder in folders for kind in ("py", "pyx", "pxi") for path in folder.rglob(f"*.{kind}")]
+    generated = [path for path in files if path.name.endswith("_pb2.py")]
+    return sorted(path.relative_to(ROOT).as_posix() for path in {ROOT / "setup.py", *files} - set(generated))
+
+
+@pytest.mark.parametrize("path", source_files())
+def test_a_file_keeps_the_limits(path: str) -> None:
+    found = {fault: re.sub(r":\d+: ", ": ", fault, count=1) for fault in faults(path, (ROOT / path).read_text("utf-8"))}
+    assert [fault for fault, what in found.items() if what not in EXCEPTIONS] == []
+    excepted = {what for what in EXCEPTIONS if what.startswith(f"{path}:")}
+    assert excepted - set(found.values()) == set(), "mended: take them off EXCEPTIONS"
+
+
+def test_the_files_are_found() -> None:
+    assert {"setup.py", "fastq/errors.py", "fastq/_prioritizer.pyx", "tests/test_sources.py"} <= set(source_files())
+
+
+# The check itself: each rule is kept at its limit, and broken by one.
+
+
+def function(lines: int, *, parameters: str = "", word: str = "def") -> str:
+    """Write a function of so many lines."""
+    return f'{word} work({parameters}):\n    """Work."""\n' + "    x = 1\n" * (lines - 2)
+
+
+def class_of(lines: int, word: str = "class") -> str:
+    """Write a class of so many lines, none of them in long functions."""
+    return f'{word} Big:\n    """Be big."""\n' + "    x = 1\n" * (lines - 2)
+
+
+SIX = "a, b, c, d=(1, 2), *, e, f: dict[int, int] = {}"
+SIX_TYPED = "int a, const char *b, PyObject **c, double[:, ::1] d, object e=None, *, f=((1, 2), 3)"
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("fastq/a.py", "x = 1\n" * 500),
+        ("fastq/a.pyx", "x = 1\n" * 400),
+        ("tests/a.py", "x = 1\n" * 800),
+        ("fastq/a.py", function(50)),
+        ("fastq/a.pyx", function(50)),
+        ("fastq/a.pyx", function(50, word="cdef inline int") + "\ncdef int after = max(1, 2)\n" * 20),
+        ("fastq/a.py", class_of(300)),
+        ("fastq/a.pyx", class_of(300, "cdef class")),
+        ("fastq/a.py", function(9, parameters=SIX)),
+        ("fastq/a.pyx", function(9, parameters=SIX_TYPED)),
+        ("tests/test_a.py", "def test_it(a, b, c, d, e, f, g): pass"),
+        ("fastq/a.py", 'class A:\n    """Be."""\n    def f(self, a, b, c, d, e, f, *args, **more):\n        "Do."'),
+        ("fastq/a.pyx", 'cdef class A:\n    """Be."""\n    def f(self, a, b, c, d, e, f, /, *args):\n        "Do."'),
+        ("fastq/a.py", "class _A:\n    def f(self): pass\ndef _g():\n    def h(): pass"),
+        (
+            "fastq/a.py",
+            'class A:\n    "Be."\n    @x.setter\n    def x(self, value): pass\n    def __init__(self): pass',
+        ),
+        ("fastq/a.py", "from typing import overload\n@overload\ndef f(a): ..."),
+        ("fastq/a.pyx", 'cdef class A:\n    "Be."\n    cdef int f(self):\n        pass\n    def __len__(self): pass'),
+        ("fastq/a.pyx", 'cdef class A:\n    "Be."\n    @x.setter\n    def x(self, value):\n        pass'),
+        ("fastq/a.pyx", "cdef extern from 'a.h':\n    int f(int a)\ncdef struct B:\n    int c\ncdef int d = len('(')"),
+        ("fastq/a.pyx", "cdef int a = work(1, 2, 3, 4, 5, 6, 7)\ncdef dict b = {\n    1: max(2, 3),\n}"),
+        ("benchmarks/bench_a.py", "def helper(): pass"),
+        ("tests/e2e/test_a.py", "time.sleep(1)"),
+        ("tests/chaos/test_a.py", "time.sleep(1)"),
+        ("tests/test_a.py", "asyncio.sleep(0)\nx = 'sleep(1)'\ndef sleep(): pass"),
+        ("tests/pool/runners.py", "time.sleep(10**6)"),
+        ("fastq/a.py", "time.sleep(1)"),
+        ("tests/test_a.py", "import pickle"),
+        ("fastq/a.pyx", '"""Not this:\n\nimport pickle\n"""\n# import pickle'),
+    ],
+)
+def test_what_keeps_to_the_limits_is_accepted(path: str, source: str) -> None:
+    assert faults(path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fault"),
+    [
+        ("fastq/a.py", "x = 1\n" * 501, "fastq/a.py: has 501 lines, over 500"),
+        ("benchmarks/bench_a.py", "x = 1\n" * 501, "benchmarks/bench_a.py: has 501 lines, over 500"),
+        ("fastq/a.pyx", "x = 1\n" * 401, "fastq/a.pyx: has 401 lines, over 400"),
+        ("tests/a.py", "x = 1\n" * 801, "tests/a.py: has 801 lines, over 800"),
+        ("fastq/a.py", function(51), "fastq/a.py:1: function work has 51 lines, over 50"),
+        ("tests/a.py", function(51, word="async def"), "tests/a.py:1: function work has 51 lines, over 50"),
+        ("fastq/a.pyx", function(51), "fastq/a.pyx:1: function work has 51 lines, over 50"),
+        (
+            "fastq/a.pyx",
+            function(51, word="cdef inline int", parameters="int a,\n        int b").replace("    x = 1\n", "", 1),
+            "fastq/a.pyx:1: function work has 51 lines, over 50",
+        ),
+        ("fastq/a.py", class_of(301), "fastq/a.py:1: class Big has 301 lines, over 300"),
+        ("fastq/a.pyx", class_of(301, "cdef class"), "fastq/a.pyx:1: class Big has 301 lines, over 300"),
+        ("fastq/a.py", function(9, parameters=f"{SIX}, g"), "fastq/a.py:1: function work has 7 parameters, over 6"),
+        (
+            "fastq/a.pyx",
+            function(9, parameters=f"{SIX_TYPED}, g"),
+            "fastq/a.pyx:1: function work has 7 parameters, over 6",
+        ),
+        (
+            "fastq/a.py",
+            'class _A:\n    @staticmethod\n    def f(a, b, c, d, e, f, g):\n        "Do."',
+            "fastq/a.py:3: function _A.f has 7 parameters, over 6",
+        ),
+        (
+            "benchmarks/bench_a.py",
+            "def f(a, b, c, d, e, f, g): pass",
+            "benchmarks/bench_a.py:1: function f has 7 parameters, over 6",
+        ),
+        ("fastq/a.py", "async def f(): pass", "fastq/a.py:1: function f has no docstring"),
+        ("fastq/a.py", "if x:\n    def f(): pass", "fastq/a.py:2: function f has no docstring"),
+        ("fastq/a.py", "class A:\n    pass", "fastq/a.py:1: class A has no docstring"),
+        (
+            "fastq/a.py",
+            'class A:\n    "Be."\n    class B:\n        "Be."\n        def f(self): pass',
+            "fastq/a.py:5: function A.B.f has no docstring",
+        ),
+        ("fastq/a.pyx", "cpdef int f(int a):\n    return a", "fastq/a.pyx:1: function f has no docstring"),
+        ("fastq/a.pyx", "cdef class A:\n    cdef int a", "fastq/a.pyx:1: class A has no docstring"),
+        (
+            "fastq/a.pyx",
+            'cdef class A:\n    "Be."\n    cdef int a\n\n    @property\n    def f(self):\n        # no\n        pass',
+            "fastq/a.pyx:6: function A.f has no docstring",
+        ),
+        ("tests/test_a.py", "time.sleep(1)", "tests/test_a.py:1: sleeps; wait for a signal or use tests.waiting"),
+        (
+            "tests/e2e.py",
+            "async def f():\n    await sleep(delay=0)",
+            "tests/e2e.py:2: sleeps; wait for a signal or use tests.waiting",
+        ),
+        ("fastq/a.py", "import os, pickle as p", "fastq/a.py:1: imports a pickle"),
+        ("fastq/a.py", "def _f():\n    from pickle import loads", "fastq/a.py:2: imports a pickle"),
+        ("fastq/a.pyx", "x = 1\nimport marshal", "fastq/a.pyx:2: imports a pickle"),
+    ],
+)
+def test_what_breaks_a_limit_is_named(path: str, source: str, fault: str) -> None:
+    assert faults(path, source) == [fault]

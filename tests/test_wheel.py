@@ -1,0 +1,96 @@
+"""Builds the sdist, the wheel out of it, and installs that: what a user gets is what is in the tree, and it works."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SMOKE = ROOT / "tests" / "wheel" / "smoke.py"
+SHIPPED = {".py", ".pyi", ".lua", ".proto", ".typed"}
+SOURCES = SHIPPED | {".pyx", ".pxd", ".h"}
+BUILD_LIMIT_S = 300
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Distributions:
+    sdist: Path
+    wheel: Path
+    output: str
+
+
+def suffixed(directory: str, suffixes: set[str]) -> set[str]:
+    """Return the files of the tree under ``directory`` that end so, relative to the tree."""
+    files = (path for path in (ROOT / directory).rglob("*") if path.is_file())
+    kept = (path for path in files if path.suffix in suffixes and "__pycache__" not in path.parts)
+    return {str(path.relative_to(ROOT)) for path in kept}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    directory = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(directory), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,) = directory.glob("*.tar.gz")
+    (wheel,) = directory.glob("*.whl")
+    return Distributions(sdist, wheel, done.stdout + done.stderr)
+
+
+@pytest.fixture(scope="module")
+def wheel_names(built: Distributions) -> set[str]:
+    with zipfile.ZipFile(built.wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str]) -> None:
+    extension = sysconfig.get_config_var("EXT_SUFFIX")
+    compiled = {str(Path(source).with_suffix("")) + extension for source in suffixed("fastq", {".pyx"})}
+    package = {name for name in wheel_names if ".dist-info/" not in name}
+    assert compiled
+    assert package == suffixed("fastq", SHIPPED) | compiled
+
+
+def test_wheel_is_for_one_python_and_carries_the_licence(built: Distributions, wheel_names: set[str]) -> None:
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"-{tag}-{tag}-" in built.wheel.name
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel_names)
+
+
+def test_sdist_holds_all_that_building_and_testing_need(built: Distributions) -> None:
+    with tarfile.open(built.sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = suffixed("fastq", SOURCES) | suffixed("tests", {".py", ".json", ".toml", ".go", ".mod", ".sum"})
+    wanted |= suffixed("benchmarks", {".py"}) | {"pyproject.toml", "setup.py", "Makefile", "LICENSE", ".ci/run"}
+    assert wanted - names == set()
+    assert {name for name in names if name.endswith((".c", ".so", ".pyc")) or "/bin/" in name} == set()
+
+
+def test_build_uses_nothing_that_is_deprecated(built: Distributions) -> None:
+    assert "deprecat" not in built.output.lower()
+
+
+def test_installed_wheel_works_away_from_the_tree(built: Distributions, tmp_path: Path) -> None:
+    home = tmp_path / "venv"
+    venv.create(home)
+    python = home / "bin" / "python"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    install = ["install", "--quiet", "--no-index", "--no-deps", str(built.wheel)]
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(python), *install], check=True, env=environment)
+    # The dependencies are those of this environment; fastq itself is found before them, in the new one.
+    (site_packages,) = home.glob("lib/python*/site-packages")
+    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    done = subprocess.run(
+        [str(python), "-W", "error", str(SMOKE)], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "golden messages" in done.stdout
