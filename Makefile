@@ -2,6 +2,7 @@
 # make test FASTQ_DEBUG=1               the same on a build with line tracing and bounds checks, without optimisation
 # make setup PYTHON=python3.13          another interpreter (after `make clean`)
 # make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
+# make demo TASKS=20000 REDIS=redis://…  fewer tasks, on a Redis that is there already
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -22,12 +23,15 @@ EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup test lint types check interop bench bench-smoke fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types check interop bench bench-smoke fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(BUILT) ## Make .venv, install what development needs, compile the extensions
+
+demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, account for each
+	@$(PY) -m fastq.cli.demo $(if $(TASKS),--tasks $(TASKS)) $(if $(REDIS),--redis '$(REDIS)') $(ARGS)
 
 test: $(BUILT) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
@@ -64,11 +68,13 @@ fuzz-asan: $(SANITIZED)/built ## The same on extensions built with AddressSaniti
 		ASAN_OPTIONS=detect_leaks=0:halt_on_error=1 "$(CURDIR)/$(PY)" -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)
 
 wheel: $(VENV)/installed ## Build sdist and wheel into dist/, and try the wheel in a fresh environment
-	rm -rf dist
-	$(PY) -m build --no-isolation --outdir dist . >/dev/null
-	rm -rf build/installed && $(PY) -m venv build/installed
-	build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
+	@rm -rf dist build/installed && mkdir -p build
+	@echo "Building sdist and wheel"
+	@$(PY) -m build --no-isolation --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
+	@$(PY) -m venv build/installed
+	@build/installed/bin/python -m pip --quiet --disable-pip-version-check install dist/*.whl
 	build/installed/bin/python tests/wheel/smoke.py
+	@ls -l dist
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist wheelhouse *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

@@ -33,6 +33,9 @@ class Act(Enum):
     SWALLOW = auto()
     """Let Redis carry the command out and say nothing, until the client gives up."""
 
+    DELAY = auto()
+    """Let Redis carry the command out, and bring the reply once the test sets ``until``."""
+
     HOLD = auto()
     """Cut the connection, and keep the command for ``release``: a packet that arrives after its sender gave up."""
 
@@ -56,6 +59,7 @@ class Fault:
     skip: int = 0
     bytes_kept: int = 1
     answer: bytes = b""
+    until: threading.Event = field(default_factory=threading.Event)
     then: Callable[[], object] = field(default=lambda: None)
 
     def strikes(self, words: Words) -> bool:
@@ -216,9 +220,11 @@ class FaultyProxy:
         fault.then()
         if fault.act is Act.CUT_IN_REPLY:
             client.socket.sendall(reply[: fault.bytes_kept])
-        elif fault.act is Act.PASS:
+        elif fault.act is Act.DELAY:
+            fault.until.wait(30)
+        if fault.act in {Act.PASS, Act.DELAY}:
             client.socket.sendall(reply)
-        return fault.act in {Act.PASS, Act.SWALLOW}
+        return fault.act in {Act.PASS, Act.DELAY, Act.SWALLOW}
 
     def _carry_out(self, redis: Wire, command: bytes) -> bytes:
         with self._lock:

@@ -5,7 +5,7 @@ The same operations and flows as in ``blocking``; only the waiting differs.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from hiredis import pack_command
 from redis.exceptions import ResponseError
@@ -19,6 +19,9 @@ from fastq.errors import BrokerError
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
 
 T = TypeVar("T")
+
+MOST_AT_ONCE: Final = 64
+"""Round trips at once; more of them wait for their turn, where redis-py refuses the 101st connection."""
 
 
 class AsyncPool(Protocol):
@@ -50,6 +53,7 @@ class AsyncNodeTransport:
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
+        self._turns = asyncio.Semaphore(min(MOST_AT_ONCE, getattr(pool, "max_connections", MOST_AT_ONCE)))
         self.where = address_of(pool)
 
     def lender(self, key: str | None = None) -> AsyncPool:
@@ -59,14 +63,15 @@ class AsyncNodeTransport:
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
-        try:
-            connection = await self._pool.get_connection()
-        except CONNECT_FAULTS as error:
-            return [Unsent(error)] * len(commands)
-        try:
-            return await exchange_on(connection, commands)
-        finally:
-            await self._pool.release(connection)
+        async with self._turns:
+            try:
+                connection = await self._pool.get_connection()
+            except CONNECT_FAULTS as error:
+                return [Unsent(error)] * len(commands)
+            try:
+                return await exchange_on(connection, commands)
+            finally:
+                await self._pool.release(connection)
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:

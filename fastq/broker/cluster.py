@@ -5,6 +5,7 @@ reply means for the routes; the blocking and the asyncio transport share it. A r
 so it is safe to send it again.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from redis.cluster import ClusterNode
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
 
-from fastq.broker.aio import AsyncPool, exchange_on
+from fastq.broker.aio import MOST_AT_ONCE, AsyncPool, exchange_on
 from fastq.broker.blocking import NodeTransport, Sent
 from fastq.broker.exchange import Command
 from fastq.broker.faults import CONNECT_FAULTS, Unsent
@@ -158,9 +159,14 @@ class AsyncClusterTransport:
     def __init__(self, cluster: redis.asyncio.RedisCluster) -> None:
         self._cluster = cluster
         self._get_node: Callable[[str, int], Any] = cluster.get_node
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands, a pipeline a node, following redirections."""
+        async with self._turns:
+            return await self._transfer(commands)
+
+    async def _transfer(self, commands: Sequence[Command]) -> list[Any]:
         try:
             await self._cluster.initialize()
         except (RedisClusterException, RedisError, OSError) as error:

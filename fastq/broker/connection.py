@@ -35,6 +35,8 @@ DEFAULT_URL = "redis://127.0.0.1:6379/0"
 CLIENT_NAME = "fastq"
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 3.0
+MOST_THREADS = 10_000
+"""Each thread has a connection while it asks; redis-py would refuse the 101st."""
 
 
 def default_url() -> str:
@@ -51,7 +53,11 @@ def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = R
     if isinstance(redis, Redis | RedisCluster):
         return redis
     spec = _spec(redis, "redis.Redis or redis.RedisCluster")
-    settings = _settings(spec, read_timeout_s) | {"retry": Retry(NoBackoff(), 0), "redis_connect_func": _introduce}
+    settings = _settings(spec, read_timeout_s) | {
+        "retry": Retry(NoBackoff(), 0),
+        "redis_connect_func": _introduce,
+        "max_connections": MOST_THREADS,
+    }
     match spec.kind:
         case ConnectionKind.SENTINEL:
             return master(spec, settings)

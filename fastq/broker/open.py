@@ -1,5 +1,6 @@
 """From what the user gave as ``redis`` to a broker that uses it, and closes only what was opened here."""
 
+import codecs
 from typing import TypeAlias
 
 import redis
@@ -19,6 +20,7 @@ AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 def open_broker(given: str | BlockingRedis | None) -> BlockingBroker:
     """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet."""
     client = connect(given)
+    _check_encoding(client.get_encoder().encoding)
     ours = client is not given
     if isinstance(client, redis.RedisCluster):
         return BlockingBroker(ClusterTransport(client), close=client.close if ours else None)
@@ -34,9 +36,16 @@ def open_broker(given: str | BlockingRedis | None) -> BlockingBroker:
 def open_async_broker(given: str | AsyncRedis | None) -> AsyncBroker:
     """Open a broker for asyncio; as ``open_broker``."""
     client = connect_async(given)
+    _check_encoding(client.get_encoder().encoding)
     transport = (
         AsyncClusterTransport(client)
         if isinstance(client, redis.asyncio.RedisCluster)
         else AsyncNodeTransport(client.connection_pool)
     )
     return AsyncBroker(transport, close=None if client is given else client.aclose)
+
+
+def _check_encoding(encoding: str) -> None:
+    """Refuse a client that would write other names than those in the messages."""
+    if codecs.lookup(encoding).name != "utf-8":
+        raise ValueError(f"redis must be a client with encoding='utf-8', as names are on the wire, not {encoding!r}")

@@ -149,7 +149,12 @@ class ProcessPool:
     @property
     def child_pids(self) -> list[int]:
         """Return the process ids of all children that are not known to be dead."""
-        return [handle.pid for handle in self._supervisor.handles if handle.pid]
+        return list(self.child_states)
+
+    @property
+    def child_states(self) -> dict[int, State]:
+        """Return where each of these children is in its life."""
+        return {handle.pid: handle.state for handle in self._supervisor.handles if handle.pid}
 
     def running(self) -> list[Running]:
         """Return what is in a handler now."""

@@ -72,6 +72,7 @@ class Waker(Actor):
                 transport.lender(keys.pending(self._queue)), transport.where, self._queue, timeout_s
             )
         except BrokerError as error:
+            self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
             if error.transient:
                 raise
             if self.works:

@@ -44,6 +44,11 @@ def ok(task: RunningTask) -> None:
     return None
 
 
+@mux.handler("told")
+def only_tell(task: RunningTask) -> None:
+    tell("ran", task)
+
+
 @mux.handler("echo")
 def echo(task: RunningTask) -> Any:
     return task.json()

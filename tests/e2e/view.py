@@ -83,6 +83,10 @@ class View:
 
     # Redis
 
+    def facts(self, section: str) -> Any:
+        """Return a section of INFO."""
+        return self._ask.info(section)
+
     def forbid(self, *commands: str) -> None:
         """Take commands from the user that everybody is, until `allow_all`."""
         self._ask.execute_command("ACL", "SETUSER", "default", *(f"-{command}" for command in commands))

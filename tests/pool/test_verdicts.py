@@ -52,6 +52,11 @@ class Corpse:
         self.slots.start(row, taken[0], 1, 0)
         return taken[0]
 
+    def answer(self, data: bytes) -> None:
+        seq = self.begin()
+        self.slots.finish(0, seq)
+        self.results.put(seq, data, kind=Kind.RESULT, a=1000)
+
     def judge(self) -> dict[object, Event]:
         return {event.submission.key: event for event in judge(self.handle, self.dispatcher)}
 
@@ -64,10 +69,11 @@ def corpse() -> Iterator[Corpse]:
 
 
 def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
+    corpse.submit("teaches that these are short")
+    corpse.answer(b"")
+    corpse.dispatcher.collect([])
     corpse.submit("answered", "running", "waiting")
-    seq = corpse.begin()
-    corpse.slots.finish(0, seq)
-    corpse.results.put(seq, b"its result", kind=Kind.RESULT)
+    corpse.answer(b"its result")
     corpse.begin()
     events = corpse.judge()
     assert {key: event.kind for key, event in events.items()} == {"answered": Kind.RESULT, "running": Kind.CRASHED}

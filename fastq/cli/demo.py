@@ -1,0 +1,76 @@
+"""``python -m fastq.cli.demo``: the demo as a command; ``make demo`` runs it."""
+
+import sys
+
+import click
+
+from fastq.broker.uri import parse_redis_uri
+from fastq.demo.interruption import Interrupted, Interruption
+from fastq.demo.run import DemoOptions, QueuesInUseError, run_demo
+from fastq.demo.screen import Screen
+from fastq.demo.shift import StalledError
+from fastq.demo.worker import WorkerEndedError
+from fastq.demo.workload import LEAST_TASKS
+from fastq.errors import BrokerError
+from fastq.server.config import default_concurrency
+
+__all__ = ["main"]
+
+EXIT_FAILED = 1
+EXIT_SIGNAL = 128
+
+_EPILOG = """\b
+$NO_COLOR switches colour off; what is not a terminal gets plain lines.
+Exit codes: 0 everything added up, 1 something did not or the demo could not run, 2 misused, 130 interrupted."""
+
+
+def _check_url(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    try:
+        if value is not None:
+            parse_redis_uri(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return value
+
+
+@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--tasks",
+    type=click.IntRange(LEAST_TASKS, 10_000_000),
+    default=100_000,
+    show_default=True,
+    help="How many tasks are enqueued.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="From what the workload is made.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(2, 256),
+    default=max(2, default_concurrency()),
+    help="How many children the worker has.  [default: the processors, at least 2]",
+)
+@click.option(
+    "--redis",
+    "-u",
+    metavar="URL",
+    callback=_check_url,
+    help="A Redis to use instead of a private one; the queues are demo:critical, demo:default and demo:low, and are "
+    "removed at the end.",
+)
+def main(tasks: int, seed: int, concurrency: int, redis: str | None) -> None:
+    """Run a mixed workload through a real Redis and a real fastq-worker, and account for every task."""
+    screen = Screen()
+    try:
+        with Interruption() as interruption:
+            added_up = run_demo(DemoOptions(tasks, seed, concurrency, redis), screen, interruption)
+    except Interrupted as error:
+        screen.say()
+        screen.say(f"{error}: the worker is stopped, and what the demo made is removed.")
+        sys.exit(EXIT_SIGNAL + error.signum)
+    except (BrokerError, QueuesInUseError, StalledError, WorkerEndedError) as error:
+        click.echo(f"fastq demo: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    sys.exit(0 if added_up else EXIT_FAILED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""The demo's app, as ``fastq-worker fastq.demo.app:mux`` runs it: handlers that work, fail, hang and crash.
+
+An app of your own looks the same, with ``from fastq import ServeMux, SkipRetry, Task``.
+"""
+
+import os
+import time
+
+from fastq.demo.ledger import LEDGER_VARIABLE, LedgerWriter
+from fastq.demo.work import Facts, features, fingerprint, squeeze
+from fastq.errors import RevokeTask, SkipRetry
+from fastq.mux import ServeMux
+from fastq.worker.running import RunningTask as Task
+
+__all__ = ["mux", "retry_soon"]
+
+mux = ServeMux()
+
+if path := os.environ.get(LEDGER_VARIABLE):
+    mux.use(LedgerWriter(path).middleware)
+
+
+def retry_soon(retried: int, error: BaseException, task: Task) -> float:
+    """Return the seconds until the next attempt: asynq's 15 and more would be a long demo."""
+    return 1.0 + retried
+
+
+@mux.handler("text:fingerprint")
+def text_fingerprint(task: Task) -> Facts:
+    """Hash a text in two ways."""
+    return fingerprint(task.payload)
+
+
+@mux.handler("text:squeeze")
+def text_squeeze(task: Task) -> Facts:
+    """Compress a text."""
+    return squeeze(task.payload)
+
+
+@mux.handler("text:features")
+def text_features(task: Task) -> Facts:
+    """Count words."""
+    return features(task.payload)
+
+
+@mux.handler("flaky:fingerprint")
+def flaky(task: Task) -> Facts:
+    """Fail the first time, as if a service had not been there, and work the second time."""
+    if task.retried == 0:
+        raise ConnectionError("the storage did not answer")
+    return fingerprint(task.payload)
+
+
+@mux.handler("fail:always")
+def fail(task: Task) -> None:
+    """Fail until no retry is left."""
+    raise ValueError("this text is in no language that I know")
+
+
+@mux.handler("fail:skip")
+def fail_at_once(task: Task) -> None:
+    """Fail in a way that no retry will mend."""
+    raise SkipRetry("this text will never be readable")
+
+
+@mux.handler("fail:revoke")
+def revoke(task: Task) -> None:
+    """Find that the task is not wanted any more."""
+    raise RevokeTask("this text has been withdrawn")
+
+
+@mux.handler("hang:loop")
+def loop(task: Task) -> None:
+    """Compute for ever; the timeout raises in here."""
+    while True:
+        pass
+
+
+@mux.handler("hang:sleep")
+def sleep(task: Task) -> None:
+    """Sleep for ever; ended by its timeout, or by a cancellation."""
+    time.sleep(10**6)
+
+
+@mux.handler("hang:stubborn")
+def refuse_to_end(task: Task) -> None:
+    """Hang, and swallow what the timeout raises: after the grace time the whole process is killed."""
+    while True:
+        try:
+            time.sleep(10**6)
+        except BaseException:  # noqa: BLE001 - the defect that this handler is there to have
+            continue
+
+
+@mux.handler("crash:exit")
+def crash(task: Task) -> None:
+    """Take the process along, as a segmentation fault would."""
+    os._exit(70)

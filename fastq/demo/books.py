@@ -1,0 +1,74 @@
+"""The books: every task that was ordered, by the id under which Redis took it, and the duplicates that it refused."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from fastq.client import Client
+from fastq.demo.fates import Fate
+from fastq.demo.workload import Offer, Ordered
+from fastq.errors import DuplicateTaskError
+from fastq.results import EnqueueResults
+from fastq.task import Task
+
+__all__ = ["Books"]
+
+_CHUNK: Final = 5_000
+
+
+class Books:
+    """Remember what was ordered."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Ordered] = {}
+        self.duplicates = 0
+        self.refused = 0
+        self.faults: list[str] = []
+        """What went otherwise than ordered at the enqueue."""
+
+    def enqueue(self, client: Client, offers: Iterable[Offer]) -> Iterator[int]:
+        """Enqueue what is offered, and yield after each few thousand how many tasks there are by now.
+
+        What is enqueued is in the books before the next step, so that it can be cleared away whenever this ends.
+        """
+        waiting = iter(offers)
+        while True:
+            ordered: list[Ordered] = []
+            results = client.enqueue_many(_remembering(waiting, ordered))
+            if not ordered:
+                return
+            self._enter(ordered, results)
+            yield len(self.by_id)
+
+    def _enter(self, ordered: list[Ordered], results: EnqueueResults) -> None:
+        refused = dict(results.errors())
+        for at, (task_id, order) in enumerate(zip(results.ids(), ordered, strict=True)):
+            error = refused.get(at)
+            if error is None:
+                self.by_id[task_id] = order
+            is_duplicate, is_refused = order.lot.fate is Fate.REFUSED, isinstance(error, DuplicateTaskError)
+            self.duplicates += is_duplicate
+            self.refused += is_refused
+            if is_duplicate is not is_refused:
+                what = "enqueued, though it is a duplicate" if error is None else f"not enqueued: {error}"
+                self.faults.append(f"task {task_id} ({order.type}, queue {order.queue}) was {what}")
+
+    def ids(self, queue: str) -> list[str]:
+        """Return the ids of a queue's tasks."""
+        return [task_id for task_id, order in self.by_id.items() if order.queue == queue]
+
+    def the(self, name: str) -> str:
+        """Return the id of the one task of a lot that has one."""
+        return next(task_id for task_id, order in self.by_id.items() if order.lot.name == name)
+
+    def expected(self) -> Counter[Fate]:
+        """Count the tasks by their expected fates, the duplicates too."""
+        return Counter(order.lot.fate for order in self.by_id.values()) + Counter({Fate.REFUSED: self.duplicates})
+
+
+def _remembering(offers: Iterator[Offer], ordered: list[Ordered]) -> Iterator[Task]:
+    for offer in offers:
+        ordered.append(offer.ordered)
+        yield offer.task
+        if len(ordered) == _CHUNK:
+            return

@@ -1,0 +1,82 @@
+"""What may become of a task, and the lots: tasks that are alike and have the same fate ahead."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+__all__ = ["DELAYED", "DUPLICATE", "KEPT", "LATE", "SCATTERED", "SINGLES", "STEADY", "STUCK", "UNIQUE", "Fate", "Lot"]
+
+_NO_RETRY: Final = {"max_retry": 0}
+_SHORT: Final = {"max_retry": 0, "timeout": 2}
+
+
+class Fate(Enum):
+    """Name what becomes of a task, in the words of the summary; the last two are never expected."""
+
+    DONE = "done"
+    KEPT = "done, result kept and recomputed"
+    RETRIED = "failed, retried, done"
+    EXHAUSTED = "failed three times, archived"
+    SKIPPED = "raised SkipRetry, archived at once"
+    REVOKED = "raised RevokeTask, deleted"
+    TIMED_OUT = "hung, timed out, archived"
+    CANCELED = "hung, cancelled, archived"
+    CRASHED = "crashed its process, archived"
+    REFUSED = "refused at enqueue as duplicates"
+    LOST = "lost"
+    LEFT = "left in Redis"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lot:
+    """Be a number of tasks that are alike: ``most`` of them, or one in ``one_in`` where that is fewer.
+
+    ``type`` is empty for one of the three sorts of text work. ``runs`` is how often each begins, ``failures`` how many
+    of these runs count as failed.
+    """
+
+    name: str
+    fate: Fate
+    type: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    most: int = 1
+    one_in: int = 1
+    runs: int = 1
+    failures: int = 0
+
+    def count(self, tasks: int) -> int:
+        """Return how many of so many tasks are of this lot."""
+        return min(self.most, tasks // self.one_in)
+
+
+STEADY: Final = Lot("steady", Fate.DONE)
+KEPT: Final = Lot("kept", Fate.KEPT, options={"retention": 3600}, most=200, one_in=50)
+UNIQUE: Final = Lot("unique", Fate.DONE, "text:squeeze", {"unique": 3600}, most=50, one_in=100)
+DUPLICATE: Final = Lot("duplicate", Fate.REFUSED, runs=0)
+DELAYED: Final = Lot("delayed", Fate.DONE, most=500, one_in=20)
+LATE: Final = Lot("late", Fate.DONE, most=60, one_in=50)
+"""Delayed tasks that are enqueued once the others are done: they find a server that has nothing else to do."""
+
+SCATTERED: Final = (
+    KEPT,
+    UNIQUE,
+    DELAYED,
+    Lot("flaky", Fate.RETRIED, "flaky:fingerprint", {"max_retry": 3}, most=10**6, one_in=100, runs=2, failures=1),
+    Lot("hopeless", Fate.EXHAUSTED, "fail:always", {"max_retry": 2}, most=20, one_in=100, runs=3, failures=3),
+    Lot("unreadable", Fate.SKIPPED, "fail:skip", most=10, one_in=100, failures=1),
+    Lot("withdrawn", Fate.REVOKED, "fail:revoke", most=10, one_in=100),
+)
+"""The lots that are strewn over the first wave by chance."""
+
+STUCK: Final = Lot("stuck", Fate.CANCELED, "hang:sleep", _NO_RETRY, failures=1)
+"""Cancelled by the demo as soon as it has begun."""
+
+SINGLES: Final = (
+    (Lot("looping", Fate.TIMED_OUT, "hang:loop", _SHORT, failures=1), 0, 0.15),
+    (Lot("sleeping", Fate.TIMED_OUT, "hang:sleep", _SHORT, failures=1), 0, 0.45),
+    (Lot("stubborn", Fate.TIMED_OUT, "hang:stubborn", _SHORT, failures=1), 0, 0.75),
+    (Lot("crashing", Fate.CRASHED, "crash:exit", _NO_RETRY, failures=1), 1, 0.1),
+    (STUCK, 1, 0.25),
+)
+"""A lot of one each, the number of its queue, and how far into the first wave: apart, so that one at a time hangs."""

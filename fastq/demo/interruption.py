@@ -1,0 +1,58 @@
+"""Ctrl-C that leaves nothing behind: a signal is noted, and acted on where everything that was begun can be undone.
+
+An exception out of a signal handler could come between starting a process and knowing of it.
+"""
+
+import signal
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Final, Self
+
+__all__ = ["Interrupted", "Interruption"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STEP_S: Final = 0.05
+
+
+class Interrupted(Exception):  # noqa: N818 - no defect
+    """Tell that a signal asked for the end."""
+
+    def __init__(self, signum: int) -> None:
+        self.signum = signum
+        super().__init__(signal.Signals(signum).name)
+
+
+class Interruption:
+    """Note signals for as long as it is entered; ``check`` and ``wait`` raise ``Interrupted`` once there was one."""
+
+    def __init__(self) -> None:
+        self._signum = 0
+        self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+
+    def __enter__(self) -> Self:
+        for signum in _SIGNALS:
+            # What was started by nohup goes on when its terminal is closed.
+            if signum is not signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:
+                self._before[signum] = signal.signal(signum, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for signum, handler in self._before.items():
+            signal.signal(signum, handler)
+
+    def _note(self, signum: int, frame: FrameType | None) -> None:
+        self._signum = self._signum or signum
+
+    def check(self) -> None:
+        """Raise ``Interrupted`` if a signal came."""
+        if self._signum:
+            raise Interrupted(self._signum)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, until a signal comes."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.check()
+            time.sleep(min(left, _STEP_S))
+        self.check()

@@ -1,0 +1,110 @@
+"""The handlers' own account of what ran: a file to which every child appends when it begins and ends a task.
+
+It owes nothing to Redis, so that the two can be held against each other. A record is one write to a file opened for
+appending, which the kernel keeps whole and apart from those of other processes.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from struct import Struct
+from typing import Final, NamedTuple
+
+from fastq.errors import RevokeTask
+from fastq.mux import Handler
+from fastq.worker.running import RunningTask
+
+__all__ = ["LEDGER_VARIABLE", "Ending", "LedgerTail", "LedgerWriter", "Run", "read_ledger"]
+
+LEDGER_VARIABLE: Final = "FASTQ_DEMO_LEDGER"
+"""Names the file to the worker; without it nothing is written down."""
+
+# Task id, how often the task had been retried, the ending (0: it begins), Unix nanoseconds.
+_RECORD: Final = Struct("<36sBBxxQ")
+
+
+class Ending(IntEnum):
+    """Say how a run ended, as its handler saw it; a run whose process died has none."""
+
+    RETURNED = 1
+    RAISED = 2
+    REVOKED = 3
+
+
+class LedgerWriter:
+    """Write down every run; ``middleware`` is for ``ServeMux.use``."""
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def middleware(self, next: Handler[RunningTask]) -> Handler[RunningTask]:
+        """Wrap a handler."""
+
+        def run(task: RunningTask) -> object:
+            self._write(task, 0)
+            try:
+                result = next(task)
+            except BaseException as error:
+                self._write(task, Ending.REVOKED if isinstance(error, RevokeTask) else Ending.RAISED)
+                raise
+            self._write(task, Ending.RETURNED)
+            return result
+
+        return run
+
+    def _write(self, task: RunningTask, ending: int) -> None:
+        os.write(self._fd, _RECORD.pack(task.id.encode(), task.retried, ending, time.time_ns()))
+
+
+class Run(NamedTuple):
+    """Be one run of a task: how often it had been retried, when it began and ended in Unix ns (0: it did not)."""
+
+    retried: int
+    begun_ns: int
+    ended_ns: int
+    ending: Ending | None
+
+
+def read_ledger(path: Path) -> dict[str, list[Run]]:
+    """Return the runs of each task id in the order in which they began; ``ValueError`` for a file that is damaged."""
+    runs: dict[str, list[Run]] = {}
+    for task_id, retried, ending, at_ns in _records(path):
+        of_task = runs.setdefault(task_id, [])
+        if not ending:
+            of_task.append(Run(retried, at_ns, 0, None))
+            continue
+        # Two runs of one task at once would be the defect that this is here to find: end the one that is meant.
+        open_at = next((at for at, run in enumerate(of_task) if run.retried == retried and run.ending is None), None)
+        if open_at is None:
+            raise ValueError(f"the ledger has an end without a beginning, of task {task_id}")
+        of_task[open_at] = of_task[open_at]._replace(ended_ns=at_ns, ending=Ending(ending))
+    return runs
+
+
+def _records(path: Path) -> Iterator[tuple[str, int, int, int]]:
+    data = path.read_bytes() if path.exists() else b""
+    if len(data) % _RECORD.size:
+        raise ValueError(f"the ledger has {len(data)} bytes, which is no multiple of a record's {_RECORD.size}")
+    for task_id, retried, ending, at_ns in _RECORD.iter_unpack(data):
+        yield task_id.rstrip(b"\0").decode(), retried, ending, at_ns
+
+
+class LedgerTail:
+    """Follow a ledger that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def names(self, task_id: str) -> bool:
+        """Tell whether a task has been written down since the last call; ask for one task only."""
+        if not self._path.exists():
+            return False
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        # Whole records only: what follows may be under way.
+        self._read += len(data) // _RECORD.size * _RECORD.size
+        return task_id.encode() in data

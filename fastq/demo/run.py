@@ -1,0 +1,107 @@
+"""The demo from its beginning to its end; whatever happens, what was started is ended and what was made is removed."""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from fastq._version import __version__
+from fastq.broker.blocking import BlockingBroker
+from fastq.broker.embedded import EmbeddedRedis
+from fastq.broker.health import server_version
+from fastq.broker.inspect_counts import QueueCounts
+from fastq.broker.open import open_broker
+from fastq.client import Client
+from fastq.demo.audit import audit
+from fastq.demo.books import Books
+from fastq.demo.figures import measure
+from fastq.demo.findings import find, read_counts
+from fastq.demo.interruption import Interruption
+from fastq.demo.screen import Screen, grouped
+from fastq.demo.shift import Shift
+from fastq.demo.summary import print_summary
+from fastq.demo.sweep import sweep
+from fastq.demo.worker import Worker
+from fastq.demo.workload import WEIGHTS, Workload
+
+__all__ = ["DemoOptions", "QueuesInUseError", "run_demo"]
+
+_PREFIX: Final = "demo:"
+"""Before the names of the queues in a Redis that others may use."""
+
+
+class QueuesInUseError(Exception):
+    """Tell that the queues of the demo hold tasks, which it will not touch."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """Say how many tasks, from which seed, on how many children; ``redis`` is a URL, None for one of the demo's own."""
+
+    tasks: int
+    seed: int
+    concurrency: int
+    redis: str | None = None
+
+
+def run_demo(options: DemoOptions, screen: Screen, interruption: Interruption) -> bool:
+    """Run the demo, and tell whether everything added up."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="fastq-demo-")))
+        url = options.redis or stack.enter_context(EmbeddedRedis()).url
+        prefix = _PREFIX if options.redis else ""
+        weights = {f"{prefix}{queue}": weight for queue, weight in WEIGHTS.items()}
+        broker = open_broker(url)
+        stack.callback(broker.close)
+        client = stack.enter_context(Client(url))
+        interruption.check()
+        _say_where(screen, broker, options)
+        before = _counts_of_empty(broker, list(weights))
+        books, workload = Books(), Workload(options.tasks, options.seed, list(weights))
+        if options.redis:
+            stack.callback(sweep, broker, books, list(weights))
+        _enqueue(screen, books, client, workload, interruption)
+        worker = Worker(weights, options.concurrency, url, directory)
+        screen.say(screen.paint("  $ ", dim=True) + screen.paint(worker.command, bold=True))
+        screen.say()
+        with worker:
+            Shift(broker, worker, books, screen, interruption).work_off(workload, client, weights, before)
+            worker.stop()
+        screen.say()
+        findings = find(broker, books, worker.ledger, interruption.check)
+        result = audit(books, before, findings)
+        print_summary(screen, books, result, measure(books, findings.runs), weights)
+    return not result.faults
+
+
+def _say_where(screen: Screen, broker: BlockingBroker, options: DemoOptions) -> None:
+    redis = broker.run(server_version()) or "Redis"
+    where = "yours, queues demo:*" if options.redis else "private, on a Unix socket"
+    screen.say(f"fastq {__version__} on {redis} ({where})", bold=True)
+
+
+def _counts_of_empty(broker: BlockingBroker, queues: Sequence[str]) -> Mapping[str, QueueCounts]:
+    """Return what the counters say; refuse queues that hold tasks."""
+    counts = read_counts(broker, queues)
+    held = {queue: count.unfinished + count.completed + count.archived for queue, count in counts.items()}
+    if any(held.values()):
+        which = ", ".join(f"{queue} holds {grouped(number)}" for queue, number in held.items() if number)
+        raise QueuesInUseError(
+            f"the demo's queues are in use: {which} tasks. Another demo may run; what one left that was killed is "
+            "removed by `asynq queue rm --force <queue>`"
+        )
+    return counts
+
+
+def _enqueue(screen: Screen, books: Books, client: Client, workload: Workload, interruption: Interruption) -> None:
+    start_s = time.monotonic()
+    for _ in books.enqueue(client, workload.first_wave()):
+        interruption.check()
+    seconds = time.monotonic() - start_s
+    screen.say(
+        f"Made and enqueued {grouped(len(books.by_id))} tasks in {seconds:.1f} s, {grouped(books.refused)} duplicates "
+        f"were refused; {workload.late} more come later. Now the worker:"
+    )

@@ -1,0 +1,60 @@
+"""Where the demo writes: a terminal, with colour and lines that are written over, or anything else, in plain lines."""
+
+import os
+import shutil
+import sys
+from typing import Any, TextIO
+
+import click
+
+__all__ = ["Screen", "grouped"]
+
+
+def grouped(number: float) -> str:
+    """Write a whole number with a space before each three digits."""
+    return f"{number:,.0f}".replace(",", " ")
+
+
+class Screen:
+    """Write to ``out``, stdout by default.
+
+    ``is_live`` tells whether lines can be written over; colour needs that too, and no ``$NO_COLOR``. ``can_draw`` tells
+    whether the encoding has block characters.
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self.is_live = self._out.isatty() and os.environ.get("TERM") != "dumb"
+        self._has_colour = self.is_live and not os.environ.get("NO_COLOR")
+        self.can_draw = _can_encode(self._out, "█░✓")
+        self._block = 0
+
+    def paint(self, text: str, **style: Any) -> str:
+        """Return the text in a style of click's, where there is colour."""
+        return click.style(text, **style) if self._has_colour else text
+
+    def say(self, text: str = "", **style: Any) -> None:
+        """Write a line, below what stands there."""
+        self._block = 0
+        click.echo(self.paint(text, **style), self._out, color=True)
+
+    def show(self, lines: list[str]) -> None:
+        """Write lines over those that the last call wrote, if nothing was said since."""
+        width = shutil.get_terminal_size().columns
+        up = f"\x1b[{self._block}F" if self._block else ""
+        text = "".join(f"\x1b[2K{_cut(line, width - 1)}\n" for line in lines)
+        self._block = len(lines)
+        click.echo(up + text, self._out, nl=False, color=True)
+
+
+def _cut(line: str, width: int) -> str:
+    """Shorten a line that would wrap, without its colour: a wrapped one cannot be written over."""
+    return line if len(click.unstyle(line)) <= width else click.unstyle(line)[:width]
+
+
+def _can_encode(out: TextIO, text: str) -> bool:
+    try:
+        text.encode(out.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

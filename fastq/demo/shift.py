@@ -1,0 +1,88 @@
+"""The shift: from the worker's start until nothing is left to be done, watched through Redis' counters."""
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from fastq import keys
+from fastq.broker.blocking import BlockingBroker
+from fastq.broker.inspect_counts import QueueCounts
+from fastq.broker.operation import Operation
+from fastq.client import Client
+from fastq.demo.books import Books
+from fastq.demo.fates import STUCK
+from fastq.demo.findings import read_counts
+from fastq.demo.interruption import Interruption
+from fastq.demo.ledger import LedgerTail
+from fastq.demo.progress import Progress
+from fastq.demo.screen import Screen, grouped
+from fastq.demo.worker import Worker
+from fastq.demo.workload import Workload
+
+__all__ = ["Shift", "StalledError"]
+
+_POLL_S: Final = 0.1
+_QUIET_POLLS: Final = 3
+_PATIENCE_S: Final = 60.0
+
+
+class StalledError(Exception):
+    """Tell that nothing has moved for a minute, with tasks left to be done."""
+
+
+class Shift:
+    """Watch the worker, cancel what hangs without a timeout, enqueue the late tasks once there is a lull."""
+
+    def __init__(
+        self, broker: BlockingBroker, worker: Worker, books: Books, screen: Screen, interruption: Interruption
+    ) -> None:
+        self._broker = broker
+        self._worker = worker
+        self._books = books
+        self._screen = screen
+        self._interruption = interruption
+        self._tail = LedgerTail(worker.ledger)
+        self._stuck = books.the(STUCK.name)
+        self._last: Mapping[str, QueueCounts] = {}
+        self._last_change_s = time.monotonic()
+        self._quiet_polls = 0
+
+    def work_off(
+        self, workload: Workload, client: Client, weights: Mapping[str, int], before: Mapping[str, QueueCounts]
+    ) -> None:
+        """Wait until all is done; raise ``WorkerEndedError``, ``StalledError`` or ``Interrupted`` if that fails."""
+        progress = Progress(self._screen, workload.tasks, weights, before)
+        late_are_in = False
+        while self._quiet_polls < _QUIET_POLLS:
+            counts = read_counts(self._broker, list(weights))
+            if not late_are_in and not any(count.pending for count in counts.values()):
+                late_are_in = True
+                for _ in self._books.enqueue(client, workload.second_wave()):
+                    pass
+                continue
+            progress.show(counts, len(self._books.by_id))
+            self._note(counts)
+            self._cancel_stuck()
+            self._worker.check()
+            self._interruption.wait(_POLL_S)
+        progress.show(self._last, len(self._books.by_id), last=True)
+
+    def _note(self, counts: Mapping[str, QueueCounts]) -> None:
+        now_s = time.monotonic()
+        unfinished = sum(count.unfinished for count in counts.values())
+        changed = counts != self._last
+        # A task on its way back from a worker may be missed, but not again and again.
+        self._quiet_polls = 0 if changed or unfinished else self._quiet_polls + 1
+        if changed:
+            self._last, self._last_change_s = counts, now_s
+        elif now_s - self._last_change_s > _PATIENCE_S:
+            raise StalledError(
+                f"nothing has moved for {_PATIENCE_S:.0f} s, and {grouped(unfinished)} tasks are left\n"
+                + self._worker.last_words()
+            )
+
+    def _cancel_stuck(self) -> None:
+        if self._stuck and self._tail.names(self._stuck):
+            cancel = Operation("PUBLISH", None, (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
+            if self._broker.run(cancel):  # else nobody has subscribed yet; what had begun is still there to be seen
+                self._stuck = ""

@@ -1,0 +1,120 @@
+"""The worker of the demo: ``fastq-worker`` as anybody would start it, in a process of its own, its log in a file."""
+
+import ctypes
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from fastq.demo.ledger import LEDGER_VARIABLE
+from fastq.server.settings import EXTRA_KEYS, SETTINGS
+
+__all__ = ["Worker", "WorkerEndedError"]
+
+_SHUTDOWN_S: Final = 2
+_HURRY_AFTER_S: Final = 0.2
+_KILL_AFTER_S: Final = 10.0
+_LAST_LINES: Final = 12
+_PR_SET_PDEATHSIG: Final = 1
+
+
+class WorkerEndedError(Exception):
+    """Tell that fastq-worker ended by itself or did not end well; the text has the last lines of its log."""
+
+
+class Worker:
+    """Run ``fastq-worker`` from ``with`` to its end, or to ``stop``."""
+
+    def __init__(self, queues: Mapping[str, int], concurrency: int, redis: str, directory: Path) -> None:
+        self.ledger = directory / "ledger"
+        self._log = directory / "worker.log"
+        self._arguments = _arguments(queues, concurrency)
+        self._environment = _environment() | {"FASTQ_REDIS_URL": redis, LEDGER_VARIABLE: str(self.ledger)}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def command(self) -> str:
+        """Return the command as a user would type it, in lines."""
+        words = shlex.join(["fastq-worker", *self._arguments]).split(" --")
+        lines = [" --".join(words[:3]), " --".join(words[3:])]
+        return " \\\n      --".join(lines)
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "fastq.cli.worker", *self._arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C is for the demo, which then ends the worker
+                preexec_fn=_end_with_demo,  # noqa: PLW1509 - the demo has one thread
+            )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End it, in a hurry where the demo did not come to its own end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_HURRY_AFTER_S)
+        process.terminate()  # the second signal skips the waiting for handlers
+        _wait_or_kill(process)
+
+    def stop(self) -> None:
+        """Shut it down as an operator would, and wait; ``WorkerEndedError`` unless it ends with exit code 0."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            if (code := _wait_or_kill(process)) != 0:
+                raise WorkerEndedError(f"fastq-worker ended with code {code} when told to stop\n{self.last_words()}")
+
+    def check(self) -> None:
+        """Raise ``WorkerEndedError`` if it has ended."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise WorkerEndedError(f"fastq-worker ended by itself, with code {code}\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        """Return the last lines of its log."""
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return "\n".join(f"  {line}" for line in lines[-_LAST_LINES:])
+
+
+def _arguments(queues: Mapping[str, int], concurrency: int) -> list[str]:
+    return [
+        "fastq.demo.app:mux",
+        *("--queues", ",".join(f"{queue}={weight}" for queue, weight in queues.items())),
+        *("--concurrency", str(concurrency)),
+        *("--retry-delay", "fastq.demo.app:retry_soon"),
+        *("--delayed-task-check-interval", "1"),
+        *("--timeout-grace", "1"),
+        *("--shutdown-timeout", str(_SHUTDOWN_S)),
+    ]
+
+
+def _environment() -> dict[str, str]:
+    """Return this process' environment without settings for other workers."""
+    settings = {f"FASTQ_{name.upper()}" for name in (*SETTINGS, *EXTRA_KEYS, "config")}
+    return {name: value for name, value in os.environ.items() if name not in settings}
+
+
+def _end_with_demo() -> None:
+    # Between fork and exec. Only for a demo that is killed: it has no time to say goodbye.
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(_SHUTDOWN_S + _KILL_AFTER_S)
+    except subprocess.TimeoutExpired:
+        process.kill()  # its children notice, and end
+        return process.wait()

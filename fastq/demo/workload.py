@@ -1,0 +1,108 @@
+"""The workload: so many tasks of all lots, in three queues, made one by one from a seed.
+
+The queues get a third of the first wave each. So the shares in which they are worked off show the weights, and are not
+those in which the tasks came in.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from fastq.clock import Clock, SystemClock
+from fastq.demo.corpus import Corpus
+from fastq.demo.fates import DELAYED, DUPLICATE, KEPT, LATE, SCATTERED, SINGLES, STEADY, UNIQUE, Lot
+from fastq.demo.work import WORK
+from fastq.task import Task
+
+__all__ = ["LEAST_TASKS", "WEIGHTS", "Offer", "Ordered", "Workload"]
+
+LEAST_TASKS: Final = 1_000
+"""With fewer there would be no room for every lot."""
+
+WEIGHTS: Final = {"critical": 6, "default": 3, "low": 1}
+
+_TYPES: Final = tuple(WORK)
+_SECOND_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Say what was ordered: a task's lot, queue and type; its text where the result is looked at, its lock if unique.
+
+    ``due_ns`` is the Unix time before which a delayed task must not start, 0 for at once.
+    """
+
+    lot: Lot
+    queue: str
+    type: str
+    due_ns: int = 0
+    text: bytes = b""
+    unique_key: str = ""
+
+
+class Offer(NamedTuple):
+    """Pair a task, as a client takes it, with what is to be remembered of it."""
+
+    task: Task
+    ordered: Ordered
+
+
+class Workload:
+    """Make the tasks; ``queues`` are the names of critical, default and low, ``tasks`` those to be enqueued in all."""
+
+    def __init__(self, tasks: int, seed: int, queues: Sequence[str], clock: Clock | None = None) -> None:
+        if tasks < LEAST_TASKS:
+            raise ValueError(f"tasks must be at least {LEAST_TASKS}: {tasks}")
+        self.queues = tuple(queues)
+        self.late = LATE.count(tasks)
+        self.first = tasks - self.late
+        self.tasks = tasks
+        self._rng = random.Random(seed)
+        self._corpus = Corpus(seed)
+        self._clock = clock or SystemClock()
+        # A delayed task of a small demo need not be waited for as long.
+        self._spread_s = max(2, min(10, tasks // 10_000))
+
+    def first_wave(self) -> Iterator[Offer]:
+        """Yield all but the late tasks, and at the end duplicates that are to be refused."""
+        unique: list[Offer] = []
+        places = self._places()
+        for at in range(self.first):
+            lot, queue = places.get(at, STEADY), self.queues[at % len(self.queues)]
+            offer = self._offer(lot, queue, self._spread_s, unique_key=f"text-{at}" if lot is UNIQUE else "")
+            if lot is UNIQUE:
+                unique.append(offer)
+            yield offer
+        for task, ordered in unique:
+            yield Offer(task, Ordered(DUPLICATE, ordered.queue, ordered.type))
+
+    def second_wave(self) -> Iterator[Offer]:
+        """Yield the late tasks, due within seconds."""
+        for at in range(self.late):
+            yield self._offer(LATE, self.queues[at % len(self.queues)], 2)
+
+    def _places(self) -> dict[int, Lot]:
+        """Strew the lots over the first wave, and keep those that hang apart."""
+        queues = len(self.queues)
+        singles = {int(self.first * part) // queues * queues + queue: lot for lot, queue, part in SINGLES}
+        scattered = [lot for lot in SCATTERED for _ in range(lot.count(self.tasks))]
+        free = [at for at in range(self.first) if at not in singles]
+        return singles | dict(zip(self._rng.sample(free, len(scattered)), scattered, strict=True))
+
+    def _offer(self, lot: Lot, queue: str, spread_s: int, unique_key: str = "") -> Offer:
+        rng = self._rng
+        task_type = lot.type or rng.choice(_TYPES)
+        text = self._corpus.cut(rng)
+        options: dict[str, Any] = {**lot.options, "queue": queue}
+        due_ns = 0
+        if unique_key:
+            options["unique_key"] = unique_key
+        if lot in (DELAYED, LATE):
+            # On the second, like cron: asynq's times have no fractions.
+            due_s = self._clock.unix_ns() // _SECOND_NS + rng.randint(2, 1 + spread_s)
+            due_ns = due_s * _SECOND_NS
+            options["process_at"] = datetime.fromtimestamp(due_s, UTC)
+        ordered = Ordered(lot, queue, task_type, due_ns, text if lot is KEPT else b"", unique_key)
+        return Offer(Task(task_type, text, **options), ordered)

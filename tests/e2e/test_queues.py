@@ -1,0 +1,146 @@
+"""Which queue is served when: weights, priorities, pauses, due times, and how an idle worker wakes."""
+
+import time
+
+import pytest
+from redis import Redis
+
+from fastq import Client, Task
+from tests.e2e.harness import Workers
+from tests.e2e.view import View
+from tests.waiting import wait_until
+
+NEVER = ("--task-check-interval", "3600")  # only a wake-up brings tasks then
+
+
+def test_busy_queues_share_the_worker_by_their_weights(workers: Workers, client: Client, db: Redis) -> None:
+    """After 100 000 tasks from queues that never ran dry, each share is within 2 % of its weight's."""
+    weights = {"critical": 6, "default": 3, "low": 1}
+    for queue, weight in weights.items():
+        client.enqueue_many([Task("ok")] * (12_000 * weight), queue=queue)
+    workers.start("--queues", "critical=6,default=3,low=1", "--concurrency", "2").is_ready()
+
+    def processed() -> dict[str, int]:
+        pipe = db.pipeline(transaction=True)
+        for queue in weights:
+            pipe.get(f"asynq:{{{queue}}}:processed")
+            pipe.llen(f"asynq:{{{queue}}}:pending")
+        counts = [int(count or 0) for count in pipe.execute()]
+        assert all(counts[1::2]), "a queue ran dry"
+        return dict(zip(weights, counts[::2], strict=True))
+
+    found = {}
+
+    def enough() -> bool:
+        found.update(processed())
+        return sum(found.values()) >= 100_000
+
+    wait_until(enough, 60.0, interval_s=0.002)
+    total = sum(found.values())
+    for queue, weight in weights.items():
+        assert found[queue] / total == pytest.approx(weight / 10, rel=0.02), found
+
+
+def test_strict_priority_serves_the_top_first(workers: Workers, client: Client, view: View) -> None:
+    for queue in ("low", "default", "critical"):
+        for n in range(20):
+            client.enqueue("wait", task_id=f"{queue}-{n:02}", queue=queue)
+    view.open(times=60)
+    worker = workers.start(
+        "--burst", "--strict-priority", "--queues", "low=1,critical=6,default=3", "--concurrency", "1"
+    )
+    assert worker.ended() == 0, worker.text
+    started = [event.task_id for event in view.events() if event.what == "started"]
+    assert started == [f"{queue}-{n:02}" for queue in ("critical", "default", "low") for n in range(20)]
+
+
+def test_a_paused_queue_waits_and_its_neighbours_do_not(
+    workers: Workers, client: Client, view: View, db: Redis
+) -> None:
+    workers.start("--queues", "a=1,b=1", "--concurrency", "1", "--task-check-interval", "0.1").is_ready()
+    db.set("asynq:{a}:paused", int(time.time()))
+    waiting = [client.enqueue("ok", queue="a", retention=60).id for _ in range(5)]
+    served = [client.enqueue("ok", queue="b", retention=60).id for _ in range(5)]
+    for task_id in served:
+        view.until("completed", task_id, "b")
+    assert view.ids("pending", "a") == waiting
+    db.delete("asynq:{a}:paused")
+    for task_id in waiting:
+        view.until("completed", task_id, "a")
+
+
+def test_a_pause_leaves_what_runs_alone_and_takes_no_more(
+    workers: Workers, client: Client, view: View, db: Redis
+) -> None:
+    running = client.enqueue("wait", retention=60).id
+    workers.start("--concurrency", "1", "--task-check-interval", "0.1").is_ready()
+    view.expect("started", running)
+    db.set("asynq:{default}:paused", int(time.time()))
+    late = client.enqueue("ok", retention=60).id
+    view.open()
+    view.until("completed", running)
+    wait_until(lambda: view.size("active") == 0)
+    assert view.state(late) == "pending"
+    db.delete("asynq:{default}:paused")
+    view.until("completed", late)
+
+
+def test_delayed_tasks_start_when_they_are_due(workers: Workers, client: Client, view: View) -> None:
+    """The look every hour would bring none of them; the forwarder looks when it knows that one is due."""
+    due = {client.enqueue("wait", process_in=seconds).id: seconds for seconds in (4, 2, 3)}
+    view.open(times=3)
+    scores = {task_id: view.db.zscore("asynq:{default}:scheduled", task_id) for task_id in due}
+    workers.start("--concurrency", "1", "--delayed-task-check-interval", "3600").is_ready()
+    order = []
+    for _ in due:
+        event = view.event()
+        late_s = time.time() - float(scores[event.task_id] or 0)
+        assert 0 <= late_s < 0.9, late_s  # 0.1 s on a quiet machine
+        view.expect("done", event.task_id)
+        order.append(due[event.task_id])
+    assert order == [2, 3, 4]
+
+
+def test_delayed_tasks_that_come_later_wait_for_the_next_look_at_most(
+    workers: Workers, client: Client, view: View
+) -> None:
+    workers.start("--concurrency", "1", "--delayed-task-check-interval", "0.3").is_ready()
+    task_id = client.enqueue("ok", process_in=1, retention=60).id
+    view.until("completed", task_id, timeout_s=4.0)
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_an_idle_worker_wakes_for_a_push(
+    workers: Workers, client: Client, view: View, db: Redis, is_flushed: bool
+) -> None:
+    workers.start("--queues", "a=5,b=1", "--concurrency", "1", *NEVER).is_ready()
+    wait_until(lambda: int(view.facts("clients")["blocked_clients"]) == 2)
+    if is_flushed:
+        db.flushall()
+    for queue in ("b", "a"):
+        view.until("completed", client.enqueue("ok", queue=queue, retention=60).id, queue)
+
+
+def test_an_idle_worker_keeps_waking(workers: Workers, client: Client, view: View) -> None:
+    """Every wake-up is followed by another wait: a hundred tasks, each sent when the one before it has ended."""
+    workers.start("--concurrency", "2", *NEVER).is_ready()
+    for _ in range(100):
+        view.until("completed", client.enqueue("ok", retention=60).id)
+
+
+def test_where_waiting_is_forbidden_queues_are_polled(workers: Workers, client: Client, view: View) -> None:
+    view.forbid("blmove")
+    worker = workers.start("--concurrency", "1", "--task-check-interval", "0.2").is_ready()
+    worker.wait_for("queue default is polled, since Redis does not let us wait for it")
+    for _ in range(3):
+        view.until("completed", client.enqueue("ok", retention=60).id, timeout_s=3.0)
+    assert worker.text.count("is polled") == 1
+    assert worker.stop() == 0, worker.text
+
+
+def test_many_queues_are_served_though_not_all_have_a_wait(workers: Workers, client: Client, view: View) -> None:
+    queues = [f"q{n:02}" for n in range(24)]
+    workers.start("--queues", ",".join(queues), "--concurrency", "1", "--task-check-interval", "0.2").is_ready()
+    wait_until(lambda: int(view.facts("clients")["blocked_clients"]) == 16)
+    for queue in reversed(queues):
+        view.until("completed", client.enqueue("ok", queue=queue, retention=60).id, queue)

@@ -1,0 +1,135 @@
+"""What a type checker knows of the public names; read by mypy, never run.
+
+Where a line is wrong on purpose its ``type: ignore`` must be needed: mypy reports one that is not.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, assert_type
+
+import redis
+import redis.asyncio
+
+from fastq import (
+    AsyncClient,
+    BrokerAuthError,
+    BrokerConnectionError,
+    BrokerError,
+    BrokerTimeoutError,
+    Client,
+    DuplicateTaskError,
+    EnqueueResults,
+    FastqError,
+    InvalidMessageError,
+    Task,
+    TaskIDConflictError,
+    TaskInfo,
+    TaskNotFoundError,
+    TaskState,
+)
+from fastq.codec import TaskMessage, decode_task_message, encode_task_message
+
+
+def a_task_has_typed_parts() -> None:
+    task = Task("t", {"any": "thing"}, headers={"a": "1"}, queue="low", unique=timedelta(hours=1))
+    assert_type(task.type, str)
+    assert_type(task.payload, bytes)
+    assert_type(task.headers, Mapping[str, str])
+    assert_type(task.json(), Any)
+    Task()  # type: ignore[call-arg]  # a type is needed
+    Task(b"t")  # type: ignore[arg-type]  # text
+    Task("t", headers=[("a", "1")])  # type: ignore[arg-type]  # a mapping
+    Task("t", headers={"a": 1})  # type: ignore[dict-item]  # of text to text
+
+
+def a_client_takes_what_is_a_redis() -> None:
+    Client()
+    Client(None)
+    Client("redis://127.0.0.1:6379/0")
+    Client(redis.Redis())
+    Client(redis.asyncio.Redis())  # type: ignore[arg-type]  # for AsyncClient
+    Client(42)  # type: ignore[arg-type]  # nothing that leads to a Redis
+    AsyncClient(redis.asyncio.Redis())
+    AsyncClient(redis.Redis())  # type: ignore[arg-type]  # for Client
+
+
+def a_client_returns_typed_things(client: Client, tasks: Iterator[Task]) -> None:
+    assert_type(client.enqueue("t"), TaskInfo)
+    assert_type(client.enqueue(Task("t"), task_id="a", process_in=5, max_retry=3), TaskInfo)
+    assert_type(client.enqueue("t", {"any": "thing"}), TaskInfo)
+    assert_type(client.enqueue_many(tasks, queue="low"), EnqueueResults)
+    assert_type(client.enqueue_many([Task("t")]), EnqueueResults)
+    client.enqueue(7)  # type: ignore[arg-type]  # neither a task nor a type
+    client.enqueue_many(["t"])  # type: ignore[list-item]  # tasks, not types
+    client.enqueue_many(Task("t"))  # type: ignore[arg-type]  # tasks, not one
+    with client as same:
+        assert_type(same, Client)
+
+
+async def an_async_client_returns_typed_things(client: AsyncClient, tasks: Iterator[Task]) -> None:
+    assert_type(await client.enqueue("t"), TaskInfo)
+    assert_type(await client.enqueue_many(tasks), EnqueueResults)
+    not_awaited: str = client.enqueue("t").id  # type: ignore[attr-defined]  # a coroutine has none
+    del not_awaited
+    async with client as same:
+        assert_type(same, AsyncClient)
+
+
+def results_are_a_sequence(results: EnqueueResults) -> None:
+    assert_type(results[0], TaskInfo | FastqError)
+    assert_type(results[1:3], list[TaskInfo | FastqError])
+    assert_type(list(results), list[TaskInfo | FastqError])
+    assert_type(len(results), int)
+    assert_type(results.enqueued, int)
+    assert_type(results.ids(), Iterator[str])
+    assert_type(results.errors(), Iterator[tuple[int, FastqError]])
+    first_id: str = results[0].id  # type: ignore[union-attr]  # it may be an error
+    del first_id
+    for result in results:
+        if isinstance(result, TaskInfo):
+            assert_type(result.id, str)
+        else:
+            assert_type(result, FastqError)
+
+
+def an_info_has_typed_fields(info: TaskInfo) -> None:
+    assert_type(info.id, str)
+    assert_type(info.payload, bytes)
+    assert_type(info.headers, Mapping[str, str])
+    assert_type(info.state, TaskState)
+    assert_type(info.max_retry, int)
+    assert_type(info.timeout, timedelta)
+    assert_type(info.deadline, datetime | None)
+    assert_type(info.next_process_at, datetime | None)
+    assert_type(info.retention, timedelta)
+    assert_type(info.result, bytes | None)
+    info.id = "b"  # type: ignore[misc]  # frozen
+
+
+def errors_have_families() -> None:
+    families: list[type[FastqError]] = [BrokerError, DuplicateTaskError, TaskIDConflictError, InvalidMessageError]
+    brokers: list[type[BrokerError]] = [BrokerAuthError, BrokerConnectionError, BrokerTimeoutError]
+    as_python_has_them: tuple[type[ConnectionError], type[TimeoutError], type[PermissionError], type[LookupError]] = (
+        BrokerConnectionError,
+        BrokerTimeoutError,
+        BrokerAuthError,
+        TaskNotFoundError,
+    )
+    del families, brokers, as_python_has_them
+
+
+def errors_have_facts(conflict: TaskIDConflictError, broken: BrokerError) -> None:
+    assert_type(conflict.queue, str)
+    assert_type(conflict.task_id, str)
+    assert_type(broken.operation, str)
+    assert_type(broken.maybe_applied, bool)
+
+
+def the_codec_takes_bytes_and_gives_messages(data: bytes, view: memoryview) -> None:
+    message = decode_task_message(data)
+    assert_type(message, TaskMessage)
+    assert_type(decode_task_message(view), TaskMessage)
+    assert_type(encode_task_message(message), bytes)
+    assert_type(message.headers, Mapping[str, str])
+    decode_task_message("text")  # type: ignore[arg-type]  # bytes
+    TaskMessage(retry="3")  # type: ignore[arg-type]  # a number
