@@ -49,7 +49,7 @@ def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
         waker.start()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not waker.is_waiting
+        assert not bool(waker.is_waiting)
         assert moves(bench) == 0
         bench.db.delete(PENDING)
         waker.arm()
