@@ -40,6 +40,10 @@ def moves(bench: Bench) -> int:
     return int(stats.get("cmdstat_blmove", {"calls": 0})["calls"])
 
 
+def waits(waker: Waker) -> bool:
+    return waker.is_waiting
+
+
 def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ear = Ear()
@@ -49,16 +53,16 @@ def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
         waker.start()
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not bool(waker.is_waiting)
+        assert not waits(waker)
         assert moves(bench) == 0
         bench.db.delete(PENDING)
         waker.arm()
-        assert waker.is_waiting
+        assert waits(waker)
         await until(lambda: blocked(bench))
         bench.db.lpush(PENDING, "a")
         await ear.until(1)
         assert ear.heard == [QUEUE]
-        assert not waker._armed.is_set()
+        assert not waits(waker)
         assert moves(bench) == 1, "on a queue that has tasks it would be woken again and again"
         await waker.stop()
 
@@ -109,7 +113,7 @@ def test_the_time_is_up_without_a_push_and_it_waits_on(db: Redis, url: str, monk
         waker.arm()
         for _ in range(3):
             assert await waker.tick() == 0.0
-        assert waker.is_waiting
+        assert waits(waker)
         assert ear.heard == []
         assert moves(bench) >= 3
 
@@ -129,13 +133,13 @@ def test_where_it_may_not_wait_the_queue_is_polled_and_it_tries_again_later(
             waker.arm()
             for _ in range(2):
                 assert (await waker.tick() or 0.0) > 30
-                assert not waker.is_waiting
+                assert not waits(waker)
             assert ear.heard == [QUEUE] * 2, "a queue that may rest for long, trusting in the wait, is asked at once"
             bench.db.lpush(PENDING, "a")
             await waker.tick()
             assert ear.heard == [QUEUE] * 3
             waker.arm()
-            assert waker.is_waiting
+            assert waits(waker)
 
         on_bench(db, shared_server.url, test, through=proxy.url)
     said = logged(caplog, logging.INFO)
