@@ -1,5 +1,6 @@
 """Producer: how long it remembers that a queue was registered."""
 
+import pytest
 from redis import Redis
 
 from fastq.broker.open import open_broker
@@ -21,7 +22,9 @@ def test_a_queue_is_registered_again_after_ten_seconds(db: Redis, shared_server:
         assert proxy.names_seen().count("SADD") == 2
 
 
-def test_a_registration_that_failed_is_due_again(db: Redis, shared_server: RedisServer) -> None:
+def test_a_registration_that_failed_is_said_and_due_again(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
     producer = Producer(ManualClock())
     fault = Fault("SADD", Act.ANSWER, answer=b"-OOM command not allowed when used memory > 'maxmemory'.\r\n")
     with faulty_proxy(shared_server.socket_path, fault) as proxy:
@@ -31,3 +34,4 @@ def test_a_registration_that_failed_is_due_again(db: Redis, shared_server: Redis
         broker.close()
         assert proxy.names_seen().count("SADD") == 1
         assert db.smembers("asynq:queues") == {b"default"}
+    assert caplog.messages == ["queue 'default' could not be added to asynq:queues; inspectors do not list it"]
