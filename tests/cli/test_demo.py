@@ -93,7 +93,7 @@ MOMENTS: dict[str, Callable[[DemoProcess], None]] = {
     "text is made": lambda demo: demo.wait_for("fastq 0"),
     "the worker is starting": lambda demo: demo.wait_for_file("fastq-demo-*/worker.log"),
     "tasks are running": lambda demo: demo.wait_for_file("fastq-demo-*/ledger"),
-    "most is done": lambda demo: demo.wait_for("100%"),
+    "the worker is told to stop": lambda demo: demo.wait_for("100%"),
 }
 
 
