@@ -39,7 +39,7 @@ def message_of(task: Task, options: TaskOptions, headers: Mapping[str, str], tas
         unique_key=_lock(task, options) if options.unique_ttl_ns else "",
         group_key=options.group,
         retention=options.retention_s,
-        headers=headers,
+        headers=headers or None,  # a plain dict is known as a mapping at once, a proxy is not
     )
 
 
