@@ -108,10 +108,13 @@ class Actor:
         except Exception:  # noqa: BLE001 - a defect in one actor must not stop the others
             self._log.exception("a defect in the %s; it goes on", self.name)
             return self._backoff_s()
+        self._note_success()
+        return pause_s
+
+    def _note_success(self) -> None:
         if self._failures:
             self._log.info("works again after %d failed attempts", self._failures)
             self._failures = 0
-        return pause_s
 
     def _backoff_s(self) -> float:
         self._failures += 1

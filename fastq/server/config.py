@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from fastq.durations import nanoseconds_of
 from fastq.options import check_text
 from fastq.prioritizer import normalize_queues
-from fastq.worker.names import name_of
+from fastq.worker.names import AppNameError, name_of
 
 __all__ = ["LOG_FORMATS", "LOG_LEVELS", "START_METHODS", "Duration", "Hook", "ServerConfig", "setting_kind"]
 
@@ -23,6 +23,8 @@ Hook: TypeAlias = str | Callable[..., Any] | None
 START_METHODS: Final = ("forkserver", "spawn")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
+MAX_WEIGHT: Final = 2**31 - 1
+"""What a ServerInfo can hold; a server that cannot be described would never be seen."""
 
 
 def default_concurrency() -> int:
@@ -71,7 +73,7 @@ class ServerConfig:
     )
     group_max_delay: Duration = _setting("seconds", 0.0, "how long a group waits at most; 0: no limit", least=0)
     group_max_size: int = _setting("count", 0, "tasks aggregated at once at most; 0: no limit", least=0, most=5000)
-    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's tasks")
+    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's tasks; not in this version yet")
     retry_delay: Hook = _setting("hook", None, "seconds until the next attempt: n**4 + 15 + rand(30)*(n+1) by default")
     is_failure: Hook = _setting("hook", None, "whether an error counts as a failure; all do by default")
     error_handler: Hook = _setting("hook", None, "called with the task and its error")
@@ -92,6 +94,11 @@ class ServerConfig:
         for setting in fields(self):
             check = _CHECKS[setting_kind(setting)]
             object.__setattr__(self, setting.name, check(setting, getattr(self, setting.name)))
+        if self.group_aggregator is not None:
+            raise ValueError(
+                f"group_aggregator={self.group_aggregator!r}: this version does not aggregate groups yet; "
+                "grouped tasks wait for a server that does, asynq's for example"
+            )
 
     def seconds(self, name: str) -> float:
         """Return a duration setting in seconds."""
@@ -135,11 +142,15 @@ def _queues(setting: Field[Any], value: object) -> dict[str, int]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{setting.name} must map queue names to weights, not {value!r}")
     for queue, weight in value.items():
-        check_text(queue, "queue name")
+        check_text(queue, f"{setting.name}: queue name")
         if "}" in queue:
-            raise ValueError(f"queue name must not contain '}}', which breaks the hash tag of its keys: {queue!r}")
+            raise ValueError(
+                f"{setting.name}: queue name must not contain '}}', which breaks the hash tag of its keys: {queue!r}"
+            )
         if not isinstance(weight, int) or isinstance(weight, bool):
-            raise TypeError(f"the weight of queue {queue!r} must be an int: {weight!r}")
+            raise TypeError(f"{setting.name}: the weight of queue {queue!r} must be an int: {weight!r}")
+        if weight > MAX_WEIGHT:
+            raise ValueError(f"{setting.name}: the weight of queue {queue!r} must be at most {MAX_WEIGHT}: {weight}")
     return {queue: weight for queue, weight in value.items() if weight > 0} or normalize_queues({})
 
 
@@ -148,7 +159,10 @@ def _hook(setting: Field[Any], value: object) -> str | None:
         return None
     if not isinstance(value, str) and not callable(value):
         raise TypeError(f"{setting.name} must be callable or named 'module:attr', not {value!r}")
-    return name_of(value, setting.name)
+    try:
+        return name_of(value, setting.name)
+    except AppNameError as error:
+        raise AppNameError(f"{setting.name}: {error}") from None
 
 
 _CHECKS: Final[dict[str, Callable[[Field[Any], object], object]]] = {

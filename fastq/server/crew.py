@@ -21,7 +21,7 @@ from fastq.errors import InvalidMessageError
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.acker import Result
-from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.held import HeldTask, HeldTasks, view_leased
 from fastq.server.outcomes import (
     Archived,
     DelayRule,
@@ -37,6 +37,8 @@ __all__ = ["Crew", "CrewCallbacks"]
 
 NO_LIMIT_S: Final = 1800
 """asynq's limit for a message that has neither timeout nor deadline, which no client should write."""
+FOREVER_S: Final = 9_000_000_000
+"""The pool counts in 64 bits of nanoseconds: what lies behind the year 2255 must not come out as long past."""
 MAX_KNOWN_TYPES: Final = 10_000
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
 
@@ -107,16 +109,17 @@ class Crew:
         now_s = self._clock.monotonic_s()
         submissions: list[Submission] = []
         rejected: list[Result] = []
-        for task_id, message in leased:
+        for one in leased:
             try:
-                view = view_task_message(message)
-                if view.id != task_id:
-                    raise InvalidMessageError(f"the message under id {task_id!r} is of task {view.id!r}")
+                view = view_leased(one)
             except InvalidMessageError as error:
-                rejected.append(self._reject(queue, task_id, message, str(error), now_s))
+                rejected.append(self._reject(queue, one, str(error), now_s))
                 continue
+            if (stale := self._held.get(queue, one.id)) is not None:
+                # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
+                self.lose(stale)
             task = self._held.add(queue, view, now_s)
-            if self._callbacks.was_canceled(task_id):
+            if self._callbacks.was_canceled(one.id):
                 rejected.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
                 continue
             submission = task.submission = self._submission(task, view)
@@ -138,9 +141,9 @@ class Crew:
             task,
             view.data,
             task_type,
-            # A negative timeout is one that has passed: asynq does not run such a task either.
-            timeout=timeout if timeout >= 0 else 0,
-            deadline=deadline if timeout >= 0 else 1,
+            # What is negative has passed: asynq does not run such a task either.
+            timeout=min(max(timeout, 0), FOREVER_S),
+            deadline=1 if min(timeout, deadline) < 0 else min(deadline, FOREVER_S),
             last_attempt=view.retried >= view.retry,
             is_async=is_async,
         )
@@ -152,12 +155,12 @@ class Crew:
         self._is_async[task_type] = is_async
         return is_async
 
-    def _reject(self, queue: str, task_id: str, message: bytes, why: str, now_s: float) -> Result:
-        _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", task_id, queue, why)
-        rewritten = undecodable(task_id, queue, message, why, self._clock.unix_ns() // 1_000_000_000)
+    def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> Result:
+        _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
+        rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
         task = self._held.add(queue, view_task_message(rewritten), now_s)
         task.ended = True
-        return Result(task, Archived(task_id, rewritten))
+        return Result(task, Archived(leased.id, rewritten))
 
     # Out --------------------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ class Fetcher(Actor):
         self._clock = holdings.clock
         self._lease_s = holdings.timing.lease_s
         self._resting: dict[str, float] = {}
-        self._lost = LostDequeues(commands, holdings.held, holdings.clock)
+        self._lost = LostDequeues(commands, holdings)
         self._failing: dict[str, int] = {}
         self._is_outage = False
         self.wakers: Mapping[str, Waker] = {}
@@ -104,7 +104,7 @@ class Fetcher(Actor):
                     self._lost.add(queue, score)
                 self._note_failure(queue, result)
             else:
-                self._note_success(queue)
+                self._note_answer(queue)
                 self._take(queue, count, result)
         return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
 
@@ -155,7 +155,7 @@ class Fetcher(Actor):
         self._failing[queue] = failures
         self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
 
-    def _note_success(self, queue: str) -> None:
+    def _note_answer(self, queue: str) -> None:
         if self._failing.pop(queue, 0) and not self._failing:
             self._is_outage = False
             self._log.info("all queues can be fetched from again")

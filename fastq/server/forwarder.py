@@ -4,6 +4,7 @@ Wakes: every delayed_task_check_interval, and at the next due time that it saw. 
 pending, groups of its queues. If it dies: due tasks wait for another server's forwarder.
 """
 
+import math
 from collections.abc import Sequence
 
 from fastq import keys
@@ -60,5 +61,6 @@ class Forwarder(Actor):
     def _pause_s(self, next_due_s: float | None) -> float:
         if next_due_s is None:
             return self._interval_s
-        # A score is a whole second: a task is due from its beginning on.
-        return min(self._interval_s, max(0.005, next_due_s - self._clock.unix_ns() / 1e9))
+        # Scores are compared with whole seconds: a task is due from the beginning of the one that reaches its score.
+        due_s = math.ceil(min(next_due_s, 1e18))
+        return min(self._interval_s, max(0.005, due_s - self._clock.unix_ns() / 1e9))

@@ -4,11 +4,20 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from fastq.broker.lease import LEASE_S
-from fastq.codec import TaskView
+from fastq.broker.lease import LEASE_S, LeasedTask
+from fastq.codec import TaskView, view_task_message
+from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import Submission
 
-__all__ = ["HeldTask", "HeldTasks", "Span"]
+__all__ = ["HeldTask", "HeldTasks", "Span", "view_leased"]
+
+
+def view_leased(leased: LeasedTask) -> TaskView:
+    """Return the view of a leased task's message; ``InvalidMessageError`` if it is none, or another task's."""
+    view = view_task_message(leased.message)
+    if view.id != leased.id:
+        raise InvalidMessageError(f"the message under id {leased.id!r} is of task {view.id!r}")
+    return view
 
 
 class HeldTask:

@@ -35,15 +35,16 @@ class Janitor(Actor):
         return self._interval_s
 
     async def tick(self) -> float:
-        """Clean every queue."""
+        """Clean every queue; a failing one does not keep the others waiting."""
         queues = list(self._queues)
+        failure: BrokerError | None = None
         while queues:
             now_s = self._clock.unix_ns() // 1_000_000_000
             results = await self._commands.run_many(
                 [delete_expired_completed(queue, now_s, self._batch_size) for queue in queues]
             )
-            for result in results:
-                if isinstance(result, BrokerError):
-                    raise result
+            failure = next((result for result in results if isinstance(result, BrokerError)), failure)
             queues = [queue for queue, deleted in zip(queues, results, strict=True) if deleted == self._batch_size]
+        if failure is not None:
+            raise failure
         return self._interval_s

@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS
 from fastq.broker.lease import LeasedTask, list_leases
-from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
-from fastq.server.held import HeldTasks
+from fastq.server.holdings import Holdings
 
 __all__ = ["Found", "LostDequeues"]
 
@@ -40,10 +39,10 @@ class Found(NamedTuple):
 class LostDequeues:
     """Remember them, and look for their tasks."""
 
-    def __init__(self, commands: Commands, held: HeldTasks, clock: Clock) -> None:
+    def __init__(self, commands: Commands, holdings: Holdings) -> None:
         self._commands = commands
-        self._held = held
-        self._clock = clock
+        self._held = holdings.held
+        self._clock = holdings.clock
         self._lost: list[_Lost] = []
 
     def __len__(self) -> int:

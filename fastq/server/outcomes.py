@@ -12,6 +12,7 @@ import orjson
 
 from fastq.broker.finish import Completed, Done, Retried
 from fastq.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
+from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import Kind
 from fastq.server.held import HeldTask
 from fastq.worker.report import FailureReport
@@ -74,10 +75,15 @@ def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, de
     """Return the write for a task that failed: archived if it is not to be tried again, else put into retry."""
     view = task.view
     error = clean_text(report.error)
-    if view.retried >= view.retry or kind is Kind.SKIP_RETRY:
-        return Archived(view.id, rewrite_task_message(view.data, error_msg=error, last_failed_at=now_s))
-    retried = view.retried + 1 if report.is_failure else view.retried
-    message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)
+    will_retry = view.retried < view.retry and kind is not Kind.SKIP_RETRY
+    retried = view.retried + 1 if will_retry and report.is_failure else view.retried
+    try:
+        message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)
+    except InvalidMessageError as flaw:
+        # A view does not look at all fields, and a task that never ran was not decoded by a child either.
+        return Archived(view.id, undecodable(view.id, task.queue, view.data, str(flaw), now_s))
+    if not will_retry:
+        return Archived(view.id, message)
     delay_s = default_delay(view.retried) if report.retry_in_s is None else report.retry_in_s
     return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
 

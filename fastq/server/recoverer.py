@@ -12,12 +12,13 @@ from fastq.broker.finish import Finish, Guard, Retried, archive, retry
 from fastq.broker.lease import Leased, LeasedTask, list_leases
 from fastq.broker.repair import repair_active, repair_lease
 from fastq.clock import Clock
-from fastq.codec import rewrite_task_message, view_task_message
+from fastq.codec import rewrite_task_message
 from fastq.errors import InvalidMessageError
 from fastq.info import at_unix_ns
 from fastq.server.actor import Actor
 from fastq.server.commands import Commands
-from fastq.server.outcomes import undecodable
+from fastq.server.held import view_leased
+from fastq.server.outcomes import Archived, undecodable
 from fastq.server.timing import STANDARD, Timing
 from fastq.worker.report import FailureReport
 
@@ -73,7 +74,8 @@ class Recoverer(Actor):
             expired = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), BATCH))
             self.mended += expired.ghosts
             moved = await self._move(queue, expired, cutoff_s) if expired.tasks else 0
-            if len(expired.tasks) + expired.ghosts < BATCH or not moved:
+            # A list is bounded in bytes, too: only one that brought nothing, or nothing that can be moved, is the last.
+            if not moved and not expired.ghosts:
                 return
 
     async def _move(self, queue: str, expired: Leased, cutoff_s: int) -> int:
@@ -103,24 +105,29 @@ class Recoverer(Actor):
         dead: list[tuple[str, bytes]] = []
         for task in expired.tasks:
             try:
-                view = view_task_message(task.message)
+                write = await self._write_for(task, now_s)
             except InvalidMessageError as error:
-                dead.append((task.id, undecodable(task.id, queue, task.message, str(error), now_s)))
-                continue
-            will_retry = view.retried < view.retry
-            report = await self._judged(task) if will_retry else DEFAULT_REPORT
-            message = rewrite_task_message(
-                task.message,
-                retried=view.retried + 1 if will_retry and report.is_failure else view.retried,
-                error_msg=LEASE_EXPIRED,
-                last_failed_at=now_s,
-            )
-            if not will_retry:
-                dead.append((task.id, message))
-                continue
-            delay_s = self._retry_delay_s(view.retried) if report.retry_in_s is None else report.retry_in_s
-            retries.append(Retried(task.id, message, int(now_s + delay_s), report.is_failure))
+                write = Archived(task.id, undecodable(task.id, queue, task.message, str(error), now_s))
+            if isinstance(write, Archived):
+                dead.append((write.id, write.message))
+            else:
+                retries.append(write)
         return retries, dead
+
+    async def _write_for(self, task: LeasedTask, now_s: int) -> Retried | Archived:
+        view = view_leased(task)
+        will_retry = view.retried < view.retry
+        report = await self._judged(task) if will_retry else DEFAULT_REPORT
+        message = rewrite_task_message(
+            task.message,
+            retried=view.retried + 1 if will_retry and report.is_failure else view.retried,
+            error_msg=LEASE_EXPIRED,
+            last_failed_at=now_s,
+        )
+        if not will_retry:
+            return Archived(task.id, message)
+        delay_s = self._retry_delay_s(view.retried) if report.retry_in_s is None else report.retry_in_s
+        return Retried(task.id, message, int(now_s + delay_s), report.is_failure)
 
     async def _judged(self, task: LeasedTask) -> FailureReport:
         """Ask the app's hooks about a task that is tried again; the error handler is not told, as in asynq."""

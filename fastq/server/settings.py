@@ -125,6 +125,8 @@ def _queues(text: str) -> dict[str, int]:
         name, equals, weight = part.rpartition("=")
         if not equals:
             name, weight = part, "1"
+        if name in queues:
+            raise ValueError(f"queue {name!r} is named twice")
         try:
             queues[name] = int(weight)
         except ValueError:

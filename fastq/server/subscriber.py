@@ -38,7 +38,7 @@ class Subscriber(Actor):
             async for task_id in listen(transport.lender(), transport.where, keys.CANCEL_CHANNEL):
                 self.is_subscribed = True
                 if task_id is None:
-                    self._failures = 0
+                    self._note_success()
                 elif not self._cancel(task_id):
                     self._remember(task_id)
         finally:
@@ -46,8 +46,11 @@ class Subscriber(Actor):
         return 0.0
 
     def _remember(self, task_id: str) -> None:
+        # They stand in the order of their ends, so that only those that are over are looked at: thousands may come.
         now_s = self._clock.monotonic_s()
-        self._unknown = {known: until_s for known, until_s in self._unknown.items() if until_s > now_s}
+        while self._unknown and next(iter(self._unknown.values())) <= now_s:
+            del self._unknown[next(iter(self._unknown))]
+        self._unknown.pop(task_id, None)
         self._unknown[task_id] = now_s + REMEMBER_S
 
     def was_canceled(self, task_id: str) -> bool:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from fastq import keys
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.wait import wait_for_tasks
 from fastq.errors import BrokerError
@@ -17,6 +18,8 @@ from fastq.server.actor import Actor
 __all__ = ["Waker"]
 
 WAIT_S: Final = 10.0
+TRY_AGAIN_S: Final = 60.0
+"""A refusal may pass: Redis was out of memory, or a replica for the time of a failover."""
 SHORTEST_DELAY_S: Final = 0.01
 LONGEST_DELAY_S: Final = 1.0
 
@@ -66,15 +69,19 @@ class Waker(Actor):
         timeout_s = round(WAIT_S * random.uniform(0.8, 1.2), 3)
         try:
             woken = await wait_for_tasks(
-                transport.lender(f"asynq:{{{self._queue}}}:pending"), transport.where, self._queue, timeout_s
+                transport.lender(keys.pending(self._queue)), transport.where, self._queue, timeout_s
             )
         except BrokerError as error:
             self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
             if error.transient:
                 raise
+            if self.works:
+                self._log.warning("queue %s is polled, since Redis does not let us wait for it: %s", self._queue, error)
             self.works = False
-            self._log.warning("queue %s is polled, since Redis does not let us wait for it: %s", self._queue, error)
-            return None
+            return TRY_AGAIN_S
+        if not self.works:
+            self._log.info("queue %s is waited for again", self._queue)
+            self.works = True
         if woken:
             self._armed.clear()
             self._has_woken = True

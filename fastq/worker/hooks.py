@@ -22,6 +22,9 @@ ErrorHandler: TypeAlias = Callable[[RunningTask, BaseException], object]
 IsFailure: TypeAlias = Callable[[BaseException], bool]
 RetryDelay: TypeAlias = Callable[[int, BaseException, RunningTask], float | timedelta]
 
+HOOK_ERRORS = (Exception, SystemExit)
+"""What a hook may raise without harm to its task; the end of the task's time is none of it."""
+
 _log = logging.getLogger("fastq.worker")
 
 
@@ -56,7 +59,7 @@ class Hooks:
         if self.error_handler is not None:
             try:
                 self.error_handler(task, error)
-            except Exception:  # noqa: BLE001 - the user's code
+            except HOOK_ERRORS:
                 _log.exception("error_handler raised; task %s", task.id)
 
     def _counts(self, error: BaseException) -> bool:
@@ -64,7 +67,7 @@ class Hooks:
             return True
         try:
             return bool(self.is_failure(error))
-        except Exception:  # noqa: BLE001 - the user's code
+        except HOOK_ERRORS:
             _log.exception("is_failure raised; the error counts as a failure")
             return True
 
@@ -74,18 +77,20 @@ class Hooks:
         try:
             delay = self.retry_delay(task.retried, error, task)
             return max(0.0, nanoseconds_of(delay, name="retry_delay") / 1e9)
-        except Exception:  # noqa: BLE001 - the user's code
+        except HOOK_ERRORS:
             _log.exception("retry_delay failed; the default delay is used")
             return None
 
 
 def caused_by(error: BaseException, kind: type[BaseException]) -> bool:
     """Tell whether an error is of a kind, or was raised from one that is."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, kind):
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:  # "raise error from error" makes a circle
+        if isinstance(cause, kind):
             return True
-        seen = seen.__cause__
+        seen.add(id(cause))
+        cause = cause.__cause__
     return False
 
 

@@ -59,19 +59,25 @@ def _message(error: BaseException) -> str:
 
 
 def _last_user_place(trace: TracebackType | None) -> str:
-    last = ""
+    """Name the last place in the user's code; if all that is not ours is installed, as libraries are, its last."""
+    users = outside = ""
     while trace is not None:
-        if not _is_library(trace.tb_frame):
-            last = f"{_short(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}"
+        frame = trace.tb_frame
+        if not _is_ours(frame):
+            outside = f"{_short(frame.f_code.co_filename)}:{trace.tb_lineno}"
+            if not _is_library(frame.f_code.co_filename):
+                users = outside
         trace = trace.tb_next
-    return last
+    return users or outside
 
 
-def _is_library(frame: FrameType) -> bool:
-    if str(frame.f_globals.get("__name__")).partition(".")[0] == "fastq":  # compiled code knows no path that is ours
-        return True
-    file = frame.f_code.co_filename
-    return file.startswith("<") or "site-packages" in file or "/lib/python" in file
+def _is_ours(frame: FrameType) -> bool:
+    # Not by its path: compiled code knows none, and the user's package may lie beside ours.
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "fastq"
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith("<") or "site-packages" in file or "dist-packages" in file or "/lib/python" in file
 
 
 def _short(file: str) -> str:

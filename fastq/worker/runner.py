@@ -4,7 +4,7 @@ The pool loads this by name (``fastq.worker.runner:load``), with a JSON argument
 """
 
 from collections.abc import Awaitable
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
 from typing import Any
 
 import orjson
@@ -70,6 +70,8 @@ class HandlerRunner:
             if outcome is None:
                 return None
             if isawaitable(outcome):
+                if iscoroutine(outcome):
+                    outcome.close()  # else Python complains, too, that it was never awaited
                 raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
             return Kind.RESULT, encode_result(outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone

@@ -14,6 +14,7 @@ from fastq.broker.lease import Owner
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from fastq.codec import TaskMessage, encode_task_message
+from tests.waiting import wait_until
 
 __all__ = [
     "GOS",
@@ -140,6 +141,5 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    """Wait for something of which there is no signal; the test's own limit makes it fail otherwise."""
-    while not holds():
-        await asyncio.sleep(0.002)
+    """Wait for something of which there is no signal."""
+    await asyncio.to_thread(wait_until, holds, LIMIT_S, interval_s=0.002)

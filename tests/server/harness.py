@@ -87,6 +87,7 @@ class ScriptFault(Fault):
 
     def __init__(self, script: str, act: Act, **how: Any) -> None:
         super().__init__("EVALSHA", act, **how)
+        self.text = load_script(script).text
         self.sha = load_script(script).sha.encode()
 
     def strikes(self, words: Words) -> bool:

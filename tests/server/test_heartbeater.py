@@ -26,13 +26,7 @@ def heartbeater(
     lost: Callable[[HeldTask], None] | None = None,
     presence: Callable[[], tuple[bytes, dict[str, bytes]]] = lambda: (b"info", {}),
 ) -> Heartbeater:
-    return Heartbeater(
-        bench.broker,
-        ME,
-        presence,
-        bench.holdings,
-        lost or bench.held.drop,
-    )
+    return Heartbeater(bench.broker, ME, presence, bench.holdings, lost or bench.held.drop)
 
 
 def test_a_beat_extends_every_held_lease_and_no_other(db: Redis, url: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fastq.clock import ManualClock
 from fastq.server.stall import StallWatch
-from tests.broker.harness import run
+from tests.broker.harness import run, until
 
 STALL_S = 5.0
 TICK_S = 1.0
@@ -89,11 +89,10 @@ def test_the_longest_delay_of_the_loop_is_told_once(clock: ManualClock) -> None:
 
 def test_the_ticker_notices_a_stall_by_itself_and_ends_when_told_to() -> None:
     async def test() -> None:
-        watch = StallWatch(clock := JumpingClock())
+        watch = StallWatch(clock := JumpingClock(), 0.05)
         watch.start()
         watch.start()
-        while not watch._stalled:
-            await asyncio.sleep(0.01)
+        await until(lambda: watch._stalled)
         watch.stop()
         watch.stop()
         read = clock.read

@@ -1,0 +1,321 @@
+"""The crew: held tasks become submissions, events become results; the pool behind it is real, but not started."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from fastq.broker.finish import Done, Retried
+from fastq.broker.lease import LeasedTask
+from fastq.clock import ManualClock
+from fastq.codec import decode_task_message
+from fastq.pool.outcome import Kind
+from fastq.pool.pool import PoolConfig
+from fastq.pool.protocol import Submission
+from fastq.server.batches import Result
+from fastq.server.crew import Crew, CrewCallbacks
+from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.outcomes import Archived, Requeued
+from fastq.worker.report import FailureReport
+from tests.broker.harness import NOW_S, message, run
+
+
+class Told(NamedTuple):
+    """Look like an event of the pool's."""
+
+    kind: Kind
+    submission: Submission
+    data: bytes
+
+
+class Bench:
+    """Be a crew, and note what it tells."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(NOW_S)
+        self.held = HeldTasks()
+        self.finished: list[Result] = []
+        self.written: list[tuple[str, bytes]] = []
+        self.canceled: set[str] = set()
+        callbacks = CrewCallbacks(
+            self.finished.extend,
+            lambda task, data: self.written.append((task.id, data)),
+            lambda error: None,
+            lambda task_id: task_id in self.canceled,
+        )
+        config = PoolConfig(runner="fastq.worker.runner:load", argument="")
+        self.crew = Crew(config, self.held, lambda retried: 100.0, callbacks, self.clock)
+
+    def accept(self, *task_ids: str, **fields: Any) -> None:
+        self.crew.accept("q", [LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids])
+
+    def task(self, task_id: str) -> HeldTask:
+        task = self.held.get("q", task_id)
+        assert task is not None
+        return task
+
+    def submission(self, task_id: str) -> Submission:
+        submission = self.task(task_id).submission
+        assert submission is not None
+        return submission
+
+    def tell(self, *events: tuple[str | Submission, Kind, bytes]) -> None:
+        """Be the pool, and tell of events."""
+        told = [Told(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
+        self.crew._on_events(told)  # type: ignore[arg-type]  # the pool's own cannot be made here
+
+    def ended(self) -> list[tuple[str, str]]:
+        return [(result.task.id, type(result.write).__name__) for result in self.finished]
+
+
+def on_crew(test: Callable[[Bench], None]) -> None:
+    async def running() -> None:
+        bench = Bench()
+        test(bench)
+        await asyncio.sleep(0)
+        if bench.crew.pool._tick is not None:
+            bench.crew.pool._tick.cancel()
+
+    run(running)
+
+
+# In ---------------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b")
+        assert bench.crew.pool.pending == 2
+        assert bench.crew.taken == 2
+        assert [task.id for _, tasks in bench.held.by_queue() for task in tasks] == ["a", "b"]
+        assert bench.submission("a").data == message("a", queue="q")
+        assert bench.submission("a").key is bench.task("a")
+
+    on_crew(test)
+
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("timeout", "deadline", "timeout_ns", "deadline_ns"),
+    [
+        (30, 0, 30 * SECOND, 0),
+        (0, NOW_S, 0, NOW_S * SECOND),
+        (30, NOW_S, 30 * SECOND, NOW_S * SECOND),
+        (0, 0, 1800 * SECOND, 0),
+        # What has passed: not run, as with asynq.
+        (-1, 0, 0, SECOND),
+        (-1, NOW_S, 0, SECOND),
+        (0, -5, 0, SECOND),
+        (30, -5, 30 * SECOND, SECOND),
+        # Years that nanoseconds in 64 bits do not reach.
+        (10**10, 0, 9 * 10**9 * SECOND, 0),
+        (0, 10**10, 0, 9 * 10**9 * SECOND),
+        (2**63 - 1, 2**63 - 1, 9 * 10**9 * SECOND, 9 * 10**9 * SECOND),
+        (-(2**63), 0, 0, SECOND),
+    ],
+)
+def test_time_limits_are_asynqs(timeout: int, deadline: int, timeout_ns: int, deadline_ns: int) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", timeout=timeout, deadline=deadline)
+        assert (bench.submission("a").timeout_ns, bench.submission("a").deadline_unix_ns) == (timeout_ns, deadline_ns)
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize(("retry", "retried", "is_last"), [(25, 0, False), (3, 2, False), (3, 3, True), (0, 0, True)])
+def test_the_last_attempt_is_known(retry: int, retried: int, is_last: bool) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=retry, retried=retried)
+        if is_last:  # it does not wait where there is no child that is idle
+            assert bench.crew.pool.pending == 0
+        assert bench.submission("a").last_attempt is is_last
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"", message("other", queue="q")])
+def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
+    data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    def test(bench: Bench) -> None:
+        bench.crew.accept("q", [LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))])
+        (result,) = bench.finished
+        assert isinstance(result.write, Archived)
+        assert result.write.id == "bad"
+        archived = decode_task_message(result.write.message)
+        assert (archived.type, archived.id, archived.payload) == ("fastq:undecodable", "bad", data)
+        assert bench.task("bad").ended, "its lease is kept until it is written"
+        assert bench.crew.pool.pending == 1
+
+    on_crew(test)
+    assert "task bad of queue q cannot be read" in caplog.text
+
+
+def test_a_task_that_was_cancelled_a_moment_ago_is_not_begun() -> None:
+    def test(bench: Bench) -> None:
+        bench.canceled.add("a")
+        bench.accept("a", "b")
+        (result,) = bench.finished
+        assert isinstance(result.write, Retried)
+        assert decode_task_message(result.write.message).error_msg.startswith("TaskCanceled: the task was cancelled")
+        assert bench.crew.pool.pending == 1
+
+    on_crew(test)
+
+
+def test_a_task_that_is_leased_to_us_anew_replaces_its_run_before() -> None:
+    # Its lease was lost and we have not noticed yet: what comes of the first run is not ours to say.
+    def test(bench: Bench) -> None:
+        bench.accept("a")
+        old = bench.submission("a")
+        bench.accept("a")
+        new = bench.submission("a")
+        assert new is not old
+        assert bench.crew.pool.pending == 1, "the first one had not begun, and was withdrawn"
+        bench.tell((old, Kind.FAILED, FailureReport("boom").encode()))
+        assert bench.finished == []
+        bench.tell((new, Kind.DONE, b""))
+        assert bench.ended() == [("a", "Done")]
+        assert bench.finished[0].task is bench.task("a")
+
+    on_crew(test)
+
+
+# Out --------------------------------------------------------------------------------------------------------------
+
+
+def test_events_become_results_in_one_batch() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b", "c", "d")
+        bench.tell(
+            ("a", Kind.DONE, b""),
+            ("b", Kind.FAILED, FailureReport("boom").encode()),
+            ("c", Kind.WRITTEN, b"half"),
+            ("c", Kind.RESULT, b"all"),
+            ("d", Kind.RETURNED, b""),
+        )
+        assert bench.written == [("c", b"half")]
+        assert bench.ended() == [("a", "Done"), ("b", "Retried"), ("c", "Done"), ("d", "Requeued")]
+        assert all(result.task.ended for result in bench.finished)
+        assert bench.crew.counts[Kind.DONE] == 1
+
+    on_crew(test)
+
+
+def test_a_bad_message_whose_child_died_does_not_take_the_others_along() -> None:
+    def test(bench: Bench) -> None:
+        bad = message("bad", queue="q", error_msg="boom").replace(b"boom", b"b\xff\xffm")
+        bench.crew.accept("q", [LeasedTask("bad", bad)])
+        bench.accept("good")
+        bench.tell(("bad", Kind.CRASHED, b"SIGSEGV"), ("good", Kind.DONE, b""))
+        assert bench.ended() == [("bad", "Archived"), ("good", "Done")]
+
+    on_crew(test)
+
+
+def test_what_becomes_of_a_lost_task_is_not_told() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b")
+        lost = bench.submission("a")
+        bench.crew.lose(bench.task("a"))
+        assert bench.held.get("q", "a") is None
+        assert bench.crew.pool.pending == 1
+        bench.tell((lost, Kind.DONE, b""))
+        assert bench.finished == []
+
+    on_crew(test)
+
+
+def test_a_task_is_run_again_once_when_its_child_died_for_another() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a")
+        first = bench.submission("a")
+        bench.tell((first, Kind.RERUN, b""))
+        second = bench.submission("a")
+        assert second is not first
+        assert bench.finished == []
+        bench.tell((second, Kind.RERUN, b""))
+        assert bench.ended() == [("a", "Requeued")]
+
+    on_crew(test)
+
+
+def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
+    async def running() -> None:
+        bench = Bench()
+        asked: list[tuple[str, Kind, bytes]] = []
+
+        async def judge(task: HeldTask, kind: Kind, data: bytes) -> FailureReport:
+            asked.append((task.id, kind, data))
+            return FailureReport("judged", False, 7.0)
+
+        object.__setattr__(bench.crew._callbacks, "judge", judge)
+        bench.accept("a", "b", "lost")
+        lost = bench.task("lost")
+        bench.tell(
+            ("a", Kind.CRASHED, b"SIGSEGV"),
+            ("b", Kind.FAILED, FailureReport("said").encode()),
+            ("lost", Kind.TIMEOUT, b""),
+        )
+        assert bench.ended() == [("b", "Retried")], "its child has asked the hooks already"
+        bench.crew.lose(lost)
+        await bench.crew.settle()
+        assert asked == [("a", Kind.CRASHED, b"SIGSEGV"), ("lost", Kind.TIMEOUT, b"")]
+        assert bench.ended() == [("b", "Retried"), ("a", "Retried")]
+        write = bench.finished[1].write
+        assert isinstance(write, Retried)
+        assert (write.is_failure, write.retry_at_s) == (False, NOW_S + 7)
+        if bench.crew.pool._tick is not None:
+            bench.crew.pool._tick.cancel()
+
+    run(running)
+
+
+# Control ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_task_that_is_cancelled_is_withdrawn_and_fails() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b")
+        assert bench.crew.cancel("a")
+        assert bench.ended() == [("a", "Retried")]
+        assert bench.crew.pool.pending == 1
+        assert bench.crew.cancel("a"), "it is held until that is written"
+        assert bench.ended() == [("a", "Retried")]
+        assert not bench.crew.cancel("nosuch")
+
+    on_crew(test)
+
+
+def test_tasks_of_one_id_in_two_queues_are_cancelled_both() -> None:
+    def test(bench: Bench) -> None:
+        for queue in ("q", "other"):
+            bench.crew.accept(queue, [LeasedTask("a", message("a", queue=queue))])
+        assert bench.crew.cancel("a")
+        assert [result.task.queue for result in bench.finished] == ["q", "other"]
+
+    on_crew(test)
+
+
+def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b", "c")
+        bench.held.drop(bench.task("b"))
+        results: Sequence[Result] = bench.crew.give_back()
+        assert [(result.task.id, result.write) for result in results] == [("a", Requeued("a")), ("c", Requeued("c"))]
+        assert all(result.task.ended for result in results)
+        assert bench.crew.pool.pending == 0
+
+    on_crew(test)
+
+
+def test_a_done_task_takes_its_lock_along() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", unique_key="lock")
+        bench.tell(("a", Kind.DONE, b""))
+        assert bench.finished[0].write == Done("a", "lock")
+
+    on_crew(test)

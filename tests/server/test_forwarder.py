@@ -1,0 +1,157 @@
+"""The forwarder: what is due goes on in time, in every queue, whatever trouble another queue has."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.errors import BrokerError
+from fastq.server.forwarder import BATCH, Forwarder
+from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench
+from tests.faulty_proxy import Act, faulty_proxy
+from tests.redis_servers import RedisServer
+from tests.server.harness import Bench, ScriptFault, logged, on_bench
+
+
+def forwarder(bench: Bench, *queues: str) -> Forwarder:
+    return Forwarder(bench.commands, queues or (QUEUE,), 5.0, bench.clock)
+
+
+def wait_in(bench: QueueBench, name: str, scores: dict[str, float]) -> None:
+    for task_id, score in scores.items():
+        bench.put(task_id, name)
+        bench.db.zadd(bench.key(name), {task_id: score})
+
+
+def test_due_tasks_of_every_queue_and_set_go_to_pending(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        for queue in ("q1", "q2"):
+            there = QueueBench(bench.db, queue=queue)
+            wait_in(there, "scheduled", {"s": NOW_S, "s-later": NOW_S + 100})
+            wait_in(there, "retry", {"r": NOW_S - 1, "r-later": NOW_S + 100})
+        assert await forwarder(bench, "q1", "q2").tick() == 5.0
+        for queue in ("q1", "q2"):
+            there = QueueBench(bench.db, queue=queue)
+            assert there.places() == {"pending": ["r", "s"], "scheduled": ["s-later"], "retry": ["r-later"]}
+            assert there.task("s")["pending_since"] == str(NOW_NS).encode()
+
+    on_bench(db, url, test)
+
+
+def test_more_than_a_batch_is_forwarded_in_one_go_and_in_order(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        ids = {f"{number:04d}": float(number) for number in range(3 * BATCH + 7)}
+        wait_in(bench.queue, "scheduled", ids)
+        await forwarder(bench).tick()
+        assert bench.queue.places() == {"pending": list(ids)[::-1]}
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize(
+    ("due_s", "pause_s"),
+    [
+        (NOW_S + 0.0, 5.0),  # forwarded
+        (NOW_S + 1.0, 1.0),
+        (NOW_S + 3.0, 3.0),
+        (NOW_S + 5.0, 5.0),
+        (NOW_S + 600.0, 5.0),
+        (NOW_S + 1.2, 2.0),  # no score of asynq's; it is due with the next whole second
+        (1e30, 5.0),
+        (float("inf"), 5.0),
+    ],
+)
+def test_it_wakes_when_the_next_task_is_due(due_s: float, pause_s: float, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        wait_in(bench.queue, "retry", {"a": due_s, "b": NOW_S + 900.0})
+        wait_in(bench.queue, "scheduled", {"c": NOW_S + 900.0})
+        assert await forwarder(bench).tick() == pause_s
+
+    on_bench(db, url, test)
+
+
+def test_a_task_is_forwarded_right_at_the_beginning_of_its_second(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench)
+        wait_in(bench.queue, "scheduled", {"a": NOW_S + 2.0})
+        bench.clock.advance(0.7)
+        pause_s = await forwarding.tick()
+        assert pause_s == pytest.approx(1.3)
+        bench.clock.advance(pause_s - 0.01)
+        assert 0.005 <= await forwarding.tick() <= 0.011
+        assert "pending" not in bench.queue.places()
+        bench.clock.advance(0.011)
+        await forwarding.tick()
+        assert bench.queue.places() == {"pending": ["a"]}
+
+    on_bench(db, url, test)
+
+
+def test_a_grouped_task_goes_to_its_group_which_is_listed(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        wait_in(bench.queue, "scheduled", {"a": 1, "b": 2})
+        bench.db.hset(keys.task(QUEUE, "a"), "group", "g1")
+        await forwarder(bench).tick()
+        assert bench.queue.places() == {"pending": ["b"]}
+        assert bench.db.zrange(keys.group(QUEUE, "g1"), 0, -1) == [b"a"]
+        assert bench.db.smembers(keys.groups(QUEUE)) == {b"g1"}
+
+    on_bench(db, url, test)
+
+
+def test_ids_without_a_task_are_dropped_and_said(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        wait_in(bench.queue, "retry", {"ghost-1": 1, "a": 2, "ghost-2": 3})
+        bench.db.delete(keys.task(QUEUE, "ghost-1"), keys.task(QUEUE, "ghost-2"))
+        await forwarder(bench).tick()
+        assert bench.queue.places() == {"pending": ["a"]}
+
+    on_bench(db, url, test)
+    assert logged(caplog) == ["dropped 2 ids without a task from queue default"]
+
+
+def test_a_queue_that_fails_does_not_keep_the_others_waiting(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.set(keys.scheduled("odd"), "not a set")
+        wait_in(bench.queue, "scheduled", {f"{number:04d}": 1.0 for number in range(BATCH + 1)})
+        with pytest.raises(BrokerError, match="forward"):
+            await forwarder(bench, "odd", QUEUE).tick()
+        assert len(bench.queue.places()["pending"]) == BATCH + 1
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REPLY, Act.CUT_BEFORE_REQUEST])
+def test_a_lost_reply_neither_loses_nor_doubles_a_task(act: Act, db: Any, shared_server: RedisServer) -> None:
+    fault = ScriptFault("forward", act)
+    db.script_load(fault.text)
+    with faulty_proxy(shared_server.socket_path, fault) as proxy:
+
+        async def test(bench: Bench) -> None:
+            wait_in(bench.queue, "scheduled", {"a": 1, "b": 2})
+            await forwarder(bench).tick()
+            assert bench.queue.places() == {"pending": ["b", "a"]}
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        ids = [f"{number:04d}" for number in range(500)]
+        wait_in(bench.queue, "scheduled", dict.fromkeys(ids, 1.0))
+        for number in range(50):
+            forwarding = forwarder(bench)
+            forwarding.start()
+            for _ in range(number % 12):
+                await asyncio.sleep(0)
+            await forwarding.stop()
+        forwarding = forwarder(bench)
+        forwarding.start()
+        async with forwarding.ticked:
+            await forwarding.ticked.wait_for(lambda: forwarding.ticks)
+        await forwarding.stop()
+        assert sorted(bench.queue.places()["pending"]) == ids
+
+    on_bench(db, url, test)

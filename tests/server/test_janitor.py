@@ -1,0 +1,88 @@
+"""The janitor: completed tasks go when their retention ends, in bounded batches, in every queue."""
+
+import asyncio
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.errors import BrokerError
+from fastq.server.janitor import Janitor
+from tests.broker.harness import NOW_S, QUEUE, QueueBench
+from tests.server.harness import Bench, on_bench
+
+
+def janitor(bench: Bench, *queues: str, batch_size: int = 10) -> Janitor:
+    return Janitor(bench.commands, queues or (QUEUE,), 8.0, batch_size, bench.clock)
+
+
+def complete(queue: QueueBench, scores: dict[str, float]) -> None:
+    for task_id, score in scores.items():
+        queue.put(task_id, "completed")
+        queue.db.zadd(queue.key("completed"), {task_id: score})
+
+
+def test_it_deletes_what_has_expired_and_keeps_the_rest(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        complete(bench.queue, {"old": 1, "now": NOW_S, "kept": NOW_S + 1})
+        assert await janitor(bench).tick() == 8.0
+        assert bench.queue.places() == {"completed": ["kept"]}
+        assert bench.queue.states() == {"kept": "completed"}
+        bench.clock.advance(1)
+        await janitor(bench).tick()
+        assert bench.queue.places() == {}
+        assert bench.queue.states() == {}
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 25])
+def test_no_call_deletes_more_than_a_batch_and_all_go_in_one_tick(count: int, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        complete(bench.queue, {str(number): number for number in range(count)})
+        bench.db.config_resetstat()
+        await janitor(bench).tick()
+        assert bench.queue.places() == {}
+        assert bench.db.info("commandstats")["cmdstat_evalsha"]["calls"] == count // 10 + 1
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_that_fails_does_not_keep_the_others_from_being_cleaned(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.set(keys.completed("odd"), "not a set")
+        complete(bench.queue, {str(number): number for number in range(35)})
+        with pytest.raises(BrokerError, match="delete_expired_completed"):
+            await janitor(bench, "odd", QUEUE).tick()
+        assert bench.queue.places() == {}
+
+    on_bench(db, url, test)
+
+
+def test_the_first_round_comes_after_one_interval(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        assert janitor(bench).first_tick_after_s() == 8.0
+
+    on_bench(db, url, test)
+
+
+def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        complete(bench.queue, {str(number): number for number in range(300)})
+        for number in range(50):
+            cleaning = janitor(bench)
+            cleaning.start()
+            cleaning.wake()
+            for _ in range(number % 12):
+                await asyncio.sleep(0)
+            await cleaning.stop()
+        cleaning = janitor(bench)
+        cleaning.start()
+        cleaning.wake()
+        async with cleaning.ticked:
+            await cleaning.ticked.wait_for(lambda: cleaning.ticks)
+        await cleaning.stop()
+        assert bench.queue.places() == {}
+        assert bench.queue.states() == {}
+
+    on_bench(db, url, test)

@@ -1,0 +1,224 @@
+"""From what the pool says to what Redis sees: the rules of a task's end."""
+
+from typing import Any
+
+import pytest
+
+from fastq.broker.finish import Completed, Done, Retried
+from fastq.codec import TaskMessage, decode_task_message, encode_task_message, view_task_message
+from fastq.pool.outcome import Kind
+from fastq.server.held import HeldTask
+from fastq.server.outcomes import (
+    Archived,
+    Requeued,
+    Write,
+    failure_of,
+    has_report,
+    outcome_of,
+    report_of,
+    undecodable,
+)
+from fastq.worker.report import FailureReport
+
+NOW_S = 4_000_000_000
+FIELDS: dict[str, Any] = {
+    "type": "t",
+    "payload": b"\x00p",
+    "id": "a",
+    "queue": "q",
+    "retry": 5,
+    "retried": 2,
+    "error_msg": "before",
+    "last_failed_at": 7,
+    "timeout": 30,
+    "unique_key": "lock",
+    "group_key": "g",
+    "headers": {"k": "v"},
+}
+FAILURES = [Kind.FAILED, Kind.NOT_FOUND, Kind.TIMEOUT, Kind.CANCELED, Kind.CRASHED, Kind.BROKEN]
+
+
+def held(data: bytes | None = None, **fields: Any) -> HeldTask:
+    encoded = encode_task_message(TaskMessage(**(FIELDS | fields))) if data is None else data
+    return HeldTask("q", view_task_message(encoded), 30.0, 0)
+
+
+def outcome(kind: Kind, data: bytes = b"", task: HeldTask | None = None, **fields: Any) -> Write:
+    return outcome_of(task or held(**fields), kind, data, NOW_S, lambda retried: 100.0 + retried)
+
+
+def rewritten(write: Write) -> TaskMessage:
+    assert isinstance(write, Completed | Retried | Archived)
+    return decode_task_message(write.message)
+
+
+def changed(**changes: Any) -> TaskMessage:
+    return TaskMessage(**(FIELDS | changes))
+
+
+# Success ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retention", [0, -3600])
+@pytest.mark.parametrize("kind", [Kind.DONE, Kind.RESULT])
+def test_without_retention_a_task_is_deleted_with_its_lock(kind: Kind, retention: int) -> None:
+    assert outcome(kind, b"result", retention=retention) == Done("a", "lock")
+
+
+@pytest.mark.parametrize(("kind", "result"), [(Kind.DONE, None), (Kind.RESULT, b"r")])
+def test_with_retention_it_is_kept_with_its_result(kind: Kind, result: bytes | None) -> None:
+    write = outcome(kind, b"r" if result else b"", retention=60)
+    assert isinstance(write, Completed)
+    assert (write.id, write.kept_until_s, write.lock, write.result) == ("a", NOW_S + 60, "lock", result)
+    assert rewritten(write) == changed(retention=60, completed_at=NOW_S)
+
+
+def test_an_empty_result_is_a_result() -> None:
+    write = outcome(Kind.RESULT, b"", retention=60)
+    assert isinstance(write, Completed)
+    assert write.result == b""
+
+
+def test_a_revoked_task_is_deleted_even_with_retention() -> None:
+    assert outcome(Kind.REVOKED, FailureReport("RevokeTask").encode(), retention=60) == Done("a", "lock")
+    assert outcome(Kind.REVOKED, retry=0) == Done("a", "lock")
+
+
+@pytest.mark.parametrize("kind", [Kind.ABORTED, Kind.RERUN, Kind.RETURNED])
+def test_what_did_not_run_to_its_end_goes_back_free_of_charge(kind: Kind) -> None:
+    assert outcome(kind) == Requeued("a")
+    assert outcome(kind, retry=0, retention=60) == Requeued("a")
+
+
+# Failure ----------------------------------------------------------------------------------------------------------
+
+
+def said(kind: Kind, text: str) -> bytes:
+    """Make what comes with an event of a kind that says a text."""
+    return text.encode() if kind in (Kind.CRASHED, Kind.BROKEN) else FailureReport(text).encode()
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_a_failed_task_with_retries_left_waits_for_the_next(kind: Kind) -> None:
+    write = outcome(kind, said(kind, "boom"))
+    assert isinstance(write, Retried)
+    assert (write.id, write.retry_at_s, write.is_failure) == ("a", NOW_S + 102, True)
+    text = "WorkerCrashedError: boom" if kind in (Kind.CRASHED, Kind.BROKEN) else "boom"
+    assert rewritten(write) == changed(retried=3, error_msg=text, last_failed_at=NOW_S)
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize(("retry", "retried"), [(5, 5), (5, 9), (0, 0), (-1, 0)])
+def test_a_failed_task_without_retries_left_is_archived(kind: Kind, retry: int, retried: int) -> None:
+    write = outcome(kind, said(kind, "boom"), retry=retry, retried=retried)
+    assert isinstance(write, Archived)
+    assert rewritten(write).retried == retried, "the last attempt is not a retry"
+    assert rewritten(write).error_msg.endswith("boom")
+
+
+def test_a_task_that_skips_its_retries_is_archived() -> None:
+    write = outcome(Kind.SKIP_RETRY, FailureReport("SkipRetry: no use").encode())
+    assert isinstance(write, Archived)
+    assert rewritten(write) == changed(error_msg="SkipRetry: no use", last_failed_at=NOW_S)
+
+
+def test_what_is_no_failure_is_not_counted_but_waits_too() -> None:
+    write = outcome(Kind.FAILED, FailureReport("not now", is_failure=False).encode())
+    assert isinstance(write, Retried)
+    assert not write.is_failure
+    assert rewritten(write) == changed(retried=2, error_msg="not now", last_failed_at=NOW_S)
+
+
+def test_a_task_that_is_exhausted_is_archived_whatever_the_hook_says() -> None:
+    assert isinstance(outcome(Kind.FAILED, FailureReport("e", is_failure=False).encode(), retried=5), Archived)
+
+
+@pytest.mark.parametrize(("delay", "score"), [(0.0, NOW_S), (0.9, NOW_S), (60.5, NOW_S + 60), (1e9, NOW_S + 10**9)])
+def test_the_apps_own_delay_goes_before_the_default(delay: float, score: int) -> None:
+    write = outcome(Kind.FAILED, FailureReport("e", retry_in_s=delay).encode())
+    assert isinstance(write, Retried)
+    assert write.retry_at_s == score
+
+
+def test_a_task_that_was_once_completed_fails_like_any_other() -> None:
+    # The Inspector's RunTask puts a completed task back with its completed_at.
+    assert rewritten(outcome(Kind.FAILED, said(Kind.FAILED, "e"), completed_at=9)).completed_at == 9
+
+
+def test_fields_of_newer_peers_survive() -> None:
+    unknown = b"\xa2\x06\x03new"
+    data = encode_task_message(TaskMessage(**FIELDS)) + unknown
+    for kind in (Kind.FAILED, Kind.SKIP_RETRY):
+        write = outcome(kind, said(kind, "e"), task=held(data))
+        assert isinstance(write, Retried | Archived)
+        assert unknown in write.message
+
+
+# What the child said, or did not ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Kind.TIMEOUT, "TaskTimeout: the handler did not end in time and its process was killed"),
+        (Kind.CANCELED, "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
+    ],
+)
+def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: Kind, text: str) -> None:
+    assert report_of(kind, b"") == FailureReport(text)
+    assert not has_report(kind, b"")
+    assert has_report(kind, FailureReport("e").encode())
+
+
+def test_a_child_that_died_is_described_by_the_pool() -> None:
+    text = b"worker process 7 died with signal SIGSEGV, peak RSS 9 MB"
+    assert report_of(Kind.CRASHED, text).error == f"WorkerCrashedError: {text.decode()}"
+    assert report_of(Kind.BROKEN, b"\xff\n").error == "WorkerCrashedError: \N{REPLACEMENT CHARACTER}"
+    assert not has_report(Kind.CRASHED, text)
+
+
+@pytest.mark.parametrize("data", [b"", b"not json", b"[1]", b"{}", b"5", b"\xff"])
+def test_what_is_no_report_is_shown_as_it_is(data: bytes) -> None:
+    assert report_of(Kind.FAILED, data).error == f"FAILED: {data!r}"
+
+
+def test_text_that_is_not_unicode_is_made_so_before_it_is_written() -> None:
+    write = failure_of(held(), Kind.FAILED, FailureReport("bad \udcff"), NOW_S, lambda _: 1.0)
+    assert rewritten(write).error_msg == "bad \N{REPLACEMENT CHARACTER}"
+
+
+# What cannot be read ----------------------------------------------------------------------------------------------
+
+
+def test_what_the_child_cannot_read_is_archived_as_a_valid_message_of_ours() -> None:
+    task = held()
+    write = outcome(Kind.INVALID, b"headers contains invalid UTF-8", task=task)
+    assert isinstance(write, Archived)
+    assert rewritten(write) == TaskMessage(
+        type="fastq:undecodable",
+        payload=task.view.data,
+        id="a",
+        queue="q",
+        error_msg="InvalidMessageError: headers contains invalid UTF-8",
+        last_failed_at=NOW_S,
+    )
+
+
+@pytest.mark.parametrize("kind", [*FAILURES, Kind.SKIP_RETRY])
+@pytest.mark.parametrize("retry", [0, 5])
+def test_a_task_that_no_child_looked_into_may_turn_out_to_be_no_message(kind: Kind, retry: int) -> None:
+    # The view does not look at error_msg; rewriting does.
+    data = encode_task_message(TaskMessage(**(FIELDS | {"retry": retry}))).replace(b"before", b"b\xff\xffore")
+    write = outcome(kind, said(kind, "boom"), task=held(data))
+    assert isinstance(write, Archived)
+    assert rewritten(write).type == "fastq:undecodable"
+    assert rewritten(write).payload == data
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00\xff", bytes(1_000_000)])
+def test_anything_can_be_archived_so_that_go_can_read_it(data: bytes) -> None:
+    message = decode_task_message(undecodable("id-\udcff", "q", data, "why \udcff", NOW_S))
+    assert message.payload == data
+    assert message.id == "id-\N{REPLACEMENT CHARACTER}"
+    assert message.error_msg == "InvalidMessageError: why \N{REPLACEMENT CHARACTER}"
+    assert (message.retry, message.queue, message.timeout) == (0, "q", 0)

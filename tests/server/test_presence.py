@@ -1,0 +1,119 @@
+"""What inspectors see of a server: asynq's fields, each running task by its id, times on the wall clock."""
+
+import os
+import re
+import socket
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fastq.broker.presence import ServerIdentity
+from fastq.clock import ManualClock
+from fastq.codec import decode_server_info, decode_worker_info, view_task_message
+from fastq.messages import ServerInfo, WorkerInfo
+from fastq.pool.protocol import Running, Submission
+from fastq.server.config import ServerConfig
+from fastq.server.held import HeldTasks
+from fastq.server.presence import ServerStatus, Showcase, new_identity
+from tests.broker.harness import NOW_S, message
+
+ME = ServerIdentity("host", 7, "3c7b2c4e")
+CONFIG = ServerConfig(concurrency=4, queues={"critical": 6, "default": 3}, strict_priority=True)
+
+
+def running(task_id: str, *, started_s: float = 0.0, deadline_s: float = 0.0, **fields: Any) -> Running:
+    """Let a task be in a handler; times are monotonic."""
+    data = fields.pop("data", None) or message(task_id, queue="in-message", **fields)
+    task = HeldTasks().add("critical", view_task_message(data), 0.0)
+    return Running(Submission(task, data), 99, int(started_s * 1e9), int(deadline_s * 1e9))
+
+
+def show(*tasks: Running, clock: ManualClock | None = None) -> tuple[ServerInfo, dict[str, WorkerInfo]]:
+    showcase = Showcase(ME, CONFIG, lambda: list(tasks), clock or ManualClock(NOW_S))
+    info, workers = showcase()
+    return decode_server_info(info), {task_id: decode_worker_info(data) for task_id, data in workers.items()}
+
+
+def test_a_server_shows_its_settings_as_they_were_given() -> None:
+    info, workers = show()
+    assert workers == {}
+    assert info.start_time is not None
+    assert abs(info.start_time - datetime.now(UTC)) < timedelta(seconds=60)
+    assert info == ServerInfo(
+        host="host",
+        pid=7,
+        server_id="3c7b2c4e",
+        concurrency=4,
+        queues={"critical": 6, "default": 3},
+        strict_priority=True,
+        status="active",
+        start_time=info.start_time,
+        active_worker_count=0,
+    )
+
+
+def test_a_server_shows_each_task_in_a_handler() -> None:
+    clock = ManualClock(NOW_S)
+    clock.advance(100)
+    now = datetime.fromtimestamp(NOW_S + 100, UTC)
+    tasks = running("a", started_s=97.5, deadline_s=160, payload=b"\x00p"), running("b", started_s=100)
+    info, workers = show(*tasks, clock=clock)
+    assert info.active_worker_count == 2
+    assert workers.keys() == {"a", "b"}
+    assert workers["a"] == WorkerInfo(
+        host="host",
+        pid=7,
+        server_id="3c7b2c4e",
+        task_id="a",
+        task_type="t",
+        task_payload=b"\x00p",
+        queue="critical",
+        start_time=now - timedelta(seconds=2.5),
+        deadline=now + timedelta(seconds=60),
+    )
+    assert workers["b"].start_time == now
+    assert workers["b"].deadline is None
+
+
+def test_a_wall_clock_that_was_set_is_followed() -> None:
+    clock = ManualClock(NOW_S)
+    clock.advance(10)
+    clock.jump(3600)
+    _, workers = show(running("a", started_s=10), clock=clock)
+    assert workers["a"].start_time == datetime.fromtimestamp(NOW_S + 10 + 3600, UTC)
+
+
+def test_a_task_that_cannot_be_shown_hides_no_other() -> None:
+    bad = message("bad", error_msg="boom").replace(b"boom", b"b\xff\xffm")
+    foreign = Running(Submission("a hook's", b""), 99, 0, 0)
+    info, workers = show(running("bad", data=bad), foreign, running("good"))
+    assert workers.keys() == {"good"}
+    assert info.active_worker_count == 1
+
+
+def test_the_status_is_what_the_server_says_it_is() -> None:
+    showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
+    for status in ServerStatus:
+        showcase.status = status
+        assert decode_server_info(showcase()[0]).status == status.value
+    assert [status.value for status in ServerStatus] == ["new", "active", "stopped", "closed"]
+
+
+def test_slots_may_be_more_than_processes() -> None:
+    showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
+    showcase.slots = 400
+    assert decode_server_info(showcase()[0]).concurrency == 400
+
+
+def test_each_server_has_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = new_identity(), new_identity()
+    assert (one.host, one.pid) == (socket.gethostname(), os.getpid())
+    assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", one.server_id)
+    assert one.server_id != two.server_id
+
+    def fail() -> str:
+        raise OSError("no name")
+
+    monkeypatch.setattr(socket, "gethostname", fail)
+    assert new_identity().host == "unknown-host"

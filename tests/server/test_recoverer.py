@@ -1,0 +1,317 @@
+"""The recoverer: what a dead server held comes back once, what it left half done is mended, the rest is left alone."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.codec import decode_task_message
+from fastq.errors import BrokerError
+from fastq.server.commands import Commands
+from fastq.server.recoverer import LEASE_EXPIRED, Recoverer
+from fastq.worker.report import FailureReport
+from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, message
+from tests.server.harness import Bench, logged, on_bench
+
+EXPIRED_S = NOW_S - 30
+
+
+def recoverer(
+    bench: Bench, *queues: str, commands: Commands | None = None, delay: Callable[[int], float] = lambda n: 100.0 + n
+) -> Recoverer:
+    return Recoverer(commands or bench.commands, queues or (QUEUE,), delay, bench.clock)
+
+
+# Leases that ended ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("owner", [GOS, THEIRS, OURS])
+def test_a_task_whose_lease_ended_30_s_ago_is_tried_again(owner: Any, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", owner=owner, until_s=EXPIRED_S - 1, retried=3)
+        recovering = recoverer(bench)
+        assert await recovering.tick() == 60.0
+        assert bench.queue.scores("retry") == {"a": NOW_S + 103}
+        assert bench.queue.places() == {"retry": ["a"]}
+        new = message("a", retried=4, error_msg=LEASE_EXPIRED, last_failed_at=NOW_S)
+        assert bench.queue.task("a") == {"msg": new, "state": b"retry"}
+        assert bench.queue.counters()["failed"] == bench.queue.counters()["processed"] == 1
+        assert recovering.recovered == 1
+
+    on_bench(db, url, test)
+
+
+def test_a_task_without_retries_left_goes_to_the_archive(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", until_s=1, retry=3, retried=3)
+        bench.queue.activate("b", until_s=1, retry=0)
+        await recoverer(bench).tick()
+        assert bench.queue.scores("archived") == {"a": NOW_S, "b": NOW_S}
+        new = message("a", retry=3, retried=3, error_msg=LEASE_EXPIRED, last_failed_at=NOW_S)
+        assert bench.queue.task("a") == {"msg": new, "state": b"archived"}
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize(("until_s", "owner", "comes"), [(EXPIRED_S, GOS, True), (EXPIRED_S, OURS, False)])
+def test_the_limit_is_30_s_to_the_second(until_s: int, owner: Any, comes: bool, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", until_s=until_s, owner=owner)
+        bench.queue.activate("later", until_s=EXPIRED_S + 1, owner=GOS)
+        await recoverer(bench).tick()
+        assert ("a" in bench.queue.places().get("retry", [])) is comes
+        assert "later" in bench.queue.places()["active"]
+
+    on_bench(db, url, test)
+
+
+def test_hundreds_of_tasks_come_back_in_one_go(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate(*(str(number) for number in range(350)), until_s=1)
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert recovering.recovered == 350
+        assert bench.queue.places().keys() == {"retry"}
+
+    on_bench(db, url, test)
+
+
+def test_large_tasks_come_back_in_one_go(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate(*(str(number) for number in range(8)), until_s=1, payload=bytes(100_000))
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert recovering.recovered == 8
+
+    on_bench(db, url, test)
+
+
+# Who else is at it ------------------------------------------------------------------------------------------------
+
+
+def test_two_recoverers_at_once_move_each_task_once(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate(*(f"r{number}" for number in range(150)), until_s=1)
+        bench.queue.activate(*(f"d{number}" for number in range(150)), until_s=1, retry=0)
+        # A command connection each, so that their calls come in turns.
+        both = [recoverer(bench, commands=Commands(bench.broker)) for _ in range(2)]
+        await asyncio.gather(*(one.tick() for one in both))
+        assert sum(one.recovered for one in both) == 300
+        assert len(bench.queue.places()["retry"]) == len(bench.queue.places()["archived"]) == 150
+        assert bench.queue.counters()["processed"] == 300
+        assert {decode_task_message(bench.queue.task(f"r{n}")["msg"]).retried for n in range(150)} == {1}
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("retries", [25, 0])
+def test_a_task_that_is_leased_anew_between_look_and_move_is_left_alone(retries: int, db: Redis, url: str) -> None:
+    class Late(Commands):
+        """Let another server extend the lease after the look."""
+
+        async def run(self, operation: Any) -> Any:
+            result = await super().run(operation)
+            if operation.name == "list_leases":
+                db.zadd(keys.lease(QUEUE), {"a": NOW_S + 30 + THEIRS.fraction})
+            return result
+
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", until_s=1, owner=THEIRS, retry=retries)
+        recovering = recoverer(bench, commands=Late(bench.broker))
+        await recovering.tick()
+        assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
+        assert bench.queue.task("a") == {"msg": message("a", retry=retries), "state": b"active"}
+        assert bench.queue.counters() == {}
+        assert recovering.recovered == recovering.mended == 0
+
+    on_bench(db, url, test)
+
+
+# Hooks ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_apps_hooks_decide_on_a_task_that_is_tried_again_and_on_no_other(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        asked: list[bytes] = []
+
+        async def judge(data: bytes) -> FailureReport | None:
+            asked.append(data)
+            return None if decode_task_message(data).id == "default" else FailureReport("", False, 7.0)
+
+        bench.queue.activate("hooked", "default", until_s=1)
+        bench.queue.activate("dead", until_s=1, retry=0)
+        recovering = recoverer(bench)
+        recovering.judge = judge
+        await recovering.tick()
+        assert asked == [message("default"), message("hooked")]
+        assert bench.queue.scores("retry") == {"hooked": NOW_S + 7, "default": NOW_S + 100}
+        hooked = decode_task_message(bench.queue.task("hooked")["msg"])
+        assert (hooked.retried, hooked.error_msg) == (0, LEASE_EXPIRED)
+        assert bench.queue.counters()["failed"] == 2
+
+    on_bench(db, url, test)
+
+
+# What cannot be read ----------------------------------------------------------------------------------------------
+
+BROKEN = {
+    "garbage": b"\xff\xff\xff",
+    "empty": b"",
+    "another's": message("another"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_message_that_cannot_be_read_is_archived_once_and_stops_no_other(what: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("bad", "good", until_s=1)
+        bench.db.hset(keys.task(QUEUE, "bad"), "msg", BROKEN[what])
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert bench.queue.places() == {"retry": ["good"], "archived": ["bad"]}
+        archived = decode_task_message(bench.queue.task("bad")["msg"])
+        assert (archived.type, archived.id, archived.queue) == ("fastq:undecodable", "bad", QUEUE)
+        assert (archived.payload, archived.retry) == (BROKEN[what], 0)
+        assert archived.error_msg.startswith("InvalidMessageError: ")
+
+    on_bench(db, url, test)
+
+
+def test_a_message_whose_text_is_not_utf_8_is_archived_once(db: Redis, url: str) -> None:
+    # It passes the view, which does not look at error_msg, and fails when it is rewritten.
+    async def test(bench: Bench) -> None:
+        bad = message("bad", error_msg="boom").replace(b"boom", b"b\xff\xffm")
+        bench.queue.activate("bad", "good", until_s=1)
+        bench.db.hset(keys.task(QUEUE, "bad"), "msg", bad)
+        await recoverer(bench).tick()
+        assert bench.queue.places() == {"retry": ["good"], "archived": ["bad"]}
+        assert decode_task_message(bench.queue.task("bad")["msg"]).payload == bad
+
+    on_bench(db, url, test)
+
+
+def test_an_id_that_is_not_utf_8_is_archived(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        raw = b"bad-\xff"
+        bench.db.hset(keys.task_prefix(QUEUE).encode() + raw, mapping={"msg": message("bad"), "state": "active"})
+        bench.db.lpush(keys.active(QUEUE), raw)
+        bench.db.zadd(keys.lease(QUEUE), {raw: 1})
+        await recoverer(bench).tick()
+        assert bench.db.zrange(keys.archived(QUEUE), 0, -1) == [raw]
+        assert not bench.db.exists(keys.lease(QUEUE), keys.active(QUEUE))
+
+    on_bench(db, url, test)
+
+
+# Mending ----------------------------------------------------------------------------------------------------------
+
+
+def test_ghosts_are_gone_from_everywhere_and_counted(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("leased-ghost", until_s=1)
+        bench.queue.activate("active-ghost", "whole")
+        bench.db.delete(keys.task(QUEUE, "leased-ghost"), keys.task(QUEUE, "active-ghost"))
+        bench.db.zrem(keys.lease(QUEUE), "active-ghost")
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert bench.queue.places() == {"active": ["whole"], "lease": ["whole"]}
+        assert recovering.mended == 2
+        assert recovering.recovered == 0
+
+    on_bench(db, url, test)
+    assert "queue default: 0 active tasks had no lease, 1 active ids no task" in logged(caplog)
+
+
+def test_hundreds_of_ghosts_go_in_one_go(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.zadd(keys.lease(QUEUE), {f"ghost-{number}": 1 for number in range(250)})
+        bench.queue.activate("a", until_s=2)
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert bench.queue.places() == {"retry": ["a"]}
+        assert recovering.mended == 250
+
+    on_bench(db, url, test)
+
+
+def test_an_active_task_without_lease_is_recovered_within_two_rounds(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a")
+        bench.db.zrem(keys.lease(QUEUE), "a")
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert bench.queue.scores("lease") == {"a": NOW_S}
+        assert bench.queue.places()["active"] == ["a"], "it may be about to be leased: it has 30 s"
+        bench.clock.advance(60)
+        await recovering.tick()
+        assert bench.queue.places() == {"retry": ["a"]}
+        assert (recovering.mended, recovering.recovered) == (1, 1)
+
+    on_bench(db, url, test)
+
+
+def test_a_leased_task_that_is_in_no_list_goes_back_to_pending(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("lost", "lost-last", until_s=1)
+        bench.db.hset(keys.task(QUEUE, "lost-last"), "msg", message("lost-last", retry=0))
+        bench.db.delete(keys.active(QUEUE))
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert sorted(bench.queue.places()["pending"]) == ["lost", "lost-last"]
+        assert bench.queue.places().keys() == {"pending"}
+        assert recovering.mended == 2
+
+    on_bench(db, url, test)
+
+
+def test_a_long_active_list_is_gone_through_to_its_end(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        ids = [f"{number:04d}" for number in range(1300)]
+        bench.queue.activate(*ids)
+        bench.db.delete(*(keys.task(QUEUE, task_id) for task_id in ids[100:700]))
+        bench.db.zrem(keys.lease(QUEUE), *ids[100:700], ids[0], ids[-1])
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert recovering.mended == 602
+        assert bench.queue.places()["active"] == [*ids[:100], *ids[700:]][::-1]
+        assert len(bench.queue.scores("lease")) == 700
+
+    on_bench(db, url, test)
+
+
+# Trouble ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_fails_does_not_keep_the_others_waiting(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.set(keys.lease("odd"), "not a set")
+        bench.db.lpush(keys.active("odd"), "x")
+        bench.queue.activate("a", until_s=1)
+        with pytest.raises(BrokerError):
+            await recoverer(bench, "odd", QUEUE).tick()
+        assert bench.queue.places() == {"retry": ["a"]}
+
+    on_bench(db, url, test)
+
+
+def test_it_begins_at_once_and_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate(*(str(number) for number in range(200)), until_s=1)
+        for number in range(50):
+            recovering = recoverer(bench)
+            recovering.start()
+            for _ in range(number % 12):
+                await asyncio.sleep(0)
+            await recovering.stop()
+        recovering = recoverer(bench)
+        recovering.start()
+        async with recovering.ticked:
+            await recovering.ticked.wait_for(lambda: recovering.ticks)
+        await recovering.stop()
+        assert bench.queue.places().keys() == {"retry"}
+        assert bench.queue.counters()["processed"] == 200
+
+    on_bench(db, url, test)

@@ -1,0 +1,291 @@
+"""The syncer, joined to the acker for real: what Redis failed to take is written once it is back, and only once."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.scripts import load_script, script_names
+from fastq.server.acker import Acker, Result
+from fastq.server.held import HeldTask
+from fastq.server.syncer import Syncer
+from tests.broker.harness import QUEUE
+from tests.faulty_proxy import Act, faulty_proxy
+from tests.redis_servers import RedisServer, redis_server
+from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.server.test_acker import ENDS, WRITES, result
+from tests.server.test_fetcher import Pool, fetcher
+
+PROCESSED = {"done": 2, "complete": 2, "retry": 2, "archive": 2}
+
+
+def load_all(db: Any) -> None:
+    for name in script_names():
+        db.script_load(load_script(name).text)
+
+
+def joined(bench: Bench) -> tuple[Acker, Syncer]:
+    acker = Acker(bench.commands, bench.holdings)
+    return acker, Syncer(acker, bench.holdings)
+
+
+def ended(tasks: list[HeldTask], way: str) -> list[Result]:
+    return [result(task, way) for task in tasks]
+
+
+def check_ended(bench: Bench, way: str) -> None:
+    """See that two tasks ended as one try would have ended them, and that nothing of ours is left."""
+    assert bench.queue.places() == ({ENDS[way]: bench.queue.places()[ENDS[way]]} if way in ENDS else {})
+    assert sorted(bench.queue.states()) == (["a", "b"] if way in ENDS else [])
+    assert bench.queue.counters().get("processed", 0) == PROCESSED.get(way, 0)
+    assert bench.held_ids() == []
+    assert bench.held.queues_in_doubt() == frozenset()
+
+
+# Lost replies -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY, Act.CUT_IN_REPLY])
+@pytest.mark.parametrize("way", WRITES)
+def test_a_write_whose_reply_was_lost_counts_once(
+    way: str, act: Act, db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    load_all(db)
+    with faulty_proxy(shared_server.socket_path, ScriptFault(way, act)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            acker.add(ended(bench.hold("a", "b"), way), pool_is_dry=True)
+            await acker.flush()
+            assert sorted(one.task.id for one in acker.failed) == ["a", "b"]
+            assert bench.held_ids() == ["a", "b"]
+            await syncer.tick()
+            assert acker.failed == []
+            check_ended(bench, way)
+            await syncer.tick()
+            check_ended(bench, way)
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    (said,) = logged(caplog)
+    assert said.startswith("2 results wait for Redis")
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_a_write_that_is_carried_out_late_counts_once(way: str, db: Redis, shared_server: RedisServer) -> None:
+    load_all(db)
+    with faulty_proxy(shared_server.socket_path, ScriptFault(way, Act.HOLD)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            acker.add(ended(bench.hold("a", "b"), way), pool_is_dry=True)
+            await acker.flush()
+            await syncer.tick()
+            check_ended(bench, way)
+            proxy.release()
+            check_ended(bench, way)
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+@pytest.mark.parametrize("way", ["requeue", "retry", "done"])
+def test_a_task_that_comes_back_is_not_ended_by_the_write_of_its_run_before(
+    way: str, db: Redis, shared_server: RedisServer
+) -> None:
+    load_all(db)
+    with faulty_proxy(shared_server.socket_path, ScriptFault(way, Act.CUT_BEFORE_REPLY)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            pool = Pool(bench)
+            fetching = fetcher(bench, pool)
+            acker.add(ended(bench.hold("a"), way), pool_is_dry=True)
+            await acker.flush()
+            # It was carried out, and the task is there again: by a forwarder, or enqueued anew under the same id.
+            if way != "requeue":
+                bench.db.delete(keys.retry(QUEUE))
+                bench.queue.pend("a")
+            await fetching.tick()
+            assert pool.ids == [], "its queue is left alone while the write is in doubt"
+            await syncer.tick()
+            await fetching.tick()
+            assert pool.ids == ["a"]
+            await syncer.tick()
+            assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
+            assert bench.held_ids() == ["a"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_a_fetch_and_an_ack_that_share_a_lost_pipeline_lose_no_task(db: Redis, shared_server: RedisServer) -> None:
+    load_all(db)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.CUT_BEFORE_REPLY)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            pool = Pool(bench)
+            fetching = fetcher(bench, pool)
+            bench.queue.pend("c", "d")
+            acker.add(ended(bench.hold("a", "b"), "requeue"), pool_is_dry=True)
+            await asyncio.gather(acker.flush(), fetching.tick())
+            await syncer.tick()
+            bench.clock.advance(1)
+            await fetching.tick()
+            await fetching.tick()
+            bench.clock.advance(6)
+            await fetching.tick()
+            assert sorted(pool.ids) == ["a", "b", "c", "d"]
+            assert bench.held_ids() != []
+            assert sorted(bench.queue.places()["active"]) == ["a", "b", "c", "d"]
+            assert set(bench.queue.scores("lease")) == {"a", "b", "c", "d"}
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+# Outages ----------------------------------------------------------------------------------------------------------
+
+
+def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) -> None:
+    # asynq's syncer never succeeds: the tasks run again after their leases.
+    async def test(bench: Bench) -> None:
+        acker, syncer = joined(bench)
+        tasks = {way: bench.hold(f"{way}-1", f"{way}-2") for way in WRITES}
+        bench.db.config_set("maxclients", 1)
+        await bench.broker.close()
+        acker.add([one for way, both in tasks.items() for one in ended(both, way)], pool_is_dry=True)
+        await acker.flush()
+        assert len(acker.failed) == 10
+        for _ in range(3):
+            bench.clock.advance(5)
+            await syncer.tick()
+        assert len(acker.failed) == 10
+        bench.db.config_set("maxclients", 100)
+        await syncer.tick()
+        assert acker.failed == []
+        assert bench.held_ids() == []
+        assert "active" not in bench.queue.places()
+        assert bench.queue.counters()["processed"] == 8
+
+    caplog.set_level(logging.INFO, "fastq")
+    with redis_server() as server, server.client() as db:
+        on_bench(db, server.url, test)
+    said = logged(caplog, logging.INFO)
+    assert len(said) == 2, "an outage is said once, and its end"
+    assert said[1] == "no result waits for Redis any more"
+
+
+def test_a_result_is_given_up_with_an_error_once_its_lease_has_run_out(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            early, late = bench.hold("early", "late")
+            proxy.vanish()
+            acker.add(ended([early, late], "done"), pool_is_dry=True)
+            await acker.flush()
+            late.leased_until_s += 10
+            bench.clock.advance(29.9)
+            await syncer.tick()
+            assert len(acker.failed) == 2
+            bench.clock.advance(0.1)
+            await syncer.tick()
+            assert [one.task for one in acker.failed] == [late]
+            assert bench.held_ids() == ["late"]
+            assert bench.queue.places()["active"] == ["late", "early"], "the recoverer's to bring back"
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    errors = logged(caplog, logging.ERROR)
+    assert errors == [
+        "the outcome of task early of queue default could not be written before its lease ended; it will run again"
+    ]
+
+
+def test_a_task_that_was_taken_away_meanwhile_is_never_written(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    load_all(db)
+    faults = [ScriptFault(way, Act.CUT_BEFORE_REQUEST) for way in WRITES]
+    with faulty_proxy(shared_server.socket_path, *faults) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            for way in WRITES:
+                acker.add(ended(bench.hold(way), way), pool_is_dry=True)
+                await acker.flush()
+                bench.take_away(way)
+            before = (bench.queue.places(), bench.queue.scores("lease"), bench.queue.states())
+            await syncer.tick()
+            assert (bench.queue.places(), bench.queue.scores("lease"), bench.queue.states()) == before
+            assert bench.queue.counters() == {}
+            assert bench.held_ids() == []
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+# Life -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_failed_write_wakes_it_after_a_while(
+    db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.server.syncer.INTERVAL_S", 0.01)
+    load_all(db)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST, times=3)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            syncer.start()
+            acker.add(ended(bench.hold("a"), "done"), pool_is_dry=True)
+            await acker.flush()
+            async with syncer.ticked:
+                await syncer.ticked.wait_for(lambda: not len(bench.held))
+            assert syncer.ticks == 3
+            assert bench.queue.places() == {}
+            await syncer.stop()
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_it_is_let_finish_and_keeps_what_it_could_not_write(db: Redis, shared_server: RedisServer) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, syncer = joined(bench)
+            proxy.vanish()
+            acker.add(ended(bench.hold("a", "b"), "done"), pool_is_dry=True)
+            await acker.flush()
+            syncer.start()
+            syncer.wake()
+            await asyncio.sleep(0)
+            await syncer.finish(5)
+            assert len(acker.failed) == 2
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_it_starts_and_stops_again_and_again_and_forgets_nothing(db: Redis, shared_server: RedisServer) -> None:
+    load_all(db)
+    fault = ScriptFault("done", Act.CUT_BEFORE_REQUEST)
+    with faulty_proxy(shared_server.socket_path, fault) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acker, first = joined(bench)
+            acker.add(ended(bench.hold("a", "b"), "done"), pool_is_dry=True)
+            await acker.flush()
+            for number in range(50):
+                syncer = Syncer(acker, bench.holdings)
+                syncer.start()
+                syncer.wake()
+                for _ in range(number % 9):
+                    await asyncio.sleep(0)
+                await syncer.stop()
+            await first.tick()
+            assert bench.held_ids() == []
+            assert bench.queue.places() == {}
+            assert bench.queue.counters()["processed"] == 2
+
+        on_bench(db, shared_server.url, test, through=proxy.url)

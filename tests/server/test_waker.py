@@ -1,0 +1,182 @@
+"""The waker: it waits only for a queue that was empty, tells of the first push, and gives way where it may not wait."""
+
+import asyncio
+import logging
+import random
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.server.waker import LONGEST_DELAY_S, Waker
+from tests.broker.harness import QUEUE, until
+from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.redis_servers import RedisServer
+from tests.server.harness import Bench, logged, on_bench
+
+PENDING = keys.pending(QUEUE)
+
+
+class Ear:
+    """Note which queues are said to have tasks."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def __call__(self, queue: str) -> None:
+        self.heard.append(queue)
+
+    async def until(self, count: int) -> None:
+        await until(lambda: len(self.heard) >= count)
+
+
+def blocked(bench: Bench) -> int:
+    return int(bench.db.info("clients")["blocked_clients"])
+
+
+def moves(bench: Bench) -> int:
+    stats: Any = bench.db.info("commandstats")
+    return int(stats.get("cmdstat_blmove", {"calls": 0})["calls"])
+
+
+def waits(waker: Waker) -> bool:
+    return waker.is_waiting
+
+
+def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        ear = Ear()
+        bench.db.lpush(PENDING, "a")
+        waker = Waker(bench.broker, QUEUE, ear)
+        bench.db.config_resetstat()
+        waker.start()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waits(waker)
+        assert moves(bench) == 0
+        bench.db.delete(PENDING)
+        waker.arm()
+        assert waits(waker)
+        await until(lambda: blocked(bench))
+        bench.db.lpush(PENDING, "a")
+        await ear.until(1)
+        assert ear.heard == [QUEUE]
+        assert not waits(waker)
+        assert moves(bench) == 1, "on a queue that has tasks it would be woken again and again"
+        await waker.stop()
+
+    on_bench(db, url, test)
+
+
+def test_a_push_between_empty_and_wait_is_not_missed(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        ear = Ear()
+        waker = Waker(bench.broker, QUEUE, ear)
+        waker.start()
+        bench.db.lpush(PENDING, "a")
+        waker.arm()
+        await ear.until(1)
+        assert bench.db.lrange(PENDING, 0, -1) == [b"a"]
+        await waker.stop()
+
+    on_bench(db, url, test)
+
+
+def test_wakes_that_bring_nothing_double_the_delay_up_to_a_second(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        waker = Waker(bench.broker, QUEUE, Ear())
+        delays = []
+        for _ in range(10):
+            waker._has_woken = True
+            waker.arm()
+            delays.append(waker._delay_s)
+            waker.arm()
+            assert waker._delay_s == delays[-1], "without a wake there is nothing to double"
+        assert delays[:4] == [0.01, 0.02, 0.04, 0.08]
+        assert delays[-1] == LONGEST_DELAY_S
+        waker.brought_work()
+        assert waker._delay_s == 0.0
+        waker.arm()
+        assert waker._delay_s == 0.0
+
+    on_bench(db, url, test)
+
+
+def test_the_time_is_up_without_a_push_and_it_waits_on(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.server.waker.WAIT_S", 0.01)
+    monkeypatch.setattr(random, "uniform", lambda low, high: high)
+
+    async def test(bench: Bench) -> None:
+        ear = Ear()
+        waker = Waker(bench.broker, QUEUE, ear)
+        waker.arm()
+        for _ in range(3):
+            assert await waker.tick() == 0.0
+        assert waits(waker)
+        assert ear.heard == []
+        assert moves(bench) >= 3
+
+    on_bench(db, url, test)
+
+
+def test_where_it_may_not_wait_the_queue_is_polled_and_it_tries_again_later(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fastq")
+    refusal = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+    with faulty_proxy(shared_server.socket_path, Fault("BLMOVE", Act.ANSWER, times=2, answer=refusal)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            ear = Ear()
+            waker = Waker(bench.broker, QUEUE, ear)
+            waker.arm()
+            for _ in range(2):
+                assert (await waker.tick() or 0.0) > 30
+                assert not waits(waker)
+            assert ear.heard == [QUEUE] * 2, "a queue that may rest for long, trusting in the wait, is asked at once"
+            bench.db.lpush(PENDING, "a")
+            await waker.tick()
+            assert ear.heard == [QUEUE] * 3
+            waker.arm()
+            assert waits(waker)
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    said = logged(caplog, logging.INFO)
+    assert len(said) == 2
+    assert said[0].startswith("queue default is polled, since Redis does not let us wait for it: BLMOVE: ")
+    assert said[1] == "queue default is waited for again"
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REPLY, Act.CUT_BEFORE_REQUEST, Act.CUT_IN_REPLY])
+def test_a_lost_connection_is_made_anew(act: Act, db: Redis, shared_server: RedisServer) -> None:
+    with faulty_proxy(shared_server.socket_path, Fault("BLMOVE", act)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            ear = Ear()
+            waker = Waker(bench.broker, QUEUE, ear)
+            bench.db.lpush(PENDING, "a")
+            waker.start()
+            waker.arm()
+            await ear.until(1)
+            assert bench.db.lrange(PENDING, 0, -1) == [b"a"]
+            await waker.stop()
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+@pytest.mark.parametrize("arms", [True, False])
+def test_it_starts_and_stops_again_and_again(arms: bool, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        for number in range(50):
+            waker = Waker(bench.broker, QUEUE, Ear())
+            if arms:
+                waker.arm()
+            waker.start()
+            for _ in range(number % 25):
+                await asyncio.sleep(0)
+            waker.wake()
+            await waker.stop()
+        await until(lambda: not blocked(bench))
+
+    on_bench(db, url, test)

@@ -1,0 +1,33 @@
+"""A task that runs, without the pool: its message, and a context that notes what the handler writes."""
+
+from typing import Any
+
+from fastq.codec import TaskMessage, encode_task_message
+from fastq.pool.outcome import Kind
+from fastq.worker.running import RunningTask
+
+__all__ = ["FakeContext", "encoded", "running"]
+
+
+class FakeContext:
+    """Stand for the pool."""
+
+    def __init__(self, *, started_ns: int = 0, deadline_ns: int = 0, interruption: Kind | None = None) -> None:
+        self.started_ns = started_ns
+        self.deadline_ns = deadline_ns
+        self.interruption = interruption
+        self.written: list[bytes] = []
+
+    def write_result(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+def encoded(**fields: Any) -> bytes:
+    """Encode a message."""
+    return encode_task_message(TaskMessage(**{"type": "t", "id": "id-1", "queue": "q", "retry": 25, **fields}))
+
+
+def running(context: FakeContext | None = None, /, **fields: Any) -> RunningTask:
+    """Make a task as its handler sees it."""
+    message = TaskMessage(**{"type": "t", "id": "id-1", "queue": "q", "retry": 25, **fields})
+    return RunningTask(message, context or FakeContext())

@@ -1,0 +1,181 @@
+"""The hooks of a failed task: asynq's order, and that one which fails stands for its default."""
+
+import logging
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from fastq.errors import RevokeTask, SkipRetry, TaskTimeout
+from fastq.worker.hooks import Hooks, caused_by
+from fastq.worker.names import AppNameError
+from fastq.worker.report import FailureReport
+from fastq.worker.running import RunningTask
+from tests.worker.harness import running
+
+BOOM = ValueError("boom")
+
+
+class Recorder:
+    """Be all three hooks, and note who was asked what."""
+
+    def __init__(self, *, is_failure: Any = True, delay: Any = 7) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self._is_failure = is_failure
+        self._delay = delay
+
+    def hooks(self) -> Hooks:
+        return Hooks(self.error_handler, self.is_failure, self.retry_delay)
+
+    def error_handler(self, task: RunningTask, error: BaseException) -> None:
+        self.calls.append(("error_handler", task.id, error))
+
+    def is_failure(self, error: BaseException) -> Any:
+        self.calls.append(("is_failure", error))
+        return self._is_failure
+
+    def retry_delay(self, retried: int, error: BaseException, task: RunningTask) -> Any:
+        self.calls.append(("retry_delay", retried, error, task.id))
+        return self._delay
+
+    def names(self) -> list[str]:
+        return [call[0] for call in self.calls]
+
+
+def test_a_failure_that_is_tried_again_goes_through_all_three_in_order() -> None:
+    recorder = Recorder()
+    report = recorder.hooks().report(running(retried=3), BOOM)
+    assert recorder.calls == [
+        ("error_handler", "id-1", BOOM),
+        ("is_failure", BOOM),
+        ("retry_delay", 3, BOOM, "id-1"),
+    ]
+    assert report == FailureReport("ValueError: boom", True, 7.0, report.trace)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"retry": 3, "retried": 3}, BOOM),
+        ({"retry": 0}, BOOM),
+        ({"retry": 0}, TaskTimeout("up")),
+        ({}, SkipRetry("no use")),
+        ({}, RevokeTask("forget it")),
+        ({"retry": 0}, RevokeTask("forget it")),
+    ],
+)
+def test_a_task_that_is_not_tried_again_is_only_told_of(fields: dict[str, int], error: BaseException) -> None:
+    recorder = Recorder(is_failure=False)
+    report = recorder.hooks().report(running(**fields), error)
+    assert recorder.names() == ["error_handler"]
+    assert (report.is_failure, report.retry_in_s) == (True, None)
+
+
+def test_without_hooks_the_defaults_stand() -> None:
+    report = Hooks().report(running(), BOOM)
+    assert (report.error, report.is_failure, report.retry_in_s) == ("ValueError: boom", True, None)
+
+
+@pytest.mark.parametrize(("answer", "counts"), [(False, False), (0, False), (None, False), (True, True), ("yes", True)])
+def test_is_failure_decides_whether_it_counts(answer: object, counts: bool) -> None:
+    assert Recorder(is_failure=answer).hooks().report(running(), BOOM).is_failure is counts
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"), [(5, 5.0), (0.25, 0.25), (timedelta(minutes=2), 120.0), (0, 0.0), (-3, 0.0)]
+)
+def test_retry_delay_is_seconds_or_a_timedelta_and_never_negative(delay: object, seconds: float) -> None:
+    assert Recorder(delay=delay).hooks().report(running(), BOOM).retry_in_s == seconds
+
+
+@pytest.mark.parametrize("delay", [None, "soon", float("nan"), float("inf"), True])
+def test_a_delay_that_is_none_stands_for_the_default(delay: object, caplog: pytest.LogCaptureFixture) -> None:
+    assert Recorder(delay=delay).hooks().report(running(), BOOM).retry_in_s is None
+    assert [record.getMessage() for record in caplog.records] == ["retry_delay failed; the default delay is used"]
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("a defect"), SystemExit(1)])
+def test_a_hook_that_raises_is_logged_and_the_others_are_asked(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> Any:
+        raise error
+
+    recorder = Recorder(is_failure=False)
+    report = Hooks(fail, recorder.is_failure, recorder.retry_delay).report(running(), BOOM)
+    assert (report.is_failure, report.retry_in_s) == (False, 7.0)
+    report = Hooks(recorder.error_handler, fail, fail).report(running(), BOOM)
+    assert (report.is_failure, report.retry_in_s) == (True, None)
+    assert [record.getMessage() for record in caplog.records] == [
+        "error_handler raised; task id-1",
+        "is_failure raised; the error counts as a failure",
+        "retry_delay failed; the default delay is used",
+    ]
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+    assert all(record.exc_info for record in caplog.records)
+
+
+def test_a_task_whose_time_is_up_in_a_hook_ends_there() -> None:
+    def hang(*_: object) -> Any:
+        raise TaskTimeout("up")
+
+    with pytest.raises(TaskTimeout):
+        Hooks(error_handler=hang).report(running(), BOOM)
+
+
+def test_the_error_handler_is_not_told_where_asynq_does_not() -> None:
+    recorder = Recorder()
+    recorder.hooks().without_telling().report(running(), BOOM)
+    assert recorder.names() == ["is_failure", "retry_delay"]
+
+
+# Names ------------------------------------------------------------------------------------------------------------
+
+not_callable = 5
+
+
+def module_hook(*_: object) -> bool:
+    return False
+
+
+def test_hooks_are_imported_by_name() -> None:
+    hooks = Hooks.named(is_failure="tests.worker.test_hooks:module_hook", retry_delay=None, error_handler="")
+    assert hooks == Hooks(None, module_hook, None)
+
+
+def test_a_name_that_is_no_hook_is_said() -> None:
+    with pytest.raises(AppNameError, match=r"is_failure='tests.worker.test_hooks:not_callable' is not callable: 5"):
+        Hooks.named(is_failure="tests.worker.test_hooks:not_callable")
+    with pytest.raises(AppNameError, match="has no 'module_hok'; did you mean 'module_hook'"):
+        Hooks.named(is_failure="tests.worker.test_hooks:module_hok")
+
+
+# Causes -----------------------------------------------------------------------------------------------------------
+
+
+def chain(*errors: BaseException) -> BaseException:
+    """Raise each from the one after it."""
+    for error, cause in pairwise(errors):
+        error.__cause__ = cause
+    return errors[0]
+
+
+def test_a_decision_counts_wherever_it_is_in_the_chain_of_causes() -> None:
+    assert caused_by(SkipRetry(), SkipRetry)
+    assert caused_by(chain(ValueError(), KeyError(), SkipRetry()), SkipRetry)
+    assert not caused_by(chain(ValueError(), KeyError()), SkipRetry)
+    assert not caused_by(SkipRetry(), RevokeTask)
+
+
+def test_an_error_that_was_raised_while_another_was_handled_is_not_its_cause() -> None:
+    error = ValueError()
+    error.__context__ = SkipRetry()
+    assert not caused_by(error, SkipRetry)
+
+
+def test_a_circle_of_causes_has_an_end() -> None:
+    one, two = ValueError(), KeyError()
+    one.__cause__, two.__cause__ = two, one
+    assert not caused_by(one, SkipRetry)
+    assert caused_by(one, KeyError)

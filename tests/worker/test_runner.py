@@ -1,0 +1,256 @@
+"""The runner: bytes in, an answer out, for plain functions and coroutines alike."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+
+from fastq import ServeMux, current_task
+from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, RunnerMisuseError
+from fastq.worker.hooks import Hooks
+from fastq.worker.report import FailureReport
+from fastq.worker.runner import HandlerRunner, load, runner_argument
+from fastq.worker.running import RunningTask
+from tests.worker.harness import FakeContext, encoded
+
+mux: ServeMux = ServeMux()
+empty_mux: ServeMux = ServeMux()
+not_a_mux = 5
+
+
+@mux.handler("plain")
+def plain(task: RunningTask) -> None:
+    """Do nothing."""
+
+
+@mux.handler("coroutine")
+async def coroutine(task: RunningTask) -> None:
+    """Do nothing."""
+
+
+def run_plain(handler: Callable[..., Any], context: FakeContext, hooks: Hooks, data: bytes) -> Answer:
+    made: ServeMux = ServeMux()
+    made.handle("t", handler)
+    return HandlerRunner(made, hooks).run(data, context)
+
+
+def run_coroutine(handler: Callable[..., Any], context: FakeContext, hooks: Hooks, data: bytes) -> Answer:
+    async def wrapped(task: RunningTask) -> object:
+        await asyncio.sleep(0)
+        return handler(task)
+
+    made: ServeMux = ServeMux()
+    made.handle("t", wrapped)
+
+    async def main() -> Answer:
+        return await HandlerRunner(made, hooks).run_async(data, context)
+
+    return asyncio.run(main())
+
+
+WAYS = {"def": run_plain, "async def": run_coroutine}
+
+
+@pytest.fixture(params=WAYS)
+def run(request: pytest.FixtureRequest) -> Callable[..., Answer]:
+    way = WAYS[request.param]
+
+    def running(
+        handler: Callable[..., Any], context: FakeContext | None = None, hooks: Hooks | None = None, **fields: Any
+    ) -> Answer:
+        data = fields.pop("data", None) or encoded(**fields)
+        return way(handler, context or FakeContext(), hooks or Hooks(), data)
+
+    return running
+
+
+def fail_with(error: BaseException) -> Callable[[RunningTask], None]:
+    def handler(task: RunningTask) -> None:
+        raise error
+
+    return handler
+
+
+Run = Callable[..., Answer]
+
+
+def report_of(answer: Answer) -> FailureReport:
+    assert answer is not None
+    return FailureReport.decode(answer[1])
+
+
+def test_a_handler_that_returns_nothing_is_done(run: Run) -> None:
+    assert run(lambda task: None) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "data"), [(b"\x00", b"\x00"), ({"a": 1}, b'{"a":1}'), ("", b'""'), (0, b"0"), (b"", b"")]
+)
+def test_what_a_handler_returns_is_its_result(value: object, data: bytes, run: Run) -> None:
+    assert run(lambda task: value) == (Kind.RESULT, data)
+
+
+def test_a_handler_sees_its_task(run: Run) -> None:
+    def handler(task: RunningTask) -> list[object]:
+        return [task.id, task.queue, task.retried, task.json(), current_task() is task]
+
+    answer = run(handler, id="x", queue="critical", retried=2, payload=b'{"n": 1}')
+    assert answer == (Kind.RESULT, b'["x","critical",2,{"n":1},true]')
+
+
+def test_no_task_is_current_after_its_handler(run: Run) -> None:
+    run(lambda task: None)
+    run(fail_with(ValueError()))
+    with pytest.raises(LookupError):
+        current_task()
+
+
+def test_a_handler_writes_results_while_it_runs(run: Run) -> None:
+    context = FakeContext()
+
+    def handler(task: RunningTask) -> None:
+        task.write_result("half")
+        task.write_result(b"all")
+
+    assert run(handler, context) is None
+    assert context.written == [b'"half"', b"all"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("boom"), Kind.FAILED),
+        (SystemExit(2), Kind.FAILED),
+        (SkipRetry("bad"), Kind.SKIP_RETRY),
+        (RevokeTask("forget"), Kind.REVOKED),
+        (TaskTimeout("up"), Kind.TIMEOUT),
+        (TaskCanceled("stop"), Kind.CANCELED),
+    ],
+)
+def test_what_a_handler_raises_decides_its_fate(error: BaseException, kind: Kind, run: Run) -> None:
+    answer = run(fail_with(error))
+    assert answer is not None
+    assert answer[0] is kind
+    text = f"{type(error).__name__}: {error} (tests/worker/test_runner.py:"
+    assert report_of(answer).error.startswith(text)
+
+
+@pytest.mark.parametrize(("decision", "kind"), [(SkipRetry("why"), Kind.SKIP_RETRY), (RevokeTask("why"), Kind.REVOKED)])
+def test_a_decision_may_be_the_cause_of_what_is_raised(decision: Exception, kind: Kind, run: Run) -> None:
+    def handler(task: RunningTask) -> None:
+        raise ValueError("outer") from decision
+
+    answer = run(handler)
+    assert answer is not None
+    assert answer[0] is kind
+    assert report_of(answer).error.startswith("ValueError: outer")
+
+
+def test_revoking_goes_before_skipping(run: Run) -> None:
+    def handler(task: RunningTask) -> None:
+        raise SkipRetry("outer") from RevokeTask("inner")
+
+    answer = run(handler)
+    assert answer is not None
+    assert answer[0] is Kind.REVOKED
+
+
+@pytest.mark.parametrize("value", [object(), {1}, 2**70])
+def test_a_result_that_cannot_be_encoded_fails_the_task(value: object, run: Run) -> None:
+    answer = run(lambda task: value)
+    assert answer is not None
+    assert answer[0] is Kind.FAILED
+    assert "Error: " in report_of(answer).error
+
+
+@pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x05t", encoded(error_msg="boom").replace(b"boom", b"b\xff\xffm")])
+def test_bytes_that_are_no_message_are_invalid(data: bytes, run: Run) -> None:
+    ran: list[RunningTask] = []
+    answer = run(ran.append, data=data)
+    assert answer is not None
+    assert answer[0] is Kind.INVALID
+    assert answer[1]
+    assert ran == []
+
+
+def test_a_type_without_a_handler_is_said(run: Run) -> None:
+    answer = run(lambda task: None, type="other")
+    assert answer is not None
+    assert answer[0] is Kind.NOT_FOUND
+    assert report_of(answer).error == "HandlerNotFoundError: handler not found for task 'other'"
+
+
+def test_hooks_see_the_failure_and_decide(run: Run) -> None:
+    seen: list[object] = []
+    hooks = Hooks(lambda task, error: seen.append((task.id, str(error))), lambda error: False, lambda n, error, task: 9)
+    report = report_of(run(fail_with(ValueError("boom")), None, hooks))
+    assert seen == [("id-1", "boom")]
+    assert (report.is_failure, report.retry_in_s) == (False, 9.0)
+
+
+def test_hooks_run_with_their_task_current(run: Run) -> None:
+    seen: list[str] = []
+    hooks = Hooks(error_handler=lambda task, error: seen.append(current_task().id))
+    run(fail_with(ValueError()), None, hooks)
+    assert seen == ["id-1"]
+
+
+def test_a_plain_function_that_returns_an_awaitable_is_a_mistake_that_is_said() -> None:
+    async def inner() -> None:
+        """Never run."""
+
+    answer = run_plain(lambda task: inner(), FakeContext(), Hooks(), encoded())
+    assert answer is not None
+    assert answer[0] is Kind.FAILED
+    assert "the handler of 't' returned an awaitable; declare it with async def" in report_of(answer).error
+
+
+@pytest.mark.parametrize(
+    ("interruption", "kind", "text"),
+    [
+        (Kind.TIMEOUT, Kind.TIMEOUT, "TaskTimeout: the task's time is up"),
+        (Kind.CANCELED, Kind.CANCELED, "TaskCanceled: the task was cancelled"),
+        (Kind.ABORTED, Kind.FAILED, "CancelledError"),
+        (None, Kind.FAILED, "CancelledError"),
+    ],
+)
+def test_a_cancelled_coroutine_is_told_by_the_reason(interruption: Kind | None, kind: Kind, text: str) -> None:
+    answer = run_coroutine(
+        fail_with(asyncio.CancelledError()), FakeContext(interruption=interruption), Hooks(), encoded()
+    )
+    assert answer is not None
+    assert answer[0] is kind
+    assert report_of(answer).error.startswith(text)
+
+
+# Loading ----------------------------------------------------------------------------------------------------------
+
+HERE = "tests.worker.test_runner"
+
+
+def test_the_pool_loads_the_app_and_its_hooks_by_name() -> None:
+    runner = load(runner_argument(f"{HERE}:mux", is_failure=f"{HERE}:plain", error_handler=None))
+    assert runner.has_plain
+    assert runner.has_async
+    assert orjson.loads(runner.description) == {"plain": False, "coroutine": True}
+    assert runner._hooks == Hooks(is_failure=plain)  # type: ignore[arg-type]  # any function will do
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        (runner_argument("nocolon"), "is not of the form module:attr"),
+        (runner_argument("nosuch_module:mux"), "there is no module 'nosuch_module'"),
+        (runner_argument(f"{HERE}:nosuch"), "has no 'nosuch'"),
+        (runner_argument(f"{HERE}:not_a_mux"), "must be a fastq.ServeMux, not int"),
+        (runner_argument(f"{HERE}:empty_mux"), r"has no handlers; add some with @empty_mux.handler\('type'\)"),
+        (runner_argument(f"{HERE}:mux", error_handler=f"{HERE}:not_a_mux"), "error_handler=.* is not callable: 5"),
+    ],
+)
+def test_a_name_that_will_not_do_is_misuse_that_says_why(argument: str, message: str) -> None:
+    with pytest.raises(RunnerMisuseError, match=message):
+        load(argument)

@@ -1,0 +1,100 @@
+"""A running task: what its handler sees of it, and the results that it writes."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fastq import current_task
+from fastq.task import Task
+from fastq.worker import running as running_module
+from fastq.worker.running import CURRENT, MAX_RESULT_BYTES, encode_result
+from tests.worker.harness import FakeContext, running
+
+
+def test_a_running_task_is_the_producers_task() -> None:
+    task = running(type="image:resize", payload=b'{"a": [1]}', headers={"k": "v"})
+    assert isinstance(task, Task)
+    assert (task.type, task.payload, dict(task.headers)) == ("image:resize", b'{"a": [1]}', {"k": "v"})
+    assert task.json() == {"a": [1]}
+
+
+def test_a_running_task_knows_its_attempt() -> None:
+    task = running(id="x", queue="critical", retry=7, retried=3)
+    assert (task.id, task.queue, task.max_retry, task.retried) == ("x", "critical", 7, 3)
+
+
+def test_times_are_told_by_the_wall_clock() -> None:
+    now_ns, now = time.monotonic_ns(), datetime.now(UTC)
+    context = FakeContext(started_ns=now_ns - 5_000_000_000, deadline_ns=now_ns + 60_000_000_000)
+    task = running(context)
+    assert task.deadline is not None
+    assert abs(task.started_at - (now - timedelta(seconds=5))) < timedelta(seconds=1)
+    assert abs(task.deadline - (now + timedelta(seconds=60))) < timedelta(seconds=1)
+    assert task.started_at.tzinfo is task.deadline.tzinfo is UTC
+    assert running(FakeContext(started_ns=now_ns)).deadline is None
+
+
+@pytest.mark.parametrize(
+    ("data", "bytes_"),
+    [
+        (b"\x00\xff", b"\x00\xff"),
+        (bytearray(b"ab"), b"ab"),
+        (memoryview(b"ab"), b"ab"),
+        (b"", b""),
+        ("text", b'"text"'),
+        ({"a": 1}, b'{"a":1}'),
+        ([1, 2.5, None, True], b"[1,2.5,null,true]"),
+        (0, b"0"),
+        (False, b"false"),
+        (datetime(2026, 1, 2, tzinfo=UTC), b'"2026-01-02T00:00:00+00:00"'),
+    ],
+)
+def test_a_result_is_json_unless_it_is_bytes(data: Any, bytes_: bytes) -> None:
+    assert encode_result(data) == bytes_
+    context = FakeContext()
+    running(context).write_result(data)
+    assert context.written == [bytes_]
+
+
+@pytest.mark.parametrize("data", [object(), {1, 2}, {"a": object()}, 2**70, "\ud800"])
+def test_what_is_neither_bytes_nor_json_is_refused(data: Any) -> None:
+    context = FakeContext()
+    with pytest.raises((TypeError, ValueError)):
+        running(context).write_result(data)
+    assert context.written == []
+
+
+def test_a_result_above_64_mb_is_refused_in_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MAX_RESULT_BYTES == 64 * 1024 * 1024
+    monkeypatch.setattr(running_module, "MAX_RESULT_BYTES", 10)
+    context = FakeContext()
+    running(context).write_result(b"x" * 10)
+    with pytest.raises(ValueError, match="a result of 11 bytes is over the limit of 10"):
+        running(context).write_result(b"x" * 11)
+    with pytest.raises(ValueError, match="a result of 12 bytes"):
+        running(context).write_result("x" * 10)
+    assert context.written == [b"x" * 10]
+
+
+def test_outside_of_handlers_no_task_is_current() -> None:
+    with pytest.raises(LookupError, match="no task is running here"):
+        current_task()
+
+
+def test_each_coroutine_has_its_own_current_task() -> None:
+    async def handler(name: str, gate: asyncio.Event) -> str:
+        CURRENT.set(running(id=name))
+        await gate.wait()
+        return current_task().id
+
+    async def main() -> list[str]:
+        gate = asyncio.Event()
+        tasks = [asyncio.create_task(handler(name, gate)) for name in "abc"]
+        await asyncio.sleep(0)
+        gate.set()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(main()) == ["a", "b", "c"]
