@@ -72,19 +72,25 @@ def test_a_killed_server_leaves_no_process_and_another_brings_its_tasks_back(
 def test_a_task_on_its_last_attempt_does_not_wait_where_a_kill_would_archive_it(
     workers: Workers, client: Client, view: View
 ) -> None:
-    running = client.enqueue("wait", max_retry=0).id
-    waiting = client.enqueue("wait", max_retry=0, retention=3600).id
+    for _ in range(8):
+        client.enqueue("wait", max_retry=1)
+    view.open(times=8)  # quick at first, so that others would be fetched ahead
     killed = start_short(workers)
-    view.expect("started", running)
+    wait_until(lambda: view.count("processed") == 8)
+    view.events()
+    ids = [client.enqueue("wait", max_retry=0, retention=3600).id for _ in range(8)]
+    running = view.expect("started").task_id
+    wait_until(lambda: view.ids("active") == [running])
     killed.signal(signal.SIGKILL)
     killed.leaves_nothing()
-    assert view.state(waiting) == "pending"
+    assert view.ids("pending") == [task_id for task_id in ids if task_id != running]
     start_short(workers)
-    view.open()
-    assert view.until("completed", waiting) is not None
+    view.open(times=8)
     message = view.until("archived", running)
     assert message is not None
     assert (message.retried, message.error_msg) == (0, EXPIRED)
+    wait_until(lambda: view.size("completed") == 7)
+    assert view.ids("archived") == [running]
 
 
 @pytest.mark.parametrize(("type", "ends_while_frozen"), [("wait", True), ("then-fail", True), ("wait", False)])
