@@ -123,7 +123,9 @@ def test_no_op_tasks(tcp_server: RedisServer, go_asynq: GoPeer, capsys: pytest.C
         def go() -> float:
             fill(client, db, "bench:noop", GO_TASKS)
             db.delete("asynq:{default}:paused")
-            answer = go_asynq.request("bench_process", n=GO_TASKS, concurrency=10, queue="default", timeout_ns=120_000_000_000, timeout=150)
+            answer = go_asynq.request(
+                "bench_process", n=GO_TASKS, concurrency=10, queue="default", timeout_ns=120_000_000_000, timeout=150
+            )
             return float(answer["tasks_per_second"])
 
         sides: dict[str, Callable[[], float]] = {"bare scripts, batches of 500": ceiling, "Go asynq": go}

@@ -3,6 +3,7 @@
 Thread-safe: all that is kept between calls is which queues were registered when.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = ["Producer"]
 
 REGISTER_EVERY_S = 10.0
 
+_log = logging.getLogger("fastq.client")
+
 
 class QueueRegister:
     """Remember for 10 s that a queue was added to ``asynq:queues``.
@@ -32,17 +35,21 @@ class QueueRegister:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._fresh_until: dict[str, float] = {}
+        self._unlisted: set[str] = set()
 
     def due(self, queues: Iterable[str]) -> list[str]:
         """Return those of ``queues`` that are to be registered again."""
         now = self._clock.monotonic_s()
         return [queue for queue in queues if self._fresh_until.get(queue, 0.0) <= now]
 
-    def done(self, queues: Iterable[str]) -> None:
-        """Note that these are registered now."""
+    def done(self, due: Iterable[str], registered: Iterable[str]) -> None:
+        """Note which of the queues that were due are registered now; say once of each other one that it is not."""
         until = self._clock.monotonic_s() + REGISTER_EVERY_S
-        for queue in queues:
+        for queue in registered:
             self._fresh_until[queue] = until
+        for queue in set(due).difference(registered, self._unlisted):
+            self._unlisted.add(queue)
+            _log.warning("queue %r could not be added to asynq:queues; inspectors do not list it", queue)
 
 
 class Producer:
@@ -64,9 +71,10 @@ class Producer:
         return self._put_one(batch, chosen, enqueued_info(message, chosen, now_ns))
 
     def _put_one(self, batch: Batch, options: TaskOptions, info: TaskInfo) -> Flow[TaskInfo]:
-        report = yield from put((batch,), self._register.due((options.queue,)))
-        self._register.done(report.registered)
+        due = self._register.due((options.queue,))
+        report = yield from put((batch,), due)
         error = error_of(report.outcomes[0][0], info.queue, info.id)
+        self._register.done(due, report.registered)
         if error is not None:
             raise error
         return info
@@ -89,7 +97,7 @@ class Producer:
             ticket = yield Send(put_operations(batches, due))
             following, failure = _next(chunks)
             report = yield from settle_put(batches, due, (yield Receive(ticket)))
-            self._register.done(report.registered)
+            self._register.done(due, report.registered)
             results.add(chunk.result(report, keep_tasks=keep_tasks))
             _stop_if_redis_failed(report.outcomes, results)
             chunk = following

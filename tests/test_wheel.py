@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "tests" / "wheel" / "smoke.py"
 SHIPPED = {".py", ".pyi", ".lua", ".proto", ".typed"}
-SOURCES = SHIPPED | {".pyx", ".pxd", ".h"}
+SOURCES = SHIPPED | {".pyx", ".pxd", ".pxi", ".h"}
 BUILD_LIMIT_S = 300
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ The same operations and flows as in ``blocking``; only the waiting differs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from hiredis import pack_command
@@ -154,12 +154,21 @@ class AsyncBroker:
             case Operation():
                 return await self.run(step)
             case Send(operations):
-                sending = asyncio.ensure_future(self.run_many(operations))
-                await asyncio.sleep(0)  # let it begin
-                return sending
+                return await _begun(self.run_many(operations))
             case Receive(ticket):
                 return await ticket
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
             case _:
                 return await self.run_many(step)
+
+
+async def _begun(sending: Coroutine[Any, Any, list[Any]]) -> asyncio.Task[list[Any]]:
+    """Start what is to go on by itself, and let it come to its first wait."""
+    task = asyncio.create_task(sending)
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        task.cancel()  # nobody will ask for its result
+        raise
+    return task

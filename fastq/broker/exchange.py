@@ -58,10 +58,17 @@ class Exchange:
         """Take one reply, error reply, ``Lost`` or ``Unsent`` for each command, in their order."""
         waiting, self._waiting = self._waiting, []
         self.pause_s = 0.0
+        given_up = any(
+            isinstance(reply, Unsent) and not self._operations[index].idempotent
+            for (index, _), reply in zip(waiting, replies, strict=True)
+        )
         for (index, as_text), reply in zip(waiting, replies, strict=True):
             operation = self._operations[index]
             if isinstance(reply, NoScriptError) and not as_text:
                 self._waiting.append((index, True))
+            elif isinstance(reply, Unsent) and given_up:
+                # What it came with has failed for good: to register a queue is no use without its task.
+                self.results[index] = transport_error(reply, operation.name, self._where)
             elif isinstance(reply, (Lost, Unsent)):
                 self._fail_or_wait(index, as_text, transport_error(reply, operation.name, self._where))
             elif isinstance(reply, Exception):

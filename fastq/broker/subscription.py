@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from redis.exceptions import ResponseError
 
 from fastq.broker.aio import AsyncPool
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
 
 __all__ = ["listen"]
 
@@ -23,7 +23,7 @@ async def listen(pool: AsyncPool, where: str, channel: str) -> AsyncIterator[str
     """
     try:
         connection = await pool.get_connection()
-    except CONNECTION_FAULTS as error:
+    except CONNECT_FAULTS as error:
         raise transport_error(Unsent(error), "SUBSCRIBE", where) from error
     try:
         await connection.send_command("SUBSCRIBE", channel)

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from fastq import keys
 from fastq.broker.aio import AsyncPool
-from fastq.broker.faults import CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
 
 __all__ = ["wait_for_tasks"]
 
@@ -24,7 +24,7 @@ async def wait_for_tasks(lender: AsyncPool, where: str, queue: str, timeout_s: f
     """
     try:
         connection = await lender.get_connection()
-    except CONNECTION_FAULTS as error:
+    except CONNECT_FAULTS as error:
         raise transport_error(Unsent(error), "BLMOVE", where) from error
     in_step = False
     began_s = time.monotonic()

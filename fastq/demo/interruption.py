@@ -24,7 +24,10 @@ class Interrupted(Exception):  # noqa: N818 - no defect
 
 
 class Interruption:
-    """Note signals for as long as it is entered; ``check`` and ``wait`` raise ``Interrupted`` once there was one."""
+    """Note signals for as long as it is entered; ``check`` and ``wait`` raise ``Interrupted`` once there was one.
+
+    After one that came it stays: whoever is impatient must not kill the process between its last words and its end.
+    """
 
     def __init__(self) -> None:
         self._signum = 0
@@ -38,7 +41,7 @@ class Interruption:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for signum, handler in self._before.items():
+        for signum, handler in self._before.items() if not self._signum else ():
             signal.signal(signum, handler)
 
     def _note(self, signum: int, frame: FrameType | None) -> None:

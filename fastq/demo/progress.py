@@ -47,7 +47,8 @@ class Progress:
 
     def _rates(self) -> dict[str, float]:
         (then_s, then), (now_s, now) = self._past[0], self._past[-1]
-        return {queue: (now[queue] - then[queue]) / ((now_s - then_s) or 1.0) for queue in now}
+        seconds = max(1.0, now_s - then_s)
+        return {queue: (now[queue] - then[queue]) / seconds for queue in now}
 
     def _line(self, counts: Mapping[str, QueueCounts], done: int, now_s: float) -> str:
         rates = self._rates()

@@ -31,7 +31,7 @@ class Screen:
 
     def paint(self, text: str, **style: Any) -> str:
         """Return the text in a style of click's, where there is colour."""
-        return click.style(text, **style) if self._has_colour else text
+        return click.style(text, **style) if style and self._has_colour else text
 
     def say(self, text: str = "", **style: Any) -> None:
         """Write a line, below what stands there."""

@@ -23,26 +23,34 @@ __all__ = ["Shift", "StalledError"]
 
 _POLL_S: Final = 0.1
 _QUIET_POLLS: Final = 3
-_PATIENCE_S: Final = 60.0
 
 
 class StalledError(Exception):
-    """Tell that nothing has moved for a minute, with tasks left to be done."""
+    """Tell that nothing has moved for long, with tasks left to be done."""
 
 
 class Shift:
     """Watch the worker, cancel what hangs without a timeout, enqueue the late tasks once there is a lull."""
 
     def __init__(
-        self, broker: BlockingBroker, worker: Worker, books: Books, screen: Screen, interruption: Interruption
+        self,
+        broker: BlockingBroker,
+        worker: Worker,
+        books: Books,
+        screen: Screen,
+        interruption: Interruption,
+        patience_s: float = 60.0,
     ) -> None:
         self._broker = broker
         self._worker = worker
         self._books = books
         self._screen = screen
         self._interruption = interruption
+        self._patience_s = patience_s
         self._tail = LedgerTail(worker.ledger)
         self._stuck = books.the(STUCK.name)
+        self._stuck_has_begun = False
+        self._is_cancelled = False
         self._last: Mapping[str, QueueCounts] = {}
         self._last_change_s = time.monotonic()
         self._quiet_polls = 0
@@ -75,14 +83,15 @@ class Shift:
         self._quiet_polls = 0 if changed or unfinished else self._quiet_polls + 1
         if changed:
             self._last, self._last_change_s = counts, now_s
-        elif now_s - self._last_change_s > _PATIENCE_S:
+        elif now_s - self._last_change_s > self._patience_s:
             raise StalledError(
-                f"nothing has moved for {_PATIENCE_S:.0f} s, and {grouped(unfinished)} tasks are left\n"
+                f"nothing has moved for {self._patience_s:g} s, and {grouped(unfinished)} tasks are left\n"
                 + self._worker.last_words()
             )
 
     def _cancel_stuck(self) -> None:
-        if self._stuck and self._tail.names(self._stuck):
+        self._stuck_has_begun = self._stuck_has_begun or self._tail.names(self._stuck)
+        if self._stuck_has_begun and not self._is_cancelled:
+            # Heard by nobody while the worker's subscription is being renewed: said again at the next look.
             cancel = Operation("PUBLISH", None, (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
-            if self._broker.run(cancel):  # else nobody has subscribed yet; what had begun is still there to be seen
-                self._stuck = ""
+            self._is_cancelled = self._broker.run(cancel) > 0

@@ -177,11 +177,12 @@ class Supervisor:
         """Know from the kernel that a child is dead; the preloader is to say how."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(handle.pidfd)
-        handle.report_timer = loop.call_later(_REPORT_WAIT_S if self._link.is_up else 0, self._bury, handle)
+        handle.report_timer = loop.call_later(0 if handle.is_orphan else _REPORT_WAIT_S, self._bury, handle)
 
     def _on_lost(self, link: Link) -> None:
         self._reports.on_notice(f"the preloader (process {link.pid}) died; its children are replaced")
         for handle in self.handles:
+            handle.is_orphan = True
             if handle.pid:
                 handle.kill()
             else:
@@ -267,7 +268,7 @@ class Supervisor:
                 handle.kill()
             elif handle.state is State.EXITING and age > _EXIT_WAIT_S:
                 handle.kill()
-            elif handle.pidfd < 0 and handle.pid and not self._link.is_up and not _exists(handle.pid):
+            elif handle.is_orphan and handle.pidfd < 0 and not _exists(handle.pid):
                 self._bury(handle)
         self.seats.recycle()
 

@@ -73,7 +73,7 @@ class ServerConfig:
     )
     group_max_delay: Duration = _setting("seconds", 0.0, "how long a group waits at most; 0: no limit", least=0)
     group_max_size: int = _setting("count", 0, "tasks aggregated at once at most; 0: no limit", least=0, most=5000)
-    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's tasks")
+    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's tasks; not in this version yet")
     retry_delay: Hook = _setting("hook", None, "seconds until the next attempt: n**4 + 15 + rand(30)*(n+1) by default")
     is_failure: Hook = _setting("hook", None, "whether an error counts as a failure; all do by default")
     error_handler: Hook = _setting("hook", None, "called with the task and its error")
@@ -94,6 +94,11 @@ class ServerConfig:
         for setting in fields(self):
             check = _CHECKS[setting_kind(setting)]
             object.__setattr__(self, setting.name, check(setting, getattr(self, setting.name)))
+        if self.group_aggregator is not None:
+            raise ValueError(
+                f"group_aggregator={self.group_aggregator!r}: this version does not aggregate groups yet; "
+                "grouped tasks wait for a server that does, asynq's for example"
+            )
 
     def seconds(self, name: str) -> float:
         """Return a duration setting in seconds."""

@@ -51,6 +51,9 @@ __all__ = ["ProcessOptions", "ServerProcess"]
 MAX_WAKERS: Final = 16
 """Above so many queues the rest are polled: each waker holds a connection."""
 BURST_CHECK_S: Final = 0.02
+LAST_WORDS_S: Final = 1.0
+"""How long beyond the time for running handlers a shutdown may take."""
+LAST_WRITES_EVERY_S: Final = 0.1
 LAST_TICK_S: Final = 1.0
 """How long the last tick of an actor may take that holds what Redis has answered."""
 
@@ -214,6 +217,8 @@ class ServerProcess:
             await asyncio.sleep(BURST_CHECK_S)
 
     async def _shut_down(self) -> None:
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + self.config.seconds("shutdown_timeout") + LAST_WORDS_S
         self.showcase.status = ServerStatus.CLOSED
         await self.fetcher.finish(LAST_TICK_S)
         for actor in (*self.wakers.values(), self.forwarder, self.recoverer, self.janitor):
@@ -225,15 +230,17 @@ class ServerProcess:
         await self.crew.settle()
         await self.hooks.stop()
         self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
-        await asyncio.gather(*self._writes, return_exceptions=True)
         for actor in (self.subscriber, self.healthchecker):
             await actor.stop()
         for actor in (self.syncer, self.acker):
             await actor.finish(LAST_TICK_S)
-        await self._last_writes()
+        left_s = 0.0 if self._hurry.is_set() else give_up_s - loop.time()
+        await _within(max(left_s, LAST_WORDS_S), self._last_writes())
+        if unwritten := len(self.held):
+            _log.error("what became of %d tasks could not be written; they run again after their leases", unwritten)
         await self.heartbeater.stop()
         self.stall.stop()
-        await self._broker.run_many(clear_server_state(self.identity))
+        await _within(LAST_WORDS_S, self._broker.run_many(clear_server_state(self.identity)))
         await self._broker.close()
 
     def _in_old_order(self, results: list[Result]) -> list[Result]:
@@ -251,17 +258,12 @@ class ServerProcess:
         await asyncio.gather(draining, hurrying, return_exceptions=True)
 
     async def _last_writes(self) -> None:
-        try:
-            await self.acker.flush()
-            if self.acker.failed:
-                await self.syncer.tick()
-        except BrokerError as error:
-            _log.error("%s", error)
-        if self.acker.failed:
-            _log.error(
-                "the outcomes of %d tasks could not be written; they run again once their leases have ended",
-                len(self.acker.failed),
-            )
+        """Write all that is left, again and again while Redis does not take it."""
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        await self.acker.flush()
+        while self.acker.failed:
+            await self.syncer.tick()
+            await asyncio.sleep(LAST_WRITES_EVERY_S)
 
     # What actors and pool tell ----------------------------------------------------------------------------------
 
@@ -301,6 +303,13 @@ class ServerProcess:
 
     def _was_canceled(self, task_id: str) -> bool:
         return self.subscriber.was_canceled(task_id)
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:
+    """Do some work for so many seconds at most: what Redis does not take by then stays undone."""
+    working = asyncio.ensure_future(work)
+    await asyncio.wait({working}, timeout=seconds)
+    await end_task(working)
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:

@@ -8,10 +8,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from fastq.broker.aio import exchange_on
+from fastq.broker.aio import AsyncBroker, exchange_on
 from fastq.broker.exchange import ATTEMPTS, Command, Exchange, backoff_s
 from fastq.broker.faults import Lost, Unsent
-from fastq.broker.operation import Operation
+from fastq.broker.operation import Flow, Operation, Receive, Send
 from fastq.broker.scripts import Script
 from fastq.errors import (
     BrokerConnectionError,
@@ -124,6 +124,17 @@ def test_what_never_left_was_not_applied() -> None:
     assert exchange.results[0].maybe_applied is False
 
 
+def test_what_never_left_is_sent_again_only_with_all_that_it_came_with() -> None:
+    """An enqueue on a Redis that is away fails at once, and does not wait for its queue to be registered."""
+    exchange, sent, pauses = run([READ, WRITE], [Unsent(CUT), Unsent(CUT)])
+    assert (len(sent), pauses) == (1, [0.0])
+    assert [result.operation for result in exchange.results] == ["GET", "INCR"]
+    exchange, sent, pauses = run([READ, READ], [Unsent(CUT), Unsent(CUT)], [b"x", b"y"])
+    assert (exchange.results, pauses) == ([b"x", b"y"], [0.0, backoff_s(1)])
+    exchange, sent, pauses = run([READ, WRITE], [Unsent(CUT), 1], [b"x"])
+    assert (exchange.results, len(sent)) == ([b"x", 1], 2)
+
+
 def test_as_many_replies_as_commands_are_expected() -> None:
     exchange = Exchange((READ, READ), "here")
     with pytest.raises(ValueError, match="zip"):
@@ -165,3 +176,37 @@ def test_a_cancellation_that_redis_py_swallows_is_raised() -> None:
         return connection.disconnected
 
     assert asyncio.run(run())
+
+
+class SilentTransport:
+    """Take commands and never answer."""
+
+    where = "nowhere"
+
+    async def transfer(self, _commands: object) -> list[Any]:
+        await asyncio.Event().wait()
+        raise AssertionError("the event is never set")
+
+    def lender(self, key: str | None = None) -> Any:
+        raise NotImplementedError(key)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_flow_that_is_cancelled_leaves_nothing_running(turns: int) -> None:
+    """Not what it has just begun to send either, nor what it waits for."""
+
+    def flow() -> Flow[None]:
+        ticket = yield Send((READ,))
+        yield Receive(ticket)
+
+    async def run() -> set[asyncio.Task[Any]]:
+        driving = asyncio.create_task(AsyncBroker(SilentTransport()).drive(flow()))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        driving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await driving
+        await asyncio.sleep(0)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(run()) == set()

@@ -9,6 +9,7 @@ import functools
 import itertools
 import os
 import signal
+import subprocess
 import time
 from collections import deque
 from typing import Any
@@ -20,6 +21,7 @@ from fastq.mux import Handler
 from fastq.worker.running import RunningTask
 
 EVENTS = "e2e:events"
+HOARD: list[bytearray] = []
 mux = ServeMux()
 layered = ServeMux()
 
@@ -27,7 +29,7 @@ layered = ServeMux()
 @functools.cache
 def db() -> redis.Redis:
     """Return this child's connection; made at its first task, so that no two children share it."""
-    return redis.Redis.from_url(os.environ["FASTQ_REDIS_URL"])
+    return redis.Redis.from_url(os.environ["FASTQ_REDIS_URL"], socket_timeout=None)  # it waits at gates
 
 
 def tell(what: str, task: RunningTask) -> None:
@@ -155,6 +157,13 @@ def sleep(task: RunningTask) -> None:
     tell("done", task)
 
 
+@mux.handler("nap")
+def nap(task: RunningTask) -> None:
+    """Sleep, and tell nothing of the end: Redis may be away."""
+    tell("started", task)
+    time.sleep(float(task.headers["seconds"]))
+
+
 @mux.handler("spin")
 def spin(task: RunningTask) -> None:
     tell("started", task)
@@ -196,6 +205,21 @@ def loop_in_c(task: RunningTask) -> None:
     """Stay for ever in one C call that holds the interpreter and, unlike a big power, never looks for signals."""
     tell("started", task)
     deque(itertools.repeat(None), maxlen=0)
+
+
+@mux.handler("hog")
+def take_memory(task: RunningTask) -> None:
+    """Take so many megabytes, and keep them."""
+    HOARD.append(bytearray(task.json() << 20))
+    tell("ran", task)
+
+
+@mux.handler("with-process")
+def start_process(task: RunningTask) -> None:
+    """Hang, with a process of its own that would go on."""
+    with subprocess.Popen(["sleep", "60"]) as own:
+        db().rpush(EVENTS, f"started {task.id} {own.pid}")
+        deque(itertools.repeat(None), maxlen=0)
 
 
 @mux.handler("chain")

@@ -60,7 +60,7 @@ class Worker:
         """Return every process that has come of it and lives, itself included."""
         return marked_processes(self.mark)
 
-    def wait_for(self, text: str, timeout_s: float = 15.0) -> None:
+    def wait_for(self, text: str, timeout_s: float = 30.0) -> None:
         """Wait until the log has a text."""
 
         def is_there() -> bool:
@@ -81,7 +81,7 @@ class Worker:
     def signal(self, signum: signal.Signals) -> None:
         self.process.send_signal(signum)
 
-    def ended(self, timeout_s: float = 15.0) -> int:
+    def ended(self, timeout_s: float = 30.0) -> int:
         """Wait for the end of the main process, and return its exit code."""
         try:
             return self.process.wait(timeout_s)

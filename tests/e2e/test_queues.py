@@ -95,7 +95,7 @@ def test_delayed_tasks_start_when_they_are_due(workers: Workers, client: Client,
     for _ in due:
         event = view.event()
         late_s = time.time() - float(scores[event.task_id] or 0)
-        assert 0 <= late_s < 0.9, late_s  # 0.1 s on a quiet machine
+        assert 0 <= late_s < 3, late_s  # 0.1 s on a quiet machine
         view.expect("done", event.task_id)
         order.append(due[event.task_id])
     assert order == [2, 3, 4]

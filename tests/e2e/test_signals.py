@@ -74,7 +74,7 @@ def test_what_does_not_finish_in_time_goes_back_to_the_head_in_its_old_order(
     began_s = time.monotonic()
     worker.signal(signal.SIGTERM)
     assert worker.ended() == 0, worker.text
-    assert 0.9 < time.monotonic() - began_s < 6  # 1 s, 0.5 s for the soft signal, and a loaded machine
+    assert 1 <= time.monotonic() - began_s < 8  # 1 s, 0.5 s for the soft signal, and a loaded machine
     assert view.ids("pending") == ids
     assert {view.state(task_id) for task_id in ids} == {"pending"}
     assert {(view.message(task_id).retried, view.message(task_id).error_msg) for task_id in ids} == {(0, "")}
@@ -123,7 +123,7 @@ def test_sigtstp_stops_fetching_and_nothing_else(workers: Workers, client: Clien
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGTSTP])
-@pytest.mark.parametrize("again", range(3))
+@pytest.mark.parametrize("again", range(2))
 def test_no_task_is_lost_when_a_busy_worker_is_told_to_stop(
     workers: Workers, client: Client, view: View, signum: signal.Signals, again: int
 ) -> None:

@@ -22,6 +22,11 @@ class Event:
     pid: int
 
 
+def _event(raw: bytes) -> Event:
+    what, task_id, pid = raw.decode().split()
+    return Event(what, task_id, int(pid))
+
+
 class View:
     """Read the state of tasks, and talk with their handlers."""
 
@@ -49,7 +54,7 @@ class View:
         result = self.result(task_id, queue)
         return None if result is None else json.loads(result)
 
-    def until(self, state: str, task_id: str, queue: str = "default", timeout_s: float = 10.0) -> TaskMessage | None:
+    def until(self, state: str, task_id: str, queue: str = "default", timeout_s: float = 20.0) -> TaskMessage | None:
         """Wait for a state, and return the message (None when gone)."""
 
         def is_so() -> bool:
@@ -96,14 +101,12 @@ class View:
 
     # Handlers
 
-    def event(self, timeout_s: float = 10.0) -> Event:
+    def event(self, timeout_s: float = 20.0) -> Event:
         """Wait for the next thing that a handler tells."""
-        found = self._ask.blpop([EVENTS], timeout_s)
-        assert found, f"no handler told anything for {timeout_s} s"
-        what, task_id, pid = found[1].decode().split()
-        return Event(what, task_id, int(pid))
+        wait_until(lambda: self._ask.llen(EVENTS), timeout_s)
+        return _event(self._ask.lpop(EVENTS))
 
-    def expect(self, what: str, task_id: str = "", timeout_s: float = 10.0) -> Event:
+    def expect(self, what: str, task_id: str = "", timeout_s: float = 20.0) -> Event:
         """Wait for the next event, which must be this one."""
         event = self.event(timeout_s)
         assert event.what == what, event
@@ -114,8 +117,7 @@ class View:
         """Return all that was told and not taken."""
         found = []
         while raw := self._ask.lpop(EVENTS):
-            what, task_id, pid = raw.decode().split()
-            found.append(Event(what, task_id, int(pid)))
+            found.append(_event(raw))
         return found
 
     def open(self, name: str = "g", times: int = 1) -> None:

@@ -1,6 +1,7 @@
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from fastq.pool.lifeline import arm, disarm, is_cut
+from fastq.pool.processes import kill_group
 from tests.pool.harness import Beacon, gone, is_alive, run
 
 ROOT = os.getcwd()
@@ -39,10 +41,15 @@ def test_a_cut_lifeline_kills_the_whole_group_though_the_gil_is_held(way: str) -
     assert child.poll() is None
     os.close(write_fd)
     os.close(read_fd)
-    assert child.wait(10) == -signal.SIGKILL
-    # Its fork holds the other end of the pipe: end of file says that it is gone, too.
-    assert child.stdout.read() == b""
-    child.stdout.close()
+    try:
+        assert child.wait(10) == -signal.SIGKILL
+        # Its fork holds the other end of the pipe: end of file says that it is gone, too.
+        assert select.select([child.stdout], [], [], 10)[0]
+        assert child.stdout.read() == b""
+    finally:
+        kill_group(child.pid)  # should it have failed
+        child.wait()
+        child.stdout.close()
 
 
 def test_a_lifeline_that_was_cut_before_it_was_armed_kills_at_once() -> None:

@@ -1,11 +1,10 @@
-import asyncio
-
 import pytest
 
 from fastq.pool.handle import State
 from fastq.pool.link import PoolStartError
 from fastq.pool.outcome import Kind
 from tests.pool.harness import bench, gone, run, settings
+from tests.waiting import until
 
 MB = 1 << 20
 
@@ -29,8 +28,7 @@ def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
             go = b.beacon.file("go")
             b.submit(b.task("last", "wait_for", file=str(go)), b.task("next", "pid"))
             assert await b.beacon.pids() == [old]
-            while list(b.pool.child_states.values()) != [State.LEAVING, State.READY]:
-                await asyncio.sleep(0.001)
+            await until(lambda: list(b.pool.child_states.values()) == [State.LEAVING, State.READY])
             # Not more handlers than slots: it does not start before the other has ended.
             assert [one.submission.key for one in b.pool.running()] == ["last"]
             go.touch()

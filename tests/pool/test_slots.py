@@ -62,34 +62,26 @@ def test_a_coroutine_hears_of_its_interruption_once() -> None:
 
 def test_end_and_interruption_of_two_processes_agree() -> None:
     """Each task is either ended or interrupted first, and both sides know the same."""
-    total = 30_000
-    segment = Segment.create(Layout(1, 4096).size)
-    report_read, report_write = os.pipe()
+    total = 100_000
+    segment, states = Segment.create(Layout(1, 4096).size), Segment.create(total + 1)
     pid = os.fork()
     if pid == 0:
         table = Slots(Memory(segment.memory), 1)
-        states = bytearray()
         for seq in range(1, total + 1):
             table.start(0, seq, 0, 1)
-            if seq % 8 == 0:
+            if seq % 64 == 0:
                 os.sched_yield()  # now and then leave the other side the time to be first
-            states.append(table.finish(0, seq))
-        with os.fdopen(report_write, "wb") as report:
-            report.write(states)
+            states.memory[seq] = table.finish(0, seq)
         os._exit(0)
-    os.close(report_write)
     table = Slots(Memory(segment.memory), 1)
     interrupted = []
     while not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-        for seq in table.overdue(1):
-            if table.interrupt(seq, ROW_TIMED_OUT):
-                interrupted.append(seq)
-        if len(interrupted) % 1000 == 999:
-            os.sched_yield()
-    with os.fdopen(report_read, "rb") as report:
-        states = bytearray(report.read())
+        for _ in range(1000):
+            interrupted += [seq for seq in table.overdue(1) if table.interrupt(seq, ROW_TIMED_OUT)]
     os.waitpid(pid, 0)
-    assert len(states) == total
     assert interrupted
-    assert [seq for seq, state in enumerate(states, 1) if state == ROW_TIMED_OUT] == interrupted
+    told = states.memory[1:]
+    assert [seq for seq, state in enumerate(told, 1) if state == ROW_TIMED_OUT] == interrupted
+    assert told.count(ROW_RUNNING) == total - len(interrupted)
     segment.close_fd()
+    states.close_fd()

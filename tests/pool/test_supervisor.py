@@ -1,6 +1,9 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -193,3 +196,23 @@ def test_sigterm_to_every_process_leaves_children_at_their_work() -> None:
             assert (await b.outcome("work")).kind is Kind.DONE
 
     run(test())
+
+
+WITHOUT = """
+import os
+for name in ("eventfd", "memfd_create", "pidfd_open"):
+    delattr(os, name)
+"""
+
+
+@pytest.mark.slow
+def test_all_of_this_works_without_what_only_linux_has(tmp_path: Path) -> None:
+    """Run the rest of this file, and timeouts, with pipes, unlinked files and no pidfd, in every process."""
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    files = [__file__, str(Path(__file__).with_name("test_timekeeper.py"))]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
+    # Without a pidfd, a child's end is the preloader's to tell, and one that is stopped does not.
+    command += ["-k", "not all_of_this and not stopped_preloader and not spawn"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -1,8 +1,10 @@
+import os
 import time
 
 import pytest
 
 from fastq.pool.outcome import Kind
+from fastq.pool.signals import SOFT_SIGNAL
 from tests.pool.harness import bench, gone, is_alive, run, settings
 
 HANGS = ["spin", "sleep", "hold_gil", "hold_gil_in_c", "ignore"]
@@ -103,6 +105,21 @@ def test_a_task_whose_deadline_has_passed_is_not_started() -> None:
         async with bench() as b:
             b.submit(b.task("late", "kill_self", deadline=time.time() - 1))
             assert (await b.outcome("late")).kind is Kind.TIMEOUT
+
+    run(test())
+
+
+def test_a_soft_signal_that_is_not_for_the_running_task_is_ignored() -> None:
+    async def test() -> None:
+        async with bench() as b:
+            go = b.beacon.file("go")
+            b.submit(b.task("work", "wait_for", file=str(go)))
+            (pid,) = await b.beacon.pids()
+            os.kill(pid, SOFT_SIGNAL)  # as one that comes late for the task before
+            go.touch()
+            assert (await b.outcome("work")).kind is Kind.DONE
+            os.kill(pid, SOFT_SIGNAL)
+            assert (await b.run("noop")).kind is Kind.DONE
 
     run(test())
 

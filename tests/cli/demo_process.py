@@ -1,0 +1,122 @@
+"""Run the demo as a command, with a temporary directory of its own, by which all that belongs to it is known."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.waiting import wait_until
+
+__all__ = ["DemoProcess", "running_demo"]
+
+PROC = Path("/proc")
+LIMIT_S = 120.0
+
+
+class DemoProcess:
+    """Be a running demo; its stdout and stderr are one file, unless it has a terminal."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *arguments: str,
+        terminal: int = -1,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.directory = directory
+        self.temporary = directory / "tmp"
+        self.temporary.mkdir()
+        self._output = directory / "output"
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "fastq.cli.demo", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output if terminal < 0 else terminal,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "TMPDIR": str(self.temporary), **environment},
+                start_new_session=True,
+            )
+
+    def output(self) -> str:
+        return self._output.read_text("utf-8")
+
+    def wait(self) -> int:
+        return self.process.wait(LIMIT_S)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until it has written something."""
+
+        def is_written() -> bool:
+            assert self.process.poll() is None, self.output()
+            return text in self.output()
+
+        wait_until(is_written, LIMIT_S)
+
+    def wait_for_file(self, pattern: str) -> None:
+        """Wait until there is a file with something in it, or a socket or directory."""
+
+        def is_there() -> bool:
+            assert self.process.poll() is None, self.output()
+            found = list(self.temporary.glob(pattern))
+            return any(path.stat().st_size or path.is_socket() for path in found)
+
+        wait_until(is_there, LIMIT_S, interval_s=0.001)
+
+    def members(self) -> dict[int, str]:
+        """Return the command lines of all processes that were started by it, however indirectly."""
+        mark = str(self.directory).encode()
+        found = {}
+        for entry in PROC.iterdir():
+            if entry.name.isdigit() and (command := _command_if_marked(entry, mark)):
+                found[int(entry.name)] = command
+        return found
+
+    def worker_pid(self) -> int:
+        """Return the process of fastq-worker itself."""
+        [pid] = (pid for pid, command in self.members().items() if "fastq.cli.worker" in command)
+        return pid
+
+    def found(self) -> dict[str, tuple[int, int]]:
+        """Return the table of the summary: what was expected and found of each fate."""
+        rows = re.findall(r"^  (\S.*?)  +(\d[\d ]*?)  +(\d[\d ]*)$", self.output(), re.MULTILINE)
+        return {name: (_number(expected), _number(found)) for name, expected, found in rows}
+
+
+def _number(text: str) -> int:
+    return int(text.replace(" ", ""))
+
+
+def _command_if_marked(entry: Path, mark: bytes) -> str:
+    """Look at environment, command and working directory: redis-server writes its title over its environment."""
+    try:
+        command = (entry / "cmdline").read_bytes()
+        where = os.fsencode(os.readlink(entry / "cwd"))
+        return (
+            command.replace(b"\0", b" ").decode() if mark in (entry / "environ").read_bytes() + command + where else ""
+        )
+    except OSError:  # gone, or another user's
+        return ""
+
+
+@contextmanager
+def running_demo(
+    *arguments: str, terminal: int = -1, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[DemoProcess]:
+    """Start a demo; kill all that is left of it at the end."""
+    # Not tmp_path: the path of a Unix socket must be short.
+    with tempfile.TemporaryDirectory(prefix="fastq-test-", ignore_cleanup_errors=True) as directory:
+        demo = DemoProcess(Path(directory), *arguments, terminal=terminal, environment=environment)
+        try:
+            yield demo
+        finally:
+            if demo.process.poll() is None:
+                demo.process.kill()
+                demo.process.wait()
+            for pid in demo.members() if PROC.exists() else ():
+                os.kill(pid, signal.SIGKILL)
