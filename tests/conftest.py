@@ -1,5 +1,6 @@
 """The Redis that most tests share: one private server a session, emptied for each test."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,9 @@ from redis import Redis
 from tests.redis_servers import RedisServer, redis_server
 
 __all__: list[str] = []
+
+# A run under nohup ignores SIGHUP, and so would every process that a test starts and sends it to.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
