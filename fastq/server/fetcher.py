@@ -8,8 +8,10 @@ rests for growing pauses, while the others are served. A dequeue whose reply was
 are found by the score they would have.
 """
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
@@ -80,6 +82,13 @@ class Fetcher(Actor):
         self._resting.clear()
         self.wake()
 
+    async def finish(self, within_s: float) -> None:
+        """End, with a last look for what a dequeue without reply has leased to us: nobody would look after it."""
+        await super().finish(within_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._take_lost(at_once=True)
+
     @property
     def all_resting(self) -> bool:
         """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
@@ -96,7 +105,12 @@ class Fetcher(Actor):
         if not quotas:
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
-        results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
+        try:
+            results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
+        except asyncio.CancelledError:
+            for queue, _ in quotas:
+                self._lost.add(queue, score)
+            raise
         for (queue, count), result in zip(quotas, results, strict=True):
             if isinstance(result, BrokerError):
                 self._prioritizer.give_back(queue, count)
@@ -160,8 +174,8 @@ class Fetcher(Actor):
             self._is_outage = False
             self._log.info("all queues can be fetched from again")
 
-    async def _take_lost(self) -> None:
-        for found in await self._lost.look():
+    async def _take_lost(self, *, at_once: bool = False) -> None:
+        for found in await self._lost.look(at_once=at_once):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
             elif found.tasks:

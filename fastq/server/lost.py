@@ -57,10 +57,10 @@ class LostDequeues:
         """Return when the next look is due, in monotonic seconds; infinity if none is."""
         return min((lost.due_s for lost in self._lost), default=float("inf"))
 
-    async def look(self) -> list[Found]:
-        """Look for the tasks of all dequeues for which a look is due."""
+    async def look(self, *, at_once: bool = False) -> list[Found]:
+        """Look for the tasks of all dequeues for which a look is due, or of all."""
         now_s = self._clock.monotonic_s()
-        due = [lost for lost in self._lost if lost.due_s <= now_s]
+        due = [lost for lost in self._lost if at_once or lost.due_s <= now_s]
         if not due:
             return []
         # Taken before the look: a task whose outcome is being written now must not be taken for a lost one.

@@ -115,6 +115,7 @@ class ServerProcess:
         self.subscriber = Subscriber(self._broker, self.crew.cancel, clock)
         self.syncer = Syncer(self.acker, self.holdings)
         self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
+        self.recoverer.is_held = lambda queue, task_id: self.held.get(queue, task_id) is not None
         if self.hooks.judges:
             self.recoverer.judge = self._judge_recovered
         self.forwarder = Forwarder(commands, queues, config.seconds("delayed_task_check_interval"), clock)

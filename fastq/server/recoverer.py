@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from fastq.broker.finish import Finish, Guard, Retried, archive, retry
-from fastq.broker.lease import Leased, LeasedTask, list_leases
+from fastq.broker.lease import LeasedTask, list_leases
 from fastq.broker.repair import repair_active, repair_lease
 from fastq.clock import Clock
 from fastq.codec import rewrite_task_message
@@ -47,6 +47,7 @@ class Recoverer(Actor):
     ) -> None:
         super().__init__()
         self.judge: Judge | None = None
+        self.is_held: Callable[[str, str], bool] = lambda queue, task_id: False
         self._timing = timing
         self._commands = commands
         self._queues = queues
@@ -73,12 +74,14 @@ class Recoverer(Actor):
             cutoff_s = self._clock.unix_ns() // 1_000_000_000 - self._timing.recover_grace_s
             expired = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), BATCH))
             self.mended += expired.ghosts
-            moved = await self._move(queue, expired, cutoff_s) if expired.tasks else 0
+            # After a long outage our own leases have ended, too: the heartbeater is about to extend them.
+            others = [task for task in expired.tasks if not self.is_held(queue, task.id)]
+            moved = await self._move(queue, others, cutoff_s) if others else 0
             # A list is bounded in bytes, too: only one that brought nothing, or nothing that can be moved, is the last.
             if not moved and not expired.ghosts:
                 return
 
-    async def _move(self, queue: str, expired: Leased, cutoff_s: int) -> int:
+    async def _move(self, queue: str, expired: Sequence[LeasedTask], cutoff_s: int) -> int:
         now_ns = self._clock.unix_ns()
         retries, dead = await self._sorted(queue, expired, now_ns // 1_000_000_000)
         guard = Guard(expired_at=cutoff_s)
@@ -100,10 +103,12 @@ class Recoverer(Actor):
             recovered += mended
         return recovered
 
-    async def _sorted(self, queue: str, expired: Leased, now_s: int) -> tuple[list[Retried], list[tuple[str, bytes]]]:
+    async def _sorted(
+        self, queue: str, expired: Sequence[LeasedTask], now_s: int
+    ) -> tuple[list[Retried], list[tuple[str, bytes]]]:
         retries: list[Retried] = []
         dead: list[tuple[str, bytes]] = []
-        for task in expired.tasks:
+        for task in expired:
             try:
                 write = await self._write_for(task, now_s)
             except InvalidMessageError as error:

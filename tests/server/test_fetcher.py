@@ -380,6 +380,39 @@ def test_a_look_that_fails_is_repeated_and_hinders_no_queue(db: Any, shared_serv
         on_bench(db, shared_server.url, test, through=proxy.url)
 
 
+@pytest.mark.parametrize("looks", [0, 1])
+def test_a_last_look_is_taken_before_the_end(looks: int, db: Any, shared_server: RedisServer) -> None:
+    db.script_load(load_script("dequeue").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.HOLD)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.pend("a")
+            pool = Pool(bench)
+            fetching = fetcher(bench, pool)
+            await fetching.tick()
+            for _ in range(looks):
+                await fetching._take_lost()
+            proxy.release()
+            await fetching.finish(5)
+            assert pool.ids == ["a"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_a_fetch_that_is_cancelled_at_the_end_leaves_no_task_behind(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.pend("a", "b")
+        pool = Pool(bench, room=1)
+        fetching = fetcher(bench, pool)
+        fetching.start()
+        await asyncio.sleep(0)
+        await fetching.finish(0)
+        active = bench.queue.places().get("active", [])
+        assert sorted(pool.ids) == sorted(active)
+
+    on_bench(db, url, test)
+
+
 # Life -------------------------------------------------------------------------------------------------------------
 
 

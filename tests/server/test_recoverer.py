@@ -130,6 +130,19 @@ def test_a_task_that_is_leased_anew_between_look_and_move_is_left_alone(retries:
     on_bench(db, url, test)
 
 
+def test_what_we_hold_is_ours_to_extend_and_not_to_recover(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("held", until_s=1)
+        bench.add("held")
+        bench.queue.activate("others", until_s=1, owner=THEIRS)
+        recovering = recoverer(bench)
+        recovering.is_held = lambda queue, task_id: bench.held.get(queue, task_id) is not None
+        await recovering.tick()
+        assert bench.queue.places() == {"active": ["held"], "lease": ["held"], "retry": ["others"]}
+
+    on_bench(db, url, test)
+
+
 # Hooks ------------------------------------------------------------------------------------------------------------
 
 
