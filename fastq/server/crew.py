@@ -170,10 +170,10 @@ class Crew:
         for event in events:
             task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
             kind = event.kind
+            if not task.held:
+                continue  # its lease was lost: whatever comes of it is another's to say
             if kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, event.data)
-            elif not task.held:
-                continue  # its lease was lost: whatever came of it is another's to say
             elif kind is Kind.RERUN and not task.reruns:
                 task.reruns += 1
                 again.append(self._submission(task, task.view))
@@ -192,7 +192,13 @@ class Crew:
         """End a task once the hook child has said what follows from its failure; it stays held until then."""
 
         async def ask() -> None:
-            report = await judge(task, kind, data)
+            report: FailureReport | None = None
+            try:
+                report = await judge(task, kind, data)
+            except asyncio.CancelledError:
+                _log.warning("the hooks were not heard about task %s before the end; the defaults stand", task.id)
+            except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task is to end
+                _log.exception("the hooks could not be asked about task %s; the defaults stand", task.id)
             if task.held:
                 self._callbacks.finish([self._end(task, kind, data, report)])
 
@@ -200,9 +206,14 @@ class Crew:
         self._judging.add(judging)
         judging.add_done_callback(self._judging.discard)
 
-    async def settle(self) -> None:
-        """Wait until the hook child has answered all that it was asked."""
-        await asyncio.gather(*self._judging, return_exceptions=True)
+    async def settle(self, within_s: float) -> None:
+        """Wait until the hook child has answered all that it was asked, or let the defaults stand."""
+        if not self._judging:
+            return
+        _, late = await asyncio.wait(self._judging, timeout=within_s)
+        for judging in late:
+            judging.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     def _end(self, task: HeldTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> Result:
         task.ended = True

@@ -24,11 +24,23 @@ class HeldTask:
     """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
-    was started again because its child was killed for another's sake. ``in_doubt`` is true while a write that ends it
+    was started again because its child was killed for another's sake. ``written`` is the last result that the handler
+    wrote while it ran. ``in_doubt`` is true while a write that ends it
     may or may not have been carried out. ``seq`` counts the tasks taken from the queue.
     """
 
-    __slots__ = ("ended", "held", "in_doubt", "leased_until_s", "queue", "reruns", "seq", "submission", "view")
+    __slots__ = (
+        "ended",
+        "held",
+        "in_doubt",
+        "leased_until_s",
+        "queue",
+        "reruns",
+        "seq",
+        "submission",
+        "view",
+        "written",
+    )
 
     def __init__(self, queue: str, view: TaskView, leased_until_s: float, seq: int) -> None:
         self.queue: Final = queue
@@ -38,6 +50,7 @@ class HeldTask:
         self.held = True
         self.ended = False
         self.in_doubt = False
+        self.written: bytes | None = None
         self.reruns = 0
         self.submission: Submission | None = None
 

@@ -60,7 +60,8 @@ def outcome_of(task: HeldTask, kind: Kind, data: bytes, now_s: int, default_dela
         if view.retention <= 0:
             return Done(view.id, view.unique_key)
         message = rewrite_task_message(view.data, completed_at=now_s)
-        result = data if kind is Kind.RESULT else None
+        # What the handler wrote while it ran goes with the completion: its own write may be late, or have failed.
+        result = data if kind is Kind.RESULT else task.written
         return Completed(view.id, message, now_s + view.retention, view.unique_key, result)
     if kind is Kind.REVOKED:
         return Done(view.id, view.unique_key)

@@ -104,6 +104,7 @@ class ServerProcess:
         self._is_giving_back = False
         self._given_back: list[Result] = []
         self._writes: set[asyncio.Task[None]] = set()
+        self._writing: set[HeldTask] = set()
         self._make_actors(config, options.timing)
 
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
@@ -210,6 +211,8 @@ class ServerProcess:
         """
         taken_when_asked = -1
         while True:
+            if self.showcase.status is ServerStatus.STOPPED and not self.held and not self.acker.failed:
+                return  # told to fetch no more, and through with what was here
             if self.fetcher.all_resting and not self.held and not self.acker.failed:
                 if self.crew.taken == taken_when_asked:
                     return
@@ -228,7 +231,7 @@ class ServerProcess:
         self._is_giving_back = True
         await self._drain()
         await self.crew.pool.stop()
-        await self.crew.settle()
+        await self.crew.settle(0.0 if self._hurry.is_set() else max(0.0, give_up_s - loop.time()))
         await self.hooks.stop()
         self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
         for actor in (self.subscriber, self.healthchecker):
@@ -277,15 +280,25 @@ class ServerProcess:
             self.fetcher.wake()
 
     def _write_result(self, task: HeldTask, data: bytes) -> None:
-        writing = asyncio.create_task(self._store(task, data))
+        is_under_way = task.written is not None and task in self._writing
+        task.written = data
+        if is_under_way:
+            return  # the last one counts: it is written when the one before it is through
+        self._writing.add(task)
+        writing = asyncio.create_task(self._store(task))
         self._writes.add(writing)
         writing.add_done_callback(self._writes.discard)
 
-    async def _store(self, task: HeldTask, data: bytes) -> None:
+    async def _store(self, task: HeldTask) -> None:
         try:
-            await self.commands.run(write_result(task.queue, task.id, self.owner, data))
+            stored: bytes | None = None
+            while task.held and not task.ended and stored is not task.written:
+                stored = task.written
+                await self.commands.run(write_result(task.queue, task.id, self.owner, stored or b""))
         except BrokerError as error:
-            _log.warning("an intermediate result of task %s was not written: %s", task.id, error)
+            _log.warning("an intermediate result of task %s goes with its completion only: %s", task.id, error)
+        finally:
+            self._writing.discard(task)
 
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error

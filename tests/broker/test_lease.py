@@ -86,6 +86,17 @@ def test_500_leases_are_extended_in_one_call(bench: QueueBench) -> None:
 # Listing ----------------------------------------------------------------------------------------------------------
 
 
+def test_leases_are_extended_on_a_redis_that_is_out_of_memory(bench: QueueBench, db: Redis) -> None:
+    bench.activate("a")
+    try:
+        db.config_set("maxmemory-policy", "noeviction")
+        db.config_set("maxmemory", 1)
+        assert bench.run(extend_leases(QUEUE, OURS, OURS.score(NOW_S + 5), ["a"])) == []
+    finally:
+        db.config_set("maxmemory", 0)
+    assert bench.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
+
+
 def ids_of(leased: Leased) -> list[str]:
     return [task.id for task in leased.tasks]
 

@@ -262,7 +262,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
         )
         assert bench.ended() == [("b", "Retried")], "its child has asked the hooks already"
         bench.crew.lose(lost)
-        await bench.crew.settle()
+        await bench.crew.settle(5.0)
         assert asked == [("a", Kind.CRASHED, b"SIGSEGV"), ("lost", Kind.TIMEOUT, b"")]
         assert bench.ended() == [("b", "Retried"), ("a", "Retried")]
         write = bench.finished[1].write

@@ -222,3 +222,12 @@ def test_anything_can_be_archived_so_that_go_can_read_it(data: bytes) -> None:
     assert message.id == "id-\N{REPLACEMENT CHARACTER}"
     assert message.error_msg == "InvalidMessageError: why \N{REPLACEMENT CHARACTER}"
     assert (message.retry, message.queue, message.timeout) == (0, "q", 0)
+
+
+def test_a_result_written_mid_run_goes_with_the_completion_unless_the_handler_returned_another() -> None:
+    task = held(retention=60)
+    task.written = b"written"
+    for kind, data, result in ((Kind.DONE, b"", b"written"), (Kind.RESULT, b"returned", b"returned")):
+        write = outcome(kind, data, task)
+        assert isinstance(write, Completed)
+        assert write.result == result

@@ -20,5 +20,10 @@ for at, score in ipairs(scores) do
     lost[#lost + 1] = id
   end
 end
-if #held > 0 then redis.call("ZADD", lease, "XX", unpack(held)) end
+if #held > 0 then
+  -- A Redis that is out of memory refuses a script whose first write may grow it, and lets later ones pass: this first
+  -- one removes nothing, and leases go on while handlers run.
+  redis.call("ZREM", lease, "")
+  redis.call("ZADD", lease, "XX", unpack(held))
+end
 return lost
