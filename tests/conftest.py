@@ -10,8 +10,9 @@ from tests.redis_servers import RedisServer, redis_server
 
 __all__: list[str] = []
 
-# A run under nohup ignores SIGHUP, and so would every process that a test starts and sends it to.
+# A run under nohup ignores SIGHUP, one in a shell's background SIGINT, and so would every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Actors on a real Redis and a clock that the test moves, with tasks held as after a dequeue."""
 
+import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -71,6 +72,7 @@ def on_bench(db: Redis, url: str, test: Test, *, through: str | None = None) -> 
                 await test(bench)
 
     run(running)
+    gc.collect()  # what the test left behind is to be its own fault, not the next one's
 
 
 @asynccontextmanager
