@@ -49,19 +49,24 @@ def test_an_idle_worker_ends_at_once_and_takes_its_name_off_the_list(
 def test_a_running_task_is_finished_and_waiting_ones_are_given_back_in_order(
     workers: Workers, client: Client, view: View
 ) -> None:
-    ids = enqueue_numbered(client, "wait", 20, retention=3600)
-    worker = workers.start("--concurrency", "2", "--shutdown-timeout", "20", "--prefetch-time", "60").is_ready()
-    running = {view.expect("started").task_id, view.expect("started").task_id}
-    assert running == set(ids[:2])
+    ids = enqueue_numbered(client, "wait", 30, retention=3600)
+    view.open(times=6)  # quick at first, so that others are fetched ahead
+    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "30", "--prefetch-time", "60").is_ready()
+    wait_until(lambda: view.db.llen(EVENTS) == 6 * 2 + 1)
+    events = view.events()
+    done = {event.task_id for event in events if event.what == "done"}
+    running = {event.task_id for event in events if event.what == "started"} - done
+    wait_until(lambda: view.size("active") > 1)
     worker.signal(signal.SIGTERM)
-    wait_until(lambda: view.ids("pending") == ids[2:])
-    assert set(view.ids("active")) == running
-    view.open(times=2)
-    assert worker.ended() == 0, worker.text
-    assert {view.state(task_id) for task_id in running} == {"completed"}
-    assert view.ids("pending") == ids[2:]
+    wait_until(lambda: set(view.ids("active")) == running)
+    view.open()
+    assert worker.ended(15) == 0, worker.text
+    assert [("done", one) for one in running] == [(event.what, event.task_id) for event in view.events()]
+    assert set(view.ids("completed")) == done | running
+    assert view.ids("pending") == [task_id for task_id in ids if task_id not in done | running]
     assert (view.size("active"), view.size("lease")) == (0, 0)
     assert {view.message(task_id).retried for task_id in ids} == {0}
+    assert "7 tasks done; 0 held" in worker.text
 
 
 def test_what_does_not_finish_in_time_goes_back_to_the_head_in_its_old_order(

@@ -69,8 +69,8 @@ class View:
     def ids(self, where: str, queue: str = "default") -> list[str]:
         """Return the ids of a list or sorted set of a queue; of pending: the one that is run next first."""
         key = f"asynq:{{{queue}}}:{where}"
-        is_sorted = self._ask.type(key) == b"zset"
-        found = self._ask.zrange(key, 0, -1) if is_sorted else self._ask.lrange(key, 0, -1)[::-1]
+        is_list = where in ("pending", "active")
+        found = self._ask.lrange(key, 0, -1)[::-1] if is_list else self._ask.zrange(key, 0, -1)
         return [task_id.decode() for task_id in found]
 
     def size(self, where: str, queue: str = "default") -> int:
