@@ -1,5 +1,6 @@
 """Actors on a real Redis and a clock that the test moves, with tasks held as after a dequeue."""
 
+import asyncio
 import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -81,6 +82,9 @@ async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
     try:
         yield bench
     finally:
+        # What was sent for a caller that was cancelled is still under way.
+        if bench.commands._sender is not None:
+            await asyncio.wait({bench.commands._sender})
         await bench.broker.close()
 
 
