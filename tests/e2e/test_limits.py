@@ -64,9 +64,9 @@ def test_a_hanging_handler_ends_when_its_time_is_up_and_its_slot_is_used_again(
     assert message.error_msg.startswith(error)
     assert (f"{APPS}:" in message.error_msg) is (error is SOFT)  # the place in the user's code
     assert message.retried == 1
-    after = client.enqueue("wait", retention=3600).id
     told = [event.what for event in view.events()]
     assert told == {"clean": ["cleaned"], "deaf": ["told"]}.get(type, [])
+    after = client.enqueue("wait", retention=3600).id
     next_run = view.expect("started", after)
     assert is_running(hanging.pid) is (error is SOFT)
     assert (next_run.pid == hanging.pid) is (error is SOFT)
