@@ -13,12 +13,12 @@ import orjson
 from fastq.broker.finish import Completed, Done, Retried
 from fastq.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.errors import InvalidMessageError
+from fastq.messages import UNDECODABLE_TYPE
 from fastq.pool.protocol import Kind
 from fastq.server.held import HeldTask
 from fastq.worker.report import FailureReport
 
 __all__ = [
-    "UNDECODABLE_TYPE",
     "Archived",
     "Requeued",
     "Write",
@@ -28,8 +28,6 @@ __all__ = [
     "report_of",
     "undecodable",
 ]
-
-UNDECODABLE_TYPE: Final = "fastq:undecodable"
 
 
 @dataclass(frozen=True, slots=True)
