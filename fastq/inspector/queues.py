@@ -89,9 +89,7 @@ def history(queue: str, days: int, now_ns: int) -> Flow[list[DailyStats]]:
     exists, counts = yield from together(queue_exists(queue), read_counters(queue, dates))
     if not exists:
         raise QueueNotFoundError(queue)
-    return [
-        DailyStats(queue, processed, failed, day) for day, (processed, failed) in zip(dates, counts, strict=True)
-    ]
+    return [DailyStats(queue, processed, failed, day) for day, (processed, failed) in zip(dates, counts, strict=True)]
 
 
 def groups(queue: str) -> Flow[list[GroupInfo]]:
