@@ -71,6 +71,14 @@ class Fetcher(Actor):
         self._is_outage = False
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
+        self._is_fetching = True
+        self.quiet = asyncio.Event()
+        """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
+
+    def stop_fetching(self) -> None:
+        """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
+        self._is_fetching = False
+        self.wake()
 
     def queue_has_tasks(self, queue: str) -> None:
         """Let a resting queue be asked at once."""
@@ -94,8 +102,12 @@ class Fetcher(Actor):
         """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
         return len(self._resting) == len(self._prioritizer.weights) and not self._lost and not self._failing
 
-    async def tick(self) -> float:
+    async def tick(self) -> float | None:
         """Fetch once."""
+        if not self._is_fetching:
+            self.quiet.set()
+            await self._take_lost()
+            return self._until_next_look_s()
         await self._take_lost()
         room = min(self._taker.room, MAX_BATCH_TASKS)
         if room <= 0:
@@ -153,6 +165,9 @@ class Fetcher(Actor):
         now_s = self._clock.monotonic_s()
         self._resting = {queue: until_s for queue, until_s in self._resting.items() if until_s > now_s}
         return frozenset(self._resting)
+
+    def _until_next_look_s(self) -> float | None:
+        return max(0.001, self._lost.due_s() - self._clock.monotonic_s()) if self._lost else None
 
     def _until_next_s(self) -> float:
         due_s = min((self._lost.due_s(), *self._resting.values()))

@@ -380,6 +380,32 @@ def test_a_look_that_fails_is_repeated_and_hinders_no_queue(db: Any, shared_serv
         on_bench(db, shared_server.url, test, through=proxy.url)
 
 
+def test_one_that_was_told_to_fetch_no_more_still_finds_what_a_late_dequeue_leased(
+    db: Any, shared_server: RedisServer
+) -> None:
+    """After SIGTSTP nobody else would: the tasks would stay active for a lease, and cost an attempt."""
+    db.script_load(load_script("dequeue").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.HOLD)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.pend("a", "b")
+            pool = Pool(bench, room=1)
+            fetching = fetcher(bench, pool)
+            await fetching.tick()
+            fetching.stop_fetching()
+            assert await fetching.tick() is not None, "it looks again"
+            assert fetching.quiet.is_set()
+            proxy.release()
+            bench.clock.advance(6)
+            assert await fetching.tick() is not None
+            assert pool.ids == ["a"]
+            bench.clock.advance(6)
+            assert await fetching.tick() is None, "nothing is left to look for"
+            assert bench.queue.places()["pending"] == ["b"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
 @pytest.mark.parametrize("looks", [0, 1])
 def test_a_last_look_is_taken_before_the_end(looks: int, db: Any, shared_server: RedisServer) -> None:
     db.script_load(load_script("dequeue").text)
