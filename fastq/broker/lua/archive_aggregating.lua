@@ -1,0 +1,39 @@
+--[[ archive_aggregating: move tasks of a set that cannot be read to archived, and keep that set within its bounds.
+KEYS[1] aggregation_set  asynq:{q}:g:{group}:{set}
+KEYS[2] archived         asynq:{q}:archived
+ARGV[1] task_prefix      asynq:{q}:t:
+ARGV[2] now              unix seconds
+ARGV[3] expire_before    unix seconds; what was archived until then is deleted
+ARGV[4] max_size         tasks that the archive holds at most
+ARGV[5...] tasks         two values each: id, message
+builds  task_prefix .. id, same hash tag
+returns number of tasks moved
+asynq   none (one such task keeps its group from being aggregated for ever)
+]]
+local aggregation_set, archived = KEYS[1], KEYS[2]
+local task_prefix, now, expire_before, max_size = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local moved = 0
+for at = 5, #ARGV, 2 do
+  local id, message = ARGV[at], ARGV[at + 1]
+  if redis.call("ZREM", aggregation_set, id) == 1 then
+    redis.call("ZADD", archived, now, id)
+    redis.call("HSET", task_prefix .. id, "msg", message, "state", "archived")
+    moved = moved + 1
+  end
+end
+
+-- begin: trim archive
+local function drop(ids)
+  for _, id in ipairs(ids) do
+    redis.call("ZREM", archived, id)
+    redis.call("DEL", task_prefix .. id)
+  end
+end
+drop(redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500))
+local excess = redis.call("ZCARD", archived) - max_size
+while excess > 0 do
+  drop(redis.call("ZRANGE", archived, 0, math.min(excess, 500) - 1))
+  excess = excess - 500
+end
+-- end: trim archive
+return moved
