@@ -30,6 +30,7 @@ NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
 IN_DOUBT_PAUSE_S: Final = 0.2
+NOTHING_TO_DO_S: Final = 3600.0
 
 
 class Taker(Protocol):
@@ -102,12 +103,12 @@ class Fetcher(Actor):
         """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
         return len(self._resting) == len(self._prioritizer.weights) and not self._lost and not self._failing
 
-    async def tick(self) -> float | None:
+    async def tick(self) -> float:
         """Fetch once."""
         if not self._is_fetching:
             self.quiet.set()
             await self._take_lost()
-            return self._until_next_look_s()
+            return min(NOTHING_TO_DO_S, max(0.001, self._lost.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
         room = min(self._taker.room, MAX_BATCH_TASKS)
         if room <= 0:
@@ -165,9 +166,6 @@ class Fetcher(Actor):
         now_s = self._clock.monotonic_s()
         self._resting = {queue: until_s for queue, until_s in self._resting.items() if until_s > now_s}
         return frozenset(self._resting)
-
-    def _until_next_look_s(self) -> float | None:
-        return max(0.001, self._lost.due_s() - self._clock.monotonic_s()) if self._lost else None
 
     def _until_next_s(self) -> float:
         due_s = min((self._lost.due_s(), *self._resting.values()))

@@ -27,8 +27,8 @@ class HeldTask:
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
     was started again because its child was killed for another's sake. ``written`` is the last result that the handler
     wrote while it ran. ``in_doubt`` is true while a write that ends it may or may not have been carried out;
-    ``write_by_s`` is until when such writes are tried, once Redis has ``refused`` one for good. ``seq`` counts the tasks
-    taken from the queue.
+    ``write_by_s`` is until when such writes are tried, once Redis has ``refused`` one for good. ``seq`` counts the
+    tasks taken from the queue.
     """
 
     __slots__ = (

@@ -209,7 +209,7 @@ def test_a_result_is_given_up_with_an_error_once_its_lease_has_run_out(
 def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_once(
     db: Redis, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The heartbeater goes on extending the leases of what is held: without an end of its own it would be held for ever."""
+    """The heartbeater goes on extending the leases of what is held: without an end of its own it would stay so."""
 
     async def test(bench: Bench) -> None:
         acker, syncer = joined(bench)
