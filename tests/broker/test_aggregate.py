@@ -1,4 +1,4 @@
-"""Aggregate: a group is taken when it is due, and its tasks are replaced by one or given back, whatever is sent twice."""
+"""Aggregate: a group is taken when it is due, its tasks are replaced by one or given back, whatever is sent twice."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -176,7 +176,7 @@ def test_a_redis_out_of_memory_takes_nothing(bench: QueueBench) -> None:
     join(bench, {"a": 1, "b": 2})
     bench.db.config_set("maxmemory", 1)
     try:
-        with pytest.raises(Exception, match="OOM|memory"):
+        with pytest.raises(Exception, match=r"OOM|memory"):
             take(bench)
     finally:
         bench.db.config_set("maxmemory", 0)
