@@ -13,6 +13,7 @@ __all__ = [
     "BrokerOutOfMemoryError",
     "BrokerReadOnlyError",
     "BrokerTimeoutError",
+    "CronSpecError",
     "DuplicateTaskError",
     "FastqError",
     "HandlerNotFoundError",
@@ -107,6 +108,22 @@ class HandlerNotFoundError(FastqError, LookupError):
 
 class InvalidMessageError(FastqError, ValueError):
     """Tell that bytes are not a message that asynq would accept, or that a message cannot be encoded."""
+
+
+class CronSpecError(FastqError, ValueError):
+    """Tell that a cron spec is malformed.
+
+    ``position`` is where in ``spec`` what is wrong begins, in characters from 0; ``reason`` says what is wrong with it.
+    """
+
+    def __init__(self, spec: str, position: int, reason: str) -> None:
+        self.spec = spec
+        self.position = position
+        self.reason = reason
+        super().__init__(f"cron spec {spec!r}, position {position}: {reason}")
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
+        return type(self), (self.spec, self.position, self.reason)
 
 
 class WorkerCrashedError(FastqError):

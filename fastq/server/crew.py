@@ -113,7 +113,7 @@ class Crew:
         now_s = self._clock.monotonic_s()
         submissions: list[Submission] = []
         rejected: list[Result] = []
-        for one in leased:
+        for one in _without_repeats(queue, leased):
             try:
                 view = view_leased(one)
             except InvalidMessageError as error:
@@ -265,6 +265,17 @@ class Crew:
         for task in tasks:
             task.ended = True
         return [Result(task, Requeued(task.id)) for task in tasks if task.held]
+
+
+def _without_repeats(queue: str, leased: Sequence[LeasedTask]) -> Sequence[LeasedTask]:
+    """Return tasks by their first places: an id that a peer put into pending twice is one task, and runs once."""
+    tasks: dict[str, LeasedTask] = {}
+    for one in leased:
+        tasks.setdefault(one.id, one)
+    if len(tasks) == len(leased):
+        return leased
+    _log.warning("queue %s had %d ids twice; each task runs once", queue, len(leased) - len(tasks))
+    return list(tasks.values())
 
 
 def _is_unreported_failure(kind: Kind, data: bytes) -> bool:

@@ -199,10 +199,10 @@ class ServerProcess:
             self._hurry.set()
         self._stopping.set()
 
-    async def stop_fetching(self) -> None:
+    def stop_fetching(self) -> None:
         """Take no more tasks, and finish those that are here; the server goes on showing itself."""
         self.showcase.status = ServerStatus.STOPPED
-        await self.fetcher.finish(LAST_TICK_S)
+        self.fetcher.stop_fetching()
         self.heartbeater.wake()
 
     async def _until_drained(self) -> None:

@@ -212,8 +212,8 @@ def test_a_go_server_takes_no_notice_of_our_channel_and_cancels_by_the_bare_id(
         broker = open_broker(redis_url)
         broker.drive(cancel_processing("b", "default", "delete"))
         broker.close()
-        (canceled,) = go.executions(finished=1)
-        assert (canceled.id, canceled.outcome) == ("b", "context canceled")
+        ended = [(run.id, run.outcome) for run in go.executions(finished=1) if run.end_ns is not None]
+        assert ended == [("b", "context canceled")]
         assert view.state("a") == "active"
         go.request("release", gate="g")
         go.executions(finished=2)

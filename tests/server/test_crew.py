@@ -96,6 +96,16 @@ def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
     on_crew(test)
 
 
+def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFixture) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b", "a", "c", "b")
+        assert bench.crew.pool.pending == 3
+        assert [submission.key.id for submission in bench.crew.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the crew's key
+
+    on_crew(test)
+    assert [record.getMessage() for record in caplog.records] == ["queue q had 2 ids twice; each task runs once"]
+
+
 SECOND = 1_000_000_000
 
 
