@@ -14,8 +14,7 @@ from fastq.broker.cancel import CancelAs
 from fastq.broker.finish import Completed, Done, Retried
 from fastq.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.errors import InvalidMessageError
-from fastq.pool.outcome import TOO_LATE
-from fastq.pool.protocol import Kind
+from fastq.pool.protocol import TOO_LATE, Kind
 from fastq.server.held import HeldTask
 from fastq.worker.report import FailureReport
 
