@@ -30,6 +30,7 @@ from fastq.errors import (
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
 from fastq.results import EnqueueResults
+from fastq.scheduler import Scheduler
 from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.states import TaskState
@@ -55,6 +56,7 @@ __all__ = [
     "QueueNotEmptyError",
     "QueueNotFoundError",
     "RevokeTask",
+    "Scheduler",
     "ServeMux",
     "Server",
     "ServerClosedError",
