@@ -7,20 +7,20 @@ results for the acker. The pool itself knows neither messages nor queues.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import orjson
 
 from fastq._muxmatch import PatternIndex
-from fastq.broker.lease import LeasedTask
+from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import Clock
-from fastq.codec import TaskView, view_task_message
+from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
-from fastq.server.acker import Result
+from fastq.server._intake import Intake, split_done
 from fastq.server.held import HeldTask, HeldTasks, view_leased
 from fastq.server.outcomes import (
     Archived,
@@ -31,15 +31,11 @@ from fastq.server.outcomes import (
     outcome_of,
     undecodable,
 )
+from fastq.server.result import Result
 from fastq.worker.report import FailureReport
 
 __all__ = ["Crew", "CrewCallbacks"]
 
-NO_LIMIT_S: Final = 1800
-"""asynq's limit for a message that has neither timeout nor deadline, which no client should write."""
-FOREVER_S: Final = 9_000_000_000
-"""The pool counts in 64 bits of nanoseconds: what lies behind the year 2255 must not come out as long past."""
-MAX_KNOWN_TYPES: Final = 10_000
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
 
 Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
@@ -51,12 +47,13 @@ _log = logging.getLogger("fastq.pool")
 class CrewCallbacks:
     """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
 
-    ``was_canceled`` tells whether a task that comes in was cancelled a moment ago.
+    ``was_canceled`` tells whether a task that comes in was cancelled a moment ago, ``remembers_canceled`` whether any was.
     """
 
     finish: Callable[[list[Result]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
+    remembers_canceled: Callable[[], bool]
     was_canceled: Callable[[str], bool]
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
@@ -74,7 +71,7 @@ class Crew:
         self._clock = clock
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
-        self._is_async: dict[str, bool] = {}
+        self._intake = Intake(held, self._is_async)
         self._config = config
         self.taken = 0
         self.counts: Counter[Kind] = Counter()
@@ -103,57 +100,43 @@ class Crew:
         """Return how many more tasks would start soon."""
         return self.pool.free
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+    def accept(self, queue: str, leased: Leased) -> None:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
-        self.taken += len(leased)
+        self.taken += leased.count
         now_s = self._clock.monotonic_s()
-        submissions: list[Submission] = []
+        tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
         rejected: list[Result] = []
-        for one in leased:
-            try:
-                view = view_leased(one)
-            except InvalidMessageError as error:
-                rejected.append(self._reject(queue, one, str(error), now_s))
-                continue
-            if (stale := self._held.get(queue, one.id)) is not None:
-                # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
-                self.lose(stale)
-            task = self._held.add(queue, view, now_s)
-            if self._callbacks.was_canceled(one.id):
-                rejected.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
-                continue
-            submission = task.submission = self._submission(task, view)
-            submissions.append(submission)
+        for place in odd:
+            self._take_odd(queue, leased.task(place), now_s, tasks, rejected)
+        if self._callbacks.remembers_canceled():
+            rejected += [
+                self._end(task, Kind.CANCELED, _CANCELED_EARLY) for task in tasks if self._callbacks.was_canceled(task.id)
+            ]
+        # One that was lost again meanwhile, to its double in the same batch, has no submission any more.
+        submissions = [task.submission for task in tasks if task.submission is not None and not task.ended]
         if submissions:
             self.pool.submit(submissions)
         if rejected:
             self._callbacks.finish(rejected)
 
-    def _submission(self, task: HeldTask, view: TaskView) -> Submission:
-        timeout, deadline = view.timeout, view.deadline
-        task_type = view.type
-        is_async = self._is_async.get(task_type)
-        if is_async is None:
-            is_async = self._learn(task_type)
-        if not timeout and not deadline:
-            timeout = NO_LIMIT_S
-        return Submission(
-            task,
-            view.data,
-            task_type,
-            # What is negative has passed: asynq does not run such a task either.
-            timeout=min(max(timeout, 0), FOREVER_S),
-            deadline=1 if min(timeout, deadline) < 0 else min(deadline, FOREVER_S),
-            last_attempt=view.retried >= view.retry,
-            is_async=is_async,
-        )
+    def _take_odd(
+        self, queue: str, one: LeasedTask, now_s: float, tasks: list[HeldTask], rejected: list[Result]
+    ) -> None:
+        """Take a task that cannot be read, or that is held already."""
+        try:
+            view = view_leased(one)
+        except InvalidMessageError as error:
+            rejected.append(self._reject(queue, one, str(error), now_s))
+            return
+        if (stale := self._held.get(queue, one.id)) is not None:
+            # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
+            self.lose(stale)
+        task = self._held.add(queue, view, now_s)
+        self._intake.submission(task)
+        tasks.append(task)
 
-    def _learn(self, task_type: str) -> bool:
-        if len(self._is_async) >= MAX_KNOWN_TYPES:
-            self._is_async.clear()
-        is_async = self._patterns.find(task_type) in self._async_patterns
-        self._is_async[task_type] = is_async
-        return is_async
+    def _is_async(self, task_type: str) -> bool:
+        return self._patterns.find(task_type) in self._async_patterns
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> Result:
         _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
@@ -165,24 +148,21 @@ class Crew:
     # Out --------------------------------------------------------------------------------------------------------
 
     def _on_events(self, events: list[Event]) -> None:
-        results: list[Result] = []
+        results, others = split_done(events)
+        self.counts[Kind.DONE] += len(results)
         again: list[Submission] = []
-        for event in events:
+        for event in others:
             task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
             kind = event.kind
-            if not task.held:
-                continue  # its lease was lost: whatever comes of it is another's to say
             if kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, event.data)
             elif kind is Kind.RERUN and not task.reruns:
                 task.reruns += 1
-                again.append(self._submission(task, task.view))
+                again.append(self._intake.submission(task))
             elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
                 self._judge(self._callbacks.judge, task, kind, event.data)
             else:
                 results.append(self._end(task, kind, event.data))
-        for submission in again:
-            submission.key.submission = submission  # type: ignore[attr-defined]  # as above
         if again:
             self.pool.submit(again)
         if results:
@@ -242,9 +222,10 @@ class Crew:
 
     def lose(self, task: HeldTask) -> None:
         """Let go of a task whose lease is another's: stop it if it runs, and never write its outcome."""
+        submission = task.submission
         self._held.drop(task)
-        if task.submission is not None:
-            self.pool.cancel(task.submission)
+        if submission is not None:
+            self.pool.cancel(submission)
 
     def give_back(self) -> list[Result]:
         """Withdraw all tasks that have not begun, in order; the pool takes no more."""

@@ -92,7 +92,8 @@ class ServerProcess:
             self._finish,
             self._write_result,
             self._pool_failed,
-            self._was_canceled,
+            lambda: self.subscriber.remembers,
+            lambda task_id: self.subscriber.was_canceled(task_id),
             self._judge if self.hooks.judges else None,
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
@@ -314,9 +315,6 @@ class ServerProcess:
 
     async def _judge_recovered(self, message: bytes) -> FailureReport | None:
         return await self.hooks.judge("lease_expired", "", message, tell=False)
-
-    def _was_canceled(self, task_id: str) -> bool:
-        return self.subscriber.was_canceled(task_id)
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:

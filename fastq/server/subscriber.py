@@ -53,6 +53,11 @@ class Subscriber(Actor):
         self._unknown.pop(task_id, None)
         self._unknown[task_id] = now_s + REMEMBER_S
 
+    @property
+    def remembers(self) -> bool:
+        """Tell whether any id is kept."""
+        return bool(self._unknown)
+
     def was_canceled(self, task_id: str) -> bool:
         """Tell whether a task that comes in now was cancelled in the last 2 s."""
         if not self._unknown:
