@@ -64,7 +64,7 @@ class Leased(NamedTuple):
         return cls(ids, messages)
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Return how many tasks there are."""
         return len(self.ids)
 

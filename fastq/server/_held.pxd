@@ -6,7 +6,7 @@ cdef class HeldTask:
     cdef readonly str queue
     cdef readonly TaskView view
     cdef readonly str id
-    cdef readonly int64_t seq
+    cdef public int64_t seq
     cdef public double leased_until_s
     cdef public bint held
     cdef public bint ended

@@ -7,6 +7,7 @@ from fastq.server.span import Span
 @final
 class HeldTask:
     leased_until_s: float
+    seq: int
     held: bool
     ended: bool
     in_doubt: bool
@@ -19,8 +20,6 @@ class HeldTask:
     def view(self) -> TaskView: ...
     @property
     def id(self) -> str: ...
-    @property
-    def seq(self) -> int: ...
     def __init__(self, queue: str, view: TaskView, leased_until_s: float, seq: int) -> None: ...
 
 @final

@@ -7,7 +7,7 @@ share a round trip without knowing of each other.
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.operation import Operation
@@ -18,6 +18,7 @@ __all__ = ["Commands"]
 T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 
+MOST_UNDER_WAY: Final = 2
 _log = logging.getLogger("fastq.commands")
 
 
@@ -27,7 +28,7 @@ class Commands:
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
         self._waiting: list[_Asked] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: set[asyncio.Task[None]] = set()
 
     async def run(self, operation: Operation[T]) -> T:
         """Carry out one operation; raise its ``BrokerError``."""
@@ -43,8 +44,10 @@ class Commands:
         """
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((operations, answer))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send(), name="fastq commands")
+        if len(self._senders) < MOST_UNDER_WAY:
+            sender = asyncio.create_task(self._send(), name="fastq commands")
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
         return await answer
 
     async def _send(self) -> None:
@@ -55,8 +58,8 @@ class Commands:
                 results = iter(await self._carry_out([op for operations, _ in batch for op in operations]))
                 for operations, answer in batch:
                     _give(answer, [next(results) for _ in operations])
+                batch = ()
         finally:
-            self._sender = None
             # Only a loop that is being closed cancels this.
             for operations, answer in (*batch, *self._waiting):
                 _give(answer, [_unknown("the command connection was closed")] * len(operations))

@@ -53,10 +53,10 @@ class CrewCallbacks:
     finish: Callable[[list[Result]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
-    remembers_canceled: Callable[[], bool]
     was_canceled: Callable[[str], bool]
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
+    remembers_canceled: Callable[[], bool] = lambda: True
 
 
 class Crew:
@@ -110,7 +110,9 @@ class Crew:
             self._take_odd(queue, leased.task(place), now_s, tasks, rejected)
         if self._callbacks.remembers_canceled():
             rejected += [
-                self._end(task, Kind.CANCELED, _CANCELED_EARLY) for task in tasks if self._callbacks.was_canceled(task.id)
+                self._end(task, Kind.CANCELED, _CANCELED_EARLY)
+                for task in tasks
+                if self._callbacks.was_canceled(task.id)
             ]
         # One that was lost again meanwhile, to its double in the same batch, has no submission any more.
         submissions = [task.submission for task in tasks if task.submission is not None and not task.ended]

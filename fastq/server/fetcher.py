@@ -129,8 +129,8 @@ class Fetcher(Actor):
             return
         if result.ghosts:
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
-        if result.count < count:
-            self._prioritizer.give_back(queue, count - result.count)
+        if result.size < count:
+            self._prioritizer.give_back(queue, count - result.size)
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
@@ -178,6 +178,6 @@ class Fetcher(Actor):
         for found in await self._lost.look(at_once=at_once):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
-            elif found.leased.count:
-                self._log.info("found %d tasks of queue %s whose dequeue had no reply", found.leased.count, found.queue)
+            elif found.leased.size:
+                self._log.info("found %d tasks of queue %s whose dequeue had no reply", found.leased.size, found.queue)
                 self._taker.accept(found.queue, found.leased)

@@ -21,7 +21,7 @@ from fastq.pool.pool import PoolConfig
 from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
-from fastq.server.acker import Acker, Result
+from fastq.server.acker import Acker
 from fastq.server.actor import Actor, end_task
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
@@ -38,6 +38,7 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
@@ -92,9 +93,9 @@ class ServerProcess:
             self._finish,
             self._write_result,
             self._pool_failed,
-            lambda: self.subscriber.remembers,
             lambda task_id: self.subscriber.was_canceled(task_id),
             self._judge if self.hooks.judges else None,
+            lambda: self.subscriber.remembers,
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)

@@ -8,9 +8,10 @@ again.
 import asyncio
 
 from fastq.broker.finish import Guard
-from fastq.server.acker import Acker, Result
+from fastq.server.acker import Acker
 from fastq.server.actor import Actor
 from fastq.server.holdings import Holdings
+from fastq.server.result import Result
 
 __all__ = ["Syncer"]
 
