@@ -13,6 +13,9 @@ cdef class HeldTask:
     cdef public bint in_doubt
     cdef public bytes written
     cdef public int reruns
+    cdef public object canceled
+    cdef public object refused
+    cdef public double write_by_s
     cdef public object submission
 
 

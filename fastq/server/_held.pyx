@@ -5,8 +5,10 @@ Compiled, since every task comes by here twice on the main process' hot path.
 
 from cpython.object cimport PyObject
 from fastq._codec cimport ID, TaskView
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
+from fastq.errors import BrokerError
 from fastq.server.span import Span
 
 
@@ -14,10 +16,16 @@ cdef class HeldTask:
     """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
-    was started again because its child was killed for another's sake. ``written`` is the last result that the handler
-    wrote while it ran. ``in_doubt`` is true while a write that ends it may or may not have been carried out. ``seq``
-    counts the tasks taken from the queue. ``submission`` is what the pool has of it, while it is held.
+    was started again because its child was killed for another's sake. ``canceled`` is what is to become of it once
+    somebody has cancelled it. ``written`` is the last result that the handler wrote while it ran. ``in_doubt`` is true
+    while a write that ends it may or may not have been carried out; ``write_by_s`` is until when such writes are tried,
+    once Redis has ``refused`` one for good. ``seq`` counts the tasks taken from the queue. ``submission`` is what the
+    pool has of it, while it is held.
     """
+
+    def __cinit__(self):
+        self.held = True
+        self.write_by_s = INFINITY
 
     def __init__(self, queue: str, view: TaskView, leased_until_s: float, seq: int) -> None:
         self.queue = queue
@@ -25,7 +33,19 @@ cdef class HeldTask:
         self.id = view.id
         self.seq = seq
         self.leased_until_s = leased_until_s
-        self.held = True
+
+    def refuse(self, error: BrokerError) -> None:
+        """Note that Redis refuses to write the outcome, which is tried no longer than for the lease of this moment.
+
+        The heartbeater would otherwise keep it for ever.
+        """
+        if self.refused is None:
+            self.write_by_s = self.leased_until_s
+        self.refused = error
+
+    def is_writable(self, now_s: float) -> bool:
+        """Tell whether it is still worth trying to write the outcome."""
+        return min(self.leased_until_s, self.write_by_s) > <double>now_s
 
 
 cdef class _QueueTasks:
@@ -60,7 +80,6 @@ cdef class HeldTasks:
         task.id = <str><object>view.slots[ID]
         task.seq = tasks.taken
         task.leased_until_s = now_s + self.lease_s
-        task.held = True
         tasks.by_id[task.id] = task
         tasks.taken += 1
         return task
@@ -101,9 +120,12 @@ cdef class HeldTasks:
         """
         return frozenset([queue for queue, count in self.doubts.items() if count])
 
-    def find(self, task_id: str) -> list[HeldTask]:
-        """Return the tasks with an id; more than one only if queues share it."""
+    def find(self, task_id: str, queue: str | None = None) -> list[HeldTask]:
+        """Return the tasks with an id, of one queue or of any; more than one only if queues share it."""
         cdef _QueueTasks tasks
+        if queue is not None:
+            task = self.look(queue, task_id)
+            return [] if task is None else [task]
         return [tasks.by_id[task_id] for tasks in self.queues.values() if task_id in tasks.by_id]
 
     def get(self, queue: str, task_id: str) -> HeldTask | None:

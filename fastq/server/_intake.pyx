@@ -116,7 +116,7 @@ def split_done(events: list[Event]) -> tuple[list[Result], list[Event]]:
         task = event.submission.key
         if not task.held:
             continue
-        if event.kind is DONE and <object>task.view.slots[RETENTION] <= 0:
+        if event.kind is DONE and task.canceled is None and <object>task.view.slots[RETENTION] <= 0:
             task.ended = True
             # As the named tuples' own constructors do, which are Python.
             done.append(new_tuple(Result, (task, new_tuple(Done, (task.id, <object>task.view.slots[UNIQUE_KEY])))))

@@ -1,7 +1,8 @@
 """The command connection: the operations of all actors, gathered into pipelines.
 
-What actors ask for while a pipeline is under way goes out together in the next one, so that acks and the next fetch
-share a round trip without knowing of each other.
+Two pipelines may be under way, so that Redis has the next one when it is through with the first, and this process
+works meanwhile. What actors ask for beyond that goes out together in the next pipeline, so that acks and fetches share
+round trips without knowing of each other. Nothing is said of the order in which two pipelines are carried out.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ _log = logging.getLogger("fastq.commands")
 
 
 class Commands:
-    """Carry out operations for many callers, one pipeline at a time."""
+    """Carry out operations for many callers, two pipelines at a time."""
 
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker

@@ -7,13 +7,14 @@ results for the acker. The pool itself knows neither messages nor queues.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import orjson
 
 from fastq._muxmatch import PatternIndex
+from fastq.broker.cancel import CancelAs, Cancellation
 from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import Clock
 from fastq.codec import view_task_message
@@ -26,9 +27,12 @@ from fastq.server.outcomes import (
     Archived,
     DelayRule,
     Requeued,
+    canceled_of,
     failure_of,
     has_report,
     outcome_of,
+    overrides,
+    report_of,
     undecodable,
 )
 from fastq.server.result import Result
@@ -47,13 +51,14 @@ _log = logging.getLogger("fastq.pool")
 class CrewCallbacks:
     """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
 
-    ``was_canceled`` tells whether a task that comes in was cancelled a moment ago, ``remembers_canceled`` whether any was.
+    ``canceled_as`` tells, by queue and id, what is to become of a task that comes in, if it was cancelled a moment ago;
+    ``remembers_canceled`` tells whether anything was.
     """
 
     finish: Callable[[list[Result]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
-    was_canceled: Callable[[str], bool]
+    canceled_as: Callable[[str, str], CancelAs | None]
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
     remembers_canceled: Callable[[], bool] = lambda: True
@@ -102,19 +107,14 @@ class Crew:
 
     def accept(self, queue: str, leased: Leased) -> None:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
-        self.taken += leased.count
+        self.taken += leased.size
         now_s = self._clock.monotonic_s()
         tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
         rejected: list[Result] = []
-        for place in odd:
-            self._take_odd(queue, leased.task(place), now_s, tasks, rejected)
+        if odd:
+            self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
         if self._callbacks.remembers_canceled():
-            rejected += [
-                self._end(task, Kind.CANCELED, _CANCELED_EARLY)
-                for task in tasks
-                if self._callbacks.was_canceled(task.id)
-            ]
-        # One that was lost again meanwhile, to its double in the same batch, has no submission any more.
+            rejected += self._cancel_early(queue, tasks)
         submissions = [task.submission for task in tasks if task.submission is not None and not task.ended]
         if submissions:
             self.pool.submit(submissions)
@@ -122,20 +122,39 @@ class Crew:
             self._callbacks.finish(rejected)
 
     def _take_odd(
-        self, queue: str, one: LeasedTask, now_s: float, tasks: list[HeldTask], rejected: list[Result]
+        self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[Result]
     ) -> None:
-        """Take a task that cannot be read, or that is held already."""
-        try:
-            view = view_leased(one)
-        except InvalidMessageError as error:
-            rejected.append(self._reject(queue, one, str(error), now_s))
-            return
-        if (stale := self._held.get(queue, one.id)) is not None:
-            # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
-            self.lose(stale)
-        task = self._held.add(queue, view, now_s)
-        self._intake.submission(task)
-        tasks.append(task)
+        """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
+        now_s = self._clock.monotonic_s()
+        ids = {task.id for task in tasks}
+        repeats = 0
+        for one in leased:
+            if one.id in ids:
+                repeats += 1  # a peer put the id into pending twice: it is one task, and runs once
+                continue
+            ids.add(one.id)
+            try:
+                view = view_leased(one)
+            except InvalidMessageError as error:
+                rejected.append(self._reject(queue, one, str(error), now_s))
+                continue
+            if (stale := self._held.get(queue, one.id)) is not None:
+                # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
+                self.lose(stale)
+            task = self._held.add(queue, view, now_s)
+            self._intake.submission(task)
+            tasks.append(task)
+        if repeats:
+            _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
+
+    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask]) -> list[Result]:
+        """End the tasks that were cancelled a moment ago, and return what came of them."""
+        results = []
+        for task in tasks:
+            task.canceled = self._callbacks.canceled_as(queue, task.id)
+            if task.canceled is not None:
+                results.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
+        return results
 
     def _is_async(self, task_type: str) -> bool:
         return self._patterns.find(task_type) in self._async_patterns
@@ -156,6 +175,8 @@ class Crew:
         for event in others:
             task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
             kind = event.kind
+            if kind is Kind.RERUN and task.canceled is not None:
+                kind = Kind.CANCELED  # its coroutine could not hear of it, since another one blocked the loop
             if kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, event.data)
             elif kind is Kind.RERUN and not task.reruns:
@@ -201,7 +222,9 @@ class Crew:
         task.ended = True
         self.counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
-        if report is None:
+        if overrides(task, kind):
+            write = canceled_of(task, report or report_of(kind, data), now_s)
+        elif report is None:
             write = outcome_of(task, kind, data, now_s, self._delay_rule)
         else:
             write = failure_of(task, kind, report, now_s, self._delay_rule)
@@ -214,10 +237,14 @@ class Crew:
 
     # Control ----------------------------------------------------------------------------------------------------
 
-    def cancel(self, task_id: str) -> bool:
-        """Cancel every held task with an id; false if none is held."""
-        found = self._held.find(task_id)
+    def cancel(self, cancellation: Cancellation) -> bool:
+        """Cancel every held task that is meant; false if none is held.
+
+        The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
+        """
+        found = self._held.find(cancellation.task_id, cancellation.queue)
         for task in found:
+            task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
                 self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
         return bool(found)
