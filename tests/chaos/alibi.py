@@ -99,6 +99,10 @@ class Alibis:
             return True
         return any(span.meets(began_ns, ended_ns) for spans in self._losses.values() for span in spans)
 
+    def of_unrun(self, since_ns: int) -> bool:
+        """Tell whether a last attempt may have been used up without a run: no death of a server is a reason."""
+        return any(span.ended_ns >= since_ns for spans in self._losses.values() for span in spans)
+
     def _unacked_until(self, run: Run, server: int, following_ns: int) -> int:
         """Return until when the ack may have been outstanding: through every outage that it ran into."""
         if run.ended_ns is None:

@@ -110,6 +110,8 @@ class _Check:
     def _of_archived(self, entry: Entry, runs: list[Run], stored: Stored, *, returned: bool) -> Iterator[Violation]:
         if not entry.order.job.is_last_attempt:
             yield Violation("archived", f"{_name(entry)} was archived ({stored.error}): {_story(runs)}")
+        elif not runs and self._alibis.of_unrun(entry.began_ns):
+            self._explained["archived without a run: its server was cut off for longer than the lease"] += 1
         elif not runs:
             yield Violation("last", f"{_name(entry)} was archived ({stored.error}) and never ran")
         elif (why := self._explain(entry, runs[-1], None)) is None:

@@ -250,6 +250,8 @@ class Injector:
         return []
 
     def _hook_children(self, generation: Generation, preloader: int) -> list[int]:
+        if preloader <= 1:
+            return []
         family = family_of(generation.mark) - {generation.pid, preloader}
         return sorted(pid for pid in family if preloader not in (parent_of(pid), parent_of(parent_of(pid))))
 

@@ -165,6 +165,8 @@ def test_a_task_in_the_archive_is_reported_unless_its_last_attempt_was_cut_short
     assert broken(evidence(run(2, None), keyspace=archived, entries=last)) == ["archived"]
     assert broken(evidence(run(2, None), keyspace=archived, entries=last, strikes=killed)) == []
     assert broken(evidence(keyspace=archived, entries=last, strikes=killed)) == ["last"]
+    cut_off = [strike(Kind.NET_REFUSE, 2.5, 6.5)]
+    assert broken(evidence(keyspace=archived, entries=last, strikes=cut_off)) == []
 
 
 def test_a_kept_task_without_its_result_is_reported() -> None:
