@@ -1,4 +1,4 @@
-"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names.
+"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names; one channel is ours.
 
 All keys of a queue share the hash tag ``{queue}``, so a script may touch any of them in a cluster. The keys of servers,
 workers and schedulers are tagged by their own id; the four ``all_*`` sets and the counters of a scope have no tag.
@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from hashlib import md5
 
 __all__ = [
+    "CANCEL_AS_CHANNEL",
     "CANCEL_CHANNEL",
     "active",
     "aggregation_set",
@@ -44,6 +45,9 @@ __all__ = [
 
 CANCEL_CHANNEL = "asynq:cancel"
 """The pub/sub channel whose messages are ids of tasks to cancel."""
+
+CANCEL_AS_CHANNEL = "asynq:cancel:as"
+"""fastq's own channel beside it: JSON objects with the ``id`` of a task, its ``queue``, and the ``outcome`` wanted."""
 
 
 def all_queues() -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from fastq.durations import nanoseconds_of
+from fastq.go_space import GO_SPACE
 
 __all__ = ["DEFAULT_QUEUE", "NO_OPTIONS", "OPTION_NAMES", "TaskOptions", "check_options", "check_text", "complete"]
 
@@ -20,11 +21,6 @@ DEFAULT_MAX_RETRY: Final = 25
 DEFAULT_TIMEOUT_S: Final = 1800
 MAX_INT32: Final = 2**31 - 1
 SECOND_NS: Final = 1_000_000_000
-GO_SPACE: Final = (
-    "\t\n\v\f\r \x85\xa0\u1680"
-    "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-)
-"""What asynq takes for blank: Unicode White_Space, without U+001C to U+001F that ``str.isspace`` adds."""
 
 
 @dataclass(frozen=True, slots=True)

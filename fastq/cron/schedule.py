@@ -1,0 +1,125 @@
+"""Schedules: from one moment to the next at which something is due.
+
+A calendar schedule is stepped by croniter on the wall clock of its zone, one stretch of constant UTC offset after the
+other: in each the wall clock runs evenly. So what a change of the clocks skips is not due that day, and what it repeats
+is due twice, as with robfig.
+"""
+
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+
+from croniter import CroniterBadDateError, croniter
+
+__all__ = ["CalendarSchedule", "IntervalSchedule", "Schedule"]
+
+SECOND = timedelta(seconds=1)
+PROBE = timedelta(days=1)
+"""No zone changes its offset twice within a day."""
+MAX_YEARS = 5
+"""What is not due until the end of the fifth year from now counts as never, as with robfig."""
+
+
+class Schedule(ABC):
+    """Be what ``parse`` makes of a spec."""
+
+    def __init__(self, spec: str, zone: tzinfo) -> None:
+        self.spec = spec
+        self.zone = zone
+
+    def next(self, after: datetime) -> datetime | None:
+        """Return the first time due later than ``after``, in the schedule's zone; None if there is none in 5 years.
+
+        Whole seconds; ``after`` must have a time zone, or it is a ``ValueError``.
+        """
+        if not isinstance(after, datetime):
+            raise TypeError(f"after must be a datetime with a time zone, not {after!r}")
+        if after.utcoffset() is None:
+            raise ValueError(f"after must have a time zone, for example datetime.now(UTC): {after!r}")
+        try:
+            due = self._next(after.astimezone(UTC).replace(microsecond=0))
+            return None if due is None else due.astimezone(self.zone)
+        except OverflowError:
+            return None  # beyond the year 9999
+
+    @abstractmethod
+    def _next(self, after: datetime) -> datetime | None:
+        """Return the first time due later than ``after``, both in UTC and whole seconds."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.spec!r}, {str(self.zone)!r})"
+
+
+class IntervalSchedule(Schedule):
+    """Be due every so often, counted from whenever it is asked; the clock on the wall does not matter."""
+
+    def __init__(self, spec: str, zone: tzinfo, every_s: int) -> None:
+        super().__init__(spec, zone)
+        self.every_s = every_s
+
+    def _next(self, after: datetime) -> datetime:
+        return after + timedelta(seconds=self.every_s)
+
+
+class CalendarSchedule(Schedule):
+    """Be due when the wall clock of the zone matches an expression of croniter's; never if that is None."""
+
+    def __init__(self, spec: str, zone: tzinfo, expression: str | None) -> None:
+        super().__init__(spec, zone)
+        self._expression = expression
+
+    def _next(self, after: datetime) -> datetime | None:
+        if self._expression is None:
+            return None
+        last_year = (after + SECOND).astimezone(self.zone).year + MAX_YEARS
+        horizon = datetime(min(last_year + 1, datetime.max.year), 1, 2, tzinfo=UTC)
+        offset = self._offset(after)
+        wall = _wall(after, offset)
+        while True:
+            match = _step(self._expression, wall)
+            if match is not None and match.year > last_year:
+                match = None
+            due = None if match is None else match.replace(tzinfo=UTC) - offset
+            change = self._first_change(after, due or horizon, offset)
+            if change is None:
+                return due
+            after, offset = change, self._offset(change)
+            wall = _wall(change, offset) - SECOND  # the first moment after the change may be due itself
+
+    def _offset(self, moment: datetime) -> timedelta:
+        return moment.astimezone(self.zone).utcoffset() or timedelta(0)
+
+    def _first_change(self, start: datetime, end: datetime, offset: timedelta) -> datetime | None:
+        """Return the first second after ``start``, up to ``end``, that has another offset."""
+        if isinstance(self.zone, timezone):
+            return None
+        while start < end:
+            probe = min(start + PROBE, end)
+            if self._offset(probe) != offset:
+                return self._bisect(start, probe, offset)
+            start = probe
+        return None
+
+    def _bisect(self, start: datetime, end: datetime, offset: timedelta) -> datetime:
+        """Return the first second with another offset: ``start`` has this one, ``end`` has not."""
+        while end - start > SECOND:
+            middle = start + (end - start) // 2
+            middle = middle.replace(microsecond=0)
+            if self._offset(middle) == offset:
+                start = middle
+            else:
+                end = middle
+        return end
+
+
+def _wall(moment: datetime, offset: timedelta) -> datetime:
+    return (moment + offset).replace(tzinfo=None)
+
+
+def _step(expression: str, wall: datetime) -> datetime | None:
+    try:
+        match: datetime = croniter(
+            expression, wall, ret_type=datetime, max_years_between_matches=MAX_YEARS + 1
+        ).get_next()
+    except CroniterBadDateError:
+        return None
+    return match

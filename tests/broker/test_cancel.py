@@ -1,0 +1,117 @@
+"""Cancel: fastq's own message goes first, asynq's bare id follows; what is no message is refused with its reason."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.cancel import CancelAs, Cancellation, cancel_processing, read_cancellation
+from fastq.broker.open import open_async_broker, open_broker
+from fastq.errors import BrokerError
+from tests.broker.harness import run
+
+OURS, ASYNQS = keys.CANCEL_AS_CHANNEL, keys.CANCEL_CHANNEL
+Hear = Callable[[int], list[tuple[str, bytes]]]
+
+
+@pytest.fixture
+def hear(db: Any) -> Iterator[Hear]:
+    """Return what collects so many messages of both channels, in the order in which they come."""
+    with db.pubsub(ignore_subscribe_messages=False) as pubsub:
+        pubsub.subscribe(OURS, ASYNQS)
+        for _ in range(2):
+            assert pubsub.get_message(timeout=20.0)
+
+        def collect(count: int) -> list[tuple[str, bytes]]:
+            heard: list[Any] = [pubsub.get_message(timeout=20.0) for _ in range(count)]
+            return [(message["channel"].decode(), message["data"]) for message in heard]
+
+        yield collect
+
+
+def test_an_outcome_goes_before_the_bare_id(url: str, hear: Hear) -> None:
+    broker = open_broker(url)
+    broker.drive(cancel_processing("id-1", "low", "archive"))
+    broker.close()
+    (ours, body), asynqs = hear(2)
+    assert ours == OURS
+    assert orjson.loads(body) == {"id": "id-1", "queue": "low", "outcome": "archive"}
+    assert asynqs == (ASYNQS, b"id-1")
+
+
+def test_without_outcome_and_queue_it_is_asynqs_own_cancellation(url: str, hear: Hear) -> None:
+    async def test() -> None:
+        broker = open_async_broker(url)
+        await broker.drive(cancel_processing("ü"))
+        await broker.drive(cancel_processing("last", outcome="delete"))
+        await broker.close()
+
+    run(test)
+    heard = hear(3)
+    assert [channel for channel, _ in heard] == [ASYNQS, OURS, ASYNQS]
+    assert heard[0][1] == "ü".encode()
+    assert orjson.loads(heard[1][1]) == {"id": "last", "queue": None, "outcome": "delete"}
+
+
+def test_a_queue_alone_means_asynqs_outcome_in_that_queue(url: str, hear: Hear) -> None:
+    broker = open_broker(url)
+    broker.drive(cancel_processing("id-1", "low"))
+    broker.close()
+    assert orjson.loads(hear(1)[0][1]) == {"id": "id-1", "queue": "low", "outcome": "retry"}
+
+
+def test_an_unknown_outcome_is_refused_before_anything_is_sent(url: str, hear: Hear) -> None:
+    broker = open_broker(url)
+    with pytest.raises(ValueError, match=r"^outcome must be one of 'retry', 'archive', 'delete', not 'pause'$"):
+        broker.drive(cancel_processing("id-1", "low", "pause"))
+    broker.drive(cancel_processing("next"))
+    broker.close()
+    assert hear(1) == [(ASYNQS, b"next")]
+
+
+def test_where_our_channel_is_forbidden_the_task_is_not_retried_instead(url: str, db: Redis, hear: Hear) -> None:
+    db.acl_setuser("limited", enabled=True, nopass=True, keys=["*"], channels=[ASYNQS], commands=["+@all"])
+    broker = open_broker(url.replace("unix://", "unix://limited:x@"))
+    try:
+        with pytest.raises(BrokerError, match="may not do this"):
+            broker.drive(cancel_processing("id-1", "low", "delete"))
+        broker.drive(cancel_processing("id-2"))
+    finally:
+        broker.close()
+        db.acl_deluser("limited")
+    assert hear(1) == [(ASYNQS, b"id-2")]
+
+
+@pytest.mark.parametrize("outcome", CancelAs)
+@pytest.mark.parametrize("queue", [None, "low", "ü"])
+def test_a_message_comes_back_as_it_was(outcome: CancelAs, queue: str | None) -> None:
+    cancellation = Cancellation("id-1", queue, outcome)
+    assert read_cancellation(cancellation.encode().decode()) == cancellation
+
+
+def test_fields_of_newer_peers_are_left_aside() -> None:
+    text = '{"id": "a", "queue": "q", "outcome": "delete", "reason": "a whim"}'
+    assert read_cancellation(text) == Cancellation("a", "q", CancelAs.DELETE)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("id-1", "is not JSON"),
+        ("", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("{}", "names no task"),
+        ('{"id": "", "outcome": "retry"}', "names no task"),
+        ('{"id": 7, "outcome": "retry"}', "names no task"),
+        ('{"id": "a", "queue": 7, "outcome": "retry"}', "names no queue"),
+        ('{"id": "a", "queue": "q"}', "outcome must be one of 'retry', 'archive', 'delete', not None"),
+        ('{"id": "a", "outcome": "pause"}', "not 'pause'"),
+        ('{"id": "a", "outcome": ["retry"]}', "not \\['retry'\\]"),
+    ],
+)
+def test_what_is_no_message_is_refused_with_its_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_cancellation(text)
