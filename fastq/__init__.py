@@ -17,6 +17,7 @@ from fastq.errors import (
     LeaseExpiredError,
     QueueNotEmptyError,
     QueueNotFoundError,
+    QueueStateError,
     RevokeTask,
     ServerClosedError,
     ServerStartError,
@@ -24,10 +25,13 @@ from fastq.errors import (
     TaskCanceled,
     TaskIDConflictError,
     TaskNotFoundError,
+    TaskStateError,
     TaskTimeout,
     WorkerCrashedError,
 )
 from fastq.info import TaskInfo
+from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
+from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
 from fastq.results import EnqueueResults
 from fastq.scheduler import Scheduler
@@ -39,6 +43,7 @@ from fastq.worker.running import current_task
 
 __all__ = [
     "AsyncClient",
+    "AsyncInspector",
     "BrokerAuthError",
     "BrokerConnectionError",
     "BrokerError",
@@ -46,21 +51,30 @@ __all__ = [
     "BrokerReadOnlyError",
     "BrokerTimeoutError",
     "Client",
+    "ClusterNode",
     "CronSpecError",
+    "DailyStats",
     "DuplicateTaskError",
     "EnqueueResults",
     "FastqError",
+    "GroupInfo",
     "HandlerNotFoundError",
+    "Inspector",
     "InvalidMessageError",
     "LeaseExpiredError",
+    "QueueInfo",
     "QueueNotEmptyError",
     "QueueNotFoundError",
+    "QueueStateError",
     "RevokeTask",
     "Scheduler",
+    "SchedulerEnqueueEvent",
+    "SchedulerEntry",
     "ServeMux",
     "Server",
     "ServerClosedError",
     "ServerConfig",
+    "ServerInfo",
     "ServerStartError",
     "SkipRetry",
     "Task",
@@ -69,8 +83,10 @@ __all__ = [
     "TaskInfo",
     "TaskNotFoundError",
     "TaskState",
+    "TaskStateError",
     "TaskTimeout",
     "WorkerCrashedError",
+    "WorkerInfo",
     "__version__",
     "current_task",
 ]

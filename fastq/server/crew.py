@@ -14,32 +14,32 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from fastq._muxmatch import PatternIndex
-from fastq.broker.lease import LeasedTask
+from fastq.broker.cancel import CancelAs, Cancellation
+from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import Clock
-from fastq.codec import TaskView, view_task_message
+from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
-from fastq.server.acker import Result
+from fastq.server._intake import Intake, split_done
 from fastq.server.held import HeldTask, HeldTasks, view_leased
 from fastq.server.outcomes import (
     Archived,
     DelayRule,
     Requeued,
+    canceled_of,
     failure_of,
     has_report,
     outcome_of,
+    overrides,
+    report_of,
     undecodable,
 )
+from fastq.server.result import Result
 from fastq.worker.report import FailureReport
 
 __all__ = ["Crew", "CrewCallbacks"]
 
-NO_LIMIT_S: Final = 1800
-"""asynq's limit for a message that has neither timeout nor deadline, which no client should write."""
-FOREVER_S: Final = 9_000_000_000
-"""The pool counts in 64 bits of nanoseconds: what lies behind the year 2255 must not come out as long past."""
-MAX_KNOWN_TYPES: Final = 10_000
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
 
 Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
@@ -51,15 +51,17 @@ _log = logging.getLogger("fastq.pool")
 class CrewCallbacks:
     """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
 
-    ``was_canceled`` tells whether a task that comes in was cancelled a moment ago.
+    ``canceled_as`` tells, by queue and id, what is to become of a task that comes in, if it was cancelled a moment ago;
+    ``remembers_canceled`` tells whether anything was.
     """
 
     finish: Callable[[list[Result]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
-    was_canceled: Callable[[str], bool]
+    canceled_as: Callable[[str, str], CancelAs | None]
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
+    remembers_canceled: Callable[[], bool] = lambda: True
 
 
 class Crew:
@@ -74,7 +76,7 @@ class Crew:
         self._clock = clock
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
-        self._is_async: dict[str, bool] = {}
+        self._intake = Intake(held, self._is_async)
         self._config = config
         self.taken = 0
         self.counts: Counter[Kind] = Counter()
@@ -103,13 +105,34 @@ class Crew:
         """Return how many more tasks would start soon."""
         return self.pool.free
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+    def accept(self, queue: str, leased: Leased) -> None:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
-        self.taken += len(leased)
+        self.taken += leased.size
         now_s = self._clock.monotonic_s()
-        submissions: list[Submission] = []
+        tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
         rejected: list[Result] = []
+        if odd:
+            self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
+        if self._callbacks.remembers_canceled():
+            rejected += self._cancel_early(queue, tasks)
+        submissions = [task.submission for task in tasks if task.submission is not None and not task.ended]
+        if submissions:
+            self.pool.submit(submissions)
+        if rejected:
+            self._callbacks.finish(rejected)
+
+    def _take_odd(
+        self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[Result]
+    ) -> None:
+        """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
+        now_s = self._clock.monotonic_s()
+        ids = {task.id for task in tasks}
+        repeats = 0
         for one in leased:
+            if one.id in ids:
+                repeats += 1  # a peer put the id into pending twice: it is one task, and runs once
+                continue
+            ids.add(one.id)
             try:
                 view = view_leased(one)
             except InvalidMessageError as error:
@@ -119,41 +142,22 @@ class Crew:
                 # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
                 self.lose(stale)
             task = self._held.add(queue, view, now_s)
-            if self._callbacks.was_canceled(one.id):
-                rejected.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
-                continue
-            submission = task.submission = self._submission(task, view)
-            submissions.append(submission)
-        if submissions:
-            self.pool.submit(submissions)
-        if rejected:
-            self._callbacks.finish(rejected)
+            self._intake.submission(task)
+            tasks.append(task)
+        if repeats:
+            _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
 
-    def _submission(self, task: HeldTask, view: TaskView) -> Submission:
-        timeout, deadline = view.timeout, view.deadline
-        task_type = view.type
-        is_async = self._is_async.get(task_type)
-        if is_async is None:
-            is_async = self._learn(task_type)
-        if not timeout and not deadline:
-            timeout = NO_LIMIT_S
-        return Submission(
-            task,
-            view.data,
-            task_type,
-            # What is negative has passed: asynq does not run such a task either.
-            timeout=min(max(timeout, 0), FOREVER_S),
-            deadline=1 if min(timeout, deadline) < 0 else min(deadline, FOREVER_S),
-            last_attempt=view.retried >= view.retry,
-            is_async=is_async,
-        )
+    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask]) -> list[Result]:
+        """End the tasks that were cancelled a moment ago, and return what came of them."""
+        results = []
+        for task in tasks:
+            task.canceled = self._callbacks.canceled_as(queue, task.id)
+            if task.canceled is not None:
+                results.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
+        return results
 
-    def _learn(self, task_type: str) -> bool:
-        if len(self._is_async) >= MAX_KNOWN_TYPES:
-            self._is_async.clear()
-        is_async = self._patterns.find(task_type) in self._async_patterns
-        self._is_async[task_type] = is_async
-        return is_async
+    def _is_async(self, task_type: str) -> bool:
+        return self._patterns.find(task_type) in self._async_patterns
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> Result:
         _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
@@ -165,24 +169,23 @@ class Crew:
     # Out --------------------------------------------------------------------------------------------------------
 
     def _on_events(self, events: list[Event]) -> None:
-        results: list[Result] = []
+        results, others = split_done(events)
+        self.counts[Kind.DONE] += len(results)
         again: list[Submission] = []
-        for event in events:
+        for event in others:
             task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
             kind = event.kind
-            if not task.held:
-                continue  # its lease was lost: whatever comes of it is another's to say
+            if kind is Kind.RERUN and task.canceled is not None:
+                kind = Kind.CANCELED  # its coroutine could not hear of it, since another one blocked the loop
             if kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, event.data)
             elif kind is Kind.RERUN and not task.reruns:
                 task.reruns += 1
-                again.append(self._submission(task, task.view))
+                again.append(self._intake.submission(task))
             elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
                 self._judge(self._callbacks.judge, task, kind, event.data)
             else:
                 results.append(self._end(task, kind, event.data))
-        for submission in again:
-            submission.key.submission = submission  # type: ignore[attr-defined]  # as above
         if again:
             self.pool.submit(again)
         if results:
@@ -219,7 +222,9 @@ class Crew:
         task.ended = True
         self.counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
-        if report is None:
+        if overrides(task, kind):
+            write = canceled_of(task, report or report_of(kind, data), now_s)
+        elif report is None:
             write = outcome_of(task, kind, data, now_s, self._delay_rule)
         else:
             write = failure_of(task, kind, report, now_s, self._delay_rule)
@@ -232,19 +237,24 @@ class Crew:
 
     # Control ----------------------------------------------------------------------------------------------------
 
-    def cancel(self, task_id: str) -> bool:
-        """Cancel every held task with an id; false if none is held."""
-        found = self._held.find(task_id)
+    def cancel(self, cancellation: Cancellation) -> bool:
+        """Cancel every held task that is meant; false if none is held.
+
+        The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
+        """
+        found = self._held.find(cancellation.task_id, cancellation.queue)
         for task in found:
+            task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
                 self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
         return bool(found)
 
     def lose(self, task: HeldTask) -> None:
         """Let go of a task whose lease is another's: stop it if it runs, and never write its outcome."""
+        submission = task.submission
         self._held.drop(task)
-        if task.submission is not None:
-            self.pool.cancel(task.submission)
+        if submission is not None:
+            self.pool.cancel(submission)
 
     def give_back(self) -> list[Result]:
         """Withdraw all tasks that have not begun, in order; the pool takes no more."""

@@ -10,12 +10,12 @@ are found by the score they would have.
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import Leased, LeasedTask
+from fastq.broker.lease import Leased
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actor import Actor, backoff_s
@@ -30,6 +30,7 @@ NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
 IN_DOUBT_PAUSE_S: Final = 0.2
+NOTHING_TO_DO_S: Final = 3600.0
 
 
 class Taker(Protocol):
@@ -39,7 +40,7 @@ class Taker(Protocol):
     def room(self) -> int:
         """Return how many more tasks would start soon."""
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+    def accept(self, queue: str, leased: Leased) -> None:
         """Take tasks that were leased just now."""
 
 
@@ -71,6 +72,14 @@ class Fetcher(Actor):
         self._is_outage = False
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
+        self._is_fetching = True
+        self.quiet = asyncio.Event()
+        """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
+
+    def stop_fetching(self) -> None:
+        """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
+        self._is_fetching = False
+        self.wake()
 
     def queue_has_tasks(self, queue: str) -> None:
         """Let a resting queue be asked at once."""
@@ -96,6 +105,10 @@ class Fetcher(Actor):
 
     async def tick(self) -> float:
         """Fetch once."""
+        if not self._is_fetching:
+            self.quiet.set()
+            await self._take_lost()
+            return min(NOTHING_TO_DO_S, max(0.001, self._lost.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
         room = min(self._taker.room, MAX_BATCH_TASKS)
         if room <= 0:
@@ -129,12 +142,12 @@ class Fetcher(Actor):
             return
         if result.ghosts:
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
-        if len(result.tasks) < count:
-            self._prioritizer.give_back(queue, count - len(result.tasks))
+        if result.size < count:
+            self._prioritizer.give_back(queue, count - result.size)
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
-        self._taker.accept(queue, result.tasks)
+        self._taker.accept(queue, result)
 
     def _rest(self, queue: str, why: NoTasks) -> None:
         waker = self.wakers.get(queue)
@@ -178,6 +191,6 @@ class Fetcher(Actor):
         for found in await self._lost.look(at_once=at_once):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
-            elif found.tasks:
-                self._log.info("found %d tasks of queue %s whose dequeue had no reply", len(found.tasks), found.queue)
-                self._taker.accept(found.queue, found.tasks)
+            elif found.leased.size:
+                self._log.info("found %d tasks of queue %s whose dequeue had no reply", found.leased.size, found.queue)
+                self._taker.accept(found.queue, found.leased)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fastq.broker.aio import AsyncBroker
+from fastq.broker.cancel import CancelAs
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
@@ -21,7 +22,7 @@ from fastq.pool.pool import PoolConfig
 from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
-from fastq.server.acker import Acker, Result
+from fastq.server.acker import Acker
 from fastq.server.actor import Actor, end_task
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
@@ -38,6 +39,7 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
@@ -92,8 +94,9 @@ class ServerProcess:
             self._finish,
             self._write_result,
             self._pool_failed,
-            self._was_canceled,
+            self._canceled_as,
             self._judge if self.hooks.judges else None,
+            lambda: self.subscriber.remembers,
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
@@ -198,10 +201,10 @@ class ServerProcess:
             self._hurry.set()
         self._stopping.set()
 
-    async def stop_fetching(self) -> None:
+    def stop_fetching(self) -> None:
         """Take no more tasks, and finish those that are here; the server goes on showing itself."""
         self.showcase.status = ServerStatus.STOPPED
-        await self.fetcher.finish(LAST_TICK_S)
+        self.fetcher.stop_fetching()
         self.heartbeater.wake()
 
     async def _until_drained(self) -> None:
@@ -315,8 +318,8 @@ class ServerProcess:
     async def _judge_recovered(self, message: bytes) -> FailureReport | None:
         return await self.hooks.judge("lease_expired", "", message, tell=False)
 
-    def _was_canceled(self, task_id: str) -> bool:
-        return self.subscriber.was_canceled(task_id)
+    def _canceled_as(self, queue: str, task_id: str) -> CancelAs | None:
+        return self.subscriber.canceled_as(queue, task_id)
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:

@@ -2,31 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from fastq.broker.cancel import CancelAs, Cancellation
 from fastq.broker.finish import Done, Retried
-from fastq.broker.lease import LeasedTask
+from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
 from fastq.codec import decode_task_message
 from fastq.pool.outcome import Kind
 from fastq.pool.pool import PoolConfig
-from fastq.pool.protocol import Submission
-from fastq.server.batches import Result
+from fastq.pool.protocol import Event, Submission
 from fastq.server.crew import Crew, CrewCallbacks
 from fastq.server.held import HeldTask, HeldTasks
 from fastq.server.outcomes import Archived, Requeued
+from fastq.server.result import Result
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
-
-
-class Told(NamedTuple):
-    """Look like an event of the pool's."""
-
-    kind: Kind
-    submission: Submission
-    data: bytes
 
 
 class Bench:
@@ -37,18 +30,18 @@ class Bench:
         self.held = HeldTasks()
         self.finished: list[Result] = []
         self.written: list[tuple[str, bytes]] = []
-        self.canceled: set[str] = set()
+        self.canceled: dict[tuple[str, str], CancelAs] = {}
         callbacks = CrewCallbacks(
             self.finished.extend,
             lambda task, data: self.written.append((task.id, data)),
             lambda error: None,
-            lambda task_id: task_id in self.canceled,
+            lambda queue, task_id: self.canceled.get((queue, task_id)),
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
         self.crew = Crew(config, self.held, lambda retried: 100.0, callbacks, self.clock)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
-        self.crew.accept("q", [LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids])
+        self.crew.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
 
     def task(self, task_id: str) -> HeldTask:
         task = self.held.get("q", task_id)
@@ -62,8 +55,8 @@ class Bench:
 
     def tell(self, *events: tuple[str | Submission, Kind, bytes]) -> None:
         """Be the pool, and tell of events."""
-        told = [Told(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
-        self.crew._on_events(told)  # type: ignore[arg-type]  # the pool's own cannot be made here
+        told = [Event(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
+        self.crew._on_events(told)
 
     def ended(self) -> list[tuple[str, str]]:
         return [(result.task.id, type(result.write).__name__) for result in self.finished]
@@ -93,6 +86,16 @@ def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
         assert bench.submission("a").key is bench.task("a")
 
     on_crew(test)
+
+
+def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFixture) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b", "a", "c", "b")
+        assert bench.crew.pool.pending == 3
+        assert [submission.key.id for submission in bench.crew.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the crew's key
+
+    on_crew(test)
+    assert [record.getMessage() for record in caplog.records] == ["queue q had 2 ids twice; each task runs once"]
 
 
 SECOND = 1_000_000_000
@@ -141,7 +144,7 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     def test(bench: Bench) -> None:
-        bench.crew.accept("q", [LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))])
+        bench.crew.accept("q", Leased.of([LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))]))
         (result,) = bench.finished
         assert isinstance(result.write, Archived)
         assert result.write.id == "bad"
@@ -156,7 +159,7 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
 
 def test_a_task_that_was_cancelled_a_moment_ago_is_not_begun() -> None:
     def test(bench: Bench) -> None:
-        bench.canceled.add("a")
+        bench.canceled["q", "a"] = CancelAs.RETRY
         bench.accept("a", "b")
         (result,) = bench.finished
         assert isinstance(result.write, Retried)
@@ -208,10 +211,10 @@ def test_events_become_results_in_one_batch() -> None:
 def test_a_bad_message_whose_child_died_does_not_take_the_others_along() -> None:
     def test(bench: Bench) -> None:
         bad = message("bad", queue="q", error_msg="boom").replace(b"boom", b"b\xff\xffm")
-        bench.crew.accept("q", [LeasedTask("bad", bad)])
+        bench.crew.accept("q", Leased.of([LeasedTask("bad", bad)]))
         bench.accept("good")
         bench.tell(("bad", Kind.CRASHED, b"SIGSEGV"), ("good", Kind.DONE, b""))
-        assert bench.ended() == [("bad", "Archived"), ("good", "Done")]
+        assert sorted(bench.ended()) == [("bad", "Archived"), ("good", "Done")]
 
     on_crew(test)
 
@@ -280,12 +283,12 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
 def test_a_waiting_task_that_is_cancelled_is_withdrawn_and_fails() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
-        assert bench.crew.cancel("a")
+        assert bench.crew.cancel(Cancellation("a"))
         assert bench.ended() == [("a", "Retried")]
         assert bench.crew.pool.pending == 1
-        assert bench.crew.cancel("a"), "it is held until that is written"
+        assert bench.crew.cancel(Cancellation("a")), "it is held until that is written"
         assert bench.ended() == [("a", "Retried")]
-        assert not bench.crew.cancel("nosuch")
+        assert not bench.crew.cancel(Cancellation("nosuch"))
 
     on_crew(test)
 
@@ -293,9 +296,73 @@ def test_a_waiting_task_that_is_cancelled_is_withdrawn_and_fails() -> None:
 def test_tasks_of_one_id_in_two_queues_are_cancelled_both() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):
-            bench.crew.accept(queue, [LeasedTask("a", message("a", queue=queue))])
-        assert bench.crew.cancel("a")
+            bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
+        assert bench.crew.cancel(Cancellation("a"))
         assert [result.task.queue for result in bench.finished] == ["q", "other"]
+
+    on_crew(test)
+
+
+def test_a_cancellation_that_names_its_queue_leaves_the_namesakes_of_other_queues_alone() -> None:
+    def test(bench: Bench) -> None:
+        for queue in ("q", "other"):
+            bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
+        assert bench.crew.cancel(Cancellation("a", "other", CancelAs.DELETE))
+        assert not bench.crew.cancel(Cancellation("a", "third", CancelAs.DELETE))
+        assert [(result.task.queue, type(result.write)) for result in bench.finished] == [("other", Done)]
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize(("outcome", "write"), [("retry", "Retried"), ("archive", "Archived"), ("delete", "Done")])
+def test_a_waiting_task_ends_as_its_cancellation_says(outcome: str, write: str) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=3)
+        assert bench.crew.cancel(Cancellation("a", "q", CancelAs(outcome)))
+        bench.canceled["q", "to-come"] = CancelAs(outcome)
+        bench.accept("to-come", retry=3)
+        assert bench.ended() == [("a", write), ("to-come", write)]
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize(
+    ("heard", "write"),
+    [
+        ([None], "Retried"),
+        ([CancelAs.ARCHIVE], "Archived"),
+        ([CancelAs.DELETE], "Done"),
+        ([CancelAs.DELETE, None], "Done"),
+        ([None, CancelAs.DELETE], "Done"),
+        ([CancelAs.DELETE, CancelAs.ARCHIVE], "Archived"),
+        ([CancelAs.ARCHIVE, CancelAs.RETRY], "Retried"),
+    ],
+)
+def test_the_last_outcome_that_was_named_counts_and_a_bare_id_names_none(
+    heard: list[CancelAs | None], write: str
+) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=3)
+        running = Submission(bench.task("a"), b"", "t")
+        for outcome in heard:
+            bench.task("a").submission = running  # not known to the pool: nothing to withdraw
+            assert bench.crew.cancel(Cancellation("a", None, outcome))
+        bench.tell((running, Kind.CANCELED, FailureReport("told").encode()))
+        assert bench.ended() == [("a", write)]
+
+    on_crew(test)
+
+
+def test_a_cancelled_coroutine_whose_child_was_killed_for_another_is_not_run_again() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b")
+        told, other = bench.submission("a"), bench.submission("b")
+        bench.task("a").canceled = CancelAs.RETRY
+        bench.tell((told, Kind.RERUN, b""), (other, Kind.RERUN, b""))
+        assert bench.ended() == [("a", "Retried")]
+        (result,) = bench.finished
+        assert isinstance(result.write, Retried)
+        assert decode_task_message(result.write.message).error_msg.startswith("TaskCanceled: the handler did not end")
 
     on_crew(test)
 

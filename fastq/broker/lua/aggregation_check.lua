@@ -1,0 +1,47 @@
+--[[ aggregation_check: if a group is to be aggregated, take its oldest tasks out of it, as a set with a deadline.
+KEYS[1] group             asynq:{q}:g:{group}
+KEYS[2] aggregation_set   asynq:{q}:g:{group}:{set}
+KEYS[3] aggregation_sets  asynq:{q}:aggregation_sets
+KEYS[4] groups            asynq:{q}:groups
+ARGV[1] name              the group's
+ARGV[2] now               unix seconds
+ARGV[3] deadline          unix seconds after which any server's recoverer gives the set back to its group
+ARGV[4] grace             seconds that a group waits for another task
+ARGV[5] max_delay         seconds that its oldest task waits at most, 0 for no limit
+ARGV[6] max_size          tasks with which it waits no more, 0 for no limit
+ARGV[7] limit             tasks to take at most
+builds  none
+returns number of tasks in the set: 0 if the group is not due; asked again, those that were taken before
+asynq   aggregationCheckCmd
+]]
+local group, aggregation_set, aggregation_sets, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local name, now, deadline = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local grace, max_delay, max_size, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+
+-- begin: due at
+-- Unix seconds from which a group is to be aggregated (nil: never, it is empty), and its size.
+local function due_at(key)
+  local size = redis.pcall("ZCARD", key)
+  if type(size) ~= "number" or size == 0 then return nil, 0 end
+  if max_size > 0 and size >= max_size then return 0, size end
+  local at = tonumber(redis.call("ZRANGE", key, -1, -1, "WITHSCORES")[2]) + grace
+  if max_delay > 0 then
+    at = math.min(at, tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]) + max_delay)
+  end
+  return at, size
+end
+-- end: due at
+
+if redis.call("EXISTS", aggregation_set) == 1 then return redis.call("ZCARD", aggregation_set) end
+local at, size = due_at(group)
+if not at or at > now then return 0 end
+-- First, since a Redis that is out of memory refuses it, and nothing has happened yet.
+redis.call("ZADD", aggregation_sets, deadline, aggregation_set)
+if size <= limit then
+  redis.call("RENAME", group, aggregation_set)
+  redis.call("SREM", groups, name)
+  return size
+end
+redis.call("ZRANGESTORE", aggregation_set, group, 0, limit - 1)
+redis.call("ZREMRANGEBYRANK", group, 0, limit - 1)
+return limit

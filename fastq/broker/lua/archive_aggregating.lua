@@ -1,0 +1,39 @@
+--[[ archive_aggregating: move tasks of a set that cannot be read to archived, and keep that set within its bounds.
+KEYS[1] aggregation_set  asynq:{q}:g:{group}:{set}
+KEYS[2] archived         asynq:{q}:archived
+ARGV[1] task_prefix      asynq:{q}:t:
+ARGV[2] now              unix seconds
+ARGV[3] expire_before    unix seconds; what was archived until then is deleted
+ARGV[4] max_size         tasks that the archive holds at most
+ARGV[5...] tasks         two values each: id, message
+builds  task_prefix .. id, same hash tag
+returns number of tasks moved
+asynq   none (one such task keeps its group from being aggregated for ever)
+]]
+local aggregation_set, archived = KEYS[1], KEYS[2]
+local task_prefix, now, expire_before, max_size = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local moved = 0
+for at = 5, #ARGV, 2 do
+  local id, message = ARGV[at], ARGV[at + 1]
+  if redis.call("ZREM", aggregation_set, id) == 1 then
+    redis.call("ZADD", archived, now, id)
+    redis.call("HSET", task_prefix .. id, "msg", message, "state", "archived")
+    moved = moved + 1
+  end
+end
+
+-- begin: trim archive
+-- 750 a call at most: what others overfilled by far still gets smaller, since a call adds no more than 500.
+local function drop(ids)
+  if #ids == 0 then return end
+  local tasks = {}
+  for at, id in ipairs(ids) do tasks[at] = task_prefix .. id end
+  redis.call("ZREM", archived, unpack(ids))
+  redis.call("DEL", unpack(tasks))
+end
+local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
+drop(expired)
+local excess = math.min(redis.call("ZCARD", archived) - max_size, 750 - #expired)
+if excess > 0 then drop(redis.call("ZRANGE", archived, 0, excess - 1)) end
+-- end: trim archive
+return moved

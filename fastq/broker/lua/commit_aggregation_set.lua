@@ -1,0 +1,54 @@
+--[[ commit_aggregation_set: enqueue what became of a set, and mark the set as aggregated: both, or nothing.
+KEYS[1] aggregation_set   asynq:{q}:g:{group}:{set}
+KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
+KEYS[3] pending           asynq:{q}:pending
+KEYS[4] scheduled         asynq:{q}:scheduled
+KEYS[5] groups            asynq:{q}:groups
+ARGV[1] task_prefix       asynq:{q}:t:
+ARGV[2] group_prefix      asynq:{q}:g:
+ARGV[3] expected          tasks that the set must have: fewer were given back meanwhile
+ARGV[4] state             of the new task: pending, scheduled or aggregating
+ARGV[5] at                unix nanoseconds if pending, else the unix seconds that are its score
+ARGV[6] id                the new task's
+ARGV[7] message           the new task's
+ARGV[8] lock              its unique lock's key or ""; one that a task of the set holds passes to it
+ARGV[9] lock_ttl          seconds
+ARGV[10] group_name       the new task's own group or ""
+builds  task_prefix .. id, group_prefix .. group_name, and lock keys asynq:{q}:unique:..., same hash tag
+returns 1 done | 2 was done before | 0 id exists | -1 lock held | -2 the set is gone or was given back
+asynq   none (Enqueue, then deleteAggregationSetCmd: a server that dies between them has its tasks aggregated twice)
+]]
+local aggregation_set, aggregation_sets, pending, scheduled, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local task_prefix, group_prefix, expected, state, at = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local id, message, lock, lock_ttl, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+
+local deadline = redis.call("ZSCORE", aggregation_sets, aggregation_set)
+if deadline == "inf" then return 2 end
+if not deadline or redis.call("ZCARD", aggregation_set) ~= expected then return -2 end
+local task = task_prefix .. id
+if redis.call("EXISTS", task) == 1 then return 0 end
+if lock ~= "" then
+  local holder = redis.call("GET", lock)
+  if holder and not redis.call("ZSCORE", aggregation_set, holder) then return -1 end
+end
+
+redis.call("HSET", task, "msg", message, "state", state)
+if lock ~= "" then
+  redis.call("SET", lock, id, "EX", lock_ttl)
+  redis.call("HSET", task, "unique_key", lock)
+end
+if group_name ~= "" then
+  redis.call("HSET", task, "group", group_name)
+  redis.call("SADD", groups, group_name)
+end
+if state == "pending" then
+  redis.call("HSET", task, "pending_since", at)
+  redis.call("LPUSH", pending, id)
+elseif state == "scheduled" then
+  redis.call("ZADD", scheduled, at, id)
+else
+  redis.call("ZADD", group_prefix .. group_name, at, id)
+end
+-- A deadline that never comes: no recoverer, Go's neither, gives the set back; fastq's deletes it in stretches.
+redis.call("ZADD", aggregation_sets, "inf", aggregation_set)
+return 1

@@ -1,0 +1,26 @@
+--[[ relist_groups: look through a stretch of all keys for groups that have tasks and are not listed, and list them.
+KEYS[1] groups        asynq:{q}:groups
+ARGV[1] group_prefix  asynq:{q}:g:
+ARGV[2] task_prefix   asynq:{q}:t:
+ARGV[3] pattern       group_prefix as a pattern of SCAN, with * at the end
+ARGV[4] cursor        SCAN's: 0, then what was returned, until that is 0 again
+ARGV[5] count         keys to look at, about
+builds  task_prefix .. id, same hash tag
+returns list: cursor, number of groups listed
+asynq   none (forwardCmd puts a task into a group that may have been taken off the list meanwhile)
+]]
+local groups = KEYS[1]
+local group_prefix, task_prefix, pattern, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local found = redis.call("SCAN", cursor, "MATCH", pattern, "COUNT", count, "TYPE", "zset")
+local listed = 0
+for _, key in ipairs(found[2]) do
+  local name = string.sub(key, #group_prefix + 1)
+  if redis.call("SISMEMBER", groups, name) == 0 then
+    -- An aggregation set's key looks the same; its tasks know the name of their group.
+    local id = redis.call("ZRANGE", key, 0, 0)[1]
+    if id and redis.pcall("HGET", task_prefix .. id, "group") == name then
+      listed = listed + redis.call("SADD", groups, name)
+    end
+  end
+end
+return {found[1], listed}
