@@ -13,7 +13,7 @@ from fastq.broker.scripts import load_script
 from fastq.errors import BrokerConnectionError, BrokerError
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.scheduler.harness import NOON, bench_on, history, listed, pending
+from tests.scheduler.harness import NOON, bench_on, history, listed, pending, unix
 
 HOUR_S = 3600
 
@@ -201,19 +201,20 @@ def test_an_outage_is_said_once_and_its_ticks_follow(
 
 
 def test_an_entry_that_redis_refuses_stops_no_other(url: str, db: Redis) -> None:
-    db.set(keys.pending("broken"), "no list")
+    in_the_way = keys.tick("default", "broken", unix(NOON) + 60)
+    db.lpush(in_the_way, "no string")
     with bench_on(url) as (bench,):
-        broken = bench.add("* * * * *", queue="broken")
-        bench.add("* * * * *", name="n")
+        broken = bench.add("0-1 * * * *", "broken", name="broken", missed="once")
+        bench.add("* * * * *", "n", name="n")
         bench.turn(after=60)
         assert [type(error) for error in bench.heard.errors] == [BrokerError]
-        assert len(pending(db)) == 1
+        assert [message.type for message in pending(db)] == ["n"]
         assert [found.id for found in listed(db)].count(broken.id) == 1
         bench.turn(after=60)
-        assert len(pending(db)) == 2
-        db.delete(keys.pending("broken"), *db.keys("asynq:{broken}:t:*"))
+        assert [message.type for message in pending(db)] == ["n", "n"]
+        db.delete(in_the_way)
         bench.turn(after=5)
-        assert len(pending(db, "broken")) == 1
+        assert [message.type for message in pending(db)] == ["n", "n", "broken"]
 
 
 def test_a_scheduler_that_begins_without_redis_asks_for_the_last_tick_once_it_is_there(
