@@ -37,6 +37,7 @@ class Forwarder(Actor):
         next_due_s: float | None = None
         failure: BrokerError | None = None
         while places:
+            self.get_on()
             now_ns = self._clock.unix_ns()
             results = await self._commands.run_many([forward(queue, key, now_ns, BATCH) for queue, key in places])
             more = []

@@ -71,6 +71,7 @@ class Recoverer(Actor):
 
     async def _recover(self, queue: str) -> None:
         while True:
+            self.get_on()
             cutoff_s = self._clock.unix_ns() // 1_000_000_000 - self._timing.recover_grace_s
             expired = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), BATCH))
             self.mended += expired.ghosts
@@ -109,6 +110,7 @@ class Recoverer(Actor):
         retries: list[Retried] = []
         dead: list[tuple[str, bytes]] = []
         for task in expired:
+            self.get_on()
             try:
                 write = await self._write_for(task, now_s)
             except InvalidMessageError as error:
@@ -142,6 +144,7 @@ class Recoverer(Actor):
     async def _mend_active(self, queue: str) -> None:
         start = 0
         while True:
+            self.get_on()
             now_s = self._clock.unix_ns() // 1_000_000_000
             found = await self._commands.run(repair_active(queue, start, STRETCH, now_s))
             if found.leased or found.dropped:
