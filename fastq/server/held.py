@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Final, NamedTuple
 
+from fastq.broker.cancel import CancelAs
 from fastq.broker.lease import LEASE_S, LeasedTask
 from fastq.codec import TaskView, view_task_message
 from fastq.errors import BrokerError, InvalidMessageError
@@ -25,13 +26,14 @@ class HeldTask:
     """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
-    was started again because its child was killed for another's sake. ``written`` is the last result that the handler
-    wrote while it ran. ``in_doubt`` is true while a write that ends it may or may not have been carried out;
-    ``write_by_s`` is until when such writes are tried, once Redis has ``refused`` one for good. ``seq`` counts the
-    tasks taken from the queue.
+    was started again because its child was killed for another's sake. ``canceled`` is what is to become of it once
+    somebody has cancelled it. ``written`` is the last result that the handler wrote while it ran. ``in_doubt`` is true
+    while a write that ends it may or may not have been carried out; ``write_by_s`` is until when such writes are tried,
+    once Redis has ``refused`` one for good. ``seq`` counts the tasks taken from the queue.
     """
 
     __slots__ = (
+        "canceled",
         "ended",
         "held",
         "in_doubt",
@@ -58,6 +60,7 @@ class HeldTask:
         self.write_by_s = inf
         self.written: bytes | None = None
         self.reruns = 0
+        self.canceled: CancelAs | None = None
         self.submission: Submission | None = None
 
     @property
@@ -138,8 +141,11 @@ class HeldTasks:
         """
         return frozenset(queue for queue, count in self._doubts.items() if count)
 
-    def find(self, task_id: str) -> list[HeldTask]:
-        """Return the tasks with an id; more than one only if queues share it."""
+    def find(self, task_id: str, queue: str | None = None) -> list[HeldTask]:
+        """Return the tasks with an id, of one queue or of any; more than one only if queues share it."""
+        if queue is not None:
+            task = self.get(queue, task_id)
+            return [] if task is None else [task]
         return [tasks[task_id] for tasks in self._by_queue.values() if task_id in tasks]
 
     def get(self, queue: str, task_id: str) -> HeldTask | None:
