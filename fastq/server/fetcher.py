@@ -22,6 +22,7 @@ from fastq.server.actor import Actor, backoff_s
 from fastq.server.commands import Commands
 from fastq.server.holdings import Holdings
 from fastq.server.lost import LostDequeues
+from fastq.server.repairs import Repair, Repairs
 from fastq.server.waker import Waker
 
 __all__ = ["Fetcher"]
@@ -58,6 +59,7 @@ class Fetcher(Actor):
         check_interval_s: float,
     ) -> None:
         super().__init__()
+        self.repairs: Repairs = Repairs()
         self._commands = commands
         self._prioritizer = prioritizer
         self._taker = taker
@@ -141,6 +143,7 @@ class Fetcher(Actor):
             self._rest(queue, result)
             return
         if result.ghosts:
+            self.repairs[Repair.NO_TASK] += result.ghosts
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
         if len(result.tasks) < count:
             self._prioritizer.give_back(queue, count - len(result.tasks))

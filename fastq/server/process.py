@@ -39,6 +39,7 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.repairs import Repairs, describe
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
@@ -101,6 +102,7 @@ class ServerProcess:
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
         self.trouble = Trouble()
+        self.repairs: Repairs = Repairs()
         self.where = ""
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
@@ -137,6 +139,8 @@ class ServerProcess:
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
             actor.trouble = self.trouble
+        for mending in (self.recoverer, self.fetcher, self.forwarder):
+            mending.repairs = self.repairs
 
     @property
     def actors(self) -> list[Actor]:
@@ -160,7 +164,8 @@ class ServerProcess:
         done = counts[Kind.DONE] + counts[Kind.RESULT]
         rest = {kind: n for kind, n in counts.items() if kind not in (Kind.DONE, Kind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
-        return f"{done} tasks done{others}; {len(self.held)} held"
+        mended = describe(self.repairs)
+        return f"{done} tasks done{others}; {len(self.held)} held{mended and f'; mended: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
