@@ -16,8 +16,8 @@ class Timing:
     """Hold the fixed times, in seconds.
 
     ``stall_s`` is how long the main process may stand still before its leases are in doubt; leases are recovered
-    ``recover_grace_s`` after their end, so that with a look every ``recoverer_interval_s`` (asynq: 60 s) nothing is left
-    of a dead server 60 s after its leases; ``report_interval_s`` is between two lines of what was done, and
+    ``recover_grace_s`` after their end, which is looked for every ``recoverer_interval_s`` (asynq: 60 s): nothing is
+    left of a dead server 60 s after its leases. ``report_interval_s`` is between two lines of what was done, and
     ``watchdog_interval_s`` between two looks at the actors.
     """
 
