@@ -51,9 +51,9 @@ class Slow(Worker):
     """Take long, and say so."""
 
     async def hang(self) -> None:
-        for _ in range(20):
+        while not self.let_go.is_set():
             self.get_on()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 class Patient(Worker):
@@ -126,9 +126,10 @@ def test_who_waits_has_much_to_do_or_was_stopped_is_left_alone(caplog: pytest.Lo
         watchdog = watching(actors)
         await asyncio.sleep(0)
         await stopped.stop()
-        await ticked(slow, 1)
         await looked(watchdog, 10)
         assert watchdog.restarts == 0
+        slow.let_go.set()
+        await ticked(slow, 1)
         assert (idle.begun, slow.begun, patient.begun) == (1, 1, 1)
         await end(watchdog, *actors)
 
