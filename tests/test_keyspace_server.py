@@ -4,7 +4,7 @@ Tasks go through the real actors; what the pool would say of them is said here, 
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from fastq import AsyncClient, keys
-from fastq.broker.lease import LeasedTask, Owner
+from fastq.broker.lease import Leased, LeasedTask, Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import ServerIdentity, clear_server_state, write_result
 from fastq.clock import SystemClock
@@ -22,7 +22,6 @@ from fastq.pool.outcome import Kind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
 from fastq.server.acker import Acker
-from fastq.server.batches import Result
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.fetcher import Fetcher
@@ -33,6 +32,7 @@ from fastq.server.holdings import Holdings
 from fastq.server.outcomes import outcome_of
 from fastq.server.presence import ServerStatus, Showcase
 from fastq.server.recoverer import Recoverer
+from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.timing import STANDARD
 from fastq.worker.report import FailureReport
@@ -82,8 +82,8 @@ class Stage:
         self.room = room
         await Fetcher(self.commands, Prioritizer(self.config.queues), self.holdings, self, 1.0).tick()
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
-        for task in leased:
+    def accept(self, queue: str, leased: Leased) -> None:
+        for task in leased.tasks:
             self.held.add(queue, view_task_message(task.message), time.monotonic())
 
     async def end(self, kind: Kind, data: bytes = b"", *, is_failure: bool = True) -> None:
@@ -130,7 +130,7 @@ async def dequeue(stage: Stage) -> None:
 
 
 async def extend(stage: Stage) -> None:
-    stage.accept(QUEUE, [LeasedTask("ghost", view_of("ghost"))])
+    stage.accept(QUEUE, Leased.of([LeasedTask("ghost", view_of("ghost"))]))
     assert await stage.heartbeater()._extend(time.monotonic()) == []
     assert [task.id for _, tasks in stage.held.by_queue() for task in tasks] == ["id-1"]
 
