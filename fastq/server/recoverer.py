@@ -1,8 +1,8 @@
 """The recoverer: brings back the tasks of dead servers, and mends what such a death leaves.
 
 Wakes: at start and every minute. Reads: leases that ended 30 s ago or earlier. Writes: those tasks to retry, or to
-archived if they are out of retries; ids without lease or task, and leases without task, are mended. If it dies:
-another server's recoverer, Go's too, does the same.
+archived if they are out of retries; ids without lease or task, and leases without task, are mended; what dead servers
+left of groups is seen to (``reclaimer``). If it dies: another server's recoverer, Go's too, does the same.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -47,6 +47,7 @@ class Recoverer(Actor):
     ) -> None:
         super().__init__()
         self.judge: Judge | None = None
+        self.reclaim: Callable[[str], Awaitable[None]] | None = None
         self.is_held: Callable[[str, str], bool] = lambda queue, task_id: False
         self._timing = timing
         self._commands = commands
@@ -63,6 +64,8 @@ class Recoverer(Actor):
             try:
                 await self._mend_active(queue)
                 await self._recover(queue)
+                if self.reclaim is not None:
+                    await self.reclaim(queue)
             except Exception as error:  # noqa: BLE001 - raised below, once the other queues had their turn
                 failure = error
         if failure is not None:

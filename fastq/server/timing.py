@@ -16,7 +16,8 @@ class Timing:
     """Hold the fixed times, in seconds.
 
     ``stall_s`` is how long the main process may stand still before its leases are in doubt; leases are recovered
-    ``recover_grace_s`` after their end; ``report_interval_s`` is between two lines of what was done.
+    ``recover_grace_s`` after their end; ``report_interval_s`` is between two lines of what was done. A set of grouped
+    tasks has ``aggregation_s`` to become one task.
     """
 
     lease_s: int = LEASE_S
@@ -25,6 +26,7 @@ class Timing:
     heartbeat_interval_s: float = 5.0
     stall_s: float = 5.0
     report_interval_s: float = 60.0
+    aggregation_s: int = 120
 
 
 STANDARD: Final = Timing()
