@@ -17,6 +17,7 @@ from fastq.errors import (
     LeaseExpiredError,
     QueueNotEmptyError,
     QueueNotFoundError,
+    QueueStateError,
     RevokeTask,
     ServerClosedError,
     ServerStartError,
@@ -24,10 +25,13 @@ from fastq.errors import (
     TaskCanceled,
     TaskIDConflictError,
     TaskNotFoundError,
+    TaskStateError,
     TaskTimeout,
     WorkerCrashedError,
 )
 from fastq.info import TaskInfo
+from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
+from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
 from fastq.results import EnqueueResults
 from fastq.server.config import ServerConfig
@@ -38,6 +42,7 @@ from fastq.worker.running import current_task
 
 __all__ = [
     "AsyncClient",
+    "AsyncInspector",
     "BrokerAuthError",
     "BrokerConnectionError",
     "BrokerError",
@@ -45,20 +50,29 @@ __all__ = [
     "BrokerReadOnlyError",
     "BrokerTimeoutError",
     "Client",
+    "ClusterNode",
     "CronSpecError",
+    "DailyStats",
     "DuplicateTaskError",
     "EnqueueResults",
     "FastqError",
+    "GroupInfo",
     "HandlerNotFoundError",
+    "Inspector",
     "InvalidMessageError",
     "LeaseExpiredError",
+    "QueueInfo",
     "QueueNotEmptyError",
     "QueueNotFoundError",
+    "QueueStateError",
     "RevokeTask",
+    "SchedulerEnqueueEvent",
+    "SchedulerEntry",
     "ServeMux",
     "Server",
     "ServerClosedError",
     "ServerConfig",
+    "ServerInfo",
     "ServerStartError",
     "SkipRetry",
     "Task",
@@ -67,8 +81,10 @@ __all__ = [
     "TaskInfo",
     "TaskNotFoundError",
     "TaskState",
+    "TaskStateError",
     "TaskTimeout",
     "WorkerCrashedError",
+    "WorkerInfo",
     "__version__",
     "current_task",
 ]

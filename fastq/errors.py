@@ -3,7 +3,8 @@
 ``FastqError`` is the base of all errors. Facts (queue, task id, operation) are attributes, the text says what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "LeaseExpiredError",
     "QueueNotEmptyError",
     "QueueNotFoundError",
+    "QueueStateError",
     "RevokeTask",
     "ServerClosedError",
     "ServerStartError",
@@ -28,6 +30,7 @@ __all__ = [
     "TaskCanceled",
     "TaskIDConflictError",
     "TaskNotFoundError",
+    "TaskStateError",
     "TaskTimeout",
     "WorkerCrashedError",
 ]
@@ -47,7 +50,7 @@ class _TaskError(FastqError):
         self.task_id = task_id
         super().__init__(self._text.format(queue=queue, task_id=task_id))
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         return type(self), (self.queue, self.task_id)
 
 
@@ -81,10 +84,49 @@ class QueueNotFoundError(_TaskError, LookupError):
     _text = "queue not found (queue={queue!r})"
 
 
-class QueueNotEmptyError(_TaskError):
-    """Tell that a queue still has tasks."""
+class TaskStateError(_TaskError):
+    """Tell that a task is in a state in which this cannot be done to it; nothing was changed.
 
-    _text = "queue is not empty (queue={queue!r})"
+    ``state`` is that state; "aggregation" is that of a task that is being made into another right now.
+    """
+
+    def __init__(self, queue: str = "", task_id: str = "", action: str = "", state: str = "") -> None:
+        self.queue = queue
+        self.task_id = task_id
+        self.action = action
+        self.state = state
+        hint = "; cancel it instead" if state == "active" else ""
+        FastqError.__init__(
+            self, f"cannot {action} a task in state {state!r}{hint} (queue={queue!r}, task_id={task_id!r})"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.queue, self.task_id, self.action, self.state)
+
+
+class QueueNotEmptyError(_TaskError):
+    """Tell that a queue still has tasks; ``sizes`` says how many in which states."""
+
+    def __init__(self, queue: str = "", sizes: Mapping[str, int] | None = None) -> None:
+        self.queue = queue
+        self.sizes = {str(state): size for state, size in (sizes or {}).items() if size}
+        listed = ", ".join(f"{size} {state}" for state, size in self.sizes.items())
+        FastqError.__init__(self, f"queue is not empty{': it has ' if listed else ''}{listed} (queue={queue!r})")
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.queue, self.sizes)
+
+
+class QueueStateError(FastqError):
+    """Tell that a queue that is to be paused is paused already, or one to be resumed is not; nothing was changed."""
+
+    def __init__(self, queue: str = "", *, paused: bool = False) -> None:
+        self.queue = queue
+        self.paused = paused
+        super().__init__(f"queue is {'already' if paused else 'not'} paused (queue={queue!r})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), paused=self.paused), (self.queue,)
 
 
 class ServerClosedError(FastqError):

@@ -11,8 +11,11 @@ __all__ = ["TaskInfo", "at_unix_ns"]
 
 
 def at_unix_ns(unix_ns: int) -> datetime:
-    """Return a time in UTC; nanoseconds are cut to the microseconds that a datetime holds."""
-    return _EPOCH + timedelta(microseconds=unix_ns // 1000)
+    """Return a time in UTC, cut to the microseconds of a datetime; beyond its years the nearest that it can hold."""
+    try:
+        return _EPOCH + timedelta(microseconds=unix_ns // 1000)
+    except OverflowError:
+        return (datetime.max if unix_ns > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -67,12 +70,12 @@ class TaskInfo:
             retried=message.retried,
             last_err=message.error_msg,
             last_failed_at=_at_unix_s(message.last_failed_at),
-            timeout=timedelta(seconds=message.timeout),
+            timeout=_seconds(message.timeout),
             deadline=_at_unix_s(message.deadline),
             group=message.group_key,
             next_process_at=next_process_at,
             is_orphaned=is_orphaned,
-            retention=timedelta(seconds=message.retention),
+            retention=_seconds(message.retention),
             completed_at=_at_unix_s(message.completed_at),
             result=result,
         )
@@ -80,3 +83,10 @@ class TaskInfo:
 
 def _at_unix_s(unix_s: int) -> datetime | None:
     return at_unix_ns(unix_s * 1_000_000_000) if unix_s else None
+
+
+def _seconds(seconds: int) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        return timedelta.max if seconds > 0 else timedelta.min

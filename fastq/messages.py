@@ -3,10 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from fastq._codec import TaskMessage, TaskView
 
-__all__ = ["SchedulerEnqueueEvent", "SchedulerEntry", "ServerInfo", "TaskMessage", "TaskView", "WorkerInfo"]
+__all__ = [
+    "UNDECODABLE_TYPE",
+    "SchedulerEnqueueEvent",
+    "SchedulerEntry",
+    "ServerInfo",
+    "TaskMessage",
+    "TaskView",
+    "WorkerInfo",
+]
+
+UNDECODABLE_TYPE: Final = "fastq:undecodable"
+"""The type of a task that stands for one whose message is none; its payload is what was there instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ class CancelAs(StrEnum):
     """Say what is to become of a cancelled task."""
 
     RETRY = "retry"
-    """As asynq has it: it waits for its next attempt; after the last, or if its handler asks for that, it is archived."""
+    """As asynq has it: it waits for its next attempt; after the last, or if its handler asks for it, it is archived."""
     ARCHIVE = "archive"
     """It goes to the archive, whatever attempts are left."""
     DELETE = "delete"

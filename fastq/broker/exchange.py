@@ -1,7 +1,8 @@
 """One pipeline of operations without the I/O: which commands to send, and what their replies mean.
 
 A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once; a reply that
-was lost is asked for again only if its operation is idempotent and an attempt is left.
+was lost is asked for again only if its operation is idempotent and an attempt is left. What a Redis turned away that is
+loading, busy with a script or without its cluster is sent again whatever it is, since nothing was done.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import NoScriptError
 
-from fastq.broker.faults import Lost, Unsent, refusal, transport_error
+from fastq.broker.faults import Lost, Unsent, refusal, transport_error, was_turned_away
 from fastq.broker.operation import Operation, Word
 from fastq.errors import BrokerError, BrokerTimeoutError
 
@@ -70,7 +71,11 @@ class Exchange:
                 # What it came with has failed for good: to register a queue is no use without its task.
                 self.results[index] = transport_error(reply, operation.name, self._where)
             elif isinstance(reply, (Lost, Unsent)):
-                self._fail_or_wait(index, as_text, transport_error(reply, operation.name, self._where))
+                error = transport_error(reply, operation.name, self._where)
+                attempts = _attempts(error) if operation.idempotent else 1
+                self._fail_or_wait(index, as_text, error, attempts)
+            elif isinstance(reply, Exception) and was_turned_away(reply):
+                self._fail_or_wait(index, as_text, refusal(reply, operation.name), ATTEMPTS)
             elif isinstance(reply, Exception):
                 self.results[index] = refusal(reply, operation.name)
             else:
@@ -78,8 +83,8 @@ class Exchange:
         if self.pause_s:
             self._attempt += 1
 
-    def _fail_or_wait(self, index: int, as_text: bool, error: BrokerError) -> None:
-        if self._operations[index].idempotent and self._attempt + 1 < _attempts(error):
+    def _fail_or_wait(self, index: int, as_text: bool, error: BrokerError, attempts: int) -> None:
+        if self._attempt + 1 < attempts:
             self._waiting.append((index, as_text))
             self.pause_s = backoff_s(self._attempt + 1)
         else:

@@ -17,7 +17,16 @@ from fastq.errors import (
     BrokerTimeoutError,
 )
 
-__all__ = ["CONNECTION_FAULTS", "CONNECT_FAULTS", "REFUSALS", "Lost", "Unsent", "refusal", "transport_error"]
+__all__ = [
+    "CONNECTION_FAULTS",
+    "CONNECT_FAULTS",
+    "REFUSALS",
+    "Lost",
+    "Unsent",
+    "refusal",
+    "transport_error",
+    "was_turned_away",
+]
 
 CONNECTION_FAULTS = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
 """What redis-py raises when the connection, not the command, failed."""
@@ -111,9 +120,35 @@ def refusal(error: Exception, operation: str) -> BrokerError:
     # Inside scripts Redis 6.2 wraps the code in a sentence of its own, so marks are looked for anywhere in it.
     found = _hint_for(lambda mark: mark in text) or _hint_for(_CLASS_MARKS.get(type(error).__name__, "").__eq__)
     if found is None:
-        return BrokerError(f"Redis refused it: {text}", operation=operation)
+        return BrokerError(f"Redis refused it: {text}", operation=operation, maybe_applied=_is_half_done(text))
     kind, hint = found
-    return kind(f"{hint} (Redis: {text})", operation=operation)
+    return kind(f"{hint} (Redis: {text})", operation=operation, maybe_applied=_is_half_done(text))
+
+
+_INSIDE_SCRIPT = "user_script"
+"""What every version of Redis names where an error ended a script on its way."""
+
+
+def was_turned_away(error: Exception) -> bool:
+    """Tell whether Redis refused a request at the door, as it refuses every one for the moment.
+
+    It has then done nothing of it, whatever it was, so that it may be sent again.
+    """
+    text = str(error)
+    return _INSIDE_SCRIPT not in text and (isinstance(error, _CLOSED_DOORS) or text.startswith("BUSY "))
+
+
+_CLOSED_DOORS = (
+    redis_errors.BusyLoadingError,
+    redis_errors.ClusterDownError,
+    redis_errors.MasterDownError,
+    redis_errors.TryAgainError,
+)
+
+
+def _is_half_done(text: str) -> bool:
+    """Tell whether an error may have ended a script on its way; others than this one meet it at its first write."""
+    return _INSIDE_SCRIPT in text and "WRONGTYPE" in text
 
 
 def _hint_for(applies: Callable[[str], bool]) -> tuple[type[BrokerError], str] | None:

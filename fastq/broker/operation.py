@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from fastq.broker.scripts import Script
+from fastq.errors import BrokerError
 
-__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Step", "Word", "as_is"]
+__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Step", "Word", "as_is", "together"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -74,3 +75,12 @@ class Receive:
 
 Step: TypeAlias = Operation[Any] | tuple[Operation[Any], ...] | Pause | Send | Receive
 Flow: TypeAlias = Generator[Step, Any, T]
+
+
+def together(*operations: Operation[Any]) -> Flow[list[Any]]:
+    """Carry out operations in one round trip; the first error of one is raised, the others are done all the same."""
+    results: list[Any] = (yield operations) if operations else []
+    for result in results:
+        if isinstance(result, BrokerError):
+            raise result
+    return results

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from fastq import keys
 from fastq.broker.lease import Owner
@@ -9,6 +10,9 @@ from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 
 __all__ = ["ServerIdentity", "clear_server_state", "publish_server_state", "write_result"]
+
+MAX_CALL_TASKS: Final = 500
+MAX_CALL_BYTES: Final = 256_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +37,35 @@ class ServerIdentity:
 def publish_server_state(
     server: ServerIdentity, info: bytes, workers: Mapping[str, bytes], now_s: int, ttl_s: int
 ) -> tuple[Operation[int], ...]:
-    """Publish the encoded ServerInfo, and a WorkerInfo for each running task id, for ``ttl_s`` seconds."""
-    words: list[Word] = [word for worker in workers.items() for word in worker]
-    script = load_script("write_server_state")
+    """Publish the encoded ServerInfo, and a WorkerInfo for each running task id, for ``ttl_s`` seconds.
+
+    In one call, as asynq does, up to 500 tasks or 256 kB; the rest follows in calls of that size.
+    """
+    first, *others = _slices(workers) or [[]]
+    listed = (server.info_key, server.workers_key)
     return (
         _add(keys.all_servers(), server.info_key, now_s + ttl_s),
         _add(keys.all_workers(), server.workers_key, now_s + ttl_s),
-        Operation(
-            "write_server_state",
-            script,
-            (server.info_key, server.workers_key),
-            (ttl_s, info, *words),
-            int,
-            idempotent=True,
-        ),
+        _publish("write_server_state", listed, (ttl_s, info, *first)),
+        *(_publish("add_worker_state", listed[1:], (ttl_s, *words)) for words in others),
     )
+
+
+def _slices(workers: Mapping[str, bytes]) -> list[list[Word]]:
+    """Return ids and infos by turns, in lists of bounded size; an info larger than that has a list to itself."""
+    slices: list[list[Word]] = []
+    size = 0
+    for task_id, info in workers.items():
+        size += len(info)
+        if not slices or size > MAX_CALL_BYTES or len(slices[-1]) >= 2 * MAX_CALL_TASKS:
+            slices.append([])
+            size = len(info)
+        slices[-1] += (task_id, info)
+    return slices
+
+
+def _publish(script: str, script_keys: tuple[str, ...], args: tuple[Word, ...]) -> Operation[int]:
+    return Operation(script, load_script(script), script_keys, args, int, idempotent=True)
 
 
 def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:

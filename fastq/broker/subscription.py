@@ -1,32 +1,41 @@
-"""A subscription to a Redis channel, read for as long as the connection lives.
+"""A subscription to Redis channels, read for as long as the connection lives.
 
 It has a connection of its own. An idle one is pinged, so that a connection that died silently is noticed.
 """
 
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 from redis.exceptions import ResponseError
 
 from fastq.broker.aio import AsyncPool
 from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
 
-__all__ = ["listen"]
+__all__ = ["Heard", "listen"]
 
 PING_EVERY_S = 3.0
 ANSWER_WITHIN_S = 3.0
 
 
-async def listen(pool: AsyncPool, where: str, channel: str) -> AsyncIterator[str | None]:
-    """Yield None once subscribed, then each message's text.
+class Heard(NamedTuple):
+    """Hold a message and the channel that it came on; what is not UTF-8 in it is replaced."""
 
-    Raise ``BrokerError`` when Redis refuses it, and when the connection is gone.
+    channel: str
+    text: str
+
+
+async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[Heard | None]:
+    """Yield None once subscribed to all channels, and each message.
+
+    Raise ``BrokerError`` when Redis refuses one of them, and when the connection is gone.
     """
     try:
         connection = await pool.get_connection()
     except CONNECT_FAULTS as error:
         raise transport_error(Unsent(error), "SUBSCRIBE", where) from error
     try:
-        await connection.send_command("SUBSCRIBE", channel)
+        await connection.send_command("SUBSCRIBE", *channels)
+        missing = len(channels)
         asked = False
         while True:
             # With a timeout of its own, redis-py answers None where nothing came in time.
@@ -38,9 +47,11 @@ async def listen(pool: AsyncPool, where: str, channel: str) -> AsyncIterator[str
             if reply is None:
                 await connection.send_command("PING")
             elif reply[0] == b"subscribe":
-                yield None
+                missing -= 1
+                if not missing:
+                    yield None
             elif reply[0] == b"message":
-                yield reply[2].decode(errors="replace")
+                yield Heard(reply[1].decode(), reply[2].decode(errors="replace"))
             asked = reply is None
     except (ResponseError, *REFUSALS) as error:
         raise refusal(error, "SUBSCRIBE") from error

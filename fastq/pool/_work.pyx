@@ -16,7 +16,7 @@ from fastq.pool._slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import TOO_LATE, Kind
 
 cdef extern from *:
     """
@@ -73,6 +73,8 @@ _INTERRUPTIONS = {
     layout.ROW_CANCELED: Kind.CANCELED,
     layout.ROW_ABORTED: Kind.ABORTED,
 }
+_HANDLER_KNEW = (Kind.TIMEOUT, Kind.CANCELED)
+_DECISIONS = (Kind.SKIP_RETRY, Kind.REVOKED)
 
 
 cdef class Task:
@@ -226,8 +228,8 @@ cdef class Work:
         if state != ROW_RUNNING:
             # Too late is too late, whatever the handler made of it; what its runner says about that outcome is kept.
             told = _INTERRUPTIONS.get(state, Kind.BROKEN)
-            if told != kind:
-                kind, data = told, b""
+            if told != kind and not (told in _HANDLER_KNEW and kind in _DECISIONS):
+                kind, data = told, TOO_LATE if told in _HANDLER_KNEW else b""
         self.send(task.seq, kind, data, now - task.started_ns)
         if self.max_memory and now - self.measured_at > MEASURE_EVERY:
             self.measured_at = now

@@ -1,8 +1,12 @@
 """What can become of a task that the pool was given."""
 
 from enum import IntEnum
+from typing import Final
 
-__all__ = ["Kind"]
+__all__ = ["TOO_LATE", "Kind"]
+
+TOO_LATE: Final = b"too late"
+"""The data of a TIMEOUT or CANCELED whose handler was told, went on, and returned as if nothing had been."""
 
 
 class Kind(IntEnum):
@@ -23,7 +27,8 @@ class Kind(IntEnum):
     NOT_FOUND = 7
     """The runner has no handler for the task."""
     TIMEOUT = 8
-    """The time was up: the handler was told and has ended since, or its child was killed."""
+    """The time was up: the handler was told and has ended since (what the runner says of it, else ``TOO_LATE``), or its
+    child was killed (no data)."""
     CANCELED = 9
     """Somebody cancelled it, otherwise as TIMEOUT."""
     CRASHED = 10

@@ -10,9 +10,19 @@ from typing import Protocol
 
 from fastq.pool._feed import Event, Submission
 from fastq.pool.link import PoolStartError
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import TOO_LATE, Kind
 
-__all__ = ["CancelOutcome", "Event", "Kind", "Pool", "PoolCallbacks", "PoolStartError", "Running", "Submission"]
+__all__ = [
+    "TOO_LATE",
+    "CancelOutcome",
+    "Event",
+    "Kind",
+    "Pool",
+    "PoolCallbacks",
+    "PoolStartError",
+    "Running",
+    "Submission",
+]
 
 
 class CancelOutcome(Enum):

@@ -29,7 +29,8 @@ class TaskContext(Protocol):
     def interruption(self) -> Kind | None:
         """Return TIMEOUT, CANCELED or ABORTED once the end was asked for, whether or not the handler noticed.
 
-        Whatever a runner answers then, that kind is the task's outcome; hooks have no say after ABORTED.
+        Whatever a runner answers then, that kind is the task's outcome, save for SKIP_RETRY and REVOKED after TIMEOUT
+        and CANCELED: the handler was told, and has decided. Hooks have no say after ABORTED.
         """
 
     def write_result(self, data: bytes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastq.broker.finish import Finish, Guard
-from fastq.errors import BrokerError
+from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actor import Actor
 from fastq.server.batches import Result, Writer
 from fastq.server.commands import Commands
@@ -71,29 +71,35 @@ class Acker(Actor):
         What became of a task that was let go of is not written: it is another's to say.
         """
         writer = Writer(self._held, self._owner, done_guard, self._clock.unix_ns())
-        batches = writer.batches([result for result in results if result.task.held])
+        live = [result for result in results if result.task.held]
         try:
+            batches = writer.batches(live)
             outcomes = await self._commands.run_many([batch.operation for batch in batches])
         except asyncio.CancelledError:
-            for batch in batches:
-                self._keep(batch.results, maybe_applied=True)
+            self._keep(live, BrokerConnectionError("given up on the way", maybe_applied=True))
+            raise
+        except Exception as error:
+            # A defect; what it is about must not be held for ever.
+            self._keep(live, BrokerError(f"a defect: {error!r}", maybe_applied=True))
             raise
         for batch, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 if not self._is_outage:
                     self._log.warning("%d results wait for Redis: %s", len(batch.results), outcome)
                     self._is_outage = True
-                self._keep(batch.results, maybe_applied=outcome.maybe_applied)
+                self._keep(batch.results, outcome)
             else:
                 self._settle(batch.results, outcome)
         if self._is_outage and not self.failed:
             self._is_outage = False
             self._log.info("no result waits for Redis any more")
 
-    def _keep(self, results: Sequence[Result], *, maybe_applied: bool) -> None:
-        if maybe_applied:
-            for result in results:
+    def _keep(self, results: Sequence[Result], error: BrokerError) -> None:
+        for result in results:
+            if error.maybe_applied:
                 self._held.doubt(result.task)
+            if not error.transient:
+                result.task.refuse(error)
         self.failed += results
         self.on_failed()
 

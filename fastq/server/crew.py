@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from fastq._muxmatch import PatternIndex
+from fastq.broker.cancel import CancelAs, Cancellation
 from fastq.broker.lease import LeasedTask
 from fastq.clock import Clock
 from fastq.codec import TaskView, view_task_message
@@ -26,9 +27,12 @@ from fastq.server.outcomes import (
     Archived,
     DelayRule,
     Requeued,
+    canceled_of,
     failure_of,
     has_report,
     outcome_of,
+    overrides,
+    report_of,
     undecodable,
 )
 from fastq.worker.report import FailureReport
@@ -51,13 +55,13 @@ _log = logging.getLogger("fastq.pool")
 class CrewCallbacks:
     """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
 
-    ``was_canceled`` tells whether a task that comes in was cancelled a moment ago.
+    ``canceled_as`` tells, by queue and id, what is to become of a task that comes in, if it was cancelled a moment ago.
     """
 
     finish: Callable[[list[Result]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
-    was_canceled: Callable[[str], bool]
+    canceled_as: Callable[[str, str], CancelAs | None]
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
 
@@ -109,7 +113,7 @@ class Crew:
         now_s = self._clock.monotonic_s()
         submissions: list[Submission] = []
         rejected: list[Result] = []
-        for one in leased:
+        for one in _without_repeats(queue, leased):
             try:
                 view = view_leased(one)
             except InvalidMessageError as error:
@@ -119,7 +123,8 @@ class Crew:
                 # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
                 self.lose(stale)
             task = self._held.add(queue, view, now_s)
-            if self._callbacks.was_canceled(one.id):
+            task.canceled = self._callbacks.canceled_as(queue, one.id)
+            if task.canceled is not None:
                 rejected.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
                 continue
             submission = task.submission = self._submission(task, view)
@@ -172,6 +177,8 @@ class Crew:
             kind = event.kind
             if not task.held:
                 continue  # its lease was lost: whatever comes of it is another's to say
+            if kind is Kind.RERUN and task.canceled is not None:
+                kind = Kind.CANCELED  # its coroutine could not hear of it, since another one blocked the loop
             if kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, event.data)
             elif kind is Kind.RERUN and not task.reruns:
@@ -219,7 +226,9 @@ class Crew:
         task.ended = True
         self.counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
-        if report is None:
+        if overrides(task, kind):
+            write = canceled_of(task, report or report_of(kind, data), now_s)
+        elif report is None:
             write = outcome_of(task, kind, data, now_s, self._delay_rule)
         else:
             write = failure_of(task, kind, report, now_s, self._delay_rule)
@@ -232,10 +241,14 @@ class Crew:
 
     # Control ----------------------------------------------------------------------------------------------------
 
-    def cancel(self, task_id: str) -> bool:
-        """Cancel every held task with an id; false if none is held."""
-        found = self._held.find(task_id)
+    def cancel(self, cancellation: Cancellation) -> bool:
+        """Cancel every held task that is meant; false if none is held.
+
+        The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
+        """
+        found = self._held.find(cancellation.task_id, cancellation.queue)
         for task in found:
+            task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
                 self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
         return bool(found)
@@ -252,6 +265,17 @@ class Crew:
         for task in tasks:
             task.ended = True
         return [Result(task, Requeued(task.id)) for task in tasks if task.held]
+
+
+def _without_repeats(queue: str, leased: Sequence[LeasedTask]) -> Sequence[LeasedTask]:
+    """Return tasks by their first places: an id that a peer put into pending twice is one task, and runs once."""
+    tasks: dict[str, LeasedTask] = {}
+    for one in leased:
+        tasks.setdefault(one.id, one)
+    if len(tasks) == len(leased):
+        return leased
+    _log.warning("queue %s had %d ids twice; each task runs once", queue, len(leased) - len(tasks))
+    return list(tasks.values())
 
 
 def _is_unreported_failure(kind: Kind, data: bytes) -> bool:

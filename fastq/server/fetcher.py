@@ -30,6 +30,7 @@ NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
 IN_DOUBT_PAUSE_S: Final = 0.2
+NOTHING_TO_DO_S: Final = 3600.0
 
 
 class Taker(Protocol):
@@ -71,6 +72,14 @@ class Fetcher(Actor):
         self._is_outage = False
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
+        self._is_fetching = True
+        self.quiet = asyncio.Event()
+        """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
+
+    def stop_fetching(self) -> None:
+        """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
+        self._is_fetching = False
+        self.wake()
 
     def queue_has_tasks(self, queue: str) -> None:
         """Let a resting queue be asked at once."""
@@ -96,6 +105,10 @@ class Fetcher(Actor):
 
     async def tick(self) -> float:
         """Fetch once."""
+        if not self._is_fetching:
+            self.quiet.set()
+            await self._take_lost()
+            return min(NOTHING_TO_DO_S, max(0.001, self._lost.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
         room = min(self._taker.room, MAX_BATCH_TASKS)
         if room <= 0:

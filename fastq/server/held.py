@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from math import inf
 from typing import Final, NamedTuple
 
+from fastq.broker.cancel import CancelAs
 from fastq.broker.lease import LEASE_S, LeasedTask
 from fastq.codec import TaskView, view_task_message
-from fastq.errors import InvalidMessageError
+from fastq.errors import BrokerError, InvalidMessageError
 from fastq.pool.protocol import Submission
 
 __all__ = ["HeldTask", "HeldTasks", "Span", "view_leased"]
@@ -24,21 +26,25 @@ class HeldTask:
     """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``reruns`` how often it
-    was started again because its child was killed for another's sake. ``written`` is the last result that the handler
-    wrote while it ran. ``in_doubt`` is true while a write that ends it
-    may or may not have been carried out. ``seq`` counts the tasks taken from the queue.
+    was started again because its child was killed for another's sake. ``canceled`` is what is to become of it once
+    somebody has cancelled it. ``written`` is the last result that the handler wrote while it ran. ``in_doubt`` is true
+    while a write that ends it may or may not have been carried out; ``write_by_s`` is until when such writes are tried,
+    once Redis has ``refused`` one for good. ``seq`` counts the tasks taken from the queue.
     """
 
     __slots__ = (
+        "canceled",
         "ended",
         "held",
         "in_doubt",
         "leased_until_s",
         "queue",
+        "refused",
         "reruns",
         "seq",
         "submission",
         "view",
+        "write_by_s",
         "written",
     )
 
@@ -50,14 +56,30 @@ class HeldTask:
         self.held = True
         self.ended = False
         self.in_doubt = False
+        self.refused: BrokerError | None = None
+        self.write_by_s = inf
         self.written: bytes | None = None
         self.reruns = 0
+        self.canceled: CancelAs | None = None
         self.submission: Submission | None = None
 
     @property
     def id(self) -> str:
         """Return the task's id."""
         return self.view.id
+
+    def refuse(self, error: BrokerError) -> None:
+        """Note that Redis refuses to write the outcome, which is tried no longer than for the lease of this moment.
+
+        The heartbeater would otherwise keep it for ever.
+        """
+        if self.refused is None:
+            self.write_by_s = self.leased_until_s
+        self.refused = error
+
+    def is_writable(self, now_s: float) -> bool:
+        """Tell whether it is still worth trying to write the outcome."""
+        return min(self.leased_until_s, self.write_by_s) > now_s
 
 
 class Span(NamedTuple):
@@ -119,8 +141,11 @@ class HeldTasks:
         """
         return frozenset(queue for queue, count in self._doubts.items() if count)
 
-    def find(self, task_id: str) -> list[HeldTask]:
-        """Return the tasks with an id; more than one only if queues share it."""
+    def find(self, task_id: str, queue: str | None = None) -> list[HeldTask]:
+        """Return the tasks with an id, of one queue or of any; more than one only if queues share it."""
+        if queue is not None:
+            task = self.get(queue, task_id)
+            return [] if task is None else [task]
         return [tasks[task_id] for tasks in self._by_queue.values() if task_id in tasks]
 
     def get(self, queue: str, task_id: str) -> HeldTask | None:

@@ -10,26 +10,27 @@ from typing import Final
 
 import orjson
 
+from fastq.broker.cancel import CancelAs
 from fastq.broker.finish import Completed, Done, Retried
 from fastq.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import Kind
+from fastq.messages import UNDECODABLE_TYPE
+from fastq.pool.protocol import TOO_LATE, Kind
 from fastq.server.held import HeldTask
 from fastq.worker.report import FailureReport
 
 __all__ = [
-    "UNDECODABLE_TYPE",
     "Archived",
     "Requeued",
     "Write",
+    "canceled_of",
     "failure_of",
     "has_report",
     "outcome_of",
+    "overrides",
     "report_of",
     "undecodable",
 ]
-
-UNDECODABLE_TYPE: Final = "fastq:undecodable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,28 @@ def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, de
     return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
 
 
+def overrides(task: HeldTask, kind: Kind) -> bool:
+    """Tell whether who cancelled a task has decided its outcome; what was done, or cannot be read, is as it is."""
+    if task.canceled is CancelAs.DELETE:
+        return kind not in (Kind.DONE, Kind.RESULT)
+    return task.canceled is CancelAs.ARCHIVE and kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID)
+
+
+def canceled_of(task: HeldTask, report: FailureReport, now_s: int) -> Write:
+    """Return the write for a task that was cancelled with a decision, whatever its handler or the hooks say."""
+    if task.canceled is CancelAs.DELETE:
+        return Done(task.view.id, task.view.unique_key)
+    return failure_of(task, Kind.SKIP_RETRY, report, now_s, lambda retried: 0.0)
+
+
+_TOO_LATE: Final = {
+    Kind.TIMEOUT: "TaskTimeout: the handler returned after its time was up",
+    Kind.CANCELED: "TaskCanceled: the handler returned after it was cancelled",
+}
 _TEXTS: Final = {
     Kind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
     Kind.CANCELED: "TaskCanceled: the handler did not end when it was cancelled and its process was killed",
+    Kind.ABORTED: "TaskCanceled: the task was cancelled while its server shut down",
     Kind.CRASHED: "WorkerCrashedError: ",
     Kind.BROKEN: "WorkerCrashedError: ",
 }
@@ -99,13 +119,15 @@ _TEXTS: Final = {
 
 def has_report(kind: Kind, data: bytes) -> bool:
     """Tell whether the child that ran the task said what its hooks decided; a dead child did not."""
-    return kind not in (Kind.CRASHED, Kind.BROKEN) and data != b""
+    return kind not in (Kind.CRASHED, Kind.BROKEN) and data not in (b"", TOO_LATE)
 
 
 def report_of(kind: Kind, data: bytes) -> FailureReport:
     """Read what the child said; a child that was killed said nothing, one that died is described by the pool."""
     if kind in (Kind.CRASHED, Kind.BROKEN):
         return FailureReport(_TEXTS[kind] + data.decode(errors="replace").strip())
+    if data == TOO_LATE and kind in _TOO_LATE:
+        return FailureReport(_TOO_LATE[kind])
     try:
         return FailureReport.decode(data)
     except (orjson.JSONDecodeError, ValueError, TypeError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fastq.broker.aio import AsyncBroker
+from fastq.broker.cancel import CancelAs
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
@@ -93,7 +94,7 @@ class ServerProcess:
             self._finish,
             self._write_result,
             self._pool_failed,
-            self._was_canceled,
+            self._canceled_as,
             self._judge if self.hooks.judges else None,
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
@@ -203,10 +204,10 @@ class ServerProcess:
             self._hurry.set()
         self._stopping.set()
 
-    async def stop_fetching(self) -> None:
+    def stop_fetching(self) -> None:
         """Take no more tasks, and finish those that are here; the server goes on showing itself."""
         self.showcase.status = ServerStatus.STOPPED
-        await self.fetcher.finish(LAST_TICK_S)
+        self.fetcher.stop_fetching()
         self.heartbeater.wake()
 
     async def _until_drained(self) -> None:
@@ -326,8 +327,8 @@ class ServerProcess:
     async def _judge_recovered(self, message: bytes) -> FailureReport | None:
         return await self.hooks.judge("lease_expired", "", message, tell=False)
 
-    def _was_canceled(self, task_id: str) -> bool:
-        return self.subscriber.was_canceled(task_id)
+    def _canceled_as(self, queue: str, task_id: str) -> CancelAs | None:
+        return self.subscriber.canceled_as(queue, task_id)
 
 
 async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:

@@ -54,11 +54,10 @@ def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) 
 async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     process = ServerProcess(options)
     loop = asyncio.get_running_loop()
-    stopping: set[asyncio.Task[None]] = set()
 
     def stop_fetching() -> None:
         _log.info("told to stop fetching; what is here is finished")
-        stopping.add(loop.create_task(process.stop_fetching()))
+        process.stop_fetching()
 
     def stop_soon() -> None:
         _log.info("told to stop; running tasks have %g s", options.config.seconds("shutdown_timeout"))

@@ -1,20 +1,26 @@
 """The syncer: writes again what Redis failed to take, until the lease of the task has run out.
 
 Wakes: a second after the acker kept a result that it could not write. Each write checks the owner, and "not there any
-more" after a try of ours that had no reply is success. If it dies: the tasks are recovered after their leases, and run
-again.
+more" after a try of ours that had no reply is success. What Redis refuses for good ends with the lease that the task
+had then. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
 
 from fastq.broker.finish import Guard
-from fastq.server.acker import Acker, Result
+from fastq.server.acker import Acker
 from fastq.server.actor import Actor
+from fastq.server.held import HeldTask
 from fastq.server.holdings import Holdings
 
 __all__ = ["Syncer"]
 
 INTERVAL_S = 1.0
+MOST_IDS_SAID: Final = 10
 
 
 class Syncer(Actor):
@@ -33,7 +39,7 @@ class Syncer(Actor):
 
     def _take_note(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self.wake)
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S * random.uniform(0.75, 1.25), self.wake)
 
     def first_tick_after_s(self) -> None:
         """Wait for the first failed write."""
@@ -42,17 +48,27 @@ class Syncer(Actor):
         """Try every failed write once more; what fails again asks for the next tick."""
         self._timer = None
         results, self._acker.failed = self._acker.failed, []
-        alive = [result for result in results if self._is_alive(result)]
+        now_s = self._clock.monotonic_s()
+        alive = [result for result in results if result.task.is_writable(now_s)]
+        self._give_up([result.task for result in results if not result.task.is_writable(now_s)])
         if alive:
             await self._acker.write(alive, Guard(self._owner))
 
-    def _is_alive(self, result: Result) -> bool:
-        if result.task.leased_until_s > self._clock.monotonic_s():
-            return True
-        self._held.drop(result.task)
-        self._log.error(
-            "the outcome of task %s of queue %s could not be written before its lease ended; it will run again",
-            result.task.id,
-            result.task.queue,
-        )
-        return False
+    def _give_up(self, tasks: Sequence[HeldTask]) -> None:
+        """Let go of tasks, and say so once for each queue and reason."""
+        by_reason: defaultdict[tuple[str, str], list[HeldTask]] = defaultdict(list)
+        for task in tasks:
+            if task.held:
+                by_reason[task.queue, f": {task.refused}" if task.refused else ""].append(task)
+                self._held.drop(task)
+        for (queue, why), given_up in by_reason.items():
+            ids = ", ".join(task.id for task in given_up[:MOST_IDS_SAID])
+            self._log.error(
+                "the outcome of %d tasks of queue %s could not be written before their leases ended%s; "
+                "they will run again: %s%s",
+                len(given_up),
+                queue,
+                why,
+                ids,
+                ", …" if len(given_up) > MOST_IDS_SAID else "",
+            )

@@ -84,7 +84,7 @@ class HandlerRunner:
                 raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
             return Kind.RESULT, encode_result(outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
-            return self._failed(task, error)
+            return self._failed(task, _named(error, context))
         finally:
             CURRENT.reset(token)
 
@@ -111,10 +111,10 @@ class HandlerRunner:
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
-    """Turn the cancellation of a coroutine into the reason for which the pool cancelled it."""
+    """Turn what a task raised once it was told to end into the reason for that, save for its own decisions."""
     reasons: dict[Kind, type[BaseException]] = {Kind.TIMEOUT: TaskTimeout, Kind.CANCELED: TaskCanceled}
     reason = reasons.get(context.interruption) if context.interruption is not None else None
-    if reason is None or isinstance(error, reason):
+    if reason is None or isinstance(error, reason) or caused_by(error, SkipRetry) or caused_by(error, RevokeTask):
         return error
     return reason(_REASONS[reason]).with_traceback(error.__traceback__)
 

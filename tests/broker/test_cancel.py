@@ -18,7 +18,7 @@ Hear = Callable[[int], list[tuple[str, bytes]]]
 
 
 @pytest.fixture
-def hear(db: Redis) -> Iterator[Hear]:
+def hear(db: Any) -> Iterator[Hear]:
     """Return what collects so many messages of both channels, in the order in which they come."""
     with db.pubsub(ignore_subscribe_messages=False) as pubsub:
         pubsub.subscribe(OURS, ASYNQS)

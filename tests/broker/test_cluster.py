@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -20,10 +21,15 @@ from fastq import (
     Task,
     TaskIDConflictError,
     TaskInfo,
+    keys,
 )
 from fastq.broker.cluster import MAX_REDIRECTS, Routing
 from fastq.broker.exchange import Command
 from fastq.broker.faults import Unsent
+from fastq.broker.lease import list_leases
+from fastq.broker.maintain import forward
+from fastq.broker.open import open_broker
+from tests.broker.harness import NOW_NS, QueueBench
 from tests.redis_servers import RedisServer, free_port, redis_cluster, redis_server
 from tests.waiting import wait_until
 
@@ -264,6 +270,29 @@ def test_a_slot_on_its_way_refuses_and_nothing_is_written(cluster: Cluster, clie
     cluster.move_keys(queue, source, target)
     cluster.end_move(queue, target)
     assert client.do(enqueue(queue, task_id="b")).id == "b"
+
+
+def test_a_task_on_its_way_to_another_node_is_not_taken_for_a_ghost(cluster: Cluster) -> None:
+    """Its id is still here and its hash is there already: whoever took the id for one without task would lose it."""
+    source, target = cluster.nodes[:2]
+    queue = cluster.queues_on(source)[0]
+    with source.client() as db, closing(open_broker(cluster.url)) as broker:
+        bench = QueueBench(db, queue=queue)
+        bench.activate("running", until_s=1)
+        bench.pend("waiting")
+        bench.put("due", "scheduled")
+        db.zadd(bench.key("scheduled"), {"due": 1})
+        db.sadd(bench.key("groups"), "g")
+        cluster.begin_move(queue, source, target)
+        moved = [keys.task(queue, "running"), keys.task(queue, "due")]
+        cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *moved)
+        for operation in (list_leases(queue, "-inf", "2", 10), forward(queue, keys.scheduled(queue), NOW_NS, 10)):
+            (result,) = broker.run_many((operation,))
+            assert isinstance(result, BrokerConnectionError), result
+        assert [db.zrange(bench.key(name), 0, -1) for name in ("lease", "scheduled")] == [[b"running"], [b"due"]]
+        assert db.lrange(bench.key("active"), 0, -1) == [b"running"]
+    cluster.move_keys(queue, source, target)
+    cluster.end_move(queue, target)
 
 
 def test_a_node_that_takes_over_its_first_slot_is_found(cluster: Cluster, client: Any) -> None:

@@ -308,6 +308,21 @@ def test_a_refusal_of_another_redis(error: Exception, kind: type[BrokerError]) -
     assert type(refusal(error, "x")) is kind
 
 
+@pytest.mark.parametrize(
+    ("text", "maybe"),
+    [
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", False),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value script: 5ha, on @user_script:9.", True),
+        ("Error running script (call to f_5ha): @user_script:9: WRONGTYPE Operation against a key", True),
+        # These meet a script at its first write.
+        ("OOM command not allowed when used memory > 'maxmemory'. script: 5ha, on @user_script:3.", False),
+        ("READONLY You can't write against a read only replica. script: 5ha, on @user_script:3.", False),
+    ],
+)
+def test_a_script_that_an_error_ended_half_way_may_have_been_applied(text: str, maybe: bool) -> None:
+    assert refusal(ResponseError(text), "x").maybe_applied is maybe
+
+
 def test_what_was_sent_may_have_been_applied_and_what_was_not_was_not() -> None:
     cut = redis.exceptions.ConnectionError("cut")
     assert transport_error(Lost(cut), "x", "here").maybe_applied

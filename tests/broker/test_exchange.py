@@ -4,8 +4,16 @@ import asyncio
 from typing import Any
 
 import pytest
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    NoScriptError,
+    OutOfMemoryError,
+    ResponseError,
+    TryAgainError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, OutOfMemoryError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fastq.broker.aio import AsyncBroker, exchange_on
@@ -115,6 +123,44 @@ def test_a_time_out_is_tried_once_more_and_one_on_connecting_not_at_all() -> Non
 
 def test_an_error_reply_is_final_even_for_an_idempotent_operation() -> None:
     exchange, sent, _ = run([READ], [ResponseError("WRONGTYPE")])
+    assert len(sent) == 1
+    assert isinstance(exchange.results[0], BrokerError)
+
+
+TURNED_AWAY = [
+    BusyLoadingError("Redis is loading the dataset in memory"),
+    ResponseError("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."),
+    ClusterDownError("CLUSTERDOWN The cluster is down"),
+    MasterDownError("Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
+    TryAgainError("Multiple keys request during rehashing of slot"),
+]
+
+
+@pytest.mark.parametrize("error", TURNED_AWAY, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("operation", [READ, WRITE], ids=["idempotent", "not"])
+def test_what_was_turned_away_at_the_door_is_sent_again_whatever_it_is(
+    operation: Operation[Any], error: Exception
+) -> None:
+    """A Redis that is loading, busy or without its cluster does nothing; asynq's callers get the error at once."""
+    exchange, sent, pauses = run([operation, CALL], [error, b"14"], [error], [7])
+    assert (exchange.results, pauses) == ([7, 14], [0.0, backoff_s(1), backoff_s(2)])
+    assert [len(words) for words in sent] == [2, 1, 1]
+    exchange, sent, _ = run([operation], *[[error]] * ATTEMPTS)
+    assert len(sent) == ATTEMPTS
+    assert exchange.results[0].transient
+    assert not exchange.results[0].maybe_applied
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ClusterDownError("Script executed a write command while the cluster is down script: 5ha, on @user_script:7."),
+        ResponseError("BUSYKEY Target key name already exists."),
+        ResponseError("WRONGTYPE Operation against a key"),
+    ],
+)
+def test_what_ended_a_script_on_its_way_or_will_not_pass_is_not_sent_again(error: Exception) -> None:
+    exchange, sent, _ = run([CALL], [error])
     assert len(sent) == 1
     assert isinstance(exchange.results[0], BrokerError)
 

@@ -54,6 +54,25 @@ def test_thousands_of_running_tasks_are_listed(bench: QueueBench) -> None:
     assert bench.db.hlen(WORKERS_KEY) == len(workers)
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "calls"), [(0, 1, 1), (500, 1, 1), (501, 1, 2), (2, 128_000, 1), (3, 128_000, 2), (3, 300_000, 3)]
+)
+def test_what_runs_is_published_in_calls_of_bounded_size(bench: QueueBench, count: int, size: int, calls: int) -> None:
+    """Large payloads of many running tasks, in one call every 5 s, would hold Redis for everybody."""
+    publish(bench, ME, {"gone": b"since the last time"})
+    workers = {str(number): bytes(size) for number in range(count)}
+    operations = publish_server_state(ME, b"info", workers, NOW_S, 10)
+    assert [operation.name for operation in operations[2:]] == [
+        "write_server_state",
+        *["add_worker_state"] * (calls - 1),
+    ]
+    for operation in operations:
+        assert len(operation.args) <= 2 + 2 * 500
+        bench.run(operation)
+    assert bench.db.hgetall(WORKERS_KEY) == {task_id.encode(): info for task_id, info in workers.items()}
+    assert not workers or 9_000 < bench.db.pttl(WORKERS_KEY) <= 10_000
+
+
 def test_a_server_that_leaves_takes_its_name_along_and_no_other(bench: QueueBench) -> None:
     publish(bench, ME, {"a": b"1"})
     publish(bench, OTHER, {"b": b"1"})

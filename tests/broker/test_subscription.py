@@ -9,20 +9,22 @@ import pytest
 from redis import Redis
 
 from fastq.broker.open import open_async_broker
-from fastq.broker.subscription import listen
+from fastq.broker.subscription import Heard, listen
 from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from tests.broker.harness import run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
 
 CHANNEL = "asynq:cancel"
+ANOTHER = "another"
 
 
 @asynccontextmanager
-async def subscribed(url: str) -> AsyncIterator[AsyncIterator[str | None]]:
+async def subscribed(url: str, *channels: str) -> AsyncIterator[AsyncIterator[Heard | None]]:
     broker = open_async_broker(url)
     try:
-        async with aclosing(listen(broker.transport.lender(), broker.transport.where, CHANNEL)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
+        transport = broker.transport
+        async with aclosing(listen(transport.lender(), transport.where, *(channels or (CHANNEL,)))) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
             yield messages
     finally:
         await broker.close()
@@ -37,7 +39,21 @@ def test_it_tells_when_it_is_subscribed_and_brings_each_message(db: Redis, url: 
             db.publish(CHANNEL, "ü")
             db.publish(CHANNEL, b"\xff")
             db.publish(CHANNEL, b"")
-            assert [await anext(messages) for _ in range(4)] == ["id-1", "ü", "\N{REPLACEMENT CHARACTER}", ""]
+            texts = ["id-1", "ü", "\N{REPLACEMENT CHARACTER}", ""]
+            assert [await anext(messages) for _ in texts] == [Heard(CHANNEL, text) for text in texts]
+
+    run(test)
+
+
+def test_messages_of_several_channels_come_in_their_order_once_all_are_there(db: Redis, url: str) -> None:
+    async def test() -> None:
+        async with subscribed(url, CHANNEL, ANOTHER) as messages:
+            assert await anext(messages) is None
+            assert [count for _, count in db.pubsub_numsub(CHANNEL, ANOTHER)] == [1, 1]
+            for number in range(10):
+                db.publish((CHANNEL, ANOTHER)[number % 2], str(number))
+            heard = [await anext(messages) for _ in range(10)]
+            assert heard == [Heard((CHANNEL, ANOTHER)[number % 2], str(number)) for number in range(10)]
 
     run(test)
 
@@ -69,7 +85,7 @@ def test_an_idle_connection_is_asked_for_a_sign_of_life(
             following = asyncio.ensure_future(anext(messages))
             await until(lambda: pings(db) >= before + 3)
             db.publish(CHANNEL, "id-1")
-            assert await following == "id-1"
+            assert await following == Heard(CHANNEL, "id-1")
 
     run(test)
 

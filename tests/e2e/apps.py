@@ -17,7 +17,7 @@ from typing import Any
 
 import redis
 
-from fastq import Client, RevokeTask, ServeMux, SkipRetry, Task, current_task
+from fastq import Client, RevokeTask, ServeMux, SkipRetry, Task, TaskCanceled, TaskTimeout, current_task
 from fastq.mux import Handler
 from fastq.worker.aggregation import GroupedTask
 from fastq.worker.running import RunningTask
@@ -251,6 +251,44 @@ async def async_fail(task: RunningTask) -> None:
 async def async_wait(task: RunningTask) -> None:
     tell("started", task)
     await asyncio.sleep(3600)
+
+
+@mux.handler("async-stuck")
+async def async_stuck(task: RunningTask) -> None:
+    """Hold up the loop, and the interpreter, for ever."""
+    loop_in_c(task)
+
+
+@mux.handler("then-skip")
+def skip_when_told(task: RunningTask) -> None:
+    try:
+        spin(task)
+    except (TaskCanceled, TaskTimeout) as error:
+        raise SkipRetry("no use now") from error
+
+
+@mux.handler("then-revoke")
+def revoke_when_told(task: RunningTask) -> None:
+    try:
+        spin(task)
+    finally:
+        raise RevokeTask("nobody waits for it")
+
+
+@mux.handler("async-then-skip")
+async def async_skip_when_told(task: RunningTask) -> None:
+    try:
+        await async_wait(task)
+    except asyncio.CancelledError as error:
+        raise SkipRetry("no use now") from error
+
+
+@mux.handler("async-then-revoke")
+async def async_revoke_when_told(task: RunningTask) -> None:
+    try:
+        await async_wait(task)
+    finally:
+        raise RevokeTask("nobody waits for it")
 
 
 # Hooks --------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fastq import Client, Task
+from fastq.broker.cancel import cancel_processing
+from fastq.broker.open import open_broker
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.test_death import SHORT
 from tests.e2e.view import View
@@ -171,3 +173,91 @@ def test_cancelling_what_is_not_here_harms_nobody(workers: Workers, client: Clie
     view.db.publish("asynq:cancel", b"\xff\xfe")
     view.until("completed", client.enqueue("ok", retention=3600).id)
     assert "Traceback" not in worker.text
+
+
+def cancel_as(workers: Workers, view: View, task_id: str, outcome: str, queue: str = "default") -> None:
+    """Publish as fastq's Inspector does, once a server listens."""
+    channels = "asynq:cancel", "asynq:cancel:as"
+    wait_until(lambda: [count for _, count in view.db.pubsub_numsub(*channels)] == [1, 1])
+    broker = open_broker(workers.url)
+    broker.drive(cancel_processing(task_id, queue, outcome))
+    broker.close()
+
+
+@pytest.mark.parametrize("type", ["clean", "c-loop", "async-wait", "async-stuck"])
+@pytest.mark.parametrize(("outcome", "state"), [("retry", "retry"), ("archive", "archived"), ("delete", "")])
+def test_a_running_task_ends_as_its_cancellation_says(
+    workers: Workers, client: Client, view: View, type: str, outcome: str, state: str
+) -> None:
+    task_id = client.enqueue(Task(type, unique=3600)).id
+    start(workers)
+    view.expect("started", task_id)
+    cancel_as(workers, view, task_id, outcome)
+    message = view.until(state, task_id)
+    if message is not None:
+        assert message.error_msg.startswith("TaskCanceled: ")
+        assert message.retried == (outcome == "retry")
+    assert [view.size(where) for where in ("active", "lease", "pending")] == [0, 0, 0]
+    assert view.count("failed") == (outcome != "delete")
+    if outcome == "delete":
+        assert client.enqueue(Task(type, unique=3600)).id != task_id, "its lock went with it"
+
+
+@pytest.mark.parametrize(("outcome", "state"), [("archive", "archived"), ("delete", "")])
+def test_a_waiting_task_ends_as_its_cancellation_says(
+    workers: Workers, client: Client, view: View, outcome: str, state: str
+) -> None:
+    for n in range(12):
+        client.enqueue(Task("wait", task_id=f"id-{n:02}", retention=3600))
+    view.open(times=4)  # quick at first, so that some are fetched ahead
+    start(workers, "--prefetch-time", "60")
+    wait_until(lambda: view.size("completed") == 4)
+    wait_until(lambda: view.size("active") > 1)
+    waiting = max(view.ids("active"))
+    cancel_as(workers, view, waiting, outcome)
+    view.until(state, waiting)
+    view.open(times=8)
+    wait_until(lambda: view.size("completed") == 11)
+    assert waiting not in {event.task_id for event in view.events()}
+
+
+def test_a_cancellation_with_an_outcome_leaves_the_next_task_of_that_id_alone(
+    workers: Workers, client: Client, view: View
+) -> None:
+    client.enqueue("clean", task_id="a")
+    start(workers)
+    view.expect("started", "a")
+    cancel_as(workers, view, "a", "delete")
+    view.until("", "a")
+    client.enqueue("ok", task_id="a", retention=3600)
+    view.until("completed", "a")
+
+
+def test_a_cancellation_with_an_outcome_is_for_one_queue(workers: Workers, client: Client, view: View) -> None:
+    for queue in ("q0", "q1"):
+        client.enqueue(Task("async-wait", task_id="a", queue=queue))
+    start(workers, "--queues", "q0,q1")
+    for _ in range(2):
+        view.expect("started", "a")
+    cancel_as(workers, view, "a", "archive", "q1")
+    view.until("archived", "a", "q1")
+    assert view.state("a", "q0") == "active"
+
+
+# Upstream, what a handler says once its context is done is ignored: issues 532, 968, 988.
+@pytest.mark.parametrize("type", ["then-skip", "then-revoke", "async-then-skip", "async-then-revoke"])
+@pytest.mark.parametrize("way", ["cancel", "timeout"])
+def test_skip_retry_and_revoke_after_a_cancellation_or_timeout_are_not_ignored(
+    workers: Workers, client: Client, view: View, type: str, way: str
+) -> None:
+    task_id = client.enqueue(Task(type, timeout=1 if way == "timeout" else 60)).id
+    start(workers)
+    view.expect("started", task_id)
+    if way == "cancel":
+        cancel(view, task_id)
+    if type.endswith("revoke"):
+        view.until("", task_id)
+        return
+    message = view.until("archived", task_id)
+    assert message is not None
+    assert message.error_msg.startswith("SkipRetry: no use now")

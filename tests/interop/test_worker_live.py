@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import redis
 
-from fastq import Client, Task
+from fastq import Client, Task, keys
+from fastq.broker.cancel import CancelAs, Cancellation, cancel_processing
+from fastq.broker.open import open_broker
 from tests.e2e.harness import Worker, Workers, workers_on
 from tests.e2e.view import View
 from tests.interop.peer import SECOND_NS, GoPeer
@@ -196,6 +198,26 @@ def test_the_go_inspector_cancels_a_running_task(go: GoPeer, workers: Workers, v
     go.inspect("CancelProcessing", task.id)
     view.until("retry", task.id)
     assert go.task_info("default", task.id).last_err.startswith("TaskCanceled: ")
+
+
+def test_a_go_server_takes_no_notice_of_our_channel_and_cancels_by_the_bare_id(
+    go: GoPeer, redis_url: str, view: View
+) -> None:
+    for task_id, gate in (("a", "g"), ("b", "never")):
+        go.enqueue(GoTask("t", f'{{"do": "wait", "gate": "{gate}"}}'.encode(), options={"task_id": task_id}))
+    with go.server(retry_delay_ns=HOUR_NS, task_check_ns=SECOND_NS // 100):
+        go.executions(started=2)
+        for message in (Cancellation("a", "default", CancelAs.DELETE).encode(), b"nonsense"):
+            view.db.publish(keys.CANCEL_AS_CHANNEL, message)
+        broker = open_broker(redis_url)
+        broker.drive(cancel_processing("b", "default", "delete"))
+        broker.close()
+        ended = [(run.id, run.outcome) for run in go.executions(finished=1) if run.end_ns is not None]
+        assert ended == [("b", "context canceled")]
+        assert view.state("a") == "active"
+        go.request("release", gate="g")
+        go.executions(finished=2)
+    assert (view.state("a"), view.state("b")) == ("", "retry")
 
 
 # All together -----------------------------------------------------------------------------------------------------

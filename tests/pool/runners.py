@@ -104,6 +104,16 @@ def return_late(order: dict[str, str], context: TaskContext) -> Answer:
     return None
 
 
+def decide(order: dict[str, str], context: TaskContext) -> Answer:
+    """Answer to the soft signal with a decision of the handler's own."""
+    try:
+        signal_beacon(order, f"started {os.getpid()}")
+        time.sleep(10**6)
+    except (TaskTimeout, TaskCanceled):
+        return Kind[order["kind"]], b"decided"
+    return None
+
+
 def clean_up(order: dict[str, str], context: TaskContext) -> Answer:
     """Let the soft signal pass, after cleaning up."""
     try:
@@ -225,8 +235,8 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
-        noop, nap, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, clean_up, explain,
-        segfault,
+        noop, nap, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, decide, clean_up,
+        explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
         use_terminate, write, allocate, scribble, wrong_answer, raise_error,
     )

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import TOO_LATE, Kind
 from fastq.pool.signals import SOFT_SIGNAL
 from tests.pool.harness import bench, gone, is_alive, run, settings
 
@@ -74,7 +74,23 @@ def test_a_handler_that_returns_after_the_soft_signal_has_still_failed(how: str)
             if how == "cancel":
                 b.pool.cancel(task)
             event = await b.outcome("hang")
-            assert (event.kind, event.data) == (Kind.TIMEOUT if how == "timeout" else Kind.CANCELED, b"")
+            assert (event.kind, event.data) == (Kind.TIMEOUT if how == "timeout" else Kind.CANCELED, TOO_LATE)
+
+    run(test())
+
+
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+@pytest.mark.parametrize("kind", [Kind.SKIP_RETRY, Kind.REVOKED])
+def test_what_a_handler_decides_after_the_soft_signal_stands(how: str, kind: Kind) -> None:
+    async def test() -> None:
+        async with bench(settings(timeout_grace=60)) as b:
+            task = b.task("hang", "decide", timeout=0.1 if how == "timeout" else 0, kind=kind.name)
+            b.submit(task)
+            await b.beacon.pids()
+            if how == "cancel":
+                b.pool.cancel(task)
+            event = await b.outcome("hang")
+            assert (event.kind, event.data) == (kind, b"decided")
 
     run(test())
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fastq.broker.cancel import CancelAs, Cancellation
 from fastq.broker.finish import Done, Retried
 from fastq.broker.lease import LeasedTask
 from fastq.clock import ManualClock
@@ -37,12 +38,12 @@ class Bench:
         self.held = HeldTasks()
         self.finished: list[Result] = []
         self.written: list[tuple[str, bytes]] = []
-        self.canceled: set[str] = set()
+        self.canceled: dict[tuple[str, str], CancelAs] = {}
         callbacks = CrewCallbacks(
             self.finished.extend,
             lambda task, data: self.written.append((task.id, data)),
             lambda error: None,
-            lambda task_id: task_id in self.canceled,
+            lambda queue, task_id: self.canceled.get((queue, task_id)),
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
         self.crew = Crew(config, self.held, lambda retried: 100.0, callbacks, self.clock)
@@ -93,6 +94,16 @@ def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
         assert bench.submission("a").key is bench.task("a")
 
     on_crew(test)
+
+
+def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFixture) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b", "a", "c", "b")
+        assert bench.crew.pool.pending == 3
+        assert [submission.key.id for submission in bench.crew.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the crew's key
+
+    on_crew(test)
+    assert [record.getMessage() for record in caplog.records] == ["queue q had 2 ids twice; each task runs once"]
 
 
 SECOND = 1_000_000_000
@@ -156,7 +167,7 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
 
 def test_a_task_that_was_cancelled_a_moment_ago_is_not_begun() -> None:
     def test(bench: Bench) -> None:
-        bench.canceled.add("a")
+        bench.canceled["q", "a"] = CancelAs.RETRY
         bench.accept("a", "b")
         (result,) = bench.finished
         assert isinstance(result.write, Retried)
@@ -280,12 +291,12 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
 def test_a_waiting_task_that_is_cancelled_is_withdrawn_and_fails() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
-        assert bench.crew.cancel("a")
+        assert bench.crew.cancel(Cancellation("a"))
         assert bench.ended() == [("a", "Retried")]
         assert bench.crew.pool.pending == 1
-        assert bench.crew.cancel("a"), "it is held until that is written"
+        assert bench.crew.cancel(Cancellation("a")), "it is held until that is written"
         assert bench.ended() == [("a", "Retried")]
-        assert not bench.crew.cancel("nosuch")
+        assert not bench.crew.cancel(Cancellation("nosuch"))
 
     on_crew(test)
 
@@ -294,8 +305,72 @@ def test_tasks_of_one_id_in_two_queues_are_cancelled_both() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):
             bench.crew.accept(queue, [LeasedTask("a", message("a", queue=queue))])
-        assert bench.crew.cancel("a")
+        assert bench.crew.cancel(Cancellation("a"))
         assert [result.task.queue for result in bench.finished] == ["q", "other"]
+
+    on_crew(test)
+
+
+def test_a_cancellation_that_names_its_queue_leaves_the_namesakes_of_other_queues_alone() -> None:
+    def test(bench: Bench) -> None:
+        for queue in ("q", "other"):
+            bench.crew.accept(queue, [LeasedTask("a", message("a", queue=queue))])
+        assert bench.crew.cancel(Cancellation("a", "other", CancelAs.DELETE))
+        assert not bench.crew.cancel(Cancellation("a", "third", CancelAs.DELETE))
+        assert [(result.task.queue, type(result.write)) for result in bench.finished] == [("other", Done)]
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize(("outcome", "write"), [("retry", "Retried"), ("archive", "Archived"), ("delete", "Done")])
+def test_a_waiting_task_ends_as_its_cancellation_says(outcome: str, write: str) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=3)
+        assert bench.crew.cancel(Cancellation("a", "q", CancelAs(outcome)))
+        bench.canceled["q", "to-come"] = CancelAs(outcome)
+        bench.accept("to-come", retry=3)
+        assert bench.ended() == [("a", write), ("to-come", write)]
+
+    on_crew(test)
+
+
+@pytest.mark.parametrize(
+    ("heard", "write"),
+    [
+        ([None], "Retried"),
+        ([CancelAs.ARCHIVE], "Archived"),
+        ([CancelAs.DELETE], "Done"),
+        ([CancelAs.DELETE, None], "Done"),
+        ([None, CancelAs.DELETE], "Done"),
+        ([CancelAs.DELETE, CancelAs.ARCHIVE], "Archived"),
+        ([CancelAs.ARCHIVE, CancelAs.RETRY], "Retried"),
+    ],
+)
+def test_the_last_outcome_that_was_named_counts_and_a_bare_id_names_none(
+    heard: list[CancelAs | None], write: str
+) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", retry=3)
+        running = Submission(bench.task("a"), b"", "t")
+        for outcome in heard:
+            bench.task("a").submission = running  # not known to the pool: nothing to withdraw
+            assert bench.crew.cancel(Cancellation("a", None, outcome))
+        bench.tell((running, Kind.CANCELED, FailureReport("told").encode()))
+        assert bench.ended() == [("a", write)]
+
+    on_crew(test)
+
+
+def test_a_cancelled_coroutine_whose_child_was_killed_for_another_is_not_run_again() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b")
+        told, other = bench.submission("a"), bench.submission("b")
+        bench.task("a").canceled = CancelAs.RETRY
+        bench.tell((told, Kind.RERUN, b""), (other, Kind.RERUN, b""))
+        assert bench.ended() == [("a", "Retried")]
+        (result,) = bench.finished
+        assert isinstance(result.write, Retried)
+        assert decode_task_message(result.write.message).error_msg.startswith("TaskCanceled: the handler did not end")
 
     on_crew(test)
 

@@ -14,7 +14,7 @@ from fastq.broker.scripts import load_script
 from fastq.codec import view_task_message
 from fastq.errors import BrokerConnectionError
 from fastq.prioritizer import Prioritizer
-from fastq.server.fetcher import Fetcher
+from fastq.server.fetcher import NOTHING_TO_DO_S, Fetcher
 from fastq.server.waker import Waker
 from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS, QueueBench
 from tests.faulty_proxy import Act, faulty_proxy
@@ -376,6 +376,32 @@ def test_a_look_that_fails_is_repeated_and_hinders_no_queue(db: Any, shared_serv
                 bench.clock.advance(6)
                 await fetching.tick()
             assert sorted(pool.ids) == ["a", "other-000", "other-001", "other-002"]
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
+def test_one_that_was_told_to_fetch_no_more_still_finds_what_a_late_dequeue_leased(
+    db: Any, shared_server: RedisServer
+) -> None:
+    """After SIGTSTP nobody else would: the tasks would stay active for a lease, and cost an attempt."""
+    db.script_load(load_script("dequeue").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.HOLD)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            bench.queue.pend("a", "b")
+            pool = Pool(bench, room=1)
+            fetching = fetcher(bench, pool)
+            await fetching.tick()
+            fetching.stop_fetching()
+            assert await fetching.tick() < 6, "it looks again"
+            assert fetching.quiet.is_set()
+            proxy.release()
+            bench.clock.advance(6)
+            assert await fetching.tick() < 6
+            assert pool.ids == ["a"]
+            bench.clock.advance(6)
+            assert await fetching.tick() == NOTHING_TO_DO_S, "nothing is left to look for"
+            assert bench.queue.places()["pending"] == ["b"]
 
         on_bench(db, shared_server.url, test, through=proxy.url)
 

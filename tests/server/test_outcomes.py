@@ -4,17 +4,20 @@ from typing import Any
 
 import pytest
 
+from fastq.broker.cancel import CancelAs
 from fastq.broker.finish import Completed, Done, Retried
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message, view_task_message
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import TOO_LATE, Kind
 from fastq.server.held import HeldTask
 from fastq.server.outcomes import (
     Archived,
     Requeued,
     Write,
+    canceled_of,
     failure_of,
     has_report,
     outcome_of,
+    overrides,
     report_of,
     undecodable,
 )
@@ -170,6 +173,18 @@ def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: Kind, tex
     assert has_report(kind, FailureReport("e").encode())
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Kind.TIMEOUT, "TaskTimeout: the handler returned after its time was up"),
+        (Kind.CANCELED, "TaskCanceled: the handler returned after it was cancelled"),
+    ],
+)
+def test_a_handler_that_returned_too_late_was_not_killed(kind: Kind, text: str) -> None:
+    assert report_of(kind, TOO_LATE).error == text
+    assert not has_report(kind, TOO_LATE), "its hooks were not asked"
+
+
 def test_a_child_that_died_is_described_by_the_pool() -> None:
     text = b"worker process 7 died with signal SIGSEGV, peak RSS 9 MB"
     assert report_of(Kind.CRASHED, text).error == f"WorkerCrashedError: {text.decode()}"
@@ -231,3 +246,37 @@ def test_a_result_written_mid_run_goes_with_the_completion_unless_the_handler_re
         write = outcome(kind, data, task)
         assert isinstance(write, Completed)
         assert write.result == result
+
+
+# Cancelled with an outcome ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_an_outcome_that_was_asked_for_stands_unless_the_task_was_done(kind: Kind) -> None:
+    task = held()
+    for canceled in (None, CancelAs.RETRY):
+        task.canceled = canceled
+        assert not overrides(task, kind)
+    task.canceled = CancelAs.DELETE
+    assert overrides(task, kind) is (kind not in (Kind.DONE, Kind.RESULT))
+    task.canceled = CancelAs.ARCHIVE
+    # What cannot be read is archived anyway, in a form that can.
+    assert overrides(task, kind) is (kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID))
+
+
+def test_a_task_cancelled_to_be_deleted_goes_with_its_lock() -> None:
+    task = held(retention=60)
+    task.canceled = CancelAs.DELETE
+    assert canceled_of(task, FailureReport("E: x"), NOW_S) == Done("a", "lock")
+
+
+def test_a_task_cancelled_to_be_archived_is_whatever_the_hooks_say() -> None:
+    task = held()
+    task.canceled = CancelAs.ARCHIVE
+    write = canceled_of(task, FailureReport("E: x", is_failure=False, retry_in_s=7.0), NOW_S)
+    assert isinstance(write, Archived)
+    assert rewritten(write) == changed(error_msg="E: x", last_failed_at=NOW_S)
+
+
+def test_a_task_cancelled_while_its_server_shuts_down_says_so() -> None:
+    assert report_of(Kind.ABORTED, b"").error == "TaskCanceled: the task was cancelled while its server shut down"

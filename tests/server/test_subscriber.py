@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from redis import Redis
 
 from fastq import keys
+from fastq.broker.cancel import CancelAs, Cancellation
 from fastq.server.subscriber import Subscriber
 from tests.broker.harness import until
 from tests.cutting_proxy import cutting_proxy
@@ -22,18 +23,33 @@ class Held:
 
     def __init__(self, *held: str) -> None:
         self.held = held
-        self.canceled: list[str] = []
+        self.canceled: list[Cancellation] = []
 
-    def cancel(self, task_id: str) -> bool:
-        self.canceled.append(task_id)
-        return task_id in self.held
+    def cancel(self, cancellation: Cancellation) -> bool:
+        self.canceled.append(cancellation)
+        return cancellation.task_id in self.held
 
 
-async def publish(bench: Bench, held: Held, *task_ids: str) -> None:
-    expected = len(held.canceled) + len(task_ids)
-    for task_id in task_ids:
-        bench.db.publish(keys.CANCEL_CHANNEL, task_id)
-    await until(lambda: len(held.canceled) >= expected)
+def full(task_id: str, queue: str | None = "q", outcome: CancelAs = CancelAs.DELETE) -> Cancellation:
+    return Cancellation(task_id, queue, outcome)
+
+
+def publish(bench: Bench, *messages: Cancellation | str | bytes) -> None:
+    """Send bare ids (text), fastq's messages, or what may be one (bytes)."""
+    for message in messages:
+        if isinstance(message, str):
+            bench.db.publish(keys.CANCEL_CHANNEL, message)
+        else:
+            body = message.encode() if isinstance(message, Cancellation) else message
+            bench.db.publish(keys.CANCEL_AS_CHANNEL, body)
+
+
+async def heard(bench: Bench, held: Held, *messages: Cancellation | str | bytes) -> list[Cancellation]:
+    """Publish messages, and return what the crew was told of them: all, once a last id has come through."""
+    before, last = len(held.canceled), Cancellation(f"last-{len(held.canceled)}")
+    publish(bench, *messages, last.task_id)
+    await until(lambda: last in held.canceled)
+    return held.canceled[before:-1]
 
 
 def on_subscriber(db: Redis, url: str, held: Held, test: Callable[[Bench, Subscriber], Awaitable[None]]) -> None:
@@ -49,12 +65,12 @@ def on_subscriber(db: Redis, url: str, held: Held, test: Callable[[Bench, Subscr
 
 
 def test_a_task_that_is_held_is_cancelled(db: Redis, url: str) -> None:
-    held = Held("a")
+    held = Held("a", "b")
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
-        await publish(bench, held, "a")
-        assert held.canceled == ["a"]
-        assert not subscriber.was_canceled("a"), "it was here: the next task of this id is another"
+        assert await heard(bench, held, "a", full("b")) == [Cancellation("a"), full("b")]
+        assert subscriber.canceled_as("q", "a") is None, "it was here: the next task of this id is another"
+        assert subscriber.canceled_as("q", "b") is None
 
     on_subscriber(db, url, held, test)
 
@@ -63,59 +79,125 @@ def test_an_id_that_is_not_held_is_kept_for_2_s_for_a_dequeue_under_way(db: Redi
     held = Held()
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
-        await publish(bench, held, "a", "b", "c")
-        assert not subscriber.was_canceled("other")
-        assert subscriber.was_canceled("a")
-        assert not subscriber.was_canceled("a"), "once"
+        await heard(bench, held, "a", "b", "c")
+        assert subscriber.canceled_as("q", "other") is None
+        assert subscriber.canceled_as("q", "a") is CancelAs.RETRY
+        assert subscriber.canceled_as("q", "a") is None, "once"
         bench.clock.advance(1.9)
-        assert subscriber.was_canceled("b")
+        assert subscriber.canceled_as("other", "b") is CancelAs.RETRY
         bench.clock.advance(0.1)
-        assert not subscriber.was_canceled("c")
+        assert subscriber.canceled_as("q", "c") is None
 
     on_subscriber(db, url, held, test)
+
+
+def test_an_outcome_for_a_task_to_come_is_kept_for_its_queue(db: Redis, url: str) -> None:
+    held = Held()
+
+    async def test(bench: Bench, subscriber: Subscriber) -> None:
+        await heard(bench, held, full("a"), "a", full("b", None, CancelAs.ARCHIVE), "b", full("c", "q", CancelAs.RETRY))
+        assert subscriber.canceled_as("other", "a") is None
+        assert subscriber.canceled_as("q", "a") is CancelAs.DELETE
+        assert subscriber.canceled_as("q", "a") is None, "the bare id that followed is the same cancellation"
+        assert subscriber.canceled_as("any", "b") is CancelAs.ARCHIVE
+        assert subscriber.canceled_as("q", "c") is CancelAs.RETRY
+
+    on_subscriber(db, url, held, test)
+
+
+def test_an_outcome_counts_before_a_bare_id_that_came_first(db: Redis, url: str) -> None:
+    held = Held()
+
+    async def test(bench: Bench, subscriber: Subscriber) -> None:
+        await heard(bench, held, "a", full("a"))
+        assert subscriber.canceled_as("q", "a") is CancelAs.DELETE
+        assert subscriber.canceled_as("q", "a") is None
+
+    on_subscriber(db, url, held, test)
+
+
+def test_the_bare_id_that_follows_an_outcome_cancels_nothing_more(db: Redis, url: str) -> None:
+    # The task may be gone by then: its namesake of another queue, or its next run, is not meant.
+    held = Held("a")
+
+    async def test(bench: Bench, subscriber: Subscriber) -> None:
+        both = full("a"), full("a", "low", CancelAs.ARCHIVE)
+        assert await heard(bench, held, both[0], "a") == [both[0]]
+        assert await heard(bench, held, *both, "a", "a") == [*both]
+        assert await heard(bench, held, "a") == [Cancellation("a")]
+
+    on_subscriber(db, url, held, test)
+
+
+def test_a_bare_id_2_s_after_an_outcome_is_another_cancellation(db: Redis, url: str) -> None:
+    held = Held("a")
+
+    async def test(bench: Bench, subscriber: Subscriber) -> None:
+        assert await heard(bench, held, full("a")) == [full("a")]
+        bench.clock.advance(2.0)
+        assert await heard(bench, held, "a") == [Cancellation("a")]
+
+    on_subscriber(db, url, held, test)
+
+
+def test_nonsense_on_our_channel_is_ignored_and_said_once(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = Held("a")
+
+    async def test(bench: Bench, subscriber: Subscriber) -> None:
+        nonsense = [b"a", b"\xff", b"{}", b'{"id": "a", "outcome": "pause"}', b"[" * 10_000]
+        assert await heard(bench, held, *nonsense, full("a"), "a") == [full("a")]
+        assert subscriber.ticks == 0, "the connection lives"
+
+    on_subscriber(db, url, held, test)
+    (said,) = logged(caplog, logging.WARNING)
+    assert said.startswith("a message on asynq:cancel:as is ignored, as all like it: 'a' is not JSON: ")
 
 
 def test_an_id_that_is_cancelled_again_is_kept_for_2_s_more(db: Redis, url: str) -> None:
     held = Held()
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
-        await publish(bench, held, "a", "b")
+        await heard(bench, held, "a", "b")
         bench.clock.advance(1.5)
-        await publish(bench, held, "a")
+        await heard(bench, held, "a")
         bench.clock.advance(1.5)
-        await publish(bench, held, "c")
-        assert not subscriber.was_canceled("b")
-        assert subscriber.was_canceled("a")
+        await heard(bench, held, "c")
+        assert subscriber.canceled_as("q", "b") is None
+        assert subscriber.canceled_as("q", "a") is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
 
-def test_ids_that_are_over_are_forgotten(db: Redis, url: str) -> None:
+def test_a_user_who_may_listen_to_asynqs_channel_only_still_cancels_and_it_is_said_once(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.server.actor.MAX_BACKOFF_S", 0.01)
+    admin: Any = db
+    admin.acl_setuser(
+        "s", enabled=True, passwords=["+p"], categories=["+@all"], keys=["*"], channels=[keys.CANCEL_CHANNEL]
+    )
+    held = Held("a")
+
     async def test(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, Held().cancel, bench.clock)
-        for number in range(1000):
-            subscriber._remember(str(number))
-        bench.clock.advance(2)
-        subscriber._remember("last")
-        assert list(subscriber._unknown) == ["last"]
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock)
+        subscriber.start()
+        for ticks in range(2):
+            await until(lambda: subscriber.is_subscribed)
+            assert await heard(bench, held, full("a"), "a") == [Cancellation("a")]
+            if not ticks:
+                bench.db.client_kill_filter(_type="pubsub")
+                await until(lambda: not subscriber.is_subscribed)
+        await subscriber.stop()
 
-    on_bench(db, url, test)
-
-
-def test_remembering_costs_no_more_when_thousands_are_cancelled_at_once(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        def cost_s(count: int) -> float:
-            subscriber = Subscriber(bench.broker, Held().cancel, bench.clock)
-            began_s = time.process_time()
-            for number in range(count):
-                subscriber._remember(str(number))
-            return time.process_time() - began_s
-
-        # Ten times as many take about ten times as long; it was a hundred times, with the loop standing still.
-        few, many = min(cost_s(2_000) for _ in range(5)), min(cost_s(20_000) for _ in range(3))
-        assert many < 40 * few
-
-    on_bench(db, url, test)
+    try:
+        on_bench(db, shared_server.url, test, through=f"unix://s:p@{shared_server.socket_path}")
+    finally:
+        admin.acl_deluser("s")
+    said = [text for text in logged(caplog, logging.WARNING) if "asynq:cancel:as" in text]
+    assert len(said) == 1
+    assert "SUBSCRIBE" in said[0]
 
 
 def test_a_lost_connection_is_made_anew_and_said_once(
@@ -133,7 +215,7 @@ def test_a_lost_connection_is_made_anew_and_said_once(
             await until(lambda: proxy.times_seen >= 3)
             proxy.marker = b""
             await until(lambda: subscriber.is_subscribed)
-            await publish(bench, held, "a")
+            assert await heard(bench, held, "a") == [Cancellation("a")]
             await subscriber.stop()
 
         on_bench(db, shared_server.url, test, through=f"redis://127.0.0.1:{proxy.port}")
@@ -152,6 +234,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
                 await asyncio.sleep(0)
             await subscriber.stop()
             assert not subscriber.is_subscribed
-        await until(lambda: bench.db.pubsub_numsub(keys.CANCEL_CHANNEL) == [(keys.CANCEL_CHANNEL.encode(), 0)])
+        channels = keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL
+        await until(lambda: [count for _, count in bench.db.pubsub_numsub(*channels)] == [0, 0])
 
     on_bench(db, url, test)

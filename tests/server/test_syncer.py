@@ -10,6 +10,7 @@ from redis import Redis
 from fastq import keys
 from fastq.broker.scripts import load_script, script_names
 from fastq.server.acker import Acker, Result
+from fastq.server.batches import Batch, Writer
 from fastq.server.held import HeldTask
 from fastq.server.syncer import Syncer
 from tests.broker.harness import QUEUE
@@ -200,8 +201,67 @@ def test_a_result_is_given_up_with_an_error_once_its_lease_has_run_out(
         on_bench(db, shared_server.url, test, through=proxy.url)
     errors = logged(caplog, logging.ERROR)
     assert errors == [
-        "the outcome of task early of queue default could not be written before its lease ended; it will run again"
+        "the outcome of 1 tasks of queue default could not be written before their leases ended; "
+        "they will run again: early"
     ]
+
+
+def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_once(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The heartbeater goes on extending the leases of what is held: without an end of its own it would stay so."""
+
+    async def test(bench: Bench) -> None:
+        acker, syncer = joined(bench)
+        tasks = bench.hold(*(f"id-{number:02}" for number in range(12)))
+        other = bench.hold("other")
+        bench.db.set(keys.retry(QUEUE), "not a sorted set")
+        acker.add([*ended(tasks, "retry"), *ended(other, "done")], pool_is_dry=True)
+        await acker.flush()
+        assert len(acker.failed) == 12
+        for _ in range(3):
+            bench.clock.advance(9.5)
+            for task in tasks:
+                task.leased_until_s = bench.clock.monotonic_s() + 30  # what the heartbeater does
+            await syncer.tick()
+            assert len(acker.failed) == len(bench.held) == 12
+        bench.clock.advance(2)
+        await syncer.tick()
+        assert (acker.failed, len(bench.held)) == ([], 0)
+        assert bench.held.queues_in_doubt() == frozenset()
+        await syncer.tick()
+
+    caplog.set_level(logging.INFO, "fastq")
+    on_bench(db, url, test)
+    waiting, given_up = logged(caplog, logging.WARNING)
+    assert waiting.startswith("12 results wait for Redis: retry: Redis refused it: WRONGTYPE")
+    assert given_up.startswith(
+        "the outcome of 12 tasks of queue default could not be written before their leases ended: "
+    )
+    assert given_up.endswith("they will run again: " + ", ".join(f"id-{number:02}" for number in range(10)) + ", …")
+
+
+def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(self: Writer, results: object) -> list[Batch]:
+        raise ZeroDivisionError("a defect")
+
+    async def test(bench: Bench) -> None:
+        acker, syncer = joined(bench)
+        tasks = bench.hold("a", "b")
+        with monkeypatch.context() as patch:
+            patch.setattr(Writer, "batches", stumble)
+            acker.add(ended(tasks, "done"), pool_is_dry=True)
+            with pytest.raises(ZeroDivisionError):
+                await acker.flush()
+            with pytest.raises(ZeroDivisionError):
+                await syncer.tick()
+        assert bench.held_ids() == ["a", "b"]
+        await syncer.tick()
+        assert (bench.held_ids(), bench.queue.places()) == ([], {})
+
+    on_bench(db, url, test)
 
 
 def test_a_task_that_was_taken_away_meanwhile_is_never_written(

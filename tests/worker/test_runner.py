@@ -227,6 +227,24 @@ def test_a_cancelled_coroutine_is_told_by_the_reason(interruption: Kind | None, 
     assert report_of(answer).error.startswith(text)
 
 
+@pytest.mark.parametrize("interruption", [Kind.TIMEOUT, Kind.CANCELED])
+@pytest.mark.parametrize(("decision", "kind"), [(SkipRetry("no"), Kind.SKIP_RETRY), (RevokeTask("no"), Kind.REVOKED)])
+def test_a_decision_after_the_end_was_asked_for_is_not_ignored(
+    interruption: Kind, decision: Exception, kind: Kind, run: Run
+) -> None:
+    answer = run(fail_with(decision), FakeContext(interruption=interruption))
+    assert answer is not None
+    assert answer[0] is kind
+    assert report_of(answer).error.startswith(f"{type(decision).__name__}: no")
+
+
+def test_any_other_error_after_the_end_was_asked_for_is_told_by_the_reason(run: Run) -> None:
+    answer = run(fail_with(ValueError("torn")), FakeContext(interruption=Kind.TIMEOUT))
+    assert answer is not None
+    assert answer[0] is Kind.TIMEOUT
+    assert report_of(answer).error.startswith("TaskTimeout: the task's time is up (")
+
+
 # Loading ----------------------------------------------------------------------------------------------------------
 
 HERE = "tests.worker.test_runner"

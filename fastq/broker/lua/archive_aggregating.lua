@@ -23,17 +23,17 @@ for at = 5, #ARGV, 2 do
 end
 
 -- begin: trim archive
+-- 750 a call at most: what others overfilled by far still gets smaller, since a call adds no more than 500.
 local function drop(ids)
-  for _, id in ipairs(ids) do
-    redis.call("ZREM", archived, id)
-    redis.call("DEL", task_prefix .. id)
-  end
+  if #ids == 0 then return end
+  local tasks = {}
+  for at, id in ipairs(ids) do tasks[at] = task_prefix .. id end
+  redis.call("ZREM", archived, unpack(ids))
+  redis.call("DEL", unpack(tasks))
 end
-drop(redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500))
-local excess = redis.call("ZCARD", archived) - max_size
-while excess > 0 do
-  drop(redis.call("ZRANGE", archived, 0, math.min(excess, 500) - 1))
-  excess = excess - 500
-end
+local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
+drop(expired)
+local excess = math.min(redis.call("ZCARD", archived) - max_size, 750 - #expired)
+if excess > 0 then drop(redis.call("ZRANGE", archived, 0, excess - 1)) end
 -- end: trim archive
 return moved

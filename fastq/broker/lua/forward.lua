@@ -17,8 +17,10 @@ local ids = redis.call("ZRANGE", waiting, "-inf", now, "BYSCORE", "LIMIT", 0, li
 local due, ghosts = {}, 0
 for _, id in ipairs(ids) do
   local task = task_prefix .. id
-  -- A key that is no hash is as good as none: its error must not keep the tasks behind it waiting.
+  -- A key that is no hash is as good as none: its error must not keep the tasks behind it waiting. Any other error says
+  -- nothing of the task: in a cluster it may be on its way to another node.
   local found = redis.pcall("HMGET", task, "msg", "group")
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
   if not found[1] then
     ghosts = ghosts + 1
   elseif found[2] and found[2] ~= "" then

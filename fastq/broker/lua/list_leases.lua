@@ -14,8 +14,10 @@ local lease, active = KEYS[1], KEYS[2]
 local task_prefix, from, to, limit, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reply, ghosts, bytes = {0}, 0, 0
 for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0, limit)) do
-  -- A key that is no hash is as good as none: its error must not keep the tasks behind it from being read.
+  -- A key that is no hash is as good as none: its error must not keep the tasks behind it from being read. Any other
+  -- error says nothing of the task: in a cluster it may be on its way to another node.
   local message = redis.pcall("HGET", task_prefix .. id, "msg")
+  if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
   if type(message) == "string" then
     reply[#reply + 1] = id
     reply[#reply + 1] = message

@@ -11,7 +11,7 @@ asynq   writeServerStateCmd
 local server, workers = KEYS[1], KEYS[2]
 local ttl, server_info = ARGV[1], ARGV[2]
 redis.call("SETEX", server, ttl, server_info)
-redis.call("DEL", workers)
+redis.call("UNLINK", workers)
 for at = 3, #ARGV, 2 do redis.call("HSET", workers, ARGV[at], ARGV[at + 1]) end
 redis.call("EXPIRE", workers, ttl)
 return 1

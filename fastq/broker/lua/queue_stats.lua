@@ -1,0 +1,39 @@
+--[[ queue_stats: count a queue's tasks by state, at one moment.
+KEYS[1] pending           asynq:{q}:pending
+KEYS[2] active            asynq:{q}:active
+KEYS[3] scheduled         asynq:{q}:scheduled
+KEYS[4] retry             asynq:{q}:retry
+KEYS[5] archived          asynq:{q}:archived
+KEYS[6] completed         asynq:{q}:completed
+KEYS[7] groups            asynq:{q}:groups
+KEYS[8] processed         asynq:{q}:processed:{day}
+KEYS[9] failed            asynq:{q}:failed:{day}
+KEYS[10] processed_total  asynq:{q}:processed
+KEYS[11] failed_total     asynq:{q}:failed
+KEYS[12] paused           asynq:{q}:paused
+ARGV[1] task_prefix       asynq:{q}:t:
+builds  task_prefix .. oldest id, same hash tag
+returns list: the size of each of the first seven keys, the four counters as text, 1 if paused, and the
+  nanoseconds since when the oldest pending task waits; "" for what there is not
+asynq   currentStatsCmd (which counts the tasks of all groups, too)
+]]
+local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local completed, groups, processed, failed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local processed_total, failed_total, paused = KEYS[10], KEYS[11], KEYS[12]
+local task_prefix = ARGV[1]
+local oldest = redis.call("LINDEX", pending, -1)
+return {
+  redis.call("LLEN", pending),
+  redis.call("LLEN", active),
+  redis.call("ZCARD", scheduled),
+  redis.call("ZCARD", retry),
+  redis.call("ZCARD", archived),
+  redis.call("ZCARD", completed),
+  redis.call("SCARD", groups),
+  redis.call("GET", processed) or "",
+  redis.call("GET", failed) or "",
+  redis.call("GET", processed_total) or "",
+  redis.call("GET", failed_total) or "",
+  redis.call("EXISTS", paused),
+  oldest and redis.call("HGET", task_prefix .. oldest, "pending_since") or "",
+}

@@ -1,0 +1,50 @@
+"""Checks of what an inspector is asked, before anything is sent; each error names the value."""
+
+from typing import Final
+
+from fastq.options import check_text
+from fastq.states import TaskState
+
+__all__ = ["MAX_PAGE_SIZE", "check_count", "check_page", "check_queue", "check_state", "check_task_id"]
+
+MAX_PAGE_SIZE: Final = 10_000
+MAX_PAGE: Final = 10**12
+
+
+def check_queue(queue: object) -> str:
+    """Return the name of a queue; a blank one is refused."""
+    return check_text(queue, "queue")
+
+
+def check_task_id(task_id: object) -> str:
+    """Return a task's id; a blank one is refused."""
+    return check_text(task_id, "task_id")
+
+
+def check_state(state: object, group: object) -> tuple[TaskState, str]:
+    """Return a state and the group that aggregating needs and no other takes."""
+    try:
+        known = TaskState(state)  # type: ignore[arg-type]  # what is no state is refused, of whatever type
+    except ValueError:
+        raise ValueError(f"state must be one of {', '.join(TaskState)}, not {state!r}") from None
+    if known is TaskState.AGGREGATING:
+        return known, check_text(group, "group")
+    if group is not None:
+        raise ValueError(f"group={group!r} goes with the state aggregating only, not with {known.value}")
+    return known, ""
+
+
+def check_page(page: object, page_size: object) -> tuple[int, int]:
+    """Return where a page begins, from 0, and how many it has at most."""
+    number = check_count(page, "page", MAX_PAGE)
+    size = check_count(page_size, "page_size", MAX_PAGE_SIZE)
+    return (number - 1) * size, size
+
+
+def check_count(value: object, name: str, most: int) -> int:
+    """Return a whole number from 1 on."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {value!r}")
+    if not 1 <= value <= most:
+        raise ValueError(f"{name} must be from 1 to {most}: {value!r}")
+    return value

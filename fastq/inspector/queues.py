@@ -1,0 +1,110 @@
+"""What an inspector does with a queue as a whole, as flows."""
+
+from datetime import timedelta
+from typing import Final
+
+from fastq.broker.inspect_queues import (
+    MemorySample,
+    QueueStats,
+    group_sizes,
+    list_queues,
+    pause_queue,
+    queue_exists,
+    queue_stats,
+    read_counters,
+    sample_memory,
+    unpause_queue,
+)
+from fastq.broker.operation import Flow, together
+from fastq.errors import BrokerError, QueueNotFoundError, QueueStateError
+from fastq.info import at_unix_ns
+from fastq.inspector.checks import check_count, check_queue
+from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo
+
+__all__ = ["get_queue_info", "groups", "history", "pause", "queues", "require_queue", "unpause"]
+
+SECOND_NS: Final = 1_000_000_000
+MAX_DAYS: Final = 3650
+
+
+def queues() -> Flow[list[str]]:
+    """List the names of all queues."""
+    names: list[str] = yield list_queues()
+    return names
+
+
+def require_queue(queue: str) -> Flow[None]:
+    """Raise ``QueueNotFoundError`` unless the queue is listed."""
+    if not (yield queue_exists(queue)):
+        raise QueueNotFoundError(queue)
+
+
+def get_queue_info(queue: str, now_ns: int) -> Flow[QueueInfo]:
+    """Describe a queue; its groups, however many, are counted in pieces beside the rest."""
+    exists, stats, memory = yield (
+        queue_exists(check_queue(queue)),
+        queue_stats(queue, now_ns / SECOND_NS),
+        sample_memory(queue),
+    )
+    for result in (exists, stats):
+        if isinstance(result, BrokerError):
+            raise result
+    if not exists:
+        raise QueueNotFoundError(queue)
+    aggregating = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
+    return _queue_info(queue, stats, aggregating, _memory(memory, stats, aggregating), now_ns)
+
+
+def _memory(sample: MemorySample | BrokerError, stats: QueueStats, aggregating: int) -> int | None:
+    if isinstance(sample, BrokerError):
+        return None  # not every Redis lets every user ask for it
+    return sample.ungrouped + sample.grouped_task * aggregating + sample.group * stats.groups
+
+
+def _queue_info(queue: str, stats: QueueStats, aggregating: int, memory: int | None, now_ns: int) -> QueueInfo:
+    waiting_ns = 0 if stats.oldest_pending_ns is None else now_ns - stats.oldest_pending_ns
+    return QueueInfo(
+        queue=queue,
+        memory_usage=memory,
+        latency=timedelta(microseconds=waiting_ns // 1000),
+        size=sum(stats.sizes.values()) + aggregating,
+        groups=stats.groups,
+        aggregating=aggregating,
+        processed=stats.processed,
+        failed=stats.failed,
+        processed_total=stats.processed_total,
+        failed_total=stats.failed_total,
+        paused=stats.paused,
+        timestamp=at_unix_ns(now_ns),
+        **{state.value: size for state, size in stats.sizes.items()},
+    )
+
+
+def history(queue: str, days: int, now_ns: int) -> Flow[list[DailyStats]]:
+    """Read what ended on each of the last UTC days, today first."""
+    check_queue(queue)
+    check_count(days, "days", MAX_DAYS)
+    today = at_unix_ns(now_ns).date()
+    dates = [today - timedelta(days=ago) for ago in range(days)]
+    exists, counts = yield from together(queue_exists(queue), read_counters(queue, dates))
+    if not exists:
+        raise QueueNotFoundError(queue)
+    return [DailyStats(queue, processed, failed, day) for day, (processed, failed) in zip(dates, counts, strict=True)]
+
+
+def groups(queue: str) -> Flow[list[GroupInfo]]:
+    """List a queue's groups by name; none for a queue that there is not."""
+    sizes = yield from group_sizes(check_queue(queue))
+    return [GroupInfo(name, size) for name, size in sorted(sizes.items())]
+
+
+def pause(queue: str, now_ns: int) -> Flow[None]:
+    """Let servers take nothing more from a queue."""
+    if not (yield pause_queue(check_queue(queue), now_ns // SECOND_NS)):
+        raise QueueStateError(queue, paused=True)
+
+
+def unpause(queue: str) -> Flow[None]:
+    """Let servers take tasks from a queue again."""
+    if not (yield unpause_queue(check_queue(queue))):
+        raise QueueStateError(queue, paused=False)

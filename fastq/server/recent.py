@@ -1,0 +1,33 @@
+"""What was heard a moment ago: entries that are forgotten after a fixed time."""
+
+from typing import TypeVar
+
+from fastq.clock import Clock
+
+__all__ = ["Recent"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(dict[K, tuple[float, V]]):
+    """Keep the last value put under each key, for ``keep_s`` seconds; a dict, so that an empty one costs nothing."""
+
+    def __init__(self, keep_s: float, clock: Clock) -> None:
+        super().__init__()
+        self._keep_s = keep_s
+        self._clock = clock
+
+    def put(self, key: K, value: V) -> None:
+        """Keep a value from now on."""
+        # They stand in the order of their ends, so that only those that are over are looked at: thousands may come.
+        now_s = self._clock.monotonic_s()
+        while self and next(iter(self.values()))[0] <= now_s:
+            del self[next(iter(self))]
+        self.pop(key, None)
+        self[key] = (now_s + self._keep_s, value)
+
+    def take(self, key: K) -> V | None:
+        """Return what is kept under a key, and forget it."""
+        until_s, value = self.pop(key, (0.0, None))
+        return value if until_s > self._clock.monotonic_s() else None

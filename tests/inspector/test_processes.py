@@ -1,0 +1,152 @@
+"""What the inspectors tell of servers, schedulers and the nodes of a cluster."""
+
+import logging
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import BrokerError, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo, keys
+from fastq.broker.cancel import read_cancellation
+from fastq.codec import (
+    encode_scheduler_enqueue_event,
+    encode_scheduler_entry,
+    encode_server_info,
+    encode_worker_info,
+)
+from fastq.messages import ServerInfo as PublishedServerInfo
+from tests.inspector.harness import Ask
+
+STARTED = datetime(2026, 11, 21, 1, 2, 3, 456000, UTC)
+
+
+def publish(db: Any, server_id: str, tasks: int = 0, *, host: str = "h", expires_s: float = 10) -> ServerInfo:
+    """Let a server have sent a heartbeat; return what an inspector is to say of it."""
+    info = PublishedServerInfo(host, 7, server_id, 4, {"low": 1, "high": 5}, True, "active", STARTED, tasks)
+    workers = tuple(
+        WorkerInfo(host, 7, server_id, f"{server_id}-{n}", "t", b"p", "low", STARTED.replace(second=n), None)
+        for n in range(tasks)
+    )
+    db.set(keys.server_info(host, 7, server_id), encode_server_info(info))
+    expiry = time.time() + expires_s
+    db.zadd(keys.all_servers(), {keys.server_info(host, 7, server_id): int(expiry)})
+    for worker in reversed(workers):
+        db.hset(keys.workers(host, 7, server_id), worker.task_id, encode_worker_info(worker))
+        db.zadd(keys.all_workers(), {keys.workers(host, 7, server_id): int(expiry)})
+    return ServerInfo(server_id, host, 7, 4, {"low": 1, "high": 5}, True, STARTED, "active", workers)
+
+
+def test_there_are_no_servers_where_none_runs(ask: Ask, db: Redis) -> None:
+    assert ask("servers") == []
+
+
+def test_each_server_is_listed_with_what_it_is_working_on(ask: Ask, db: Redis) -> None:
+    expected = [publish(db, "b", 0, host="a"), publish(db, "a", 3, host="b"), publish(db, "b", 1, host="b")]
+    assert ask("servers") == expected
+
+
+def test_servers_that_are_silent_are_left_out_and_forgotten(ask: Ask, db: Redis) -> None:
+    expected = publish(db, "live")
+    publish(db, "late", 1, expires_s=-5)
+    assert ask("servers") == [expected]
+    assert db.zrange(keys.all_servers(), 0, -1) == [keys.server_info("h", 7, "live").encode()]
+    assert db.zcard(keys.all_workers()) == 0
+
+
+def test_a_server_whose_state_is_gone_is_left_out(ask: Ask, db: Redis) -> None:
+    expected = publish(db, "live")
+    publish(db, "gone")
+    db.delete(keys.server_info("h", 7, "gone"))
+    assert ask("servers") == [expected]
+
+
+def test_what_cannot_be_decoded_hides_nothing_else(ask: Ask, db: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    expected = publish(db, "good", 1)
+    publish(db, "bad")
+    db.set(keys.server_info("h", 7, "bad"), b"\xff\xff")
+    db.hset(keys.workers("h", 7, "good"), "odd", b"\xff\xff")
+    with caplog.at_level(logging.WARNING, "fastq.inspector"):
+        assert ask("servers") == [expected]
+    assert len(caplog.messages) == 2
+
+
+def entry(number: int, **changes: Any) -> SchedulerEntry:
+    fields = {
+        "id": f"id-{number}",
+        "spec": "@every 30s",
+        "task_type": f"t{number}",
+        "task_payload": b"\x00p",
+        "enqueue_options": ('Queue("low")', "MaxRetry(3)"),
+        "next_enqueue_time": STARTED,
+        "prev_enqueue_time": None,
+    }
+    return SchedulerEntry(**{**fields, **changes})
+
+
+def test_entries_of_all_live_schedulers_are_listed(ask: Ask, db: Redis) -> None:
+    entries = [entry(number) for number in range(4)]
+    for name, number, expires_s in (("s:1:a", 1, 10), ("s:1:a", 0, 10), ("s:1:b", 2, 10), ("s:1:late", 3, -5)):
+        db.lpush(keys.scheduler_entries(name), encode_scheduler_entry(entries[number]))
+        db.zadd(keys.all_schedulers(), {keys.scheduler_entries(name): int(time.time()) + expires_s})
+    assert ask("scheduler_entries") == entries[:3]
+    assert db.zcard(keys.all_schedulers()) == 2
+
+
+def test_what_an_entry_enqueued_is_listed_by_pages_latest_first(ask: Ask, db: Redis) -> None:
+    events = [SchedulerEnqueueEvent(f"task-{n}", STARTED.replace(second=n)) for n in range(5)]
+    for number, event in enumerate(events):
+        db.zadd(keys.scheduler_history("e"), {encode_scheduler_enqueue_event(event): number})
+    latest_first = events[::-1]
+    assert ask("list_scheduler_enqueue_events", "e") == latest_first
+    assert ask("list_scheduler_enqueue_events", "e", page=2, page_size=2) == latest_first[2:4]
+    assert ask("list_scheduler_enqueue_events", "e", page=4, page_size=2) == []
+    assert ask("list_scheduler_enqueue_events", "nosuch") == []
+    with pytest.raises(ValueError, match="entry_id must"):
+        ask("list_scheduler_enqueue_events", " ")
+
+
+def test_the_slot_of_a_queue_is_known_without_a_cluster(ask: Ask, db: Redis) -> None:
+    # Redis' own example of its hash: the slot of 123456789 is 0x31C3.
+    assert ask("cluster_key_slot", "123456789") == 0x31C3
+
+
+def test_nodes_of_what_is_no_cluster_are_an_error(ask: Ask, db: Redis) -> None:
+    with pytest.raises(BrokerError, match="cluster support disabled"):
+        ask("cluster_nodes", "default")
+
+
+@pytest.fixture
+def heard(db: Any) -> Iterator[Any]:
+    """Listen to both channels of cancellations."""
+    with db.pubsub() as pubsub:
+        pubsub.subscribe(keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL)
+        for _ in range(2):
+            assert pubsub.get_message(timeout=30)["type"] == "subscribe"
+        yield lambda: pubsub.get_message(timeout=30)
+
+
+def test_a_cancellation_is_the_bare_id_on_asynqs_channel(ask: Ask, heard: Any) -> None:
+    assert ask("cancel_processing", "id-1") is None
+    message = heard()
+    assert (message["channel"].decode(), message["data"]) == (keys.CANCEL_CHANNEL, b"id-1")
+
+
+def test_a_cancellation_with_an_outcome_goes_to_fastqs_channel_first(ask: Ask, heard: Any) -> None:
+    ask("cancel_processing", "id-1", "delete", queue="low")
+    first, second = heard(), heard()
+    assert first["channel"].decode() == keys.CANCEL_AS_CHANNEL
+    assert tuple(read_cancellation(first["data"].decode())) == ("id-1", "low", "delete")
+    assert (second["channel"].decode(), second["data"]) == (keys.CANCEL_CHANNEL, b"id-1")
+
+
+@pytest.mark.parametrize(
+    ("args", "text"), [((" ",), "task_id must"), (("id-1", "explode"), "outcome must be one of .*'explode'")]
+)
+def test_a_cancellation_of_nothing_or_with_an_unknown_outcome_is_refused(
+    ask: Ask, db: Redis, args: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        ask("cancel_processing", *args)
