@@ -15,7 +15,7 @@ from redis import Redis
 
 from fastq import AsyncClient, Task, keys
 from fastq.broker.aggregate import GroupRule
-from fastq.broker.lease import LeasedTask, Owner
+from fastq.broker.lease import Leased, LeasedTask, Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import ServerIdentity, clear_server_state, write_result
 from fastq.clock import ManualClock, SystemClock
@@ -25,7 +25,6 @@ from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
 from fastq.server.acker import Acker
 from fastq.server.aggregator import Aggregator
-from fastq.server.batches import Result
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.fetcher import Fetcher
@@ -36,6 +35,7 @@ from fastq.server.holdings import Holdings
 from fastq.server.outcomes import outcome_of
 from fastq.server.presence import ServerStatus, Showcase
 from fastq.server.recoverer import Recoverer
+from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.timing import STANDARD
 from fastq.worker.aggregation import GroupedTask
@@ -90,8 +90,8 @@ class Stage:
         self.room = room
         await Fetcher(self.commands, Prioritizer(self.config.queues), self.holdings, self, 1.0).tick()
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
-        for task in leased:
+    def accept(self, queue: str, leased: Leased) -> None:
+        for task in leased.tasks:
             self.held.add(queue, view_task_message(task.message), time.monotonic())
 
     async def end(self, kind: Kind, data: bytes = b"", *, is_failure: bool = True) -> None:
@@ -138,7 +138,7 @@ async def dequeue(stage: Stage) -> None:
 
 
 async def extend(stage: Stage) -> None:
-    stage.accept(QUEUE, [LeasedTask("ghost", view_of("ghost"))])
+    stage.accept(QUEUE, Leased.of([LeasedTask("ghost", view_of("ghost"))]))
     assert await stage.heartbeater()._extend(time.monotonic()) == []
     assert [task.id for _, tasks in stage.held.by_queue() for task in tasks] == ["id-1"]
 

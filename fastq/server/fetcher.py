@@ -10,12 +10,12 @@ are found by the score they would have.
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import Leased, LeasedTask
+from fastq.broker.lease import Leased
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actor import Actor, backoff_s
@@ -40,7 +40,7 @@ class Taker(Protocol):
     def room(self) -> int:
         """Return how many more tasks would start soon."""
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+    def accept(self, queue: str, leased: Leased) -> None:
         """Take tasks that were leased just now."""
 
 
@@ -142,12 +142,12 @@ class Fetcher(Actor):
             return
         if result.ghosts:
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
-        if len(result.tasks) < count:
-            self._prioritizer.give_back(queue, count - len(result.tasks))
+        if result.size < count:
+            self._prioritizer.give_back(queue, count - result.size)
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
-        self._taker.accept(queue, result.tasks)
+        self._taker.accept(queue, result)
 
     def _rest(self, queue: str, why: NoTasks) -> None:
         waker = self.wakers.get(queue)
@@ -191,6 +191,6 @@ class Fetcher(Actor):
         for found in await self._lost.look(at_once=at_once):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
-            elif found.tasks:
-                self._log.info("found %d tasks of queue %s whose dequeue had no reply", len(found.tasks), found.queue)
-                self._taker.accept(found.queue, found.tasks)
+            elif found.leased.size:
+                self._log.info("found %d tasks of queue %s whose dequeue had no reply", found.leased.size, found.queue)
+                self._taker.accept(found.queue, found.leased)

@@ -22,7 +22,7 @@ from fastq.pool.pool import PoolConfig
 from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
-from fastq.server.acker import Acker, Result
+from fastq.server.acker import Acker
 from fastq.server.actor import Actor, end_task
 from fastq.server.aggregation import Aggregation
 from fastq.server.commands import Commands
@@ -40,6 +40,7 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
@@ -96,6 +97,7 @@ class ServerProcess:
             self._pool_failed,
             self._canceled_as,
             self._judge if self.hooks.judges else None,
+            lambda: self.subscriber.remembers,
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)

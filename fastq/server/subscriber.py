@@ -67,6 +67,11 @@ class Subscriber(Actor):
         finally:
             self.is_subscribed = False
 
+    @property
+    def remembers(self) -> bool:
+        """Tell whether any id is kept."""
+        return bool(self._unknown)
+
     def _hear(self, heard: Heard) -> None:
         if heard.channel == keys.CANCEL_CHANNEL:
             if due := self._bare_ids_due.take(heard.text):

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.lease import LeasedTask
+from fastq.broker.lease import Leased
 from fastq.broker.scripts import load_script
 from fastq.codec import view_task_message
 from fastq.errors import BrokerConnectionError
@@ -30,8 +30,8 @@ class Pool:
         self.room = room
         self.taken: list[tuple[str, str]] = []
 
-    def accept(self, queue: str, tasks: Sequence[LeasedTask]) -> None:
-        for task in tasks:
+    def accept(self, queue: str, leased: Leased) -> None:
+        for task in leased.tasks:
             self.taken.append((queue, task.id))
             self.bench.held.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
 
