@@ -63,6 +63,7 @@ class Aggregator(Actor):
         self._clock = clock
         self._timing = timing
         self._interval_s = min(MAX_INTERVAL_S, rule.grace_s)
+        self.tick_limit_s = 1.25 * timing.aggregation_s
         self._open: set[AggregationSet] = set()
         self._waits = Waits(clock)
         self.aggregated = 0
@@ -100,6 +101,7 @@ class Aggregator(Actor):
         """Aggregate the due groups of a queue; return the seconds until the next of the others is due."""
         pause_s, cursor = self._interval_s, 0
         while True:
+            self.get_on()
             found = await self._commands.run(scan_groups(queue, cursor, self._rule, self._now_s()))
             for group in found.due:
                 if self._finishing:
@@ -119,6 +121,7 @@ class Aggregator(Actor):
         while more and not self._finishing:
             one = AggregationSet(queue, group, str(uuid.uuid4()))
             now_s = self._now_s()
+            self.get_on()
             self._open.add(one)
             taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
             more = taken > 0 and await self._aggregate(one, taken)
@@ -144,6 +147,7 @@ class Aggregator(Actor):
     ) -> tuple[list[LeasedTask], Combined | AggregationFailure | None]:
         """Return the tasks of a set that can be read, and what the aggregator makes of them; None if there are none."""
         while members := await read_members(self._commands, one, taken):
+            self.get_on()
             answer = await self._combine(one.queue, one.group, [task.message for task in members])
             if not isinstance(answer, Unreadable):
                 return members, answer

@@ -40,12 +40,15 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.repairs import Repairs, describe
 from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
+from fastq.server.trouble import Trouble
 from fastq.server.waker import Waker
+from fastq.server.watchdog import Watchdog
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 
@@ -101,6 +104,8 @@ class ServerProcess:
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
+        self.trouble = Trouble()
+        self.repairs: Repairs = Repairs()
         self.where = ""
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
@@ -136,6 +141,11 @@ class ServerProcess:
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
         self.aggregation = Aggregation(config, timing, commands, clock)
         self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
+        self.watchdog = Watchdog(lambda: self.actors, timing)
+        for actor in self.actors:
+            actor.trouble = self.trouble
+        for mending in (self.recoverer, self.fetcher, self.forwarder):
+            mending.repairs = self.repairs
 
     @property
     def actors(self) -> list[Actor]:
@@ -161,7 +171,8 @@ class ServerProcess:
         rest = {kind: n for kind, n in counts.items() if kind not in (Kind.DONE, Kind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
         groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
-        return f"{done} tasks done{others}{groups}; {len(self.held)} held"
+        mended = describe(self.repairs)
+        return f"{done} tasks done{others}{groups}; {len(self.held)} held{mended and f'; mended: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -185,7 +196,7 @@ class ServerProcess:
         self.where = await describe_redis(self._broker)
         self.showcase.slots = self.crew.slots
         self.stall.start()
-        for actor in self.actors:
+        for actor in (*self.actors, self.watchdog):
             actor.start()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
@@ -240,6 +251,7 @@ class ServerProcess:
         self._finish(self.crew.give_back())
         self._is_giving_back = True
         await self._drain()
+        await self.watchdog.stop()
         await asyncio.gather(self.crew.pool.stop(), self.aggregation.stop(LAST_TICK_S))
         await self.crew.settle(0.0 if self._hurry.is_set() else max(0.0, give_up_s - loop.time()))
         await self.hooks.stop()
