@@ -34,6 +34,7 @@ from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, 
 from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
 from fastq.results import EnqueueResults
+from fastq.scheduler import Scheduler
 from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.states import TaskState
@@ -66,6 +67,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueStateError",
     "RevokeTask",
+    "Scheduler",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
     "ServeMux",
