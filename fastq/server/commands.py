@@ -12,14 +12,17 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.operation import Operation
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, BrokerTimeoutError
 
 __all__ = ["Commands"]
 
 T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 
+LIMIT_S: Final = 30.0
+"""Each reply has a limit of its own; this one is for what trickles in, or hangs in a way that nobody thought of."""
 MOST_UNDER_WAY: Final = 2
+
 _log = logging.getLogger("fastq.commands")
 
 
@@ -68,7 +71,11 @@ class Commands:
 
     async def _carry_out(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         try:
-            return await self._broker.run_many(operations)
+            async with asyncio.timeout(LIMIT_S):
+                return await self._broker.run_many(operations)
+        except TimeoutError:
+            text = f"no answer within {LIMIT_S:g} s; the outcome is not known"
+            return [BrokerTimeoutError(text, maybe_applied=True)] * len(operations)
         except Exception as error:  # noqa: BLE001 - a defect here must not lose what the callers hold
             _log.exception("a defect in a pipeline of %d operations", len(operations))
             return [_unknown(f"a defect: {error!r}")] * len(operations)

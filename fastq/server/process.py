@@ -39,12 +39,15 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.repairs import Repairs, describe
 from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
+from fastq.server.trouble import Trouble
 from fastq.server.waker import Waker
+from fastq.server.watchdog import Watchdog
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 
@@ -100,6 +103,8 @@ class ServerProcess:
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
+        self.trouble = Trouble()
+        self.repairs: Repairs = Repairs()
         self.where = ""
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
@@ -133,6 +138,11 @@ class ServerProcess:
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
+        self.watchdog = Watchdog(lambda: self.actors, timing)
+        for actor in self.actors:
+            actor.trouble = self.trouble
+        for mending in (self.recoverer, self.fetcher, self.forwarder):
+            mending.repairs = self.repairs
 
     @property
     def actors(self) -> list[Actor]:
@@ -156,7 +166,8 @@ class ServerProcess:
         done = counts[Kind.DONE] + counts[Kind.RESULT]
         rest = {kind: n for kind, n in counts.items() if kind not in (Kind.DONE, Kind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
-        return f"{done} tasks done{others}; {len(self.held)} held"
+        mended = describe(self.repairs)
+        return f"{done} tasks done{others}; {len(self.held)} held{mended and f'; mended: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -180,7 +191,7 @@ class ServerProcess:
         self.where = await describe_redis(self._broker)
         self.showcase.slots = self.crew.slots
         self.stall.start()
-        for actor in self.actors:
+        for actor in (*self.actors, self.watchdog):
             actor.start()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
@@ -233,6 +244,7 @@ class ServerProcess:
         self._finish(self.crew.give_back())
         self._is_giving_back = True
         await self._drain()
+        await self.watchdog.stop()
         await self.crew.pool.stop()
         await self.crew.settle(0.0 if self._hurry.is_set() else max(0.0, give_up_s - loop.time()))
         await self.hooks.stop()

@@ -27,6 +27,7 @@ class Subscriber(Actor):
     """Listen for cancellations; one tick is one connection's life."""
 
     name = "subscriber"
+    tick_limit_s = None  # it listens for as long as the connection lives, which it asks every 3 s
 
     def __init__(self, broker: AsyncBroker, cancel: Callable[[Cancellation], bool], clock: Clock) -> None:
         super().__init__()
