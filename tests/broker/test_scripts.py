@@ -46,6 +46,7 @@ KEY_PATTERNS: dict[str, str] = {
     "processed": keys.processed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
     "server": keys.server_info("host", 0, "id").replace(":0:", ":pid:"),
     "task": keys.task("q", "{id}"),
+    "unique": keys.unique("q", "{type}", None) + "{md5}",
     "workers": keys.workers("host", 0, "id").replace(":0:", ":pid:"),
 }
 """What keys.py makes, by the name that scripts use for it, in the notation of the headers."""
