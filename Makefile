@@ -2,6 +2,7 @@
 # make test FASTQ_DEBUG=1               the same on a build with line tracing and bounds checks, without optimisation
 # make setup PYTHON=python3.13          another interpreter (after `make clean`)
 # make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
+# make chaos SEED=7 ARGS=--json        the same faults and tasks again, and the report as JSON
 # make demo TASKS=20000 REDIS=redis://…  fewer tasks, on a Redis that is there already
 
 .DEFAULT_GOAL := help
@@ -23,7 +24,7 @@ EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types check interop bench bench-smoke fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types check chaos interop bench bench-smoke fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +49,9 @@ types: $(BUILT) ## Check types strictly, and each extension's stub against the m
 	$(PY) -m mypy.stubtest $(EXTENSIONS)
 
 check: lint types test ## Everything that must be green before a merge
+
+chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (4-5 minutes)
+	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)
 
 interop: $(BUILT) ## Test against a real Go asynq; fails where Go is missing
 	FASTQ_REQUIRE_INTEROP=1 $(PY) -m pytest tests/interop $(ARGS)

@@ -22,8 +22,9 @@ from fastq.pool.pool import PoolConfig
 from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
-from fastq.server.acker import Acker, Result
+from fastq.server.acker import Acker
 from fastq.server.actor import Actor, end_task
+from fastq.server.aggregation import Aggregation
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
@@ -39,11 +40,15 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.repairs import Repairs, describe
+from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
+from fastq.server.trouble import Trouble
 from fastq.server.waker import Waker
+from fastq.server.watchdog import Watchdog
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 
@@ -95,9 +100,12 @@ class ServerProcess:
             self._pool_failed,
             self._canceled_as,
             self._judge if self.hooks.judges else None,
+            lambda: self.subscriber.remembers,
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
+        self.trouble = Trouble()
+        self.repairs: Repairs = Repairs()
         self.where = ""
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
@@ -131,6 +139,13 @@ class ServerProcess:
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
+        self.aggregation = Aggregation(config, timing, commands, clock)
+        self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
+        self.watchdog = Watchdog(lambda: self.actors, timing)
+        for actor in self.actors:
+            actor.trouble = self.trouble
+        for mending in (self.recoverer, self.fetcher, self.forwarder):
+            mending.repairs = self.repairs
 
     @property
     def actors(self) -> list[Actor]:
@@ -146,6 +161,7 @@ class ServerProcess:
             self.fetcher,
             *self.wakers.values(),
             self.janitor,
+            *self.aggregation.actors,
         ]
 
     def summary(self) -> str:
@@ -154,7 +170,9 @@ class ServerProcess:
         done = counts[Kind.DONE] + counts[Kind.RESULT]
         rest = {kind: n for kind, n in counts.items() if kind not in (Kind.DONE, Kind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
-        return f"{done} tasks done{others}; {len(self.held)} held"
+        groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
+        mended = describe(self.repairs)
+        return f"{done} tasks done{others}{groups}; {len(self.held)} held{mended and f'; mended: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -178,7 +196,7 @@ class ServerProcess:
         self.where = await describe_redis(self._broker)
         self.showcase.slots = self.crew.slots
         self.stall.start()
-        for actor in self.actors:
+        for actor in (*self.actors, self.watchdog):
             actor.start()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
@@ -214,7 +232,9 @@ class ServerProcess:
         while True:
             if self.showcase.status is ServerStatus.STOPPED and not self.held and not self.acker.failed:
                 return  # told to fetch no more, and through with what was here
-            if self.fetcher.all_resting and not self.held and not self.acker.failed:
+            if self.aggregation.is_busy:
+                taken_when_asked = -1  # a task is about to be enqueued
+            elif self.fetcher.all_resting and not self.held and not self.acker.failed:
                 if self.crew.taken == taken_when_asked:
                     return
                 taken_when_asked = self.crew.taken
@@ -231,7 +251,8 @@ class ServerProcess:
         self._finish(self.crew.give_back())
         self._is_giving_back = True
         await self._drain()
-        await self.crew.pool.stop()
+        await self.watchdog.stop()
+        await asyncio.gather(self.crew.pool.stop(), self.aggregation.stop(LAST_TICK_S))
         await self.crew.settle(0.0 if self._hurry.is_set() else max(0.0, give_up_s - loop.time()))
         await self.hooks.stop()
         self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
@@ -254,13 +275,17 @@ class ServerProcess:
         return sorted(results, key=lambda result: places.get(result.task, -1))
 
     async def _drain(self) -> None:
-        """Let running handlers finish, for as long as the setting and a second signal allow."""
-        draining = asyncio.ensure_future(self.crew.pool.drain(self.config.seconds("shutdown_timeout")))
+        """Let handlers and aggregator finish, for as long as the setting and a second signal allow."""
+        within_s = self.config.seconds("shutdown_timeout")
+        draining = asyncio.ensure_future(self._drain_within(within_s))
         hurrying = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
         for waiting in (draining, hurrying):
             waiting.cancel()
         await asyncio.gather(draining, hurrying, return_exceptions=True)
+
+    async def _drain_within(self, seconds: float) -> None:
+        await asyncio.gather(self.crew.pool.drain(seconds), self.aggregation.drain(seconds))
 
     async def _last_writes(self) -> None:
         """Write all that is left, again and again while Redis does not take it."""
@@ -333,7 +358,13 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
     hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
     return PoolConfig(
         runner="fastq.worker.runner:load",
-        argument=runner_argument(options.app, log_level=config.log_level, log_format=config.log_format, **hooks),
+        argument=runner_argument(
+            options.app,
+            log_level=config.log_level,
+            log_format=config.log_format,
+            aggregator=None if config.group_aggregator is None else str(config.group_aggregator),
+            **hooks,
+        ),
         processes=config.concurrency,
         start_method=config.start_method,
         timeout_grace=config.seconds("timeout_grace"),

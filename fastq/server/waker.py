@@ -32,6 +32,8 @@ class Waker(Actor):
     """
 
     name = "waker"
+    tick_limit_s = None  # it waits to be armed; the wait in Redis has limits of its own
+    speaks_of_outages = False  # the fetcher does, which also knows their end sooner than one that waits
 
     def __init__(self, broker: AsyncBroker, queue: str, on_tasks: Callable[[str], None]) -> None:
         super().__init__()

@@ -1,0 +1,147 @@
+"""Why a run may have been repeated: the fault that struck its server or child between its beginning and its ack.
+
+A fault explains only what it can do. The death of a child does not touch what had already ended in it; a stop that is
+asked for touches only what has not returned; what is cut off or frozen for less than the lease loses nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from fastq.broker.connection import READ_TIMEOUT_S
+from fastq.server.actor import MAX_BACKOFF_S
+from tests.chaos.evidence import Life
+from tests.chaos.journal import Strike
+from tests.chaos.ledger import Run
+from tests.chaos.plan import Kind
+from tests.chaos.producer import Enqueued, Entry
+
+__all__ = ["Alibis", "Span", "merged"]
+
+_NS: Final = 1_000_000_000
+ACK_S: Final = 1.0
+"""How long after its end a run may wait for its ack where nothing is wrong, on a machine that has other work, too."""
+
+_REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS}
+_SILENT: Final = {Kind.FREEZE_REDIS, Kind.NET_HALF_OPEN}
+_FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
+_NET: Final = {Kind.NET_REFUSE, Kind.NET_HALF_OPEN, Kind.NET_DELAY, Kind.NET_CUT, Kind.NET_DROP}
+_DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER}
+
+
+class Span(NamedTuple):
+    """Be a stretch of time in monotonic nanoseconds."""
+
+    began_ns: int
+    ended_ns: int
+
+    def meets(self, began_ns: int, ended_ns: int) -> bool:
+        return self.began_ns <= ended_ns and began_ns <= self.ended_ns
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Join the spans that touch."""
+    joined: list[Span] = []
+    for span in sorted(spans):
+        if joined and span.began_ns <= joined[-1].ended_ns:
+            joined[-1] = Span(joined[-1].began_ns, max(joined[-1].ended_ns, span.ended_ns))
+        else:
+            joined.append(span)
+    return joined
+
+
+class Alibis:
+    """Know what struck whom, and for how long each server was cut off from its leases."""
+
+    def __init__(
+        self, strikes: Sequence[Strike], lives: Mapping[int, Life], lease_s: float, heartbeat_s: float
+    ) -> None:
+        self._strikes = strikes
+        self._lives = lives
+        servers = {life.server for life in lives.values()} | {-1}
+        self._outages = {server: merged(_outage(one) for one in strikes if _hits(one, server)) for server in servers}
+        # A lease was last extended up to a heartbeat ago, and its end is a whole second, rounded down.
+        least_ns = int((lease_s - heartbeat_s - 1) * _NS)
+        self._losses = {
+            server: [span for span in spans if span.ended_ns - span.began_ns >= least_ns]
+            for server, spans in self._outages.items()
+        }
+
+    def of(self, run: Run, following_ns: int, next_on_child_ns: int | None) -> Kind | str | None:
+        """Return what explains that a task ran again at ``following_ns``; None if nothing does.
+
+        ``next_on_child_ns`` is when the same process began its next task: the result of this one was out by then.
+        """
+        server = self._lives[run.generation].server
+        until_ns = min(following_ns, self._unacked_until(run, server, following_ns))
+        for strike in self._strikes:
+            if strike.generation == run.generation and strike.began_ns <= until_ns:
+                if strike.kind in _DEADLY and _kills(strike, run, next_on_child_ns):
+                    return strike.kind
+                if strike.kind is Kind.KILL_SERVER and strike.began_ns >= run.began_ns:
+                    return strike.kind
+                if strike.kind is Kind.STOP_SERVER and self._is_stopped(strike, run, server):
+                    return strike.kind
+        if any(span.meets(run.began_ns, until_ns) for span in self._losses[server]):
+            return "its lease was lost in an outage"
+        return None
+
+    def of_enqueue(self, entry: Entry) -> str | None:
+        """Return why a task may have been enqueued twice."""
+        is_in_doubt = entry.said is Enqueued.MAYBE
+        if is_in_doubt or any(span.meets(entry.began_ns, entry.ended_ns) for span in self._outages[-1]):
+            return "the reply of its enqueue was lost"
+        return None
+
+    def of_charges(self, began_ns: int, ended_ns: int) -> bool:
+        """Tell whether tasks that only waited in a server may have been charged an attempt in a stretch of time."""
+        killed = (one.began_ns for one in self._strikes if one.kind in (Kind.KILL_SERVER, Kind.STOP_SERVER))
+        if any(began_ns <= at_ns <= ended_ns for at_ns in killed):
+            return True
+        return any(span.meets(began_ns, ended_ns) for spans in self._losses.values() for span in spans)
+
+    def of_unrun(self, since_ns: int) -> bool:
+        """Tell whether a last attempt may have been used up without a run: no death of a server is a reason."""
+        return any(span.ended_ns >= since_ns for spans in self._losses.values() for span in spans)
+
+    def _unacked_until(self, run: Run, server: int, following_ns: int) -> int:
+        """Return until when the ack may have been outstanding: through every outage that it ran into."""
+        if run.ended_ns is None:
+            return following_ns
+        until_ns = run.ended_ns + int(ACK_S * _NS)
+        for span in self._outages[server]:
+            if span.meets(run.began_ns, until_ns):
+                until_ns = max(until_ns, span.ended_ns + int(ACK_S * _NS))
+        return until_ns
+
+    def _is_stopped(self, strike: Strike, run: Run, server: int) -> bool:
+        """Tell whether a stop may have interrupted a run, or kept its ack from being written."""
+        if strike.ended_ns and strike.ended_ns < run.began_ns:
+            return False
+        if not run.returned:
+            return True
+        ended_ns = self._lives[run.generation].ended_ns or strike.ended_ns
+        return any(span.meets(strike.began_ns, ended_ns) for span in self._outages[server])
+
+
+def _kills(strike: Strike, run: Run, next_on_child_ns: int | None) -> bool:
+    if strike.pids and run.pid not in strike.pids:
+        return False
+    return run.began_ns <= strike.began_ns and (next_on_child_ns is None or strike.began_ns <= next_on_child_ns)
+
+
+def _hits(strike: Strike, server: int) -> bool:
+    if strike.kind in _REDIS:
+        return True
+    return strike.server == server and strike.kind in _NET | _FROZEN
+
+
+def _outage(strike: Strike) -> Span:
+    """Return for how long a server may have been without Redis: the fault, the wait for a reply, the last back-off."""
+    ended_ns = strike.ended_ns or strike.began_ns
+    if strike.kind in _FROZEN:
+        return Span(strike.began_ns, ended_ns)
+    length_s = (ended_ns - strike.began_ns) / _NS
+    tail_s = min(MAX_BACKOFF_S, 2 * length_s) + ACK_S / 2
+    if strike.kind in _SILENT:
+        tail_s += READ_TIMEOUT_S
+    return Span(strike.began_ns, ended_ns + int(tail_s * _NS))

@@ -1,0 +1,215 @@
+"""The app of the bench: handlers that work, and handlers that do what no handler should, on their first attempt.
+
+Each writes its beginning and its end into the ledger. All that a server is to know of the bench is in its environment.
+"""
+
+import asyncio
+import functools
+import itertools
+import os
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from fastq import ServeMux
+from fastq.worker.running import RunningTask
+from tests.chaos.ledger import LedgerWriter, What
+from tests.chaos.slots import SlotLock
+
+__all__ = ["mux", "retry_delay"]
+
+LEDGER: Final = "CHAOS_LEDGER"
+GENERATION: Final = "CHAOS_GENERATION"
+SLOTS_FILE: Final = "CHAOS_SLOTS_FILE"
+SLOTS: Final = "CHAOS_SLOTS"
+COROUTINES: Final = 4
+HOG_BYTES: Final = 220 << 20
+CROWD: Final = 8
+
+mux = ServeMux()
+_kept: list[object] = []
+
+
+class Scribe:
+    """Write down what runs in this process."""
+
+    def __init__(self) -> None:
+        self._ledger = LedgerWriter(os.environ[LEDGER], int(os.environ[GENERATION]))
+        self._slots = SlotLock(os.environ[SLOTS_FILE], int(os.environ[SLOTS]))
+
+    def begin(self, task: RunningTask, *, is_async: bool = False) -> None:
+        self._ledger.write(task.id, What.BEGAN, task.retried)
+        if not self._slots.enter(is_async=is_async, coroutines=COROUTINES):
+            self._ledger.write(task.id, What.OVERFULL, task.retried)
+
+    def end(self, task: RunningTask, what: What, *, is_async: bool = False) -> None:
+        self._slots.leave(is_async=is_async)
+        self._ledger.write(task.id, what, task.retried)
+
+
+@functools.cache
+def scribe() -> Scribe:
+    """Return this process' scribe; made at its first task, since locks and descriptors are not to be inherited."""
+    return Scribe()
+
+
+def written(handler: Callable[[RunningTask], object]) -> Callable[[RunningTask], object]:
+    """Write down the runs of a plain handler."""
+
+    @functools.wraps(handler)
+    def run(task: RunningTask) -> object:
+        scribe().begin(task)
+        try:
+            result = handler(task)
+        except BaseException:
+            scribe().end(task, What.RAISED)
+            raise
+        scribe().end(task, What.RETURNED)
+        return result
+
+    return run
+
+
+def written_async(
+    handler: Callable[[RunningTask], Coroutine[Any, Any, object]],
+) -> Callable[[RunningTask], Coroutine[Any, Any, object]]:
+    """Write down the runs of a coroutine handler."""
+
+    @functools.wraps(handler)
+    async def run(task: RunningTask) -> object:
+        scribe().begin(task, is_async=True)
+        try:
+            result = await handler(task)
+        except BaseException:
+            scribe().end(task, What.RAISED, is_async=True)
+            raise
+        scribe().end(task, What.RETURNED, is_async=True)
+        return result
+
+    return run
+
+
+def seconds(task: RunningTask) -> float:
+    """Return how long a task is to work."""
+    return float(task.json()["ms"]) / 1000
+
+
+def retry_delay(retried: int, error: BaseException, task: RunningTask) -> float:
+    """Try again soon: asynq's delays are longer than the bench."""
+    return 0.1
+
+
+@mux.handler("quick")
+@written
+def quick(task: RunningTask) -> None:
+    return None
+
+
+@mux.handler("work")
+@written
+def work(task: RunningTask) -> None:
+    until_s = time.process_time() + seconds(task)
+    while time.process_time() < until_s:
+        pass
+
+
+@mux.handler("keep")
+@written
+def keep(task: RunningTask) -> str:
+    return task.id
+
+
+@written
+def sleep(task: RunningTask) -> None:
+    time.sleep(seconds(task))
+
+
+for name in ("nap", "long", "last"):
+    mux.handle(name, sleep)
+
+
+@mux.handler("flaky")
+@written
+def flaky(task: RunningTask) -> None:
+    if task.retried == 0:
+        raise ValueError("not this time")
+
+
+@mux.handler("async")
+@written_async
+async def async_sleep(task: RunningTask) -> None:
+    await asyncio.sleep(seconds(task))
+
+
+@mux.handler("hang")
+@written
+def hang(task: RunningTask) -> None:
+    if task.retried == 0:
+        time.sleep(10**6)
+
+
+@mux.handler("deaf")
+@written
+def deaf(task: RunningTask) -> None:
+    """Go on whatever is raised."""
+    while task.retried == 0:
+        try:
+            time.sleep(60)
+        except BaseException:  # noqa: BLE001 - that is what it is for
+            continue
+
+
+@mux.handler("gil")
+@written
+def hold_gil(task: RunningTask) -> None:
+    """Stay for ever in one C call that holds the interpreter."""
+    if task.retried == 0:
+        deque(itertools.repeat(None), maxlen=0)
+
+
+@mux.handler("async-hang")
+@written_async
+async def async_hang(task: RunningTask) -> None:
+    if task.retried == 0:
+        await asyncio.sleep(10**6)
+
+
+@mux.handler("crash")
+@written
+def crash(task: RunningTask) -> None:
+    if task.retried == 0:
+        os._exit(70)
+
+
+@mux.handler("segfault")
+@written
+def segfault(task: RunningTask) -> None:
+    if task.retried == 0:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        time.sleep(60)
+
+
+@mux.handler("hog")
+@written
+def hog(task: RunningTask) -> None:
+    """Take more memory than a child may have, and keep it."""
+    _kept.append(bytearray(b"x") * HOG_BYTES)
+
+
+@mux.handler("crowd")
+@written
+def crowd(task: RunningTask) -> None:
+    """Start processes, and leave them behind."""
+    _kept.extend(subprocess.Popen(["sleep", "600"]) for _ in range(CROWD))
+
+
+@mux.handler("spin")
+@written
+def spin(task: RunningTask) -> None:
+    """Hold the interpreter for so long, but for a moment every few hundred milliseconds; for ``--long``."""
+    until_s = time.monotonic() + seconds(task)
+    while time.monotonic() < until_s:
+        deque(itertools.repeat(None, 50_000_000), maxlen=0)

@@ -1,0 +1,180 @@
+"""The checker: holds ledger, journal, producer and keyspace against the guarantees, and says which are broken."""
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from tests.chaos.alibi import Alibis
+from tests.chaos.evidence import Evidence, Stored
+from tests.chaos.ledger import Run, What, runs_of
+from tests.chaos.plan import Kind
+from tests.chaos.producer import Enqueued, Entry
+
+__all__ = ["GUARANTEES", "Verdict", "Violation", "check"]
+
+GUARANTEES: Final = {
+    "lost": "no task is lost",
+    "left": "nothing is left in active, lease or any state on the way",
+    "twice": "every second run is explained by a fault between start and ack",
+    "charged": "no attempt is charged without a run, unless a server died or lost its leases",
+    "last": "a last attempt is not used up without a run",
+    "archived": "nothing is archived but last attempts that a fault cut short",
+    "result": "a kept task has its result, and ran",
+    "slots": "never more living handlers than slots",
+    "alive": "no process outlives its server, none ends by itself",
+    "strange": "nothing runs, or is in Redis, that nobody enqueued",
+}
+
+
+class Violation(NamedTuple):
+    """Be a broken guarantee, by its key in ``GUARANTEES``."""
+
+    guarantee: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Hold the violations, the explanations of repeated runs by how often each was needed, and some figures."""
+
+    violations: Sequence[Violation]
+    explained: Mapping[str, int]
+    figures: Mapping[str, int]
+
+
+def check(evidence: Evidence) -> Verdict:
+    """Check everything."""
+    return _Check(evidence).verdict()
+
+
+class _Check:
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._alibis = Alibis(evidence.strikes, evidence.lives, evidence.lease_s, evidence.heartbeat_s)
+        self._runs = runs_of(list(evidence.records))
+        self._begun: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for record in evidence.records:
+            if record.what is What.BEGAN:
+                self._begun[record.generation, record.pid].append(record.at_ns)
+        self._explained: Counter[str] = Counter()
+
+    def verdict(self) -> Verdict:
+        violations = [Violation(*one) for one in self._evidence.observed]
+        for entry in self._evidence.entries:
+            runs = self._runs.get(entry.order.id, [])
+            stored = self._evidence.keyspace.tasks.get(entry.order.id)
+            violations += self._of_end(entry, runs, stored)
+            violations += self._of_runs(entry, runs)
+        violations += self._of_strangers()
+        return Verdict(violations, dict(self._explained.most_common()), self._figures())
+
+    def _figures(self) -> dict[str, int]:
+        said = Counter(entry.said for entry in self._evidence.entries)
+        states = Counter(state for stored in self._evidence.keyspace.tasks.values() for state in stored.states)
+        runs = [run for of_task in self._runs.values() for run in of_task]
+        return {
+            "tasks enqueued": said[Enqueued.YES],
+            "tasks in doubt (their enqueue failed)": said[Enqueued.MAYBE],
+            "runs": len(runs),
+            "runs that returned": sum(run.returned for run in runs),
+            "runs that raised": sum(run.what is What.RAISED for run in runs),
+            "runs that did not end": sum(run.ended_ns is None for run in runs),
+            "tasks that ran more than once": sum(len(of_task) > 1 for of_task in self._runs.values()),
+            "tasks kept as completed": states["completed"],
+            "tasks archived": states["archived"],
+        }
+
+    # The end of a task ------------------------------------------------------------------------------------------
+
+    def _of_end(self, entry: Entry, runs: list[Run], stored: Stored | None) -> Iterator[Violation]:
+        states = stored.states if stored is not None else ()
+        returned = any(run.returned for run in runs)
+        if any(state not in ("archived", "completed") for state in states) or len(states) > 1:
+            yield Violation("left", f"{_name(entry)} is in {', '.join(states)} after {len(runs)} runs")
+        elif states == ("archived",):
+            assert stored is not None
+            yield from self._of_archived(entry, runs, stored, returned=returned)
+        elif states == ("completed",):
+            if not returned:
+                yield Violation("result", f"{_name(entry)} is completed, and never returned")
+            if stored is not None and stored.result != f'"{entry.order.id}"'.encode():
+                yield Violation("result", f"{_name(entry)} has the result {stored.result!r}")
+        elif not returned and entry.said is Enqueued.YES:
+            yield Violation("lost", f"{_name(entry)} is nowhere, and never returned: {_story(runs)}")
+        elif returned and entry.order.job.is_kept:
+            yield Violation("result", f"{_name(entry)} returned, and is not kept: {_story(runs)}")
+
+    def _of_archived(self, entry: Entry, runs: list[Run], stored: Stored, *, returned: bool) -> Iterator[Violation]:
+        if not entry.order.job.is_last_attempt:
+            yield Violation("archived", f"{_name(entry)} was archived ({stored.error}): {_story(runs)}")
+        elif not runs and self._alibis.of_unrun(entry.began_ns):
+            self._explained["archived without a run: its server was cut off for longer than the lease"] += 1
+        elif not runs:
+            yield Violation("last", f"{_name(entry)} was archived ({stored.error}) and never ran")
+        elif (why := self._explain(entry, runs[-1], None)) is None:
+            yield Violation("archived", f"{_name(entry)} was archived ({stored.error}): {_story(runs)}")
+        else:
+            self._explained[f"archived: {why}"] += 1
+            if returned:
+                self._explained["archived, though its handler returned"] += 1
+
+    # Its runs ---------------------------------------------------------------------------------------------------
+
+    def _of_runs(self, entry: Entry, runs: list[Run]) -> Iterator[Violation]:
+        if runs and runs[0].retried and not self._alibis.of_charges(entry.began_ns, runs[0].began_ns):
+            yield Violation("charged", f"{_name(entry)} began with {runs[0].retried} attempts charged: {_story(runs)}")
+        for run, following in pairwise(runs):
+            failed_as_meant = entry.order.job.fails_first and run.retried == 0 and following.retried > 0
+            if not (failed_as_meant and not run.returned):
+                why = self._explain(entry, run, following)
+                if why is None:
+                    yield Violation("twice", f"{_name(entry)} ran again, and no fault says why: {_story(runs)}")
+                else:
+                    self._explained[why] += 1
+            extra = following.retried - run.retried - 1
+            if extra > 0 and not self._alibis.of_charges(run.began_ns, following.began_ns):
+                yield Violation("charged", f"{_name(entry)} was charged {extra} attempts more: {_story(runs)}")
+
+    def _explain(self, entry: Entry, run: Run, following: Run | None) -> str | None:
+        begun = self._begun[run.generation, run.pid]
+        at = bisect_right(begun, run.began_ns)
+        next_on_child_ns = begun[at] if at < len(begun) and not entry.order.job.is_async else None
+        following_ns = following.began_ns if following is not None else (1 << 63) - 1
+        if (why := self._alibis.of(run, following_ns, next_on_child_ns)) is not None:
+            return why.value if isinstance(why, Kind) else why
+        return self._alibis.of_enqueue(entry)
+
+    # What nobody ordered ----------------------------------------------------------------------------------------
+
+    def _of_strangers(self) -> Iterator[Violation]:
+        known = {entry.order.id for entry in self._evidence.entries}
+        for task_id in self._runs.keys() - known:
+            yield Violation("strange", f"task {task_id} ran, and nobody enqueued it")
+        for task_id in self._evidence.keyspace.tasks.keys() - known:
+            yield Violation("strange", f"task {task_id} is in Redis, and nobody enqueued it")
+        for task_id in self._evidence.keyspace.orphans:
+            yield Violation("left", f"task {task_id} has its data in Redis, and is in no state")
+        for record in self._evidence.records:
+            if record.what is What.OVERFULL:
+                yield Violation(
+                    "slots",
+                    f"task {record.task_id} began in process {record.pid} of generation {record.generation} "
+                    "while every slot had a living handler",
+                )
+
+
+def _name(entry: Entry) -> str:
+    return f"task {entry.order.id} ({entry.order.job.name}, queue {entry.order.queue})"
+
+
+def _story(runs: list[Run]) -> str:
+    """Tell the runs of a task, times in monotonic seconds as in the journal."""
+    told = []
+    for run in runs:
+        ended = "no end" if run.ended_ns is None else f"{run.what.name.lower()} {run.ended_ns / 1e9:.3f}"
+        where = f"generation {run.generation} pid {run.pid}"
+        told.append(f"[attempt {run.retried}, {where}, began {run.began_ns / 1e9:.3f}, {ended}]")
+    return " ".join(told) or "no runs"

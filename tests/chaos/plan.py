@@ -1,0 +1,128 @@
+"""The plan: which fault strikes what, when, and for how long; made from a seed, the same for the same seed and size.
+
+What a fault then meets is up to the moment. Kinds are dealt from a deck, so that every kind comes in a short run, too.
+"""
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = ["Fault", "Kind", "Scale", "make_plan"]
+
+
+class Kind(Enum):
+    """Say what happens."""
+
+    KILL_CHILD = "SIGKILL a child"
+    KILL_CHILDREN = "SIGKILL all children of a server"
+    KILL_PRELOADER = "SIGKILL a preloader"
+    KILL_HOOKS = "SIGKILL a hook child"
+    FREEZE_CHILD = "SIGSTOP a child for longer than the lease"
+    KILL_SERVER = "SIGKILL a server"
+    FREEZE_SERVER = "SIGSTOP a server for longer than its lease"
+    FREEZE_FAMILY = "SIGSTOP a server and its children for longer"
+    FREEZE_SHORT = "SIGSTOP a server for less than its lease"
+    STOP_SERVER = "SIGTERM a server, start it again"
+    RESTART_REDIS = "restart Redis"
+    KILL_REDIS = "SIGKILL Redis"
+    FREEZE_REDIS = "SIGSTOP Redis"
+    NET_DROP = "reset all connections"
+    NET_REFUSE = "refuse connections"
+    NET_HALF_OPEN = "let connections fall silent"
+    NET_DELAY = "delay every packet"
+    NET_CUT = "cut connections after n bytes"
+
+
+_DECK = {
+    Kind.KILL_CHILD: 5,
+    Kind.KILL_CHILDREN: 1,
+    Kind.KILL_PRELOADER: 1,
+    Kind.KILL_HOOKS: 1,
+    Kind.FREEZE_CHILD: 1,
+    Kind.KILL_SERVER: 2,
+    Kind.FREEZE_SERVER: 2,
+    Kind.FREEZE_FAMILY: 1,
+    Kind.FREEZE_SHORT: 1,
+    Kind.STOP_SERVER: 1,
+    Kind.RESTART_REDIS: 1,
+    Kind.KILL_REDIS: 1,
+    Kind.FREEZE_REDIS: 1,
+    Kind.NET_DROP: 3,
+    Kind.NET_REFUSE: 1,
+    Kind.NET_HALF_OPEN: 1,
+    Kind.NET_DELAY: 1,
+    Kind.NET_CUT: 3,
+}
+
+NET = frozenset(kind for kind in Kind if kind.name.startswith("NET_"))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Hold what the lengths of faults depend on, in seconds; ``every_s`` is the mean pause between two."""
+
+    servers: int
+    lease_s: int
+    grace_s: int
+    every_s: float
+    for_s: float
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Be one planned fault: ``server`` -1 is the producer's connection; ``pick`` chooses among what is there then."""
+
+    number: int
+    at_s: float
+    kind: Kind
+    server: int
+    pick: int
+    for_s: float
+    n_bytes: int
+
+
+def make_plan(seed: int, scale: Scale) -> list[Fault]:
+    """Deal faults until the time is over."""
+    rng = random.Random(f"plan {seed}")
+    deck: list[Kind] = []
+    plan: list[Fault] = []
+    at_s = scale.every_s
+    while at_s < scale.for_s:
+        if not deck:
+            deck = [kind for kind, count in _DECK.items() for _ in range(count)]
+            if not plan:
+                deck = list(_DECK)  # one of each first
+            rng.shuffle(deck)
+        kind = deck.pop()
+        plan.append(
+            Fault(
+                number=len(plan),
+                at_s=round(at_s, 3),
+                kind=kind,
+                server=rng.randrange(-1 if kind in NET else 0, scale.servers),
+                pick=rng.randrange(1 << 16),
+                for_s=round(_length_s(kind, scale, rng), 3),
+                n_bytes=int(10 ** rng.uniform(0, 4.5)),
+            )
+        )
+        at_s += rng.uniform(0.1, 1.9) * scale.every_s
+    return plan
+
+
+def _length_s(kind: Kind, scale: Scale, rng: random.Random) -> float:
+    beyond = scale.lease_s + scale.grace_s
+    match kind:
+        case Kind.FREEZE_SERVER | Kind.FREEZE_FAMILY | Kind.FREEZE_CHILD:
+            return beyond * rng.uniform(1.05, 1.4)
+        case Kind.FREEZE_SHORT:
+            return scale.lease_s * rng.uniform(0.05, 0.4)
+        case Kind.KILL_SERVER | Kind.STOP_SERVER:
+            return rng.uniform(0.0, 1.5)
+        case Kind.RESTART_REDIS | Kind.KILL_REDIS | Kind.FREEZE_REDIS:
+            return rng.uniform(0.05, 0.3 * scale.lease_s)
+        case Kind.NET_REFUSE | Kind.NET_HALF_OPEN:
+            return rng.uniform(0.1, 0.4 * scale.lease_s)
+        case Kind.NET_DELAY | Kind.NET_CUT:
+            return rng.uniform(0.3, 0.7 * scale.lease_s)
+        case _:
+            return 0.0
