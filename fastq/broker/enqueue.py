@@ -28,6 +28,8 @@ class Outcome(IntEnum):
     ENQUEUED = 1
     ID_CONFLICT = 0
     DUPLICATE = -1
+    TAKEN = -2
+    """Another scheduler has enqueued the task of this tick."""
 
 
 class NewTask(NamedTuple):
