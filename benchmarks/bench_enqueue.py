@@ -6,7 +6,8 @@ the same machine, over loopback TCP.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 import redis
@@ -126,7 +127,7 @@ def test_one_enqueue_against_a_bare_evalsha(
         benchmark(client.enqueue, "bench:noop", PAYLOAD)
 
 
-def concurrent_enqueues(client: AsyncClient, callers: int) -> Callable[[], Awaitable[None]]:
+def concurrent_enqueues(client: AsyncClient, callers: int) -> Callable[[], Coroutine[Any, Any, None]]:
     """Let so many callers enqueue one task after the other."""
 
     async def caller() -> None:
