@@ -33,7 +33,9 @@ from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
 from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
+from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
 from fastq.results import EnqueueResults
+from fastq.scheduler import Scheduler
 from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.states import TaskState
@@ -61,11 +63,14 @@ __all__ = [
     "Inspector",
     "InvalidMessageError",
     "LeaseExpiredError",
+    "PeriodicTaskConfig",
+    "PeriodicTaskManager",
     "QueueInfo",
     "QueueNotEmptyError",
     "QueueNotFoundError",
     "QueueStateError",
     "RevokeTask",
+    "Scheduler",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
     "ServeMux",

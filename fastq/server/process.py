@@ -24,6 +24,7 @@ from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker
 from fastq.server.actor import Actor, end_task, stop_all
+from fastq.server.aggregation import Aggregation
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
@@ -138,6 +139,8 @@ class ServerProcess:
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
+        self.aggregation = Aggregation(config, timing, commands, clock)
+        self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
             actor.trouble = self.trouble
@@ -158,6 +161,7 @@ class ServerProcess:
             self.fetcher,
             *self.wakers.values(),
             self.janitor,
+            *self.aggregation.actors,
         ]
 
     def summary(self) -> str:
@@ -166,8 +170,9 @@ class ServerProcess:
         done = counts[Kind.DONE] + counts[Kind.RESULT]
         rest = {kind: n for kind, n in counts.items() if kind not in (Kind.DONE, Kind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
+        groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
         mended = describe(self.repairs)
-        return f"{done} tasks done{others}; {len(self.held)} held{mended and f'; mended: {mended}'}"
+        return f"{done} tasks done{others}{groups}; {len(self.held)} held{mended and f'; mended: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -227,7 +232,9 @@ class ServerProcess:
         while True:
             if self.showcase.status is ServerStatus.STOPPED and not self.held and not self.acker.failed:
                 return  # told to fetch no more, and through with what was here
-            if self.fetcher.all_resting and not self.held and not self.acker.failed:
+            if self.aggregation.is_busy:
+                taken_when_asked = -1  # a task is about to be enqueued
+            elif self.fetcher.all_resting and not self.held and not self.acker.failed:
                 if self.crew.taken == taken_when_asked:
                     return
                 taken_when_asked = self.crew.taken
@@ -244,9 +251,9 @@ class ServerProcess:
         await ending.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
         self._finish(self.crew.give_back())
         self._is_giving_back = True
-        await ending.wait(self.crew.pool.drain(FOREVER_S))
+        await ending.wait(self._drain())
         await self.watchdog.stop()
-        await self.crew.pool.stop()
+        await asyncio.gather(self.crew.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
             # A Redis that is known to be away, or has not taken the last beat either, is not waited for.
@@ -278,6 +285,10 @@ class ServerProcess:
         """Sort by the order in which the tasks were fetched: children end in any order."""
         places = {task: place for _, tasks in self.held.by_queue() for place, task in enumerate(tasks)}
         return sorted(results, key=lambda result: places.get(result.task, -1))
+
+    async def _drain(self) -> None:
+        """Let handlers and aggregator finish."""
+        await asyncio.gather(self.crew.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
 
     async def _last_writes(self, each_s: float) -> None:
         """Write all that is left, again and again while Redis does not take it."""
@@ -345,7 +356,13 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
     hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
     return PoolConfig(
         runner="fastq.worker.runner:load",
-        argument=runner_argument(options.app, log_level=config.log_level, log_format=config.log_format, **hooks),
+        argument=runner_argument(
+            options.app,
+            log_level=config.log_level,
+            log_format=config.log_format,
+            aggregator=None if config.group_aggregator is None else str(config.group_aggregator),
+            **hooks,
+        ),
         processes=config.concurrency,
         start_method=config.start_method,
         timeout_grace=config.seconds("timeout_grace"),
