@@ -19,6 +19,7 @@ from fastq.errors import (
     QueueNotFoundError,
     QueueStateError,
     RevokeTask,
+    SemaphoreFullError,
     ServerClosedError,
     ServerStartError,
     SkipRetry,
@@ -35,6 +36,7 @@ from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
 from fastq.results import EnqueueResults
 from fastq.scheduler import Scheduler
+from fastq.semaphore import Semaphore
 from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.states import TaskState
@@ -70,6 +72,8 @@ __all__ = [
     "Scheduler",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
+    "Semaphore",
+    "SemaphoreFullError",
     "ServeMux",
     "Server",
     "ServerClosedError",
