@@ -34,6 +34,7 @@ from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
 from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
+from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
 from fastq.results import EnqueueResults
 from fastq.scheduler import Scheduler
 from fastq.semaphore import Semaphore
@@ -64,6 +65,8 @@ __all__ = [
     "Inspector",
     "InvalidMessageError",
     "LeaseExpiredError",
+    "PeriodicTaskConfig",
+    "PeriodicTaskManager",
     "QueueInfo",
     "QueueNotEmptyError",
     "QueueNotFoundError",

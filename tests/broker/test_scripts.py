@@ -49,6 +49,7 @@ KEY_PATTERNS: dict[str, str] = {
     "semaphore": keys.semaphore("{scope}"),
     "server": keys.server_info("host", 0, "id").replace(":0:", ":pid:"),
     "task": keys.task("q", "{id}"),
+    "unique": keys.unique("q", "{type}", None) + "{md5}",
     "tick": keys.tick("q", "{name}", 0).replace(":0:", ":{due}:"),
     "workers": keys.workers("host", 0, "id").replace(":0:", ":pid:"),
 }
