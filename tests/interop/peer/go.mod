@@ -3,7 +3,9 @@ module fastq/interop/peer
 go 1.24.0
 
 require (
+	github.com/go-redis/redis/v8 v8.11.4
 	github.com/hibiken/asynq v0.26.0
+	github.com/hibiken/asynq/x v0.0.0-20211219150637-8dfabfccb3be
 	github.com/redis/go-redis/v9 v9.14.1
 	github.com/robfig/cron/v3 v3.0.1
 )
