@@ -197,6 +197,8 @@ class Injector:
         strike.end()
 
     def _freeze(self, fault: Fault, generation: Generation, pids: list[int]) -> bool:
+        if self._frozen and len(self._targets.fleet.current) > 1:
+            return False  # with all servers frozen nothing would be under fire
         strike = self.journal.strike(fault, generation.number)
         self._frozen.add(fault.server)
         _send(pids, signal.SIGSTOP)

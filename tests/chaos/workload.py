@@ -42,14 +42,14 @@ _TIMED: Final = {"timeout": 1}
 JOBS: Final = {
     job.name: job
     for job in (
-        Job("quick", 0.82),
+        Job("quick", 0.835),
         Job("work", 0.10, (1, 5)),
-        Job("nap", 0.02, (5, 80)),
-        Job("long", 0.0005, (500, 2500)),
+        Job("nap", 0.01, (5, 80)),
+        Job("long", 0.0003, (500, 2500)),
         Job("keep", 0.03, options={"retention": 3600}),
         Job("last", 0.01, (0, 20), options={"max_retry": 0}),
         Job("flaky", 0.006, fails_first=True),
-        Job("async", 0.01, (10, 200), is_async=True),
+        Job("async", 0.005, (5, 60), is_async=True),
         Job("hang", 0.0001, fails_first=True, options=_TIMED),
         Job("deaf", 0.0001, fails_first=True, options=_TIMED),
         Job("gil", 0.0001, fails_first=True, options=_TIMED),
