@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
@@ -76,15 +77,13 @@ class Bench:
         self.database = start_database(options, place, stack)
         self._proxies = stack.enter_context(proxies(self.database.socket_path, options.servers + 1))
         urls = [proxy.url for proxy in self._proxies.all]
-        timing = timing_of(options.lease_s)
-        self._heartbeat_s: float = timing["heartbeat_interval_s"]
-        self._grace_s: int = timing["recover_grace_s"]
-        plant = Plant(place, options.children, timing, urls)
+        self._timing = timing_of(options.lease_s)
+        plant = Plant(place, options.children, asdict(self._timing), urls)
         self._plant = plant
         self.fleet = Fleet(plant)
         stack.callback(self.fleet.kill_all)
         self._producer = Producer(urls[-1], orders(options.tasks, options.seed), options.tasks, options.seconds)
-        scale = Scale(options.servers, options.lease_s, self._grace_s, options.every_s, options.seconds)
+        scale = Scale(options.servers, options.lease_s, self._timing.recover_grace_s, options.every_s, options.seconds)
         words = [word for word in options.only.split(",") if word]
         plan = [
             fault
@@ -183,8 +182,8 @@ class Bench:
             keyspace = read_keyspace(db)
         journal = self._injector.journal
         evidence = Evidence(
-            lease_s=self._options.lease_s,
-            heartbeat_s=self._heartbeat_s,
+            timing=self._timing,
+            unix_less_monotonic_s=time.time() - time.monotonic(),
             entries=self._producer.entries,
             records=list(read_ledger(self._plant.ledger)),
             strikes=journal.strikes,

@@ -53,7 +53,7 @@ def check(evidence: Evidence) -> Verdict:
 class _Check:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._alibis = Alibis(evidence.strikes, evidence.lives, evidence.lease_s, evidence.heartbeat_s)
+        self._alibis = Alibis(evidence.strikes, evidence.lives, evidence.timing)
         self._runs = runs_of(list(evidence.records))
         self._begun: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for record in evidence.records:
@@ -110,8 +110,8 @@ class _Check:
     def _of_archived(self, entry: Entry, runs: list[Run], stored: Stored, *, returned: bool) -> Iterator[Violation]:
         if not entry.order.job.is_last_attempt:
             yield Violation("archived", f"{_name(entry)} was archived ({stored.error}): {_story(runs)}")
-        elif not runs and self._alibis.of_unrun(entry.began_ns):
-            self._explained["archived without a run: its server was cut off for longer than the lease"] += 1
+        elif not runs and (why := self._alibis.of_unrun(self._monotonic(stored.failed_unix_s))):
+            self._explained[why] += 1
         elif not runs:
             yield Violation("last", f"{_name(entry)} was archived ({stored.error}) and never ran")
         elif (why := self._explain(entry, runs[-1], None)) is None:
@@ -120,6 +120,9 @@ class _Check:
             self._explained[f"archived: {why}"] += 1
             if returned:
                 self._explained["archived, though its handler returned"] += 1
+
+    def _monotonic(self, unix_s: float) -> float:
+        return unix_s - self._evidence.unix_less_monotonic_s
 
     # Its runs ---------------------------------------------------------------------------------------------------
 

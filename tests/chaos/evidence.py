@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from redis import Redis
 
 from fastq.codec import decode_task_message
+from fastq.server.timing import Timing
 from tests.chaos.journal import Strike
 from tests.chaos.ledger import Record
 from tests.chaos.producer import Entry
@@ -30,9 +31,9 @@ class Stored(NamedTuple):
     """Be what Redis holds of a task."""
 
     states: tuple[str, ...]
-    retried: int
     error: str
     result: bytes | None
+    failed_unix_s: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Keyspace:
 class Evidence:
     """Hold what producer, handlers, injector, kernel and Redis say; ``observed`` is what the bench saw go wrong."""
 
-    lease_s: float
-    heartbeat_s: float
+    timing: Timing
+    unix_less_monotonic_s: float
     entries: Sequence[Entry]
     records: Sequence[Record]
     strikes: Sequence[Strike]
@@ -79,6 +80,6 @@ def read_keyspace(db: Redis) -> Keyspace:
 def _stored(ask: Any, key: str, states: tuple[str, ...]) -> Stored:
     message, result = ask.hmget(key, "msg", "result")
     if message is None:
-        return Stored((*states, "without its hash"), 0, "", None)
+        return Stored((*states, "without its hash"), "", None)
     decoded = decode_task_message(message)
-    return Stored(states, decoded.retried, decoded.error_msg, result)
+    return Stored(states, decoded.error_msg, result, decoded.last_failed_at)

@@ -170,7 +170,7 @@ class Injector:
 
     def _strike_processes(self, fault: Fault) -> bool:
         generation = self._targets.fleet.current[fault.server]
-        if fault.server in self._frozen or not generation.lives():
+        if fault.server in self._frozen or generation.is_expected_to_end or not generation.lives():
             return False
         match fault.kind:
             case Kind.KILL_SERVER | Kind.STOP_SERVER:
