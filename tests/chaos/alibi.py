@@ -79,10 +79,11 @@ class Alibis:
                     return strike.kind
                 if strike.kind is Kind.KILL_SERVER and strike.began_ns >= run.began_ns:
                     return strike.kind
-                if strike.kind is Kind.STOP_SERVER and self._is_stopped(strike, run, server):
-                    return strike.kind
         if any(span.meets(run.began_ns, until_ns) for span in self._losses[server]):
             return "its lease was lost in an outage"
+        stops = (one for one in self._strikes if one.kind is Kind.STOP_SERVER and one.generation == run.generation)
+        if any(one.began_ns <= until_ns and self._is_stopped(one, run, server) for one in stops):
+            return Kind.STOP_SERVER
         return None
 
     def of_enqueue(self, entry: Entry) -> str | None:

@@ -23,6 +23,8 @@ GUARANTEES: Final = {
     "last": "a last attempt is not used up without a run",
     "archived": "nothing is archived but last attempts that a fault cut short",
     "result": "a kept task has its result, and ran",
+    "early": "no task begins before its time",
+    "lock": "no lock of a unique task is left",
     "slots": "never more living handlers than slots",
     "alive": "no process outlives its server, none ends by itself",
     "strange": "nothing runs, or is in Redis, that nobody enqueued",
@@ -129,6 +131,9 @@ class _Check:
     def _of_runs(self, entry: Entry, runs: list[Run]) -> Iterator[Violation]:
         if runs and runs[0].retried and not self._alibis.of_charges(entry.began_ns, runs[0].began_ns):
             yield Violation("charged", f"{_name(entry)} began with {runs[0].retried} attempts charged: {_story(runs)}")
+        # Times in Redis are whole seconds.
+        if runs and runs[0].began_ns < entry.began_ns + (entry.order.delay_s - 1) * 1e9:
+            yield Violation("early", f"{_name(entry)} was due {entry.order.delay_s} s after it came: {_story(runs)}")
         for run, following in pairwise(runs):
             failed_as_meant = entry.order.job.fails_first and run.retried == 0 and following.retried > 0
             if not (failed_as_meant and not run.returned):
@@ -160,6 +165,8 @@ class _Check:
             yield Violation("strange", f"task {task_id} is in Redis, and nobody enqueued it")
         for task_id in self._evidence.keyspace.orphans:
             yield Violation("left", f"task {task_id} has its data in Redis, and is in no state")
+        for lock in self._evidence.keyspace.locks:
+            yield Violation("lock", f"{lock} is still held")
         for record in self._evidence.records:
             if record.what is What.OVERFULL:
                 yield Violation(

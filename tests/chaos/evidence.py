@@ -38,10 +38,11 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Keyspace:
-    """Be what is left in Redis: tasks by id, and the ids of hashes that are in no state."""
+    """Be what is left in Redis: tasks by id, the ids of hashes that are in no state, the locks of unique tasks."""
 
     tasks: Mapping[str, Stored]
     orphans: Sequence[str]
+    locks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ def read_keyspace(db: Redis) -> Keyspace:
     ask: Any = db  # redis-py's types speak of coroutines, too
     tasks: dict[str, Stored] = {}
     orphans: list[str] = []
+    locks: list[str] = []
     for queue in QUEUES:
         prefix = f"asynq:{{{queue}}}:"
         states: dict[str, list[str]] = {}
@@ -72,9 +74,10 @@ def read_keyspace(db: Redis) -> Keyspace:
             for raw in ask.lrange(key, 0, -1) if is_list else ask.zrange(key, 0, -1):
                 states.setdefault(raw.decode(), []).append(state)
         hashes = {raw.decode().removeprefix(f"{prefix}t:") for raw in ask.scan_iter(f"{prefix}t:*", count=_CHUNK)}
+        locks += sorted(raw.decode() for raw in ask.scan_iter(f"{prefix}unique:*", count=_CHUNK))
         orphans += sorted(hashes - states.keys())
         tasks |= {task_id: _stored(ask, f"{prefix}t:{task_id}", tuple(where)) for task_id, where in states.items()}
-    return Keyspace(tasks, orphans)
+    return Keyspace(tasks, orphans, locks)
 
 
 def _stored(ask: Any, key: str, states: tuple[str, ...]) -> Stored:

@@ -115,14 +115,14 @@ def _length_s(kind: Kind, scale: Scale, rng: random.Random) -> float:
         case Kind.FREEZE_SERVER | Kind.FREEZE_FAMILY | Kind.FREEZE_CHILD:
             return beyond * rng.uniform(1.05, 1.4)
         case Kind.FREEZE_SHORT:
-            return scale.lease_s * rng.uniform(0.05, 0.4)
+            return min(8.0, scale.lease_s * rng.uniform(0.05, 0.4))
         case Kind.KILL_SERVER | Kind.STOP_SERVER:
             return rng.uniform(0.0, 1.5)
         case Kind.RESTART_REDIS | Kind.KILL_REDIS | Kind.FREEZE_REDIS:
-            return rng.uniform(0.05, 0.3 * scale.lease_s)
+            return rng.uniform(0.05, min(3.0, 0.3 * scale.lease_s))
         case Kind.NET_REFUSE | Kind.NET_HALF_OPEN:
-            return rng.uniform(0.1, 0.4 * scale.lease_s)
+            return rng.uniform(0.1, min(3.0, 0.4 * scale.lease_s))
         case Kind.NET_DELAY | Kind.NET_CUT:
-            return rng.uniform(0.3, 0.7 * scale.lease_s)
+            return rng.uniform(0.3, min(3.0, 0.7 * scale.lease_s))
         case _:
             return 0.0

@@ -187,6 +187,16 @@ def test_a_handler_beyond_the_slots_is_reported() -> None:
     assert broken(evidence(run(2, 3), overfull)) == ["slots"]
 
 
+def test_a_task_that_begins_before_its_time_is_reported() -> None:
+    late = entry()._replace(order=order(TASK, "due")._replace(delay_s=3.0))
+    assert broken(evidence(run(1.9, 2), entries=(late,))) == ["early"]
+    assert broken(evidence(run(3.1, 4), entries=(late,))) == []
+
+
+def test_a_lock_that_is_left_is_reported() -> None:
+    assert broken(evidence(run(2, 3), keyspace=Keyspace({}, [], ["asynq:{high}:unique:x"]))) == ["lock"]
+
+
 def test_what_nobody_enqueued_is_reported() -> None:
     assert broken(evidence(run(2, 3), run(2, 3, task_id=NEXT))) == ["strange"]
     assert broken(evidence(entries=(), keyspace=in_redis("completed"))) == ["strange"]
