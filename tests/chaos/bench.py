@@ -23,7 +23,7 @@ from tests.chaos.injector import Injector, Targets
 from tests.chaos.journal import Journal
 from tests.chaos.ledger import LedgerTail, read_ledger
 from tests.chaos.options import ChaosOptions, timing_of
-from tests.chaos.plan import Scale, make_plan
+from tests.chaos.plan import Scale, kinds_named, make_plan
 from tests.chaos.producer import Producer
 from tests.chaos.proxy import proxies
 from tests.chaos.table import Report
@@ -84,12 +84,7 @@ class Bench:
         stack.callback(self.fleet.kill_all)
         self._producer = Producer(urls[-1], orders(options.tasks, options.seed), options.tasks, options.seconds)
         scale = Scale(options.servers, options.lease_s, self._timing.recover_grace_s, options.every_s, options.seconds)
-        words = [word for word in options.only.split(",") if word]
-        plan = [
-            fault
-            for fault in make_plan(options.seed, scale)
-            if not words or any(word.upper() in fault.kind.name for word in words)
-        ]
+        plan = make_plan(options.seed, scale, kinds_named(options.only))
         self._tail = LedgerTail(plant.ledger)
         self._injector = Injector(plan, Targets(self.fleet, self.database, self._proxies, self._tail))
         stack.callback(self._stop_producer)
