@@ -24,6 +24,7 @@ __all__ = [
     "group",
     "group_prefix",
     "groups",
+    "last_tick",
     "lease",
     "paused",
     "pending",
@@ -38,6 +39,7 @@ __all__ = [
     "server_info",
     "task",
     "task_prefix",
+    "tick",
     "unique",
     "unique_for_key",
     "workers",
@@ -199,6 +201,16 @@ def aggregation_set(queue: str, group_name: str, set_id: str) -> str:
 def aggregation_sets(queue: str) -> str:
     """Name the sorted set of a queue's ``aggregation_set`` keys, scored by their deadline in Unix seconds."""
     return f"asynq:{{{queue}}}:aggregation_sets"
+
+
+def tick(queue: str, entry_name: str, due_s: int) -> str:
+    """Name the string that exists once a scheduler enqueued a named entry's tick of this Unix second; not asynq's."""
+    return f"asynq:{{{queue}}}:tick:{due_s}:{entry_name}"
+
+
+def last_tick(queue: str, entry_name: str) -> str:
+    """Name the string that says which tick of a named entry was the last, as ``due:spec``; not asynq's."""
+    return f"asynq:{{{queue}}}:last_tick:{entry_name}"
 
 
 def semaphore(scope: str) -> str:

@@ -19,7 +19,7 @@ from fastq.options import TaskOptions, check_options, complete
 from fastq.results import EnqueueResults, enqueued_info, error_of
 from fastq.task import Task
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "QueueRegister"]
 
 REGISTER_EVERY_S = 10.0
 

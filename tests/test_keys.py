@@ -87,3 +87,8 @@ def test_every_key_is_covered_here() -> None:
     makers = {value for value in vars(keys).values() if callable(value) and value.__module__ == keys.__name__}
     public = {getattr(keys, name) for name in keys.__all__ if not name.endswith("_CHANNEL")}
     assert {maker for maker in makers if not maker.__name__.startswith("_")} == public
+
+
+def test_keys_of_our_own_share_the_queue_s_hash_tag_and_are_never_each_other_s() -> None:
+    assert keys.tick("q", "a:5", 7) == "asynq:{q}:tick:7:a:5"
+    assert keys.last_tick("q", "a:5") == "asynq:{q}:last_tick:a:5"

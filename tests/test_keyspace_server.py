@@ -3,6 +3,7 @@
 Tasks go through the real actors; what the pool would say of them is said here, with the texts of Go's errors.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -12,17 +13,18 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import AsyncClient, keys
-from fastq.broker.lease import LeasedTask, Owner
+from fastq import AsyncClient, Task, keys
+from fastq.broker.aggregate import GroupRule
+from fastq.broker.lease import Leased, LeasedTask, Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import ServerIdentity, clear_server_state, write_result
-from fastq.clock import SystemClock
+from fastq.clock import ManualClock, SystemClock
 from fastq.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
 from fastq.pool.outcome import Kind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
 from fastq.server.acker import Acker
-from fastq.server.batches import Result
+from fastq.server.aggregator import Aggregator
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.fetcher import Fetcher
@@ -33,8 +35,10 @@ from fastq.server.holdings import Holdings
 from fastq.server.outcomes import outcome_of
 from fastq.server.presence import ServerStatus, Showcase
 from fastq.server.recoverer import Recoverer
+from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.timing import STANDARD
+from fastq.worker.aggregation import GroupedTask
 from fastq.worker.report import FailureReport
 from tests.broker.harness import QUEUE, run
 from tests.keyspace import (
@@ -47,6 +51,7 @@ from tests.keyspace import (
     golden,
     snapshot,
 )
+from tests.server.groups import in_process
 
 HOUR = timedelta(hours=1)
 PAYLOAD = b'{"id":1}'
@@ -70,6 +75,9 @@ class Stage:
         self.config = ServerConfig(concurrency=2)
         self.in_handlers: list[HeldTask] = []
         self.room = 100
+        self.aggregator: Aggregator
+        self.aggregating: asyncio.Task[float]
+        self.may_aggregate: asyncio.Event
 
     async def aclose(self) -> None:
         await self.client.close()
@@ -82,8 +90,8 @@ class Stage:
         self.room = room
         await Fetcher(self.commands, Prioritizer(self.config.queues), self.holdings, self, 1.0).tick()
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
-        for task in leased:
+    def accept(self, queue: str, leased: Leased) -> None:
+        for task in leased.tasks:
             self.held.add(queue, view_task_message(task.message), time.monotonic())
 
     async def end(self, kind: Kind, data: bytes = b"", *, is_failure: bool = True) -> None:
@@ -130,7 +138,7 @@ async def dequeue(stage: Stage) -> None:
 
 
 async def extend(stage: Stage) -> None:
-    stage.accept(QUEUE, [LeasedTask("ghost", view_of("ghost"))])
+    stage.accept(QUEUE, Leased.of([LeasedTask("ghost", view_of("ghost"))]))
     assert await stage.heartbeater()._extend(time.monotonic()) == []
     assert [task.id for _, tasks in stage.held.by_queue() for task in tasks] == ["id-1"]
 
@@ -213,6 +221,46 @@ async def leave(stage: Stage) -> None:
         await stage.broker.run(operation)
 
 
+def put_together(group: str, tasks: Sequence[GroupedTask]) -> Task:
+    payloads = [task.payload for task in tasks]
+    return Task("whole", b"+".join(payloads), task_id=f"agg-{b''.join(payloads).decode()}", retention=HOUR)
+
+
+async def group_three(stage: Stage) -> None:
+    for number in "123":
+        await stage.enqueue(f"id-{number}", "part", number.encode(), group="g1")
+
+
+async def take_two(stage: Stage) -> None:
+    """Stop where Go's user is asked: the set is taken, and nothing has come of it yet."""
+    await stage.heartbeater().tick()
+    asked, stage.may_aggregate = asyncio.Event(), asyncio.Event()
+    inner = in_process(put_together)
+
+    async def combine(queue: str, group: str, messages: Sequence[bytes]) -> Any:
+        asked.set()
+        await stage.may_aggregate.wait()
+        return await inner(queue, group, messages)
+
+    clock = ManualClock(time.time())
+    stage.aggregator = Aggregator(stage.commands, [QUEUE], GroupRule(1, max_size=2), combine, clock)
+    stage.aggregating = asyncio.create_task(stage.aggregator.tick())
+    await asked.wait()
+
+
+async def aggregate_all(stage: Stage) -> None:
+    stage.may_aggregate.set()
+    await stage.aggregating
+    await stage.fetch()
+    await stage.end(Kind.DONE)
+    stage.aggregator._clock.advance(1)  # type: ignore[attr-defined]  # a manual one
+    await stage.aggregator.tick()
+    await stage.fetch()
+    await stage.end(Kind.DONE)
+    for operation in clear_server_state(ME):
+        await stage.broker.run(operation)
+
+
 def error_of(case: str) -> bytes:
     """Return the error text of a golden case, for those that have a path of the machine in it."""
     (message,) = [value for place, value in golden(case).cells.items() if place.part == "msg"]
@@ -243,6 +291,7 @@ CASES: dict[str, list[Step]] = {
     "pause_queue": [fetch_while_paused, unpause, pause_another],
     "running_server": [start, beat, stop, leave],
     "cancel": ends(Kind.CANCELED, b"context canceled"),
+    "aggregation": [group_three, take_two, aggregate_all],
 }
 """The golden cases, or their first steps, that a server makes."""
 

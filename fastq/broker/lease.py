@@ -6,7 +6,7 @@ touch another server's task compares it.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -48,19 +48,39 @@ class LeasedTask(NamedTuple):
 
 
 class Leased(NamedTuple):
-    """Hold leased tasks, and how many ids without a task were dropped on the way."""
+    """Hold leased tasks, ids and messages side by side, and how many ids without a task were dropped on the way."""
 
-    tasks: list[LeasedTask]
-    ghosts: int
+    ids: list[bytes]
+    messages: list[bytes]
+    ghosts: int = 0
+
+    @classmethod
+    def of(cls, tasks: Iterable[LeasedTask]) -> "Leased":
+        """Put tasks side by side."""
+        ids, messages = [], []
+        for task_id, message in tasks:
+            ids.append(id_word(task_id))
+            messages.append(message)
+        return cls(ids, messages)
+
+    @property
+    def size(self) -> int:
+        """Return how many tasks there are."""
+        return len(self.ids)
+
+    def task(self, place: int) -> LeasedTask:
+        """Return one of the tasks; an id that is not UTF-8 has surrogates for its odd bytes, see ``id_word``."""
+        return LeasedTask(self.ids[place].decode("utf-8", "surrogateescape"), self.messages[place])
+
+    @property
+    def tasks(self) -> list[LeasedTask]:
+        """Return all of the tasks."""
+        return [self.task(place) for place in range(len(self.ids))]
 
 
 def parse_leased(reply: list[Any]) -> Leased:
-    """Read what dequeue and list_leases return: a count, then ids and messages by turns.
-
-    An id that is not UTF-8 has surrogates for its odd bytes; ``id_word`` turns it into what Redis has.
-    """
-    tasks = [LeasedTask(reply[at].decode("utf-8", "surrogateescape"), reply[at + 1]) for at in range(1, len(reply), 2)]
-    return Leased(tasks, reply[0])
+    """Read what dequeue and list_leases return: a count, then ids and messages by turns."""
+    return Leased(reply[1::2], reply[2::2], reply[0])
 
 
 def id_word(task_id: str) -> bytes:

@@ -12,6 +12,7 @@ cdef class Submission:
     cdef readonly object key
     cdef readonly bytes data
     cdef readonly str type
+    # Set right after ``make`` by who makes one.
     cdef readonly bint last_attempt
     cdef readonly bint is_async
     cdef readonly int64_t timeout_ns
@@ -24,6 +25,8 @@ cdef class Submission:
     cdef double charge_ns
     cdef Estimate estimate
     cdef readonly Feed feed
+    @staticmethod
+    cdef Submission make(object key, bytes data, str type, int64_t timeout_ns, int64_t deadline_unix_ns)
 
 cdef class Event:
     cdef readonly object kind

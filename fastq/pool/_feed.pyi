@@ -40,6 +40,7 @@ class Event:
     submission: Submission
     data: bytes
     ran_ns: int
+    def __init__(self, kind: Kind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None: ...
 
 @final
 class Feed:

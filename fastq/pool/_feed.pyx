@@ -69,9 +69,25 @@ cdef class Submission:
         self.last_attempt = last_attempt
         self.is_async = is_async
 
+    @staticmethod
+    cdef Submission make(object key, bytes data, str type, int64_t timeout_ns, int64_t deadline_unix_ns):
+        cdef Submission submission = Submission.__new__(Submission)
+        submission.key = key
+        submission.data = data
+        submission.type = type
+        submission.timeout_ns = timeout_ns
+        submission.deadline_unix_ns = deadline_unix_ns
+        return submission
+
 
 cdef class Event:
     """What became of a submission: a ``Kind``, the bytes that go with it, and how long its handler ran."""
+
+    def __init__(self, kind: Kind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None:
+        self.kind = kind
+        self.submission = submission
+        self.data = data
+        self.ran_ns = ran_ns
 
     @staticmethod
     cdef Event make(uint32_t kind, Submission submission, bytes data, int64_t ran_ns):

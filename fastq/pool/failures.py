@@ -1,32 +1,41 @@
-"""Counts starts that went wrong: how long to wait before the next, and when to give up instead of spinning."""
+"""Counts starts that went wrong, in a row: how long to wait before the next, and when to give up instead of spinning.
+
+Children that are started together and fail together count as one. A pool gives up only while no child of it has ever
+worked: later the trouble is the machine's, memory most of all, and may pass.
+"""
 
 import time
-from collections import deque
 
 __all__ = ["Failures"]
 
-_BACKOFF_S = (0.1, 0.2, 0.5, 1.0)
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _TOO_MANY = 5
-_WITHIN_S = 60.0
 
 
 class Failures:
-    """Remember the last failed starts of children and preloaders."""
+    """Remember the failed starts of children and preloaders since one last worked."""
 
     def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=_TOO_MANY)
+        self._in_a_row = 0
+        self._wait_until_s = 0.0
+        self._has_worked = False
 
-    def count(self) -> bool:
-        """Count one more; true when there were too many in too short a time."""
-        now = time.monotonic()
-        self._times.append(now)
-        return len(self._times) == _TOO_MANY and now - self._times[0] < _WITHIN_S
+    def count(self) -> None:
+        """Count one more; it is not to be tried again before the back-off is over."""
+        self._in_a_row += 1
+        self._wait_until_s = time.monotonic() + _BACKOFF_S[min(self._in_a_row, len(_BACKOFF_S)) - 1]
 
     def clear(self) -> None:
         """Forget them: a child has worked."""
-        self._times.clear()
+        self._in_a_row = 0
+        self._has_worked = True
 
     @property
-    def backoff_s(self) -> float:
-        """Return how long to wait before the next try."""
-        return _BACKOFF_S[max(0, min(len(self._times), len(_BACKOFF_S)) - 1)]
+    def are_too_many(self) -> bool:
+        """Tell whether to give up."""
+        return not self._has_worked and self._in_a_row >= _TOO_MANY
+
+    @property
+    def wait_s(self) -> float:
+        """Return the seconds until the next try, 0 when it may be now."""
+        return max(0.0, self._wait_until_s - time.monotonic())

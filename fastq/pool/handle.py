@@ -58,6 +58,7 @@ class Handle:
         self.pid = 0
         self.pidfd = -1
         self.blamed: Submission | None = None  # the task for whose sake the main process killed it
+        self.is_settled = False  # it has worked, or been ready for a while
         self.is_orphan = False  # its preloader is dead: nobody will say how it ended
         self.peak_rss = 0
         self.report_timer: asyncio.TimerHandle | None = None  # for the preloader's word on how it ended

@@ -26,6 +26,7 @@ __all__ = ["Reports", "Supervisor"]
 
 _REPORT_WAIT_S = 0.5  # for the preloader's word on a child that is known to be dead
 _YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
+_CLOCK_S = 0.01  # by which a timer may come too early
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
 
 
@@ -56,6 +57,8 @@ class Supervisor:
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
+        self._has_begun = False  # every seat has had a child that was ready
+        self._loaded_s = 0.0
         self.seats = Seats(config.processes, dispatcher, self._order)
         self.only_async = False
         self.description = ""
@@ -76,6 +79,7 @@ class Supervisor:
         Raises ``PoolStartError`` when the app cannot be imported.
         """
         loaded = await self._link.start()
+        self._loaded_s = time.monotonic()
         if loaded.number("threads") > 1:
             self._reports.on_notice(
                 f"{self._config.argument}: the import started {loaded.number('threads') - 1} threads, which forked "
@@ -86,7 +90,7 @@ class Supervisor:
     # Orders -------------------------------------------------------------------------------------------------------
 
     def _order(self) -> Handle | None:
-        if not self._link.is_up or self._closed:
+        if not self._link.is_up or self._closed or self._failures.wait_s:
             return None
         self._number += 1
         handle = Handle.create(self._number, self._config)
@@ -122,8 +126,10 @@ class Supervisor:
             self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
         refusal = self._too_small(frame.number("rss"))
         if refusal:
+            handle.text = f": {refusal}"
             handle.kill()
-            self._reports.on_failed(PoolStartError(refusal))
+            if not self._has_begun:  # later it is a failed start among others
+                self._reports.on_failed(PoolStartError(refusal))
             return
         self.only_async = bool(frame.body.get("has_async")) and not frame.body.get("has_plain")
         self.description = frame.text("description")
@@ -131,6 +137,7 @@ class Supervisor:
         self._dispatcher.add(handle.feed)
         self.seats.fill()
         self.seats.recycle()
+        self._has_begun = self._has_begun or self.seats.all_ready
         self._reports.on_change()
 
     def _too_small(self, rss: int) -> str:
@@ -180,7 +187,12 @@ class Supervisor:
         handle.report_timer = loop.call_later(0 if handle.is_orphan else _REPORT_WAIT_S, self._bury, handle)
 
     def _on_lost(self, link: Link) -> None:
-        self._reports.on_notice(f"the preloader (process {link.pid}) died; its children are replaced")
+        text = f"the preloader (process {link.pid}) died; its children are replaced"
+        is_young = time.monotonic() - self._loaded_s < _YOUNG_S
+        if is_young and not any(handle.feed.finished for handle in self.handles):
+            self._failed(text)
+        else:
+            self._reports.on_notice(text)
         for handle in self.handles:
             handle.is_orphan = True
             if handle.pid:
@@ -192,15 +204,15 @@ class Supervisor:
     async def _restart(self, link: Link) -> None:
         await link.stop(0)
         while not self._closed:
+            await asyncio.sleep(self._failures.wait_s)
             self._link = Link(self._config, LinkEvents(self._on_frame, self._on_lost))
             try:
                 await self._link.start()
             except PoolStartError as error:
                 await self._link.stop(0)
-                if self._failed(str(error)):
-                    return
-                await asyncio.sleep(self._failures.backoff_s)
+                self._failed(str(error))
             else:
+                self._loaded_s = time.monotonic()
                 self.seats.fill()
                 return
 
@@ -224,16 +236,14 @@ class Supervisor:
         events = judge(handle, self._dispatcher)
         failed = self._failed_to_start(handle) and not events
         if handle.feed.finished:
-            self._failures.clear()
+            self._settled(handle)
         self._dispatcher.remove(handle.feed)
         handle.close()
         del self._handles[handle.number]
         self.seats.leave(handle)
         if failed and not self._closed:
-            if not self._failed(self._why(handle)):
-                self._refill = loop.call_later(self._failures.backoff_s, self.seats.fill)
-        else:
-            self.seats.fill()
+            self._failed(self._why(handle))
+        self.seats.fill()
         self._reports.on_resolved(events)
         self._reports.on_change()
 
@@ -247,14 +257,25 @@ class Supervisor:
         fate = "" if handle.status is None else f" with {describe_status(handle.status)}"
         return f"worker process {handle.pid} ended at its start{fate}{handle.text}"
 
-    def _failed(self, text: str) -> bool:
-        """Count a start that went wrong; true when there were too many, and the pool gives up."""
-        self._reports.on_notice(text)
-        if not self._failures.count():
-            return False
-        self._closed = True
-        self._reports.on_failed(PoolStartError(text))
-        return True
+    def _failed(self, text: str) -> None:
+        """Count a start that went wrong, and give up if that was one too many, else try again after a while."""
+        if self._failures.wait_s:
+            return  # it was started together with one that has failed already
+        self._failures.count()
+        if self._failures.are_too_many:
+            self._closed = True
+            self._reports.on_notice(text)
+            self._reports.on_failed(PoolStartError(text))
+            return
+        wait_s = self._failures.wait_s
+        self._reports.on_notice(f"{text}\nthe next try is in {wait_s:.1f} s")
+        self._refill = asyncio.get_running_loop().call_later(wait_s + _CLOCK_S, self.seats.fill)
+
+    def _settled(self, handle: Handle) -> None:
+        """Note that a child works; at the start one of them does not make up for others that cannot start."""
+        if self._has_begun:
+            handle.is_settled = True
+            self._failures.clear()
 
     # Tick ---------------------------------------------------------------------------------------------------------
 
@@ -263,7 +284,9 @@ class Supervisor:
         now = time.monotonic()
         for handle in self.handles:
             age = now - handle.since_s
-            if handle.state is State.STARTING and age > self._config.start_timeout:
+            if handle.state is State.READY and age > _YOUNG_S and self._has_begun and not handle.is_settled:
+                self._settled(handle)
+            elif handle.state is State.STARTING and age > self._config.start_timeout:
                 handle.text = f"\nit was not ready after {self._config.start_timeout} s"
                 handle.kill()
             elif handle.state is State.EXITING and age > _EXIT_WAIT_S:

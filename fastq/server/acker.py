@@ -12,9 +12,10 @@ from typing import Final
 from fastq.broker.finish import Finish, Guard
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actor import Actor
-from fastq.server.batches import Result, Writer
+from fastq.server.batches import Writer
 from fastq.server.commands import Commands
 from fastq.server.holdings import Holdings
+from fastq.server.result import Result
 
 __all__ = ["Acker", "Result"]
 
@@ -104,6 +105,9 @@ class Acker(Actor):
         self.on_failed()
 
     def _settle(self, results: Sequence[Result], outcomes: Sequence[Finish]) -> None:
+        if outcomes.count(Finish.OK) == len(outcomes):
+            self._held.drop_all([result.task for result in results])
+            return
         for result, outcome in zip(results, outcomes, strict=True):
             task = result.task
             # What is not there any more was written by the try that had no reply.

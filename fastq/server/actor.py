@@ -1,8 +1,9 @@
 """What every actor of the server shares: start, stop, a rhythm, back-off after errors, and a signal for tests.
 
 An actor is a loop around one ``tick``. It wakes when its interval is over or somebody calls ``wake``. A failing Redis
-is said once, and again when it is over; ticks go on with growing pauses. Any other error is a defect: it is logged
-with its traceback, and the actor goes on, so that one actor does not stop another.
+is said once for all actors, and again when it is over; ticks go on with growing pauses. Any other error is a defect: it
+is logged with its traceback, and the actor goes on, so that one actor does not stop another. ``why_stuck`` and
+``restart`` are the watchdog's.
 """
 
 import asyncio
@@ -12,12 +13,16 @@ from contextlib import suppress
 from typing import Any
 
 from fastq.errors import BrokerError
+from fastq.server.trouble import Trouble, is_everybodys
 
-__all__ = ["Actor", "backoff_s", "end_task"]
+__all__ = ["Actor", "backoff_s", "end_task", "stop_all"]
 
 MAX_BACKOFF_S = 5.0
 """Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
 CANCEL_AGAIN_S = 0.1
+TICK_LIMIT_S = 90.0
+"""Longer than any request to Redis may take, those before it in the queue included."""
+RESTART_WITHIN_S = 1.0
 
 
 async def end_task(task: asyncio.Task[Any]) -> None:
@@ -43,6 +48,9 @@ class Actor:
     """Run ``tick`` again and again until stopped; subclasses say what a tick does and how long to wait after it."""
 
     name = "actor"
+    tick_limit_s: float | None = TICK_LIMIT_S
+    """How long a tick may take without a sign of getting on; None for one that may wait for ever."""
+    speaks_of_outages = True
 
     def __init__(self) -> None:
         self._log = logging.getLogger(f"fastq.{self.name}")
@@ -50,6 +58,9 @@ class Actor:
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self._finishing = False
+        self._is_ticking = False
+        self._got_on_s = 0.0
+        self.trouble = Trouble()
         self.ticked = asyncio.Condition()
         self.ticks = 0
 
@@ -86,12 +97,41 @@ class Actor:
         if self._task is not None:
             await end_task(self._task)
             self._task = None
+        self.trouble.leave(self)
+
+    def get_on(self) -> None:
+        """Give a sign of life, for a tick that takes long because it has much to do."""
+        self._got_on_s = asyncio.get_running_loop().time()
+
+    def why_stuck(self) -> str:
+        """Say why this actor will do nothing more by itself; "" if nothing speaks for that."""
+        if self._task is None or self._finishing:
+            return ""
+        if self._task.done():
+            error = None if self._task.cancelled() else self._task.exception()
+            return f"its task has died ({error!r})" if error else "its task has died"
+        still_s = asyncio.get_running_loop().time() - self._got_on_s
+        if self._is_ticking and self.tick_limit_s is not None and still_s > self.tick_limit_s:
+            return f"it has not got on for {still_s:.0f} s"
+        return ""
+
+    async def restart(self) -> None:
+        """Begin anew; a loop that does not end when it is told to is left behind."""
+        old, self._task = self._task, None
+        if old is not None:
+            old.cancel()
+            await asyncio.wait({old}, timeout=RESTART_WITHIN_S)
+        if not self._finishing:
+            self.start()
 
     async def _run(self) -> None:
         await self._sleep(self.first_tick_after_s())
-        while not self._finishing:
+        while not self._finishing and self._task is asyncio.current_task():
             self._woken.clear()
+            self._is_ticking = True
+            self.get_on()
             pause_s = await self._guarded_tick()
+            self._is_ticking = False
             self.ticks += 1
             async with self.ticked:
                 self.ticked.notify_all()
@@ -102,8 +142,7 @@ class Actor:
         try:
             pause_s = await self.tick()
         except BrokerError as error:
-            if not self._failures:
-                self._log.warning("%s; trying again until it works", error)
+            self._note_trouble(error)
             return self._backoff_s()
         except Exception:  # noqa: BLE001 - a defect in one actor must not stop the others
             self._log.exception("a defect in the %s; it goes on", self.name)
@@ -111,10 +150,14 @@ class Actor:
         self._note_success()
         return pause_s
 
+    def _note_trouble(self, error: BrokerError) -> None:
+        if (self.speaks_of_outages or not is_everybodys(error)) and self.trouble.meet(self, error):
+            self._log.warning("%s; trying again until it works", error)
+
     def _note_success(self) -> None:
-        if self._failures:
-            self._log.info("works again after %d failed attempts", self._failures)
-            self._failures = 0
+        self._failures = 0
+        if failures := self.trouble.leave(self):
+            self._log.info("works again after %d failed attempts", failures)
 
     def _backoff_s(self) -> float:
         self._failures += 1
@@ -127,3 +170,8 @@ class Actor:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
+
+
+async def stop_all(*actors: Actor) -> None:
+    """Stop actors, all at once."""
+    await asyncio.gather(*(actor.stop() for actor in actors))

@@ -27,8 +27,9 @@ from fastq.broker.finish import (
 from fastq.broker.lease import Owner
 from fastq.broker.operation import Operation
 from fastq.info import at_unix_ns
-from fastq.server.held import HeldTask, HeldTasks, Span
+from fastq.server.held import HeldTasks, Span
 from fastq.server.outcomes import Archived, Requeued, Write
+from fastq.server.result import Result
 
 __all__ = ["Batch", "Result", "Writer"]
 
@@ -37,13 +38,6 @@ MAX_CALL_BYTES: Final = 256_000
 MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
 """What so many elements cost is not worth a thought: 500 tasks at this depth take 1.7 ms."""
-
-
-class Result(NamedTuple):
-    """Pair a held task with the write that ends it."""
-
-    task: HeldTask
-    write: Write
 
 
 _seq = attrgetter("task.seq")
@@ -97,7 +91,8 @@ def _parts(kind: type[Write], group: list[Result], span: Span) -> Iterator[tuple
     """Give results in the calls that write them, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
-        yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(group))))
+        in_order = sorted(group, key=_seq)
+        yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(in_order))))
     elif not _is_near(group, span):
         for side, deep in _by_side(group, span):
             yield from ((side, part) for part in _bounded(deep))

@@ -1,33 +1,38 @@
 """The command connection: the operations of all actors, gathered into pipelines.
 
-What actors ask for while a pipeline is under way goes out together in the next one, so that acks and the next fetch
-share a round trip without knowing of each other.
+Two pipelines may be under way, so that Redis has the next one when it is through with the first, and this process
+works meanwhile. What actors ask for beyond that goes out together in the next pipeline, so that acks and fetches share
+round trips without knowing of each other. Nothing is said of the order in which two pipelines are carried out.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.operation import Operation
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, BrokerTimeoutError
 
 __all__ = ["Commands"]
 
 T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 
+LIMIT_S: Final = 30.0
+"""Each reply has a limit of its own; this one is for what trickles in, or hangs in a way that nobody thought of."""
+MOST_UNDER_WAY: Final = 2
+
 _log = logging.getLogger("fastq.commands")
 
 
 class Commands:
-    """Carry out operations for many callers, one pipeline at a time."""
+    """Carry out operations for many callers, two pipelines at a time."""
 
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
         self._waiting: list[_Asked] = []
-        self._sender: asyncio.Task[None] | None = None
+        self._senders: set[asyncio.Task[None]] = set()
 
     async def run(self, operation: Operation[T]) -> T:
         """Carry out one operation; raise its ``BrokerError``."""
@@ -43,8 +48,10 @@ class Commands:
         """
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((operations, answer))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send(), name="fastq commands")
+        if len(self._senders) < MOST_UNDER_WAY:
+            sender = asyncio.create_task(self._send(), name="fastq commands")
+            self._senders.add(sender)
+            sender.add_done_callback(self._senders.discard)
         return await answer
 
     async def _send(self) -> None:
@@ -55,8 +62,8 @@ class Commands:
                 results = iter(await self._carry_out([op for operations, _ in batch for op in operations]))
                 for operations, answer in batch:
                     _give(answer, [next(results) for _ in operations])
+                batch = ()
         finally:
-            self._sender = None
             # Only a loop that is being closed cancels this.
             for operations, answer in (*batch, *self._waiting):
                 _give(answer, [_unknown("the command connection was closed")] * len(operations))
@@ -64,7 +71,11 @@ class Commands:
 
     async def _carry_out(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         try:
-            return await self._broker.run_many(operations)
+            async with asyncio.timeout(LIMIT_S):
+                return await self._broker.run_many(operations)
+        except TimeoutError:
+            text = f"no answer within {LIMIT_S:g} s; the outcome is not known"
+            return [BrokerTimeoutError(text, maybe_applied=True)] * len(operations)
         except Exception as error:  # noqa: BLE001 - a defect here must not lose what the callers hold
             _log.exception("a defect in a pipeline of %d operations", len(operations))
             return [_unknown(f"a defect: {error!r}")] * len(operations)

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -15,13 +16,13 @@ import orjson
 
 from fastq._muxmatch import PatternIndex
 from fastq.broker.cancel import CancelAs, Cancellation
-from fastq.broker.lease import LeasedTask
+from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import Clock
-from fastq.codec import TaskView, view_task_message
+from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
-from fastq.server.acker import Result
+from fastq.server._intake import Intake, split_done
 from fastq.server.held import HeldTask, HeldTasks, view_leased
 from fastq.server.outcomes import (
     Archived,
@@ -35,15 +36,11 @@ from fastq.server.outcomes import (
     report_of,
     undecodable,
 )
+from fastq.server.result import Result
 from fastq.worker.report import FailureReport
 
 __all__ = ["Crew", "CrewCallbacks"]
 
-NO_LIMIT_S: Final = 1800
-"""asynq's limit for a message that has neither timeout nor deadline, which no client should write."""
-FOREVER_S: Final = 9_000_000_000
-"""The pool counts in 64 bits of nanoseconds: what lies behind the year 2255 must not come out as long past."""
-MAX_KNOWN_TYPES: Final = 10_000
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
 
 Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
@@ -55,7 +52,8 @@ _log = logging.getLogger("fastq.pool")
 class CrewCallbacks:
     """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
 
-    ``canceled_as`` tells, by queue and id, what is to become of a task that comes in, if it was cancelled a moment ago.
+    ``canceled_as`` tells, by queue and id, what is to become of a task that comes in, if it was cancelled a moment ago;
+    ``remembers_canceled`` tells whether anything was.
     """
 
     finish: Callable[[list[Result]], None]
@@ -64,6 +62,7 @@ class CrewCallbacks:
     canceled_as: Callable[[str, str], CancelAs | None]
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
+    remembers_canceled: Callable[[], bool] = lambda: True
 
 
 class Crew:
@@ -78,9 +77,10 @@ class Crew:
         self._clock = clock
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
-        self._is_async: dict[str, bool] = {}
+        self._intake = Intake(held, self._is_async)
         self._config = config
         self.taken = 0
+        self._is_closed = False
         self.counts: Counter[Kind] = Counter()
         self._judging: set[asyncio.Task[None]] = set()
         self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
@@ -107,13 +107,47 @@ class Crew:
         """Return how many more tasks would start soon."""
         return self.pool.free
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+    def accept(self, queue: str, leased: Leased) -> None:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
-        self.taken += len(leased)
+        self.taken += leased.size
         now_s = self._clock.monotonic_s()
-        submissions: list[Submission] = []
+        if self._is_closed:
+            self._callbacks.finish(self._return(queue, leased, now_s))
+            return
+        tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
         rejected: list[Result] = []
-        for one in _without_repeats(queue, leased):
+        if odd:
+            self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
+        if self._callbacks.remembers_canceled():
+            rejected += self._cancel_early(queue, tasks)
+        submissions = [task.submission for task in tasks if task.submission is not None and not task.ended]
+        if submissions:
+            self.pool.submit(submissions)
+        if rejected:
+            self._callbacks.finish(rejected)
+
+    def _return(self, queue: str, leased: Leased, now_s: float) -> list[Result]:
+        """Hold tasks that came too late just to give them back; those that cannot be read are left to a recoverer."""
+        results = []
+        for place in range(leased.size):
+            with suppress(InvalidMessageError):
+                task = self._held.add(queue, view_leased(leased.task(place)), now_s)
+                task.ended = True
+                results.append(Result(task, Requeued(task.id)))
+        return results
+
+    def _take_odd(
+        self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[Result]
+    ) -> None:
+        """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
+        now_s = self._clock.monotonic_s()
+        ids = {task.id for task in tasks}
+        repeats = 0
+        for one in leased:
+            if one.id in ids:
+                repeats += 1  # a peer put the id into pending twice: it is one task, and runs once
+                continue
+            ids.add(one.id)
             try:
                 view = view_leased(one)
             except InvalidMessageError as error:
@@ -123,42 +157,22 @@ class Crew:
                 # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
                 self.lose(stale)
             task = self._held.add(queue, view, now_s)
-            task.canceled = self._callbacks.canceled_as(queue, one.id)
+            self._intake.submission(task)
+            tasks.append(task)
+        if repeats:
+            _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
+
+    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask]) -> list[Result]:
+        """End the tasks that were cancelled a moment ago, and return what came of them."""
+        results = []
+        for task in tasks:
+            task.canceled = self._callbacks.canceled_as(queue, task.id)
             if task.canceled is not None:
-                rejected.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
-                continue
-            submission = task.submission = self._submission(task, view)
-            submissions.append(submission)
-        if submissions:
-            self.pool.submit(submissions)
-        if rejected:
-            self._callbacks.finish(rejected)
+                results.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
+        return results
 
-    def _submission(self, task: HeldTask, view: TaskView) -> Submission:
-        timeout, deadline = view.timeout, view.deadline
-        task_type = view.type
-        is_async = self._is_async.get(task_type)
-        if is_async is None:
-            is_async = self._learn(task_type)
-        if not timeout and not deadline:
-            timeout = NO_LIMIT_S
-        return Submission(
-            task,
-            view.data,
-            task_type,
-            # What is negative has passed: asynq does not run such a task either.
-            timeout=min(max(timeout, 0), FOREVER_S),
-            deadline=1 if min(timeout, deadline) < 0 else min(deadline, FOREVER_S),
-            last_attempt=view.retried >= view.retry,
-            is_async=is_async,
-        )
-
-    def _learn(self, task_type: str) -> bool:
-        if len(self._is_async) >= MAX_KNOWN_TYPES:
-            self._is_async.clear()
-        is_async = self._patterns.find(task_type) in self._async_patterns
-        self._is_async[task_type] = is_async
-        return is_async
+    def _is_async(self, task_type: str) -> bool:
+        return self._patterns.find(task_type) in self._async_patterns
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> Result:
         _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
@@ -170,26 +184,23 @@ class Crew:
     # Out --------------------------------------------------------------------------------------------------------
 
     def _on_events(self, events: list[Event]) -> None:
-        results: list[Result] = []
+        results, others = split_done(events)
+        self.counts[Kind.DONE] += len(results)
         again: list[Submission] = []
-        for event in events:
+        for event in others:
             task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
             kind = event.kind
-            if not task.held:
-                continue  # its lease was lost: whatever comes of it is another's to say
             if kind is Kind.RERUN and task.canceled is not None:
                 kind = Kind.CANCELED  # its coroutine could not hear of it, since another one blocked the loop
             if kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, event.data)
             elif kind is Kind.RERUN and not task.reruns:
                 task.reruns += 1
-                again.append(self._submission(task, task.view))
+                again.append(self._intake.submission(task))
             elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
                 self._judge(self._callbacks.judge, task, kind, event.data)
             else:
                 results.append(self._end(task, kind, event.data))
-        for submission in again:
-            submission.key.submission = submission  # type: ignore[attr-defined]  # as above
         if again:
             self.pool.submit(again)
         if results:
@@ -255,27 +266,18 @@ class Crew:
 
     def lose(self, task: HeldTask) -> None:
         """Let go of a task whose lease is another's: stop it if it runs, and never write its outcome."""
+        submission = task.submission
         self._held.drop(task)
-        if task.submission is not None:
-            self.pool.cancel(task.submission)
+        if submission is not None:
+            self.pool.cancel(submission)
 
     def give_back(self) -> list[Result]:
-        """Withdraw all tasks that have not begun, in order; the pool takes no more."""
+        """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
+        self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
         for task in tasks:
             task.ended = True
         return [Result(task, Requeued(task.id)) for task in tasks if task.held]
-
-
-def _without_repeats(queue: str, leased: Sequence[LeasedTask]) -> Sequence[LeasedTask]:
-    """Return tasks by their first places: an id that a peer put into pending twice is one task, and runs once."""
-    tasks: dict[str, LeasedTask] = {}
-    for one in leased:
-        tasks.setdefault(one.id, one)
-    if len(tasks) == len(leased):
-        return leased
-    _log.warning("queue %s had %d ids twice; each task runs once", queue, len(leased) - len(tasks))
-    return list(tasks.values())
 
 
 def _is_unreported_failure(kind: Kind, data: bytes) -> bool:

@@ -10,18 +10,19 @@ are found by the score they would have.
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import Leased, LeasedTask
+from fastq.broker.lease import Leased
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actor import Actor, backoff_s
 from fastq.server.commands import Commands
 from fastq.server.holdings import Holdings
 from fastq.server.lost import LostDequeues
+from fastq.server.repairs import Repair, Repairs
 from fastq.server.waker import Waker
 
 __all__ = ["Fetcher"]
@@ -40,7 +41,7 @@ class Taker(Protocol):
     def room(self) -> int:
         """Return how many more tasks would start soon."""
 
-    def accept(self, queue: str, leased: Sequence[LeasedTask]) -> None:
+    def accept(self, queue: str, leased: Leased) -> None:
         """Take tasks that were leased just now."""
 
 
@@ -58,6 +59,7 @@ class Fetcher(Actor):
         check_interval_s: float,
     ) -> None:
         super().__init__()
+        self.repairs: Repairs = Repairs()
         self._commands = commands
         self._prioritizer = prioritizer
         self._taker = taker
@@ -69,7 +71,6 @@ class Fetcher(Actor):
         self._resting: dict[str, float] = {}
         self._lost = LostDequeues(commands, holdings)
         self._failing: dict[str, int] = {}
-        self._is_outage = False
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
         self._is_fetching = True
@@ -79,6 +80,8 @@ class Fetcher(Actor):
     def stop_fetching(self) -> None:
         """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
         self._is_fetching = False
+        if self._task is None:
+            self.quiet.set()
         self.wake()
 
     def queue_has_tasks(self, queue: str) -> None:
@@ -117,6 +120,7 @@ class Fetcher(Actor):
         quotas = self._prioritizer.split(room, self._still_resting() | in_doubt)
         if not quotas:
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
+        self.get_on()
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
         try:
             results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
@@ -141,13 +145,14 @@ class Fetcher(Actor):
             self._rest(queue, result)
             return
         if result.ghosts:
+            self.repairs[Repair.NO_TASK] += result.ghosts
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
-        if len(result.tasks) < count:
-            self._prioritizer.give_back(queue, count - len(result.tasks))
+        if result.size < count:
+            self._prioritizer.give_back(queue, count - result.size)
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
-        self._taker.accept(queue, result.tasks)
+        self._taker.accept(queue, result)
 
     def _rest(self, queue: str, why: NoTasks) -> None:
         waker = self.wakers.get(queue)
@@ -176,21 +181,19 @@ class Fetcher(Actor):
     def _note_failure(self, queue: str, error: BrokerError) -> None:
         """Let a queue rest, and say why; an outage of Redis is not said for each queue."""
         failures = self._failing.get(queue, 0) + 1
-        if failures == 1 and not (error.transient and self._is_outage):
+        if self.trouble.meet((self, queue), error):
             self._log.warning("queue %s: %s; trying again until it works", queue, error)
-        self._is_outage |= error.transient
         self._failing[queue] = failures
         self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
 
     def _note_answer(self, queue: str) -> None:
-        if self._failing.pop(queue, 0) and not self._failing:
-            self._is_outage = False
-            self._log.info("all queues can be fetched from again")
+        if self._failing.pop(queue, 0) and (failures := self.trouble.leave((self, queue))):
+            self._log.info("works again after %d failed attempts", failures)
 
     async def _take_lost(self, *, at_once: bool = False) -> None:
         for found in await self._lost.look(at_once=at_once):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
-            elif found.tasks:
-                self._log.info("found %d tasks of queue %s whose dequeue had no reply", len(found.tasks), found.queue)
-                self._taker.accept(found.queue, found.tasks)
+            elif found.leased.size:
+                self._log.info("found %d tasks of queue %s whose dequeue had no reply", found.leased.size, found.queue)
+                self._taker.accept(found.queue, found.leased)

@@ -13,6 +13,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 from fastq.server.commands import Commands
+from fastq.server.repairs import Repair, Repairs
 
 __all__ = ["Forwarder"]
 
@@ -26,6 +27,7 @@ class Forwarder(Actor):
 
     def __init__(self, commands: Commands, queues: Sequence[str], interval_s: float, clock: Clock) -> None:
         super().__init__()
+        self.repairs: Repairs = Repairs()
         self._commands = commands
         self._queues = queues
         self._interval_s = interval_s
@@ -37,6 +39,7 @@ class Forwarder(Actor):
         next_due_s: float | None = None
         failure: BrokerError | None = None
         while places:
+            self.get_on()
             now_ns = self._clock.unix_ns()
             results = await self._commands.run_many([forward(queue, key, now_ns, BATCH) for queue, key in places])
             more = []
@@ -55,6 +58,7 @@ class Forwarder(Actor):
 
     def _note(self, queue: str, result: Forwarded) -> int:
         if result.ghosts:
+            self.repairs[Repair.NO_TASK] += result.ghosts
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
         return result.taken
 

@@ -28,6 +28,8 @@ class Heartbeater(Actor):
     """Extend leases and publish presence, on a connection of its own that no slow script of ours blocks."""
 
     name = "heartbeater"
+    tick_limit_s = 20.0
+    """Well within a lease."""
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class Heartbeater(Actor):
         """Beat once: the leases first, since they matter more than being seen."""
         began_s = self._clock.monotonic_s()
         failures = await self._extend(began_s)
+        self.get_on()
         info, workers = self._presence()
         now_s = self._clock.unix_ns() // 1_000_000_000
         published = publish_server_state(self._identity, info, workers, now_s, self._ttl_s)

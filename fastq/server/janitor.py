@@ -39,6 +39,7 @@ class Janitor(Actor):
         queues = list(self._queues)
         failure: BrokerError | None = None
         while queues:
+            self.get_on()
             now_s = self._clock.unix_ns() // 1_000_000_000
             results = await self._commands.run_many(
                 [delete_expired_completed(queue, now_s, self._batch_size) for queue in queues]

@@ -4,12 +4,11 @@ Such tasks are found by the very score that their leases would have. The look is
 out the dequeue only after it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fastq.broker.dequeue import MAX_BATCH_TASKS
-from fastq.broker.lease import LeasedTask, list_leases
+from fastq.broker.lease import Leased, list_leases
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
 from fastq.server.holdings import Holdings
@@ -18,6 +17,7 @@ __all__ = ["Found", "LostDequeues"]
 
 LOOKS: Final = 3
 LOOK_AGAIN_S: Final = 5.0
+_NOTHING: Final = Leased([], [])
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     """Hold the tasks that a lost dequeue of a queue had leased to us, or why the look failed."""
 
     queue: str
-    tasks: Sequence[LeasedTask]
+    leased: Leased
     error: BrokerError | None = None
 
 
@@ -72,12 +72,12 @@ class LostDequeues:
         for lost, result in zip(due, results, strict=True):
             if isinstance(result, BrokerError):
                 lost.due_s = now_s + 1.0
-                found.append(Found(lost.queue, (), result))
+                found.append(Found(lost.queue, _NOTHING, result))
                 continue
             lost.looks -= 1
             lost.due_s = now_s + LOOK_AGAIN_S
             ours = known.get(lost.queue, ())
             tasks = [task for task in result.tasks if task.id not in ours and not self._held.get(lost.queue, task.id)]
-            found.append(Found(lost.queue, tasks))
+            found.append(Found(lost.queue, Leased.of(tasks)))
         self._lost = [lost for lost in self._lost if lost.looks > 0]
         return found

@@ -1,8 +1,9 @@
 """The recoverer: brings back the tasks of dead servers, and mends what such a death leaves.
 
-Wakes: at start and every minute. Reads: leases that ended 30 s ago or earlier. Writes: those tasks to retry, or to
-archived if they are out of retries; ids without lease or task, and leases without task, are mended. If it dies:
-another server's recoverer, Go's too, does the same.
+Wakes: at start and every 30 s. Reads: leases that ended 30 s ago or earlier. Writes: those tasks to retry, or to
+archived if they are out of retries; ids without lease or task, and leases without task, are mended, and all is counted;
+what dead servers left of groups is seen to (``reclaimer``). If it dies: another server's recoverer does the same (Go's
+only what it knows of).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,6 +20,7 @@ from fastq.server.actor import Actor
 from fastq.server.commands import Commands
 from fastq.server.held import view_leased
 from fastq.server.outcomes import Archived, undecodable
+from fastq.server.repairs import Repair, Repairs, describe
 from fastq.server.timing import STANDARD, Timing
 from fastq.worker.report import FailureReport
 
@@ -47,33 +49,53 @@ class Recoverer(Actor):
     ) -> None:
         super().__init__()
         self.judge: Judge | None = None
+        self.reclaim: Callable[[str], Awaitable[None]] | None = None
         self.is_held: Callable[[str, str], bool] = lambda queue, task_id: False
         self._timing = timing
         self._commands = commands
         self._queues = queues
         self._retry_delay_s = retry_delay_s
         self._clock = clock
-        self.recovered = 0
-        self.mended = 0
+        self.repairs: Repairs = Repairs()
+        self._done: Repairs = Repairs()
+
+    @property
+    def recovered(self) -> int:
+        """Return how many tasks were brought back whose leases had ended."""
+        return self.repairs[Repair.RECOVERED]
+
+    @property
+    def mended(self) -> int:
+        """Return how many ids and leases were mended."""
+        return self.repairs.total() - self.recovered
 
     async def tick(self) -> float:
-        """Go through all queues; a failing one does not keep the others waiting."""
+        """Go through all queues; what fails in one does not keep the rest of it, or the others, waiting."""
         failure: Exception | None = None
         for queue in self._queues:
-            try:
-                await self._mend_active(queue)
-                await self._recover(queue)
-            except Exception as error:  # noqa: BLE001 - raised below, once the other queues had their turn
-                failure = error
+            for care in (self._mend_active, self._recover, self.reclaim):
+                try:
+                    if care is not None:
+                        await care(queue)
+                except Exception as error:  # noqa: BLE001 - raised below, once all had their turn
+                    failure = error
+            self._say_and_count(queue)
         if failure is not None:
             raise failure
         return self._timing.recoverer_interval_s
 
+    def _say_and_count(self, queue: str) -> None:
+        done, self._done = +self._done, Repairs()
+        if done:
+            self._log.warning("queue %s: %s", queue, describe(done))
+            self.repairs.update(done)
+
     async def _recover(self, queue: str) -> None:
         while True:
+            self.get_on()
             cutoff_s = self._clock.unix_ns() // 1_000_000_000 - self._timing.recover_grace_s
             expired = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), BATCH))
-            self.mended += expired.ghosts
+            self._done[Repair.NO_TASK] += expired.ghosts
             # After a long outage our own leases have ended, too: the heartbeater is about to extend them.
             others = [task for task in expired.tasks if not self.is_held(queue, task.id)]
             moved = await self._move(queue, others, cutoff_s) if others else 0
@@ -93,13 +115,11 @@ class Recoverer(Actor):
             outcomes += await self._commands.run(archive(queue, dead, now, guard))
         ids = [task.id for task in retries] + [task_id for task_id, _ in dead]
         recovered = outcomes.count(Finish.OK)
-        if recovered:
-            self.recovered += recovered
-            self._log.warning("recovered %d tasks of queue %s whose leases had ended", recovered, queue)
+        self._done[Repair.RECOVERED] += recovered
         astray = [task_id for task_id, outcome in zip(ids, outcomes, strict=True) if outcome is Finish.NOT_ACTIVE]
         if astray:
             mended = await self._commands.run(repair_lease(queue, astray, cutoff_s, now_ns))
-            self.mended += mended
+            self._done[Repair.NOT_ACTIVE] += mended
             recovered += mended
         return recovered
 
@@ -109,6 +129,7 @@ class Recoverer(Actor):
         retries: list[Retried] = []
         dead: list[tuple[str, bytes]] = []
         for task in expired:
+            self.get_on()
             try:
                 write = await self._write_for(task, now_s)
             except InvalidMessageError as error:
@@ -142,13 +163,11 @@ class Recoverer(Actor):
     async def _mend_active(self, queue: str) -> None:
         start = 0
         while True:
+            self.get_on()
             now_s = self._clock.unix_ns() // 1_000_000_000
             found = await self._commands.run(repair_active(queue, start, STRETCH, now_s))
-            if found.leased or found.dropped:
-                self.mended += found.leased + found.dropped
-                self._log.warning(
-                    "queue %s: %d active tasks had no lease, %d active ids no task", queue, found.leased, found.dropped
-                )
+            self._done[Repair.NO_LEASE] += found.leased
+            self._done[Repair.NO_TASK] += found.dropped
             if found.looked_at < STRETCH:
                 return
             start += STRETCH - found.dropped

@@ -27,6 +27,7 @@ class Subscriber(Actor):
     """Listen for cancellations; one tick is one connection's life."""
 
     name = "subscriber"
+    tick_limit_s = None  # it listens for as long as the connection lives, which it asks every 3 s
 
     def __init__(self, broker: AsyncBroker, cancel: Callable[[Cancellation], bool], clock: Clock) -> None:
         super().__init__()
@@ -66,6 +67,11 @@ class Subscriber(Actor):
                         )
         finally:
             self.is_subscribed = False
+
+    @property
+    def remembers(self) -> bool:
+        """Tell whether any id is kept."""
+        return bool(self._unknown)
 
     def _hear(self, heard: Heard) -> None:
         if heard.channel == keys.CANCEL_CHANNEL:

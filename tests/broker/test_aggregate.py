@@ -191,9 +191,9 @@ def test_a_set_is_read_in_its_order_and_from_a_rank_on(bench: QueueBench) -> Non
     join(bench, {"c": 1, "a": 1, "b": 0})
     take(bench)
     read = bench.run(read_set(ONE, 0))
-    assert read == Leased([LeasedTask(id, message(id, group_key="g")) for id in "bac"], 0)
+    assert read == Leased.of(LeasedTask(id, message(id, group_key="g")) for id in "bac")
     assert [task.id for task in bench.run(read_set(ONE, 2)).tasks] == ["c"]
-    assert bench.run(read_set(ONE, 3)) == Leased([], 0)
+    assert bench.run(read_set(ONE, 3)) == Leased([], [])
 
 
 def test_one_call_reads_a_bounded_number_of_tasks_and_bytes(bench: QueueBench) -> None:

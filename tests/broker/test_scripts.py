@@ -44,8 +44,13 @@ KEY_PATTERNS: dict[str, str] = {
     "failed": keys.failed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
     "group": keys.group("q", "{group}"),
     "processed": keys.processed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
+    "entries": keys.scheduler_entries("host:pid:id"),
+    "last_tick": keys.last_tick("q", "{name}"),
+    "semaphore": keys.semaphore("{scope}"),
     "server": keys.server_info("host", 0, "id").replace(":0:", ":pid:"),
     "task": keys.task("q", "{id}"),
+    "unique": keys.unique("q", "{type}", None) + "{md5}",
+    "tick": keys.tick("q", "{name}", 0).replace(":0:", ":{due}:"),
     "workers": keys.workers("host", 0, "id").replace(":0:", ":pid:"),
 }
 """What keys.py makes, by the name that scripts use for it, in the notation of the headers."""

@@ -327,5 +327,32 @@ class CrashingRunner(TestRunner):
         return ""
 
 
+def load_ill_at_times(argument: str) -> TestRunner:
+    """Make a runner whose children die or fail at their start while the file that the argument names has a word."""
+    return IllAtTimesRunner(argument)
+
+
+class IllAtTimesRunner(TestRunner):
+    """Be fine, unless a file says otherwise."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._suffer("import")
+
+    def _suffer(self, when: str) -> None:
+        illness = ""
+        with contextlib.suppress(FileNotFoundError), open(self._path) as file:
+            illness = file.read()
+        if illness == f"die at {when}":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if illness == f"raise at {when}":
+            raise RuntimeError("it worked before")
+
+    @property
+    def description(self) -> str:  # type: ignore[override]  # an attribute there, trouble on purpose here
+        self._suffer("start")
+        return "ill at times"
+
+
 def load_crashing(argument: str) -> TestRunner:
     return CrashingRunner()

@@ -73,4 +73,4 @@ def test_every_submission_ends_once_whatever_is_killed(seed: int, start_method: 
             shooting.cancel()
             assert b.failed == []
 
-    run(test(), 20)
+    run(test(), 90)

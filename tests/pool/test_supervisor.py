@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fastq.pool.handle import State
 from fastq.pool.link import PoolStartError
 from fastq.pool.outcome import Kind
 from tests.pool.harness import bench, gone, run, settings
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,73 @@ def test_children_that_crash_at_their_start_end_the_pool_instead_of_spinning() -
                 pass
 
     run(test())
+
+
+@pytest.mark.parametrize(
+    ("start_method", "illness", "text"),
+    [
+        ("forkserver", "die at start", "ended at its start with signal SIGKILL"),
+        ("spawn", "die at import", "ended at its start with signal SIGKILL"),
+        ("spawn", "raise at import", "RuntimeError: it worked before"),
+    ],
+)
+def test_children_that_cannot_start_any_more_are_tried_less_and_less_often_until_they_can(
+    start_method: str, illness: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (0.05, 0.06, 0.07))
+
+    async def test() -> None:
+        how = tmp_path / "how"
+        config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", start_method=start_method)
+        async with bench(config) as b:
+            assert (await b.run("kill_self")).kind is Kind.CRASHED, "that child did start"
+            await b.run("echo", text="x")
+            how.write_text(illness)
+            assert (await b.run("kill_self")).kind is Kind.CRASHED
+            await until(lambda: len(b.notices) >= 7)  # at the start, five are too many
+            assert all(text in notice and "the next try is in" in notice for notice in b.notices)
+            assert b.pool.free == 0, "nothing is fetched meanwhile"
+            assert b.failed == []
+            how.unlink()
+            assert (await b.run("echo", text="again")).data == b"again"
+
+    run(test(), 60)
+
+
+def test_children_that_fail_together_count_as_one(tmp_path: Path) -> None:
+    async def test() -> None:
+        how = tmp_path / "how"
+        config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", processes=6)
+        async with bench(config) as b:
+            how.write_text("die at start")
+            for pid in b.pool.child_pids:
+                os.kill(pid, signal.SIGKILL)
+            await until(lambda: len(b.notices) >= 2)
+            assert len(b.notices) <= 3, "six children, not six notices at a time"
+            how.unlink()
+            await until(lambda: list(b.pool.child_states.values()) == [State.READY] * 6)
+            assert b.failed == []
+
+    run(test(), 60)
+
+
+def test_a_preloader_that_dies_as_soon_as_it_is_there_is_not_replaced_without_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fastq.pool.supervisor._YOUNG_S", 60.0)
+
+    async def test() -> None:
+        async with bench(settings()) as b:
+            for count in (1, 2, 3):
+                preloader = b.pool.preloader_pid
+                os.kill(preloader, signal.SIGKILL)
+                await until(lambda count=count: len(b.notices) >= count)  # type: ignore[misc]  # mypy cannot infer it
+                assert f"process {preloader}) died" in b.notices[-1]
+                assert "the next try is in" in b.notices[-1]
+                await until(lambda: b.pool.child_pids and set(b.pool.child_states.values()) == {State.READY})
+            assert b.failed == []
+
+    run(test(), 60)
 
 
 def test_threads_started_at_import_are_noticed() -> None:

@@ -83,8 +83,8 @@ async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
         yield bench
     finally:
         # What was sent for a caller that was cancelled is still under way.
-        if bench.commands._sender is not None:
-            await asyncio.wait({bench.commands._sender})
+        if bench.commands._senders:
+            await asyncio.wait(bench.commands._senders)
         await bench.broker.close()
 
 

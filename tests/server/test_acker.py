@@ -10,9 +10,10 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.finish import Completed, Done, Retried
-from fastq.server.acker import FLUSH_AT, Acker, Result
+from fastq.server.acker import FLUSH_AT, Acker
 from fastq.server.held import HeldTask
 from fastq.server.outcomes import Archived, Requeued, Write
+from fastq.server.result import Result
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer
@@ -247,7 +248,7 @@ def test_a_flush_that_is_cancelled_keeps_its_results_in_doubt(db: Redis, url: st
         acking.add([result(task)], pool_is_dry=True)
         acking.start()
         acking.wake()
-        while not bench.commands._waiting and bench.commands._sender is None:
+        while not bench.commands._waiting and not bench.commands._senders:
             await asyncio.sleep(0)
         await acking.stop()
         assert [one.task for one in acking.failed] == [task]

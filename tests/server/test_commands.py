@@ -40,20 +40,28 @@ def commands_on(pipelines: Pipelines) -> Commands:
     return Commands(pipelines)  # type: ignore[arg-type]  # all that Commands uses of a broker
 
 
-def test_what_is_asked_during_a_pipeline_goes_out_together_in_the_next() -> None:
+async def ask_one_by_one(commands: Commands, *words: str) -> list[asyncio.Task[list[Any]]]:
+    """Ask for so many pipelines."""
+    asking = []
+    for word in words:
+        asking.append(asyncio.create_task(commands.run_many([ask(word)])))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    return asking
+
+
+def test_what_is_asked_while_two_pipelines_are_under_way_goes_out_together_in_the_next() -> None:
     async def test() -> None:
         pipelines = Pipelines()
         commands = commands_on(pipelines)
         pipelines.open.clear()
-        first = asyncio.create_task(commands.run(ask("a")))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        first, second = await ask_one_by_one(commands, "a1", "a2")
         more = [asyncio.create_task(commands.run_many([ask(x), ask(f"{x}{x}")])) for x in "bcd"]
         await asyncio.sleep(0)
         pipelines.open.set()
-        assert await first == "a!"
+        assert (await first, await second) == (["a1!"], ["a2!"])
         assert await asyncio.gather(*more) == [["b!", "bb!"], ["c!", "cc!"], ["d!", "dd!"]]
-        assert pipelines.sent == [["a"], ["b", "bb", "c", "cc", "d", "dd"]]
+        assert pipelines.sent == [["a1"], ["a2"], ["b", "bb", "c", "cc", "d", "dd"]]
 
     run(test)
 
@@ -123,14 +131,14 @@ def test_a_pipeline_that_is_cancelled_with_its_loop_answers_all_who_wait() -> No
         pipelines = Pipelines()
         commands = commands_on(pipelines)
         pipelines.open.clear()
-        first = asyncio.create_task(commands.run_many([ask("a")]))
+        under_way = await ask_one_by_one(commands, "a1", "a2")
+        waiting = asyncio.create_task(commands.run_many([ask("b"), ask("c")]))
         await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        second = asyncio.create_task(commands.run_many([ask("b"), ask("c")]))
-        await asyncio.sleep(0)
-        (sender,) = [task for task in asyncio.all_tasks() if task.get_name() == "fastq commands"]
-        sender.cancel()
-        results = [*await first, *await second]
-        assert [type(result) for result in results] == [BrokerError] * 3
+        senders = [task for task in asyncio.all_tasks() if task.get_name() == "fastq commands"]
+        assert len(senders) == 2
+        for sender in senders:
+            sender.cancel()
+        results = [result for one in (*under_way, waiting) for result in await one]
+        assert [type(result) for result in results] == [BrokerError] * 4
 
     run(test)

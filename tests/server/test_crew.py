@@ -2,32 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from fastq.broker.cancel import CancelAs, Cancellation
 from fastq.broker.finish import Done, Retried
-from fastq.broker.lease import LeasedTask
+from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
 from fastq.codec import decode_task_message
 from fastq.pool.outcome import Kind
 from fastq.pool.pool import PoolConfig
-from fastq.pool.protocol import Submission
-from fastq.server.batches import Result
+from fastq.pool.protocol import Event, Submission
 from fastq.server.crew import Crew, CrewCallbacks
 from fastq.server.held import HeldTask, HeldTasks
 from fastq.server.outcomes import Archived, Requeued
+from fastq.server.result import Result
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
-
-
-class Told(NamedTuple):
-    """Look like an event of the pool's."""
-
-    kind: Kind
-    submission: Submission
-    data: bytes
 
 
 class Bench:
@@ -49,7 +41,7 @@ class Bench:
         self.crew = Crew(config, self.held, lambda retried: 100.0, callbacks, self.clock)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
-        self.crew.accept("q", [LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids])
+        self.crew.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
 
     def task(self, task_id: str) -> HeldTask:
         task = self.held.get("q", task_id)
@@ -63,8 +55,8 @@ class Bench:
 
     def tell(self, *events: tuple[str | Submission, Kind, bytes]) -> None:
         """Be the pool, and tell of events."""
-        told = [Told(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
-        self.crew._on_events(told)  # type: ignore[arg-type]  # the pool's own cannot be made here
+        told = [Event(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
+        self.crew._on_events(told)
 
     def ended(self) -> list[tuple[str, str]]:
         return [(result.task.id, type(result.write).__name__) for result in self.finished]
@@ -152,7 +144,7 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     def test(bench: Bench) -> None:
-        bench.crew.accept("q", [LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))])
+        bench.crew.accept("q", Leased.of([LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))]))
         (result,) = bench.finished
         assert isinstance(result.write, Archived)
         assert result.write.id == "bad"
@@ -219,10 +211,10 @@ def test_events_become_results_in_one_batch() -> None:
 def test_a_bad_message_whose_child_died_does_not_take_the_others_along() -> None:
     def test(bench: Bench) -> None:
         bad = message("bad", queue="q", error_msg="boom").replace(b"boom", b"b\xff\xffm")
-        bench.crew.accept("q", [LeasedTask("bad", bad)])
+        bench.crew.accept("q", Leased.of([LeasedTask("bad", bad)]))
         bench.accept("good")
         bench.tell(("bad", Kind.CRASHED, b"SIGSEGV"), ("good", Kind.DONE, b""))
-        assert bench.ended() == [("bad", "Archived"), ("good", "Done")]
+        assert sorted(bench.ended()) == [("bad", "Archived"), ("good", "Done")]
 
     on_crew(test)
 
@@ -304,7 +296,7 @@ def test_a_waiting_task_that_is_cancelled_is_withdrawn_and_fails() -> None:
 def test_tasks_of_one_id_in_two_queues_are_cancelled_both() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):
-            bench.crew.accept(queue, [LeasedTask("a", message("a", queue=queue))])
+            bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
         assert bench.crew.cancel(Cancellation("a"))
         assert [result.task.queue for result in bench.finished] == ["q", "other"]
 
@@ -314,7 +306,7 @@ def test_tasks_of_one_id_in_two_queues_are_cancelled_both() -> None:
 def test_a_cancellation_that_names_its_queue_leaves_the_namesakes_of_other_queues_alone() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):
-            bench.crew.accept(queue, [LeasedTask("a", message("a", queue=queue))])
+            bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
         assert bench.crew.cancel(Cancellation("a", "other", CancelAs.DELETE))
         assert not bench.crew.cancel(Cancellation("a", "third", CancelAs.DELETE))
         assert [(result.task.queue, type(result.write)) for result in bench.finished] == [("other", Done)]

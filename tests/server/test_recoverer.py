@@ -12,8 +12,10 @@ from fastq.codec import decode_task_message
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
 from fastq.server.recoverer import LEASE_EXPIRED, Recoverer
+from fastq.server.repairs import Repair
 from fastq.worker.report import FailureReport
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, message
+from tests.redis_servers import redis_server
 from tests.server.harness import Bench, logged, on_bench
 
 EXPIRED_S = NOW_S - 30
@@ -33,7 +35,7 @@ def test_a_task_whose_lease_ended_30_s_ago_is_tried_again(owner: Any, db: Redis,
     async def test(bench: Bench) -> None:
         bench.queue.activate("a", owner=owner, until_s=EXPIRED_S - 1, retried=3)
         recovering = recoverer(bench)
-        assert await recovering.tick() == 60.0
+        assert await recovering.tick() == 30.0
         assert bench.queue.scores("retry") == {"a": NOW_S + 103}
         assert bench.queue.places() == {"retry": ["a"]}
         new = message("a", retried=4, error_msg=LEASE_EXPIRED, last_failed_at=NOW_S)
@@ -235,7 +237,56 @@ def test_ghosts_are_gone_from_everywhere_and_counted(db: Redis, url: str, caplog
         assert recovering.recovered == 0
 
     on_bench(db, url, test)
-    assert "queue default: 0 active tasks had no lease, 1 active ids no task" in logged(caplog)
+    assert logged(caplog) == ["queue default: 2 ids without task"]
+
+
+def test_each_kind_of_repair_is_counted_and_said_in_one_line(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The ghosts that stay in active or lease for ever with asynq, planted all at once."""
+
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("whole")
+        bench.queue.activate("dead", "no-hash", "not-active", until_s=1)
+        bench.queue.activate("no-lease", "no-lease-no-hash")
+        bench.db.delete(keys.task(QUEUE, "no-hash"), keys.task(QUEUE, "no-lease-no-hash"))
+        bench.db.zrem(keys.lease(QUEUE), "no-lease", "no-lease-no-hash")
+        bench.db.lrem(keys.active(QUEUE), 0, "not-active")
+        recovering = recoverer(bench)
+        await recovering.tick()
+        assert bench.queue.places() == {
+            "active": ["no-lease", "whole"],
+            "lease": ["no-lease", "whole"],
+            "retry": ["dead"],
+            "pending": ["not-active"],
+        }
+        assert recovering.repairs == {
+            Repair.RECOVERED: 1,
+            Repair.NO_TASK: 2,
+            Repair.NO_LEASE: 1,
+            Repair.NOT_ACTIVE: 1,
+        }
+        await recovering.tick()
+        assert recovering.repairs.total() == 5, "what is mended is not mended again"
+
+    on_bench(db, url, test)
+    assert logged(caplog) == [
+        "queue default: 1 recovered, 2 ids without task, 1 active without lease, 1 leases without active task"
+    ]
+
+
+def test_what_cannot_be_mended_does_not_keep_dead_servers_tasks_from_coming_back() -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", until_s=1)
+        bench.queue.activate("no-lease")
+        bench.db.zrem(keys.lease(QUEUE), "no-lease")
+        bench.db.config_set("maxmemory", 1)  # a new lease takes memory; what frees some first is let pass
+        with pytest.raises(BrokerError, match="maxmemory"):
+            await recoverer(bench).tick()
+        assert bench.queue.places() == {"retry": ["a"], "active": ["no-lease"]}
+
+    with redis_server() as server, server.client() as db:
+        on_bench(db, server.url, test)
 
 
 def test_hundreds_of_ghosts_go_in_one_go(db: Redis, url: str) -> None:

@@ -9,9 +9,10 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.scripts import load_script, script_names
-from fastq.server.acker import Acker, Result
+from fastq.server.acker import Acker
 from fastq.server.batches import Batch, Writer
 from fastq.server.held import HeldTask
+from fastq.server.result import Result
 from fastq.server.syncer import Syncer
 from tests.broker.harness import QUEUE
 from tests.faulty_proxy import Act, faulty_proxy

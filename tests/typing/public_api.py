@@ -21,6 +21,8 @@ from fastq import (
     EnqueueResults,
     FastqError,
     InvalidMessageError,
+    Semaphore,
+    ServeMux,
     Task,
     TaskIDConflictError,
     TaskInfo,
@@ -28,6 +30,8 @@ from fastq import (
     TaskState,
 )
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message
+from fastq.mux import Handler
+from fastq.worker.running import RunningTask
 
 
 def a_task_has_typed_parts() -> None:
@@ -133,3 +137,18 @@ def the_codec_takes_bytes_and_gives_messages(data: bytes, view: memoryview) -> N
     assert_type(message.headers, Mapping[str, str])
     decode_task_message("text")  # type: ignore[arg-type]  # bytes
     TaskMessage(retry="3")  # type: ignore[arg-type]  # a number
+
+
+async def a_semaphore_limits_handlers(plain: Handler, task: RunningTask) -> None:
+    semaphore = Semaphore("redis://127.0.0.1:6379/0", "api", 3)
+    assert_type(semaphore.acquire(), bool)
+    assert_type(semaphore.release(task), bool)
+    assert_type(semaphore.held(), int)
+    with semaphore as held:
+        assert_type(held, Semaphore)
+    async with semaphore as held:
+        assert_type(held, Semaphore)
+    ServeMux().use(semaphore.middleware)
+    ServeMux().handle("t", semaphore.middleware(plain))
+    Semaphore(redis.asyncio.Redis(), "api", 3)  # type: ignore[arg-type]  # a blocking one
+    Semaphore(None, "api")  # type: ignore[call-arg]  # how many

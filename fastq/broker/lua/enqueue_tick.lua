@@ -1,0 +1,58 @@
+--[[ enqueue_tick: put the task of a named scheduler entry where it starts, once for each of the entry's ticks.
+KEYS[1] tick         asynq:{q}:tick:{due}:{name}
+KEYS[2] last_tick    asynq:{q}:last_tick:{name}
+KEYS[3] task         asynq:{q}:t:{id}
+KEYS[4] pending      asynq:{q}:pending
+KEYS[5] scheduled    asynq:{q}:scheduled
+KEYS[6] groups       asynq:{q}:groups
+KEYS[7] group        asynq:{q}:g:{group}
+ARGV[1] by           who asks: the id of the entry, another in each scheduler
+ARGV[2] due          the tick, unix seconds
+ARGV[3] tick_ttl     seconds for which the tick is known to be done
+ARGV[4] spec         the entry's spec, or "" where no later scheduler need know which tick was the last
+ARGV[5] last_ttl     seconds for which that is known
+ARGV[6] state        pending | scheduled | aggregating
+ARGV[7] moment       unix nanoseconds of now | unix seconds to run at | unix seconds of now
+ARGV[8] id           task id
+ARGV[9] message      encoded
+ARGV[10] group_name  or ""
+ARGV[11] lock        key of the unique lock, or ""
+ARGV[12] lock_ttl    seconds
+builds  lock keys asynq:{q}:unique:..., same hash tag
+returns 1 put, also by an earlier sending of this call | 0 id exists | -1 lock held | -2 put by another scheduler
+asynq   none: each of its schedulers enqueues each tick
+]]
+local tick, last_tick, task = KEYS[1], KEYS[2], KEYS[3]
+local pending, scheduled, groups, group = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local by, due, tick_ttl, spec, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local state, moment, id, message, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local lock, lock_ttl = ARGV[11], ARGV[12]
+
+local done_by = redis.call("GET", tick)
+if done_by then return done_by == by and 1 or -2 end
+
+if spec ~= "" then
+  local last = string.match(redis.call("GET", last_tick) or "", "^%d+")
+  if not last or tonumber(last) < tonumber(due) then
+    redis.call("SET", last_tick, due .. ":" .. spec, "EX", last_ttl)
+  end
+end
+
+if redis.call("EXISTS", task) == 1 then return 0 end
+if lock ~= "" and not redis.call("SET", lock, id, "NX", "EX", lock_ttl) then return -1 end
+redis.call("SET", tick, by, "EX", tick_ttl)
+redis.call("HSET", task, "msg", message, "state", state)
+if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
+if group_name ~= "" then
+  redis.call("HSET", task, "group", group_name)
+  redis.call("SADD", groups, group_name)
+end
+if state == "pending" then
+  redis.call("HSET", task, "pending_since", moment)
+  redis.call("LPUSH", pending, id)
+elseif state == "scheduled" then
+  redis.call("ZADD", scheduled, moment, id)
+else
+  redis.call("ZADD", group, moment, id)
+end
+return 1

@@ -1,0 +1,14 @@
+--[[ write_scheduler_entries: publish the entries of a scheduler, for as long as it goes on saying so.
+KEYS[1] entries      asynq:schedulers:{host:pid:id}
+ARGV[1] ttl          seconds
+ARGV[2...] messages  SchedulerEntry messages, the next one due first
+builds  none
+returns 1
+asynq   writeSchedulerEntriesCmd (to which a life of a fraction of a second is an error, after it has written)
+]]
+local entries = KEYS[1]
+local ttl = ARGV[1]
+redis.call("DEL", entries)
+for at = 2, #ARGV do redis.call("LPUSH", entries, ARGV[at]) end
+redis.call("EXPIRE", entries, ttl)
+return 1

@@ -1,0 +1,53 @@
+"""From a tick to what Redis is asked for: the message, where the task starts, and by which name the tick is known."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from fastq.broker.enqueue import Batch
+from fastq.broker.ticks import NamedTick
+from fastq.compose import compose, message_of, starting_state
+from fastq.info import TaskInfo
+from fastq.options import complete
+from fastq.results import enqueued_info
+from fastq.scheduler.entry import Attempt, Entry
+from fastq.scheduler.ticks import Missed, tick_ttl_s
+
+__all__ = ["TickTask", "compose_tick"]
+
+LAST_TICK_TTL_S = 90 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class TickTask:
+    """Hold one tick's task, ready to be enqueued; ``named`` is None where each scheduler enqueues its own."""
+
+    entry: Entry
+    attempt: Attempt
+    batch: Batch
+    named: NamedTick | None
+    info: TaskInfo
+
+
+def compose_tick(entry: Entry, due: datetime, now_ns: int) -> TickTask:
+    """Compose the task of a tick; ``ValueError`` if it cannot be."""
+    registration = entry.registration
+    attempt = entry.attempt(due)
+    options = complete(registration.checked, now_ns)
+    headers = {**registration.task.headers, **registration.checked.get("headers", {})}
+    message = message_of(registration.task, options, headers, attempt.task_id)
+    batch = Batch(options.queue, starting_state(options), (compose(message, options, now_ns),), now_ns)
+    return TickTask(entry, attempt, batch, _named(entry, due), enqueued_info(message, options, now_ns))
+
+
+def _named(entry: Entry, due: datetime) -> NamedTick | None:
+    registration = entry.registration
+    if registration.name is None:
+        return None
+    return NamedTick(
+        name=registration.name,
+        entry_id=entry.id,
+        due_s=int(due.timestamp()),
+        ttl_s=tick_ttl_s(registration.schedule, due, registration.missed),
+        spec="" if registration.missed is Missed.SKIP else registration.schedule.spec,
+        last_ttl_s=LAST_TICK_TTL_S,
+    )

@@ -1,0 +1,266 @@
+"""The engine: turned again and again, it enqueues what is due and publishes the entries. It never waits by itself.
+
+All that is due is asked for in one round trip, tick by tick of each entry. What Redis answers, or fails to, concerns
+that entry alone; an entry that failed is tried again with growing pauses, and its policy decides what is left by then.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from fastq.broker.blocking import BlockingBroker
+from fastq.broker.enqueue import Outcome
+from fastq.broker.operation import Operation
+from fastq.broker.schedulers import clear_scheduler, publish_scheduler, record_event
+from fastq.broker.ticks import put_ticks, read_last_tick
+from fastq.clock import Clock
+from fastq.codec import encode_scheduler_enqueue_event, encode_scheduler_entry
+from fastq.errors import BrokerError, TaskIDConflictError
+from fastq.info import at_unix_ns
+from fastq.messages import SchedulerEnqueueEvent
+from fastq.producer import QueueRegister
+from fastq.results import error_of
+from fastq.scheduler.composing import TickTask, compose_tick
+from fastq.scheduler.entry import Entry
+from fastq.scheduler.hooks import Hooks
+
+__all__ = ["Engine", "EngineOptions"]
+
+LONGEST_WAIT_S: Final = 1.0
+"""A clock that was set, or a machine that slept, is noticed within this."""
+LONGEST_BACKOFF_S: Final = 5.0
+MOST_AT_ONCE: Final = 100
+
+_log = logging.getLogger("fastq.scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Say who the scheduler is, how often it beats, and what it calls."""
+
+    scheduler_id: str
+    heartbeat_s: float
+    hooks: Hooks
+
+    @property
+    def ttl_s(self) -> int:
+        """Return how long what is published lives: two heartbeats, in whole seconds, as Redis takes them."""
+        return max(1, -int(-2 * self.heartbeat_s // 1))
+
+
+class Engine:
+    """Hold the entries; ``turn`` is called by one thread, the rest by any."""
+
+    def __init__(self, broker: BlockingBroker, options: EngineOptions, clock: Clock) -> None:
+        self._broker = broker
+        self._options = options
+        self._clock = clock
+        self._register = QueueRegister(clock)
+        self._lock = threading.Lock()
+        self._entries: dict[str, Entry] = {}
+        self._beat_at_s = 0.0
+        self._said: set[type[BrokerError]] = set()
+        self._with_history: set[str] = set()
+
+    def now(self) -> datetime:
+        """Return the time of the clock."""
+        return at_unix_ns(self._clock.unix_ns())
+
+    def add(self, entry: Entry) -> None:
+        """Follow an entry from now on; ``ValueError`` if one of its name is followed."""
+        name = entry.registration.name
+        with self._lock:
+            if name is not None and any(name == other.registration.name for other in self._entries.values()):
+                raise ValueError(f"name {name!r} is another entry's already")
+            self._entries[entry.id] = entry
+            self._beat_at_s = 0.0
+
+    def remove(self, entry_id: str) -> bool:
+        """Follow an entry no longer; false if it was not."""
+        with self._lock:
+            self._beat_at_s = 0.0
+            return self._entries.pop(entry_id, None) is not None
+
+    def turn(self) -> float:
+        """Enqueue what is due and beat if it is time; return the seconds until there may be something to do."""
+        entries = self._followed()
+        self._recall([entry for entry in entries if not entry.recalled and self._may_try(entry)])
+        picked = self._pick(entries)
+        while picked:
+            tasks = [task for entry, ticks in picked if (task := self._compose(entry, ticks.pop(0)))]
+            for at in range(0, len(tasks), MOST_AT_ONCE):
+                self._enqueue(tasks[at : at + MOST_AT_ONCE])
+            picked = [(entry, ticks) for entry, ticks in picked if ticks and not entry.failures]
+        if self._clock.monotonic_s() >= self._beat_at_s:
+            self._beat()
+        return self._pause_s()
+
+    def clear(self) -> None:
+        """Take back what was published; what Redis does not hear of ends by itself, histories apart."""
+        failed = self._run(clear_scheduler(self._options.scheduler_id, sorted(self._with_history)))
+        if failed is not None:
+            _log.warning("the entries could not be taken back and are listed for %d s: %s", self._options.ttl_s, failed)
+
+    def _followed(self) -> list[Entry]:
+        with self._lock:
+            return list(self._entries.values())
+
+    def _may_try(self, entry: Entry) -> bool:
+        return self._clock.monotonic_s() >= entry.retry_at_s
+
+    def _recall(self, entries: Sequence[Entry]) -> None:
+        """Ask which tick was the last of entries that make up for missed ones."""
+        operations = [read_last_tick(entry.registration.queue, entry.registration.name or "") for entry in entries]
+        results = self._broker.run_many(operations) if operations else []
+        for entry, last in zip(entries, results, strict=True):
+            if isinstance(last, BrokerError):
+                self._postpone(entry, last)
+            else:
+                entry.recall(last)
+                self._note_success()
+
+    def _pick(self, entries: Sequence[Entry]) -> list[tuple[Entry, list[datetime]]]:
+        now = self.now()
+        picked = []
+        for entry in entries:
+            pick = entry.pick(now) if entry.recalled else None
+            if pick is None:
+                continue
+            if not pick.ticks:
+                self._say_what_is_left_out(entry, pick.latest)
+                entry.leave_behind(pick.latest)
+            elif self._may_try(entry):
+                picked.append((entry, pick.ticks))
+        return picked
+
+    def _compose(self, entry: Entry, due: datetime) -> TickTask | None:
+        registration = entry.registration
+        error = self._options.hooks.before(registration.task, registration.options)
+        if error is None:
+            try:
+                return compose_tick(entry, due, self._clock.unix_ns())
+            except ValueError as refused:
+                error = refused
+        self._refuse(entry, due, error)
+        return None
+
+    def _enqueue(self, tasks: Sequence[TickTask]) -> None:
+        named = [(task.named, task) for task in tasks if task.named is not None]
+        plain = [task for task in tasks if task.named is None]
+        queues = self._register.due({task.batch.queue for task in tasks})
+        report = self._broker.drive(
+            put_ticks([(tick, task.batch) for tick, task in named], [task.batch for task in plain], queues)
+        )
+        self._register.done(queues, report.registered)
+        outcomes = zip([*(task for _, task in named), *plain], [*report.named, *report.plain], strict=True)
+        enqueued = [task for task, outcome in outcomes if self._settle(task, outcome)]
+        if enqueued:
+            self._record(enqueued)
+
+    def _settle(self, task: TickTask, outcome: Outcome | BrokerError) -> bool:
+        """Note what became of a tick's task, tell the hook, and return whether it was enqueued here."""
+        entry, attempt, info = task.entry, task.attempt, task.info
+        if isinstance(outcome, BrokerError):
+            self._fail(task, outcome)
+            return False
+        if outcome is Outcome.TAKEN:
+            _log.debug("%s: another scheduler enqueued the task of %s", entry, attempt.due)
+            self._leave(entry, attempt.due)
+            return False
+        error = error_of(outcome, info.queue, info.id)
+        if isinstance(error, TaskIDConflictError) and attempt.maybe_applied and attempt.is_id_ours:
+            error = None  # an earlier try, whose reply was lost, enqueued it
+        if error is not None:
+            self._refuse(entry, attempt.due, error)
+            return False
+        _log.debug("%s: enqueued task %s in %r", entry, info.id, info.queue)
+        self._leave(entry, attempt.due)
+        self._options.hooks.after(info, None)
+        return True
+
+    def _fail(self, task: TickTask, error: BrokerError) -> None:
+        """Let an entry try again; the hook hears of it once a tick."""
+        attempt = task.attempt
+        attempt.maybe_applied = attempt.maybe_applied or error.maybe_applied
+        self._postpone(task.entry, error)
+        if not attempt.reported:
+            attempt.reported = True
+            self._options.hooks.after(None, error)
+
+    def _refuse(self, entry: Entry, due: datetime, error: Exception) -> None:
+        _log.info("%s: the task of %s was not enqueued: %s", entry, due, error)
+        self._leave(entry, due)
+        error.add_note(f"scheduler {entry!r}")
+        self._options.hooks.after(None, error)
+
+    def _leave(self, entry: Entry, due: datetime) -> None:
+        self._say_what_is_left_out(entry, due)
+        entry.settle(due)
+        self._note_success()
+
+    def _say_what_is_left_out(self, entry: Entry, latest: datetime) -> None:
+        if entry.leaves_out:
+            missed = entry.registration.missed
+            _log.warning("%s: ticks up to %s were missed, and some are left out (missed=%s)", entry, latest, missed)
+
+    def _record(self, tasks: Sequence[TickTask]) -> None:
+        now_ns = self._clock.unix_ns()
+        operations: list[Operation[int]] = []
+        for task in tasks:
+            self._with_history.add(task.entry.id)
+            event = encode_scheduler_enqueue_event(SchedulerEnqueueEvent(task.info.id, at_unix_ns(now_ns)))
+            operations += record_event(task.entry.id, event, now_ns // 1_000_000_000)
+        failed = self._run(operations)
+        if failed is not None:
+            _log.warning("tasks were enqueued, but are not in the history of their entries: %s", failed)
+
+    def _beat(self) -> None:
+        heartbeat_s, now = self._options.heartbeat_s, self.now()
+        began_s = self._clock.monotonic_s()
+        with self._lock:  # first: what is added or removed from here on asks for another beat
+            self._beat_at_s = began_s + heartbeat_s
+            entries = sorted(self._entries.values(), key=lambda entry: (entry.next is None, entry.next or now))
+        encoded = [encode_scheduler_entry(entry.message()) for entry in entries]
+        failed = self._run(
+            publish_scheduler(self._options.scheduler_id, encoded, int(now.timestamp()), self._options.ttl_s)
+        )
+        if failed is None:
+            self._note_success()
+            return
+        self._say(failed)
+        with self._lock:
+            self._beat_at_s = min(self._beat_at_s, began_s + min(heartbeat_s, LONGEST_BACKOFF_S))
+
+    def _run(self, operations: Sequence[Operation[int]]) -> BrokerError | None:
+        results = self._broker.run_many(operations)
+        return next((result for result in results if isinstance(result, BrokerError)), None)
+
+    def _postpone(self, entry: Entry, error: BrokerError) -> None:
+        self._say(error)
+        entry.failures += 1
+        longest_s = min(LONGEST_BACKOFF_S, 0.1 * 2 ** min(entry.failures, 16))
+        entry.retry_at_s = self._clock.monotonic_s() + longest_s * random.uniform(0.5, 1.0)
+
+    def _say(self, error: BrokerError) -> None:
+        if type(error) not in self._said:
+            self._said.add(type(error))
+            _log.warning("%s; trying again until it works", error)
+
+    def _note_success(self) -> None:
+        if self._said and not any(entry.failures for entry in self._followed()):
+            self._said.clear()
+            _log.info("Redis works again")
+
+    def _pause_s(self) -> float:
+        now_s, now = self._clock.monotonic_s(), self.now()
+        waits = [LONGEST_WAIT_S, self._beat_at_s - now_s]
+        for entry in self._followed():
+            if entry.failures:
+                waits.append(entry.retry_at_s - now_s)
+            elif entry.next is not None:
+                waits.append((entry.next - now).total_seconds())
+        return max(0.0, min(waits))

@@ -1,0 +1,159 @@
+"""An entry: a task and its schedule as they were registered, and how far its ticks have been worked off."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from fastq._ids import new_task_id
+from fastq.broker.ticks import LastTick
+from fastq.cron.schedule import Schedule
+from fastq.messages import SchedulerEntry
+from fastq.options import check_options, check_text, complete
+from fastq.scheduler.option_list import option_strings
+from fastq.scheduler.ticks import Missed, Pick, begin_at, next_tick, pick_ticks
+from fastq.task import Task
+
+__all__ = ["Attempt", "Entry", "Registration", "check_registration"]
+
+SET_BACK: Final = timedelta(hours=1)
+"""When the clock is that far before the last tick, it was wrong then, and the entry begins anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Hold what was registered; ``options`` as given, ``checked`` for ``complete``."""
+
+    schedule: Schedule
+    task: Task
+    options: Mapping[str, Any]
+    checked: Mapping[str, Any]
+    name: str | None
+    missed: Missed
+
+    @property
+    def queue(self) -> str:
+        """Name the queue of the tasks."""
+        return complete(self.checked, 0).queue
+
+    @property
+    def recalls(self) -> bool:
+        """Tell whether ticks are made up that were due before the scheduler began."""
+        return self.name is not None and self.missed is not Missed.SKIP
+
+
+def check_registration(
+    schedule: Schedule, task: object, options: Mapping[str, Any], name: object, missed: object
+) -> Registration:
+    """Refuse what could not be enqueued later; ``TypeError`` or ``ValueError`` names it."""
+    if isinstance(task, str):
+        task = Task(task)
+    if not isinstance(task, Task):
+        raise TypeError(f"task must be a fastq.Task or a type name, not {task!r}")
+    checked = {**task.options, **check_options(options)}
+    complete(checked, 0)
+    if name is not None:
+        name = check_text(name, "name")
+    policy = next((policy for policy in Missed if policy == missed), None)
+    if policy is None:
+        raise ValueError(f"missed must be one of {', '.join(Missed)}, not {missed!r}")
+    return Registration(schedule, task, dict(options), checked, name, policy)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Remember, from one try to the next, the tick being enqueued, its task's id, and whether it may be there.
+
+    ``is_id_ours`` tells that the id was drawn for it, so that nobody else has it.
+    """
+
+    due: datetime
+    task_id: str
+    is_id_ours: bool
+    maybe_applied: bool = False
+    reported: bool = False
+
+
+class Entry:
+    """Follow the ticks of one registration; times in UTC, ``retry_at_s`` monotonic."""
+
+    def __init__(self, registration: Registration, now: datetime) -> None:
+        self.id = str(uuid.uuid4())
+        self.registration = registration
+        self.prev: datetime | None = None
+        self.recalled = not registration.recalls
+        self.leaves_out = False
+        self.failures = 0
+        self.retry_at_s = 0.0
+        self._attempt: Attempt | None = None
+        self._begin(now)
+
+    def __repr__(self) -> str:
+        name = repr(self.registration.name) if self.registration.name else self.id
+        return f"entry {name} ({self.registration.schedule.spec}, {self.registration.task.type})"
+
+    def _begin(self, now: datetime) -> None:
+        schedule = self.registration.schedule
+        self._move_to(begin_at(schedule, now, shared=self.registration.name is not None))
+
+    def _move_to(self, position: datetime) -> None:
+        self._position = position
+        self.next = next_tick(self.registration.schedule, position)
+
+    def recall(self, last: LastTick | None) -> None:
+        """Go back to the last tick that a scheduler of this app tried, if it went by the same spec."""
+        self.recalled = True
+        self._note_answer()
+        if last is None or last.spec != self.registration.schedule.spec:
+            return
+        tick = datetime.fromtimestamp(last.due_s, UTC)
+        if tick < self._position:
+            self._move_to(tick)
+
+    def pick(self, now: datetime) -> Pick | None:
+        """Return the ticks to enqueue now, None if none is due."""
+        if now < self._position - SET_BACK:
+            self._begin(now)
+        if self.next is None or self.next > now:
+            return None
+        pick = pick_ticks(self.registration.schedule, self._position, now, self.registration.missed)
+        self.leaves_out = pick is not None and pick.leaves_out
+        return pick
+
+    def attempt(self, due: datetime) -> Attempt:
+        """Return the attempt at a tick: the same one, with the same task id, until it is settled."""
+        if self._attempt is None or self._attempt.due != due:
+            given = self.registration.checked.get("task_id")
+            self._attempt = Attempt(due, given or new_task_id(), is_id_ours=not given)
+        return self._attempt
+
+    def settle(self, due: datetime) -> None:
+        """Note that a tick was fired, whatever came of it."""
+        self.prev = due
+        self.leave_behind(due)
+
+    def leave_behind(self, tick: datetime) -> None:
+        """Note that a tick, and all before it, are done with."""
+        self._attempt = None
+        self.leaves_out = False
+        self._note_answer()
+        if tick > self._position:
+            self._move_to(tick)
+
+    def _note_answer(self) -> None:
+        self.failures = 0
+        self.retry_at_s = 0.0
+
+    def message(self) -> SchedulerEntry:
+        """Describe the entry as inspectors see it: with the options given to ``register`` only, as asynq does."""
+        registration = self.registration
+        return SchedulerEntry(
+            id=self.id,
+            spec=registration.schedule.spec,
+            task_type=registration.task.type,
+            task_payload=registration.task.payload,
+            enqueue_options=option_strings(registration.options),
+            next_enqueue_time=self.next,
+            prev_enqueue_time=self.prev,
+        )

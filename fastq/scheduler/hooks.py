@@ -1,0 +1,48 @@
+"""The hooks of a scheduler: user code, whose errors are said and stop nothing."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from fastq.info import TaskInfo
+from fastq.task import Task
+
+__all__ = ["Hooks", "PostEnqueue", "PreEnqueue"]
+
+PreEnqueue: TypeAlias = Callable[[Task, Mapping[str, Any]], object]
+"""Called before a tick's task is enqueued, with the options given to ``register``; what it raises stops that tick."""
+
+PostEnqueue: TypeAlias = Callable[[TaskInfo | None, Exception | None], object]
+"""Called with what was enqueued, or with why it was not."""
+
+_log = logging.getLogger("fastq.scheduler")
+
+
+class Hooks:
+    """Call the hooks that there are."""
+
+    def __init__(self, pre_enqueue: PreEnqueue | None, post_enqueue: PostEnqueue | None) -> None:
+        for name, hook in (("pre_enqueue", pre_enqueue), ("post_enqueue", post_enqueue)):
+            if hook is not None and not callable(hook):
+                raise TypeError(f"{name} must be callable, not {hook!r}")
+        self._pre = pre_enqueue
+        self._post = post_enqueue
+
+    def before(self, task: Task, options: Mapping[str, Any]) -> Exception | None:
+        """Call ``pre_enqueue``, and return what it raised."""
+        if self._pre is None:
+            return None
+        try:
+            self._pre(task, options)
+        except Exception as error:  # noqa: BLE001 - the user's code, told to his other hook
+            return error
+        return None
+
+    def after(self, info: TaskInfo | None, error: Exception | None) -> None:
+        """Call ``post_enqueue``."""
+        if self._post is None:
+            return
+        try:
+            self._post(info, error)
+        except Exception:  # noqa: BLE001 - the user's code must not stop the other entries
+            _log.exception("post_enqueue failed; the scheduler goes on")

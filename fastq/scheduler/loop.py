@@ -1,0 +1,58 @@
+"""The loop: turns the engine on a thread until told to stop, and lets it clear up then."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from fastq.scheduler.engine import Engine
+
+__all__ = ["Loop"]
+
+AFTER_A_DEFECT_S: Final = 1.0
+
+_log = logging.getLogger("fastq.scheduler")
+
+
+class Loop:
+    """Run once, in a thread of its own; ``on_end`` is called there as the last thing."""
+
+    def __init__(self, engine: Engine, on_end: Callable[[], None]) -> None:
+        self._engine = engine
+        self._on_end = on_end
+        self._woken = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="fastq scheduler", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Turn the engine now, or right after the turn that is under way."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End after the turn under way, and wait for that; from a hook it does not wait."""
+        self._stopping = True
+        self.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._woken.clear()
+                pause_s = self._guarded_turn()
+                if not self._stopping:
+                    self._woken.wait(pause_s)
+            self._engine.clear()
+        finally:
+            self._on_end()
+
+    def _guarded_turn(self) -> float:
+        try:
+            return self._engine.turn()
+        except Exception:  # noqa: BLE001 - a defect must not end all periodic tasks
+            _log.exception("a defect in the scheduler; it goes on")
+            return AFTER_A_DEFECT_S

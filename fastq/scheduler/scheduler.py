@@ -1,0 +1,170 @@
+"""``Scheduler``: register tasks with their cron specs, and run."""
+
+import os
+import socket
+import threading
+import uuid
+from datetime import timedelta, tzinfo
+from enum import Enum, auto
+from types import TracebackType
+from typing import Any, Final, Self
+
+from fastq.broker.health import ping
+from fastq.broker.open import BlockingRedis, open_broker
+from fastq.clock import SystemClock
+from fastq.cron.parse import parse
+from fastq.cron.schedule import Schedule
+from fastq.cron.zone import load_zone
+from fastq.durations import nanoseconds_of
+from fastq.errors import CronSpecError, ServerClosedError
+from fastq.scheduler.engine import Engine, EngineOptions
+from fastq.scheduler.entry import Entry, check_registration
+from fastq.scheduler.hooks import Hooks, PostEnqueue, PreEnqueue
+from fastq.scheduler.loop import Loop
+from fastq.scheduler.stop import Stop, told_to_stop
+from fastq.task import Task
+
+__all__ = ["Scheduler"]
+
+MIN_HEARTBEAT_S: Final = 0.1
+
+
+class _State(Enum):
+    NEW = auto()
+    ACTIVE = auto()
+    CLOSED = auto()
+
+
+class Scheduler:
+    """Enqueue tasks when their cron specs are due: ``run`` until a signal, or ``start`` … ``shutdown`` on a thread.
+
+    ``redis`` is as for ``Client``; ``location`` the time zone of specs that name none; the heartbeat, in seconds or a
+    ``timedelta``, is how often the entries are published. ``pre_enqueue(task, options)`` is called before a task is
+    enqueued; what it raises stops that one. ``post_enqueue(info, error)`` hears what was enqueued, or why it was not.
+    Hooks run on the scheduler's thread: what they take, the other entries wait.
+    """
+
+    def __init__(
+        self,
+        redis: str | BlockingRedis | None = None,
+        location: str | tzinfo = "UTC",
+        heartbeat_interval: float | timedelta = 10,
+        pre_enqueue: PreEnqueue | None = None,
+        post_enqueue: PostEnqueue | None = None,
+    ) -> None:
+        heartbeat_s = nanoseconds_of(heartbeat_interval, name="heartbeat_interval") / 1e9
+        if heartbeat_s < MIN_HEARTBEAT_S:
+            raise ValueError(f"heartbeat_interval must be at least {MIN_HEARTBEAT_S} seconds: {heartbeat_interval!r}")
+        options = EngineOptions(_new_id(), heartbeat_s, Hooks(pre_enqueue, post_enqueue))
+        self._zone = load_zone(location)
+        self._broker = open_broker(redis)
+        self._engine = Engine(self._broker, options, SystemClock())
+        self._loop = Loop(self._engine, self._close)
+        self._state = _State.NEW
+        self._lock = threading.Lock()
+        self._stop: Stop | None = None
+
+    def register(
+        self,
+        cronspec: str,
+        task: Task | str,
+        name: str | None = None,
+        tz: str | tzinfo | None = None,
+        missed: str = "skip",
+        **options: Any,
+    ) -> str:
+        """Enqueue a task whenever ``cronspec`` is due, with the options of ``Client.enqueue``; return the entry's id.
+
+        With a ``name``, schedulers that have an entry of this name (for the same queue) enqueue each tick once between
+        them. ``tz`` is the zone of this spec. ``missed`` says what becomes of ticks more than 60 s late: "skip";
+        "once", the latest is enqueued; "all", the latest 1000 are; the ticks before the start of a scheduler count
+        only for a named entry. Raises ``CronSpecError``, ``ValueError`` or ``TypeError``.
+        """
+        schedule = self._schedule(cronspec, tz)
+        entry = Entry(check_registration(schedule, task, options, name, missed), self._engine.now())
+        if self._state is _State.CLOSED:
+            raise _closed()
+        self._engine.add(entry)
+        self._loop.wake()
+        return entry.id
+
+    def unregister(self, entry_id: str) -> None:
+        """Enqueue an entry's task no more; ``LookupError`` if there is no such entry."""
+        if not self._engine.remove(entry_id):
+            raise LookupError(f"no scheduler entry has the id {entry_id!r}")
+        self._loop.wake()
+
+    def run(self) -> None:
+        """Enqueue until SIGTERM or SIGINT, then shut down; only in the main thread.
+
+        A second signal does what it did before, which is to end the process.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError(
+                "Scheduler.run() handles the process' signals: call it in the main thread, or use start()"
+            )
+        with told_to_stop() as stop:
+            self._stop = stop
+            self.start()
+            stop.wait()
+            self.shutdown()
+
+    def start(self) -> None:
+        """Begin on a thread of its own, and return."""
+        with self._lock:
+            if self._state is _State.CLOSED:
+                raise _closed()
+            if self._state is _State.ACTIVE:
+                raise RuntimeError("the scheduler is already running")
+            self._state = _State.ACTIVE
+        self._loop.start()
+
+    def shutdown(self) -> None:
+        """End once the ticks under way are through, and take back what was published; may be called twice."""
+        with self._lock:
+            state, self._state = self._state, _State.CLOSED
+        if state is _State.ACTIVE:
+            self._loop.stop()
+        elif state is _State.NEW:
+            self._close()
+
+    def ping(self) -> None:
+        """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""
+        self._broker.run(ping())
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    def _schedule(self, cronspec: str, tz: str | tzinfo | None) -> Schedule:
+        if tz is None:
+            return parse(cronspec, self._zone)
+        schedule = parse(cronspec, tz)
+        # Inspectors see the spec alone: where the entry's zone can be a part of it, it is.
+        try:
+            return parse(f"CRON_TZ={schedule.zone} {cronspec}")
+        except CronSpecError:
+            return schedule
+
+    def _close(self) -> None:
+        self._state = _State.CLOSED
+        self._broker.close()
+        if self._stop is not None:
+            self._stop.tell()  # a hook may have ended it
+
+
+def _closed() -> ServerClosedError:
+    return ServerClosedError("the scheduler was shut down; make another one")
+
+
+def _new_id() -> str:
+    try:
+        host = socket.gethostname()
+    except OSError:
+        host = "unknown-host"
+    return f"{host}:{os.getpid()}:{uuid.uuid4()}"

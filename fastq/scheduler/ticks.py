@@ -1,0 +1,106 @@
+"""Which ticks of a schedule are to be enqueued, when some may have been missed. Nothing here does I/O.
+
+All times are in UTC: Python reckons with two times of the same zone as if its clocks never changed.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from fastq.cron.schedule import IntervalSchedule, Schedule
+
+__all__ = ["MAX_MADE_UP", "Missed", "Pick", "begin_at", "next_tick", "pick_ticks", "tick_ttl_s"]
+
+MAX_MADE_UP: Final = 1000
+"""How many missed ticks of an entry are enqueued at most."""
+ON_TIME: Final = timedelta(seconds=60)
+"""A tick that could not be enqueued within this is missed."""
+
+_FIRST_SPAN: Final = timedelta(hours=1)
+_MIN_TTL_S: Final = 3600
+_MAX_TTL_S: Final = 90 * 86_400
+
+
+class Missed(StrEnum):
+    """Say what becomes of ticks for which no scheduler was there, or no Redis."""
+
+    SKIP = "skip"
+    """They are left out, as asynq does."""
+
+    ONCE = "once"
+    """The latest one is enqueued late, for all of them."""
+
+    ALL = "all"
+    """Each is enqueued, oldest first, but no more than the latest 1000."""
+
+
+class Pick(NamedTuple):
+    """Hold the ticks to enqueue, oldest first, the latest that is due, and whether others are left out."""
+
+    ticks: list[datetime]
+    latest: datetime
+    leaves_out: bool
+
+
+def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
+    """Return the schedule's next tick in UTC."""
+    tick = schedule.next(after)
+    return None if tick is None else tick.astimezone(UTC)
+
+
+def pick_ticks(schedule: Schedule, after: datetime, now: datetime, missed: Missed) -> Pick | None:
+    """Choose among the ticks that were due later than ``after`` and not later than ``now``; None without any."""
+    most = MAX_MADE_UP if missed is Missed.ALL else 1
+    due = _latest(schedule, after, now, most + 1)
+    if not due:
+        return None
+    chosen = due[-most:]
+    if missed is Missed.SKIP and now - chosen[0] > ON_TIME:
+        chosen = []
+    return Pick(chosen, due[-1], len(chosen) < len(due))
+
+
+def _latest(schedule: Schedule, after: datetime, now: datetime, count: int) -> list[datetime]:
+    """Return the latest ``count`` ticks, without going through all since ``after``."""
+    span = _FIRST_SPAN
+    while True:
+        begin = max(after, _on_grid(schedule, after, now - span))
+        ticks = list(_between(schedule, begin, now))
+        if begin == after or len(ticks) >= count:
+            return ticks[-count:]
+        span *= 4
+
+
+def _between(schedule: Schedule, after: datetime, now: datetime) -> Iterator[datetime]:
+    tick = next_tick(schedule, after)
+    while tick is not None and tick <= now:
+        yield tick
+        tick = next_tick(schedule, tick)
+
+
+def _on_grid(schedule: Schedule, after: datetime, moment: datetime) -> datetime:
+    """Return the moment; for an interval, which counts from its last tick, that of its ticks before it."""
+    if not isinstance(schedule, IntervalSchedule):
+        return moment
+    every = timedelta(seconds=schedule.every_s)
+    return after + (moment - after) // every * every
+
+
+def begin_at(schedule: Schedule, now: datetime, *, shared: bool) -> datetime:
+    """Return from where the ticks count for a scheduler that begins now.
+
+    Those of a shared entry must be the same in each scheduler: its intervals count from the Unix epoch.
+    """
+    now = now.replace(microsecond=0)
+    if shared and isinstance(schedule, IntervalSchedule):
+        return now - timedelta(seconds=int(now.timestamp()) % schedule.every_s)
+    return now
+
+
+def tick_ttl_s(schedule: Schedule, tick: datetime, missed: Missed) -> int:
+    """Return how long it must be known that a tick was enqueued: as long as any scheduler may still try it."""
+    following = next_tick(schedule, tick)
+    gap_s = _MAX_TTL_S if following is None else int((following - tick).total_seconds())
+    tried_s = gap_s * (MAX_MADE_UP if missed is Missed.ALL else 2)
+    return min(max(tried_s, _MIN_TTL_S), _MAX_TTL_S)

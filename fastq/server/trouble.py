@@ -1,0 +1,56 @@
+"""What is wrong with Redis, as the actors of a server meet it: said once when it begins, and once when it is over.
+
+An outage meets every actor, and each tries again by itself. The first says what it has met; the last one for which it
+works again says that it is over.
+"""
+
+from typing import Final
+
+from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
+
+__all__ = ["Trouble", "is_everybodys"]
+
+EVERYBODYS: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
+"""Beside what is transient: errors that one actor does not meet alone."""
+
+
+def is_everybodys(error: BrokerError) -> bool:
+    """Tell whether every actor meets an error."""
+    return error.transient or isinstance(error, EVERYBODYS)
+
+
+class Trouble:
+    """Keep who is failing, and what was said of it; an error that is one actor's own is said, and over, by itself."""
+
+    def __init__(self) -> None:
+        self._sharing: set[object] = set()
+        self._said: set[type[BrokerError]] = set()
+        self._failures = 0
+        self._own: dict[object, tuple[type[BrokerError], int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._sharing)
+
+    def meet(self, who: object, error: BrokerError) -> bool:
+        """Note that somebody has met an error; tell whether it is to be said."""
+        kind = type(error)
+        if is_everybodys(error):
+            self._sharing.add(who)
+            self._failures += 1
+            is_news = kind not in self._said
+            self._said.add(kind)
+            return is_news
+        before, count = self._own.get(who, (None, 0))
+        self._own[who] = (kind, count + 1)
+        return before is not kind
+
+    def leave(self, who: object) -> int:
+        """Note that it works for somebody, or that he is gone; return how often it failed if that is the end of it."""
+        _, failures = self._own.pop(who, (None, 0))
+        if who in self._sharing:
+            self._sharing.discard(who)
+            if not self._sharing:
+                failures += self._failures
+                self._failures = 0
+                self._said.clear()
+        return failures

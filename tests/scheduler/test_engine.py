@@ -1,0 +1,313 @@
+"""What a scheduler enqueues and publishes, turn by turn."""
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.codec import encode_scheduler_entry
+from fastq.errors import DuplicateTaskError, TaskIDConflictError
+from fastq.states import TaskState
+from fastq.task import Task
+from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.redis_servers import RedisServer
+from tests.scheduler.harness import NOON, Bench, bench_on, history, listed, pending, unix
+
+HOUR_S = 3600
+
+
+@pytest.fixture
+def bench(url: str) -> Iterator[Bench]:
+    with bench_on(url) as (bench,):
+        yield bench
+
+
+def test_a_task_is_enqueued_when_its_spec_is_due_and_not_before(bench: Bench, db: Redis) -> None:
+    bench.add("*/5 * * * *", Task("report", b"x", max_retry=3, headers={"a": "b"}), queue="low", retention=60)
+    bench.turn(after=299.9)
+    assert pending(db, "low") == []
+    bench.turn(after=0.1)
+    (message,) = pending(db, "low")
+    assert (message.type, message.payload, message.retry, message.retention) == ("report", b"x", 3, 60)
+    assert message.headers == {"a": "b"}
+    bench.turn(after=10)
+    assert len(pending(db, "low")) == 1
+    bench.turn(after=290)
+    assert len({message.id for message in pending(db, "low")}) == 2
+    assert db.smembers(keys.all_queues()) == {b"low"}
+
+
+def test_an_interval_first_fires_one_period_after_it_was_registered(bench: Bench, db: Redis) -> None:
+    bench.clock.advance(0.75)
+    entry = bench.add("@every 3s")
+    assert entry.next == NOON + timedelta(seconds=3)
+    bench.turn(after=2.24)
+    assert pending(db) == []
+    bench.turn(after=0.01)
+    assert len(pending(db)) == 1
+    assert entry.next == NOON + timedelta(seconds=6)
+
+
+def test_the_pause_is_until_the_next_tick_or_beat_and_never_long(bench: Bench) -> None:
+    assert bench.turn() == 1.0
+    bench.add("* * * * *")
+    bench.turn(after=59.75)
+    assert bench.engine.turn() == 0.25
+    bench.turn(after=0.25)
+    bench.turn(after=9.625)
+    assert bench.engine.turn() == 0.125  # to the beat
+
+
+def test_each_kind_of_start_is_possible_for_a_tick(bench: Bench, db: Redis) -> None:
+    for name in (None, "named"):
+        db.flushall()
+        tag = name or "plain"
+        bench.add("* * * * *", task_id=f"{tag}1", name=name, queue="a")
+        bench.add("* * * * *", task_id=f"{tag}2", name=name and "n2", queue="a", process_in=90)
+        bench.add("* * * * *", task_id=f"{tag}3", name=name and "n3", queue="a", group="g")
+        bench.add("* * * * *", task_id=f"{tag}4", name=name and "n4", queue="a", group="g", process_in=90)
+        bench.add("* * * * *", "u", task_id=f"{tag}5", name=name and "n5", queue="a", unique=600)
+        bench.turn(after=60)
+        now_s = bench.clock.unix_ns() // 10**9
+        for number, state in enumerate(("pending", "scheduled", "aggregating", "scheduled", "pending"), 1):
+            task: Any = db.hgetall(keys.task("a", f"{tag}{number}"))
+            assert task[b"state"].decode() == state
+            assert (b"pending_since" in task) is (state == "pending")
+            assert (task.get(b"group") == b"g") is (number in (3, 4))
+            assert (b"unique_key" in task) is (number == 5)
+        assert db.zscore(keys.scheduled("a"), f"{tag}2") == now_s + 90
+        assert db.zscore(keys.group("a", "g"), f"{tag}3") == now_s
+        assert db.smembers(keys.groups("a")) == {b"g"}
+        assert db.get(keys.unique("a", "u", b"")) == f"{tag}5".encode()
+        assert 590 <= int(str(db.ttl(keys.unique("a", "u", b"")))) <= 600
+        for entry_id in [entry.id for entry in bench.engine._followed()]:
+            bench.engine.remove(entry_id)
+
+
+def test_the_hooks_hear_what_is_to_be_and_what_was_enqueued(url: str, db: Redis) -> None:
+    before: list[tuple[Task, dict[str, Any]]] = []
+
+    def pre_enqueue(task: Task, options: Any) -> None:
+        assert pending(db) == []
+        before.append((task, dict(options)))
+
+    with bench_on(url, pre_enqueue=pre_enqueue) as (bench,):
+        task = Task("t", b"x")
+        bench.add("* * * * *", task, timeout=20)
+        bench.turn(after=60)
+        assert before == [(task, {"timeout": 20})]
+        (info,) = bench.heard.infos
+        assert (info.id, info.state, info.timeout) == (pending(db)[0].id, TaskState.PENDING, timedelta(seconds=20))
+        assert info.next_process_at == NOON + timedelta(minutes=1)
+        assert bench.heard.errors == []
+
+
+def test_refusals_are_heard_and_stop_neither_other_entries_nor_later_ticks(bench: Bench, db: Redis) -> None:
+    bench.add("* * * * *", "a", unique=90)
+    bench.add("* * * * *", "b", task_id="fixed")
+    entry = bench.add("* * * * *", "c")
+    bench.turn(after=60)
+    assert len(bench.heard.infos) == 3
+    bench.turn(after=60)
+    assert [type(error) for error in bench.heard.errors] == [DuplicateTaskError, TaskIDConflictError]
+    assert "scheduler entry" in bench.heard.errors[0].__notes__[0]
+    assert [message.type for message in pending(db)] == ["a", "b", "c", "c"]
+    assert entry.prev == NOON + timedelta(minutes=2)
+    db.flushall()
+    bench.turn(after=60)
+    assert [message.type for message in pending(db)] == ["a", "b", "c"]
+
+
+def test_what_a_hook_raises_stops_at_most_its_own_tick(url: str, db: Redis, caplog: pytest.LogCaptureFixture) -> None:
+    def pre_enqueue(task: Task, options: Any) -> None:
+        if task.type == "bad":
+            raise KeyError("not today")
+
+    errors: list[Exception | None] = []
+
+    def post_enqueue(info: Any, error: Exception | None) -> None:
+        errors.append(error)
+        raise RuntimeError("the hook is broken, too")
+
+    with bench_on(url, pre_enqueue=pre_enqueue, post_enqueue=post_enqueue) as (bench,):
+        bench.add("* * * * *", "bad")
+        bench.add("* * * * *", "good")
+        for _ in range(2):
+            bench.turn(after=60)
+    assert [message.type for message in pending(db)] == ["good", "good"]
+    assert [type(error) for error in errors] == [KeyError, type(None), KeyError, type(None)]
+    assert caplog.text.count("post_enqueue failed; the scheduler goes on") == 4
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("skip", 0), ("once", 1), ("all", 5)])
+def test_after_a_long_sleep_the_policy_decides(
+    bench: Bench, db: Redis, missed: str, expected: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = bench.add("0 * * * *", missed=missed)
+    bench.turn(after=5 * HOUR_S + 61)
+    assert len(pending(db)) == expected
+    assert len(bench.heard.infos) == expected
+    assert caplog.text.count("were missed, and some are left out") == (missed != "all")
+    assert entry.next == NOON + timedelta(hours=6)
+    bench.turn(after=HOUR_S - 61)
+    assert len(pending(db)) == expected + 1
+
+
+def test_a_clock_that_is_set_back_repeats_no_tick(bench: Bench, db: Redis) -> None:
+    bench.add("*/5 * * * *")
+    bench.turn(after=300)
+    bench.clock.jump(-299)
+    bench.turn()
+    bench.turn(after=298)
+    assert len(pending(db)) == 1
+    bench.turn(after=301)
+    assert len(pending(db)) == 2
+
+
+def test_a_clock_that_was_wrong_by_hours_does_not_silence_an_entry(bench: Bench, db: Redis) -> None:
+    entry = bench.add("*/5 * * * *")
+    bench.turn(after=300)
+    bench.clock.jump(-10 * HOUR_S)
+    bench.turn()
+    assert entry.next == NOON - timedelta(hours=10) + timedelta(minutes=10)
+    bench.turn(after=300)
+    assert len(pending(db)) == 2
+
+
+def test_a_spec_that_is_never_due_costs_nothing(bench: Bench, db: Redis) -> None:
+    entry = bench.add("0 0 30 2 *")
+    assert entry.next is None
+    bench.turn(after=10)
+    assert [found.next_enqueue_time for found in listed(db)] == [None]
+    assert bench.turn(after=400 * 86_400) == 1.0
+    assert pending(db) == []
+
+
+def test_a_removed_entry_fires_no_more(bench: Bench, db: Redis) -> None:
+    entry = bench.add("* * * * *")
+    bench.turn(after=60)
+    assert bench.engine.remove(entry.id)
+    assert not bench.engine.remove(entry.id)
+    bench.turn(after=60)
+    assert len(pending(db)) == 1
+    assert listed(db) == []
+
+
+def test_two_entries_of_one_scheduler_cannot_have_one_name(bench: Bench) -> None:
+    entry = bench.add("* * * * *", name="daily")
+    with pytest.raises(ValueError, match="name 'daily' is another entry's already"):
+        bench.add("* * * * *", name="daily")
+    bench.engine.remove(entry.id)
+    bench.add("* * * * *", name="daily")
+
+
+# What is published -------------------------------------------------------------------------------------------------
+
+
+def test_entries_are_published_as_asynq_does(bench: Bench, db: Redis) -> None:
+    options = {"queue": "low", "task_id": "sched-1", "timeout": 20, "unique": timedelta(hours=1)}
+    bench.add("@every 1h", Task("report", b"\x00\x01\x02", max_retry=9), **options)
+    bench.add("0 0 30 2 *", "never")
+    entry = bench.add("*/5 * * * *", "soon")
+    bench.turn()
+    first = listed(db)
+    assert [found.task_type for found in first] == ["never", "report", "soon"]  # LPUSH: the next one due is the last
+    report = first[1]
+    assert report.enqueue_options == ('Queue("low")', 'TaskID("sched-1")', "Timeout(20s)", "Unique(1h0m0s)")
+    assert (report.spec, report.task_payload) == ("@every 1h", b"\x00\x01\x02")
+    assert report.prev_enqueue_time is None
+    assert report.next_enqueue_time == NOON + timedelta(hours=1)
+    key = keys.scheduler_entries("host:1:0")
+    assert db.zrange(keys.all_schedulers(), 0, -1, withscores=True) == [(key.encode(), unix(NOON) + 20.0)]
+    assert 15 <= int(str(db.ttl(key))) <= 20
+    bench.turn(after=9.9)
+    bench.turn(after=300)
+    soon = listed(db)[-1]
+    assert soon == entry.message()
+    assert (soon.prev_enqueue_time, soon.next_enqueue_time) == (
+        NOON + timedelta(minutes=5),
+        NOON + timedelta(minutes=10),
+    )
+
+
+def test_a_new_entry_is_published_at_the_next_turn(bench: Bench, db: Redis) -> None:
+    bench.turn()
+    assert listed(db) == []
+    entry = bench.add("@daily")
+    bench.turn()
+    assert [found.id for found in listed(db)] == [entry.id]
+
+
+def test_an_entry_that_comes_during_a_beat_is_published_at_the_next_turn(shared_server: RedisServer, db: Redis) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
+        proxy.faults.append(Fault("ZADD", Act.PASS, then=lambda: bench.add("@daily", "late")))
+        bench.turn()
+        assert listed(db) == []
+        bench.turn()
+        assert [found.task_type for found in listed(db)] == ["late"]
+
+
+def test_entries_are_published_every_heartbeat_only(bench: Bench, db: Redis) -> None:
+    bench.add("@daily")
+    bench.turn()
+    db.delete(keys.all_schedulers())
+    bench.turn(after=9.9)
+    assert not db.exists(keys.all_schedulers())
+    bench.turn(after=0.1)
+    assert db.exists(keys.all_schedulers())
+
+
+def test_a_heartbeat_that_is_no_whole_second_lives_its_whole_time(url: str, db: Redis) -> None:
+    """asynq's EXPIRE fails then, and the list stays for ever."""
+    with bench_on(url, heartbeat_s=0.75) as (bench,):
+        bench.add("@daily")
+        bench.turn()
+        assert 0 < int(str(db.ttl(keys.scheduler_entries("host:1:0")))) <= 2
+
+
+def test_the_history_tells_what_was_enqueued_when(bench: Bench, db: Redis) -> None:
+    entry = bench.add("* * * * *")
+    bench.turn(after=60.25)
+    ((event, score),) = history(db, entry)
+    assert event.task_id == pending(db)[0].id
+    assert event.enqueue_time == NOON + timedelta(seconds=60.25)
+    assert score == unix(NOON) + 60
+
+
+def test_the_history_keeps_the_newest_thousand(bench: Bench, db: Redis) -> None:
+    entry = bench.add("@every 1s", missed="all")
+    for _ in range(2):
+        bench.turn(after=600)
+    found = history(db, entry)
+    assert len(found) == 1000
+    assert found[-1][1] == unix(NOON) + 1200
+    assert db.ttl(keys.scheduler_history(entry.id)) == -1
+
+
+def test_clearing_takes_back_what_was_published_and_no_task(bench: Bench, db: Redis) -> None:
+    gone = bench.add("* * * * *")
+    bench.add("* * * * *", name="n")
+    bench.turn(after=60)
+    bench.engine.remove(gone.id)
+    bench.turn(after=60)
+    bench.engine.clear()
+    left: Callable[[str], Any] = db.keys
+    assert left("asynq:scheduler*") == []
+    assert len(pending(db)) == 3
+
+
+def test_entries_are_told_apart_in_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "fastq")
+    bench.add("* * * * *", "report", name="nightly")
+    bench.turn(after=60)
+    assert "entry 'nightly' (* * * * *, report): enqueued task " in caplog.text
+
+
+def test_an_entry_s_message_can_be_encoded_at_the_ends_of_time(bench: Bench) -> None:
+    entry = bench.add("@every 2562047h")
+    assert entry.next == datetime(2318, 6, 12, 11, 0, tzinfo=UTC)
+    assert encode_scheduler_entry(entry.message())

@@ -1,0 +1,236 @@
+"""Several schedulers with the same named entries: each tick's task is enqueued once, whatever is lost on the way."""
+
+import random
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.scripts import load_script
+from fastq.errors import BrokerConnectionError, BrokerError
+from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.redis_servers import RedisServer
+from tests.scheduler.harness import NOON, bench_on, history, listed, pending, unix
+
+HOUR_S = 3600
+
+
+def test_each_tick_of_a_named_entry_is_enqueued_once_among_schedulers(url: str, db: Redis) -> None:
+    with bench_on(url, count=3) as benches:
+        entries = [bench.add("* * * * *", name="nightly") for bench in benches]
+        for minute in range(4):
+            benches[0].clock.advance(60)
+            for bench in sorted(benches, key=lambda _: random.random()):
+                bench.engine.turn()
+            assert len(pending(db)) == minute + 1
+        enqueued = [info.id for bench in benches for info in bench.heard.infos]
+        assert sorted(enqueued) == sorted(message.id for message in pending(db))
+        recorded = [event.task_id for entry in entries for event, _ in history(db, entry)]
+        assert sorted(recorded) == sorted(enqueued)
+        assert [bench.heard.errors for bench in benches] == [[], [], []]
+        for entry in entries:
+            assert entry.prev == NOON + timedelta(minutes=4)
+
+
+def test_entries_without_a_name_are_each_scheduler_s_own_as_in_asynq(url: str, db: Redis) -> None:
+    with bench_on(url, count=2) as benches:
+        for bench in benches:
+            bench.add("* * * * *")
+        benches[0].clock.advance(60)
+        for bench in benches:
+            bench.engine.turn()
+    assert len(pending(db)) == 2
+    left: Any = db.keys("*tick*")
+    assert left == []
+
+
+def test_other_names_and_other_queues_are_other_ticks(url: str, db: Redis) -> None:
+    with bench_on(url, count=2) as (one, two):
+        one.add("* * * * *", name="a")
+        two.add("* * * * *", name="b")
+        two.add("* * * * *", name="c", queue="low")
+        one.add("* * * * *", name="c")
+        one.turn(after=60)
+        two.turn()
+    assert len(pending(db)) == 3
+    assert len(pending(db, "low")) == 1
+
+
+def test_intervals_of_named_entries_fall_together_whenever_their_schedulers_began(url: str, db: Redis) -> None:
+    with bench_on(url, count=2) as (one, two):
+        one.add("@every 20s", name="n")
+        one.clock.advance(7.5)
+        two.add("@every 20s", name="n")
+        for _ in range(20):
+            one.turn(after=5)
+            two.turn()
+        assert len(pending(db)) == 5
+        assert {len(bench.heard.errors) for bench in (one, two)} == {0}
+
+
+def test_a_scheduler_whose_clock_is_behind_enqueues_no_tick_again(url: str, db: Redis) -> None:
+    with bench_on(url) as (ahead,), bench_on(url, now=NOON - timedelta(seconds=40)) as (behind,):
+        ahead.add("0 * * * *", name="n")
+        behind.add("0 * * * *", name="n")
+        ahead.turn(after=HOUR_S)
+        behind.turn(after=HOUR_S + 40)
+        assert len(pending(db)) == 1
+        assert behind.heard.infos == []
+
+
+def test_a_killed_scheduler_s_tick_is_another_s(url: str, db: Redis) -> None:
+    """It enqueued the task and died before it could say so, or died before: nothing tells the two apart."""
+    with bench_on(url, count=2) as (killed, other):
+        for bench in (killed, other):
+            bench.add("* * * * *", name="n")
+        killed.turn(after=60)
+        other.turn()
+        other.turn(after=60)
+        assert len(pending(db)) == 2
+        assert len(other.heard.infos) == 1
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("skip", 1), ("once", 2), ("all", 4)])
+def test_ticks_missed_while_no_scheduler_ran_follow_the_policy(url: str, db: Redis, missed: str, expected: int) -> None:
+    with bench_on(url) as (before,):
+        before.add("0 * * * *", name="n", missed=missed)
+        before.turn(after=HOUR_S)
+        before.engine.clear()
+    with bench_on(url, count=2, now=NOON + timedelta(hours=4, minutes=5)) as benches:
+        for bench in benches:
+            bench.add("0 * * * *", name="n", missed=missed)
+            bench.engine.turn()
+        assert len(pending(db)) == expected
+
+
+def test_no_ticks_are_made_up_by_another_spec_or_without_any_before(url: str, db: Redis) -> None:
+    with bench_on(url) as (first,):
+        first.add("0 * * * *", name="n", missed="all")
+        first.turn(after=60)
+        assert pending(db) == []
+        first.turn(after=HOUR_S - 60)
+    with bench_on(url, now=NOON + timedelta(hours=4, minutes=5)) as (second,):
+        second.add("*/10 * * * *", name="n", missed="all")
+        second.turn()
+        assert len(pending(db)) == 1
+        second.turn(after=300)
+        assert len(pending(db)) == 2
+
+
+# Lost replies ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", [Act.CUT_BEFORE_REQUEST, Act.CUT_BEFORE_REPLY, Act.CUT_IN_REPLY])
+@pytest.mark.parametrize("name", [None, "n"])
+@pytest.mark.parametrize("times", [1, 6])
+def test_a_lost_reply_neither_drops_a_tick_nor_doubles_it(
+    shared_server: RedisServer, db: Redis, act: Act, name: str | None, times: int
+) -> None:
+    for script in ("enqueue", "enqueue_tick", "write_scheduler_entries"):
+        db.script_load(load_script(script).text)
+    with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
+        bench.add("* * * * *", name=name)
+        bench.turn()
+        proxy.faults.append(Fault("EVALSHA", act, times=times))
+        bench.turn(after=60)
+        while not bench.heard.infos:
+            bench.turn(after=5)
+        (message,) = pending(db)
+        assert [info.id for info in bench.heard.infos] == [message.id]
+        assert len(bench.heard.errors) <= 1
+        bench.turn(after=60)
+        assert len(pending(db)) == 2
+
+
+def test_a_task_that_ran_before_its_lost_reply_was_settled_is_not_enqueued_again(
+    shared_server: RedisServer, db: Redis
+) -> None:
+    """Of a named entry: the tick is remembered, where the task is gone."""
+
+    def work_off() -> None:
+        for message in pending(db):
+            db.delete(keys.task("default", message.id))
+        db.delete(keys.pending("default"))
+        worked_off.append(True)
+
+    worked_off: list[bool] = []
+    db.script_load(load_script("enqueue_tick").text)
+    with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
+        bench.add("* * * * *", name="n")
+        bench.turn()
+        proxy.faults.append(Fault("EVALSHA", Act.CUT_BEFORE_REPLY, then=work_off))
+        bench.turn(after=60)
+        assert worked_off == [True]
+        assert pending(db) == []
+        assert len(bench.heard.infos) == 1
+
+
+# An outage ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_outage_is_said_once_and_its_ticks_follow(
+    shared_server: RedisServer, db: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "fastq")
+    way = shared_server.directory / "way"
+    way.symlink_to(shared_server.socket_path)
+    with bench_on(f"unix://{way}") as (bench,):
+        bench.add("* * * * *", "skip")
+        bench.add("* * * * *", "once", missed="once")
+        bench.add("* * * * *", "all", missed="all")
+        bench.add("* * * * *", "named", missed="all", name="n")
+        bench.add("3 12 * * *", "late", missed="skip")
+        bench.turn()
+        way.unlink()
+        db.client_kill_filter(_type="normal", skipme=True)
+        for _ in range(6):
+            assert bench.turn(after=50) <= 5
+        assert {type(error) for error in bench.heard.errors} == {BrokerConnectionError}
+        assert len(bench.heard.errors) == 5 + 5 + 1 + 1 + 1  # a tick each, or the one that holds up the others
+        way.symlink_to(shared_server.socket_path)
+        bench.turn(after=15)
+    way.unlink()
+    counts = Counter(message.type for message in pending(db))
+    assert counts == {"skip": 1, "once": 1, "all": 5, "named": 5}
+    assert caplog.text.count("trying again until it works") == 1
+    assert caplog.text.count("Redis works again") == 1
+    assert caplog.text.count("late): ticks up to 2026-03-02 12:03:00+00:00 were missed") == 1
+
+
+def test_an_entry_that_redis_refuses_stops_no_other(url: str, db: Redis) -> None:
+    in_the_way = keys.tick("default", "broken", unix(NOON) + 60)
+    db.lpush(in_the_way, "no string")
+    with bench_on(url) as (bench,):
+        broken = bench.add("0-1 * * * *", "broken", name="broken", missed="once")
+        bench.add("* * * * *", "n", name="n")
+        bench.turn(after=60)
+        assert [type(error) for error in bench.heard.errors] == [BrokerError]
+        assert [message.type for message in pending(db)] == ["n"]
+        assert [found.id for found in listed(db)].count(broken.id) == 1
+        bench.turn(after=60)
+        assert [message.type for message in pending(db)] == ["n", "n"]
+        db.delete(in_the_way)
+        bench.turn(after=5)
+        assert [message.type for message in pending(db)] == ["n", "n", "broken"]
+
+
+def test_a_scheduler_that_begins_without_redis_asks_for_the_last_tick_once_it_is_there(
+    shared_server: RedisServer, db: Redis
+) -> None:
+    with bench_on(shared_server.url) as (before,):
+        before.add("0 * * * *", name="n", missed="all")
+        before.turn(after=HOUR_S)
+    now = NOON + timedelta(hours=2, minutes=59)
+    with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url, now=now) as (bench,):
+        for command in ("GET", "EVALSHA", "ZADD", "EVAL"):
+            proxy.faults.append(Fault(command, Act.CUT_BEFORE_REQUEST, times=None))
+        bench.add("0 * * * *", name="n", missed="all")
+        bench.turn()
+        bench.turn(after=HOUR_S)
+        assert len(pending(db)) == 1
+        proxy.faults.clear()
+        bench.turn(after=5)
+        assert len(pending(db)) == 3

@@ -1,0 +1,91 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fastq.cron import parse
+from fastq.scheduler.ticks import MAX_MADE_UP, Missed, Pick, begin_at, pick_ticks, tick_ttl_s
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize("missed", Missed)
+@pytest.mark.parametrize("spec", ["0 13 * * *", "@every 1h"])
+def test_nothing_is_picked_before_it_is_due(spec: str, missed: Missed) -> None:
+    assert pick_ticks(parse(spec), NOON, NOON + timedelta(minutes=59, seconds=59), missed) is None
+
+
+@pytest.mark.parametrize("missed", Missed)
+@pytest.mark.parametrize("spec", ["0 13 * * *", "@every 1h"])
+def test_a_tick_in_time_is_picked_whatever_the_policy(spec: str, missed: Missed) -> None:
+    due = NOON + HOUR
+    assert pick_ticks(parse(spec), NOON, due, missed) == Pick([due], due, False)
+    assert pick_ticks(parse(spec), NOON, due + MINUTE, missed) == Pick([due], due, False)
+
+
+@pytest.mark.parametrize("spec", ["0 * * * *", "@every 1h"])
+def test_missed_ticks_are_skipped_made_up_once_or_all(spec: str) -> None:
+    schedule, now = parse(spec), NOON + 3 * HOUR + 2 * MINUTE
+    ticks = [NOON + HOUR, NOON + 2 * HOUR, NOON + 3 * HOUR]
+    assert pick_ticks(schedule, NOON, now, Missed.SKIP) == Pick([], ticks[-1], True)
+    assert pick_ticks(schedule, NOON, now, Missed.ONCE) == Pick(ticks[-1:], ticks[-1], True)
+    assert pick_ticks(schedule, NOON, now, Missed.ALL) == Pick(ticks, ticks[-1], False)
+
+
+def test_the_latest_tick_is_not_missed_when_only_those_before_it_are() -> None:
+    now = NOON + 3 * HOUR + timedelta(seconds=59)
+    assert pick_ticks(parse("0 * * * *"), NOON, now, Missed.SKIP) == Pick([NOON + 3 * HOUR], NOON + 3 * HOUR, True)
+
+
+@pytest.mark.parametrize("spec", ["* * * * *", "@every 60s"])
+def test_no_more_than_the_latest_thousand_are_made_up(spec: str) -> None:
+    now = NOON + 30 * DAY
+    pick = pick_ticks(parse(spec), NOON, now, Missed.ALL)
+    assert pick is not None
+    assert pick.ticks == [now - minutes * MINUTE for minutes in reversed(range(MAX_MADE_UP))]
+    assert pick.leaves_out
+
+
+@pytest.mark.parametrize("spec", ["* * * * *", "@every 7s", "0 0 1 1 *", "0 0 29 2 *"])
+def test_the_latest_of_many_is_found_as_if_all_were_gone_through(spec: str) -> None:
+    schedule, begin = parse(spec), datetime(2019, 1, 1, tzinfo=UTC)
+    now = begin + (3 * DAY if spec < "0" or spec[0] == "@" else 2000 * DAY) + timedelta(seconds=30)
+    ticks = []
+    tick = schedule.next(begin)
+    while tick is not None and tick <= now:
+        ticks.append(tick)
+        tick = schedule.next(tick)
+    assert pick_ticks(schedule, begin, now, Missed.ONCE) == Pick(ticks[-1:], ticks[-1], True)
+
+
+def test_intervals_of_a_shared_entry_count_from_the_epoch() -> None:
+    now = NOON + timedelta(seconds=17, microseconds=3)
+    schedule = parse("@every 25s")
+    assert begin_at(schedule, now, shared=False) == NOON + timedelta(seconds=17)
+    begin = begin_at(schedule, now, shared=True)
+    assert begin.timestamp() % 25 == 0
+    assert now - timedelta(seconds=25) < begin <= now
+    assert begin_at(parse("* * * * *"), now, shared=True) == NOON + timedelta(seconds=17)
+
+
+def test_a_tick_is_known_as_long_as_somebody_may_try_it() -> None:
+    assert tick_ttl_s(parse("@every 1s"), NOON, Missed.ONCE) == 3600
+    assert tick_ttl_s(parse("@every 1s"), NOON, Missed.ALL) == 3600
+    assert tick_ttl_s(parse("* * * * *"), NOON, Missed.ALL) == 60_000
+    assert tick_ttl_s(parse("0 12 * * *"), NOON, Missed.SKIP) == 2 * 86_400
+    assert tick_ttl_s(parse("0 12 * * *"), NOON, Missed.ALL) == 90 * 86_400
+    assert tick_ttl_s(parse("0 12 2 3 *"), NOON, Missed.ONCE) == 90 * 86_400
+    assert tick_ttl_s(parse("0 12 29 2 *"), datetime(2096, 2, 29, 12, tzinfo=UTC), Missed.ONCE) == 90 * 86_400
+
+
+def test_ticks_of_a_zone_are_reckoned_in_utc() -> None:
+    """Python takes two times of one zone to be as far apart as their clocks show."""
+    schedule = parse("30 1 * * *", "America/New_York")
+    begin = datetime(2025, 11, 2, 4, tzinfo=UTC)
+    first, second = begin.replace(hour=5, minute=30), begin.replace(hour=6, minute=30)
+    pick = pick_ticks(schedule, begin, second + timedelta(seconds=1), Missed.ALL)
+    assert pick == Pick([first, second], second, False)
+    assert pick.ticks[0].tzinfo is UTC
+    assert tick_ttl_s(schedule, second, Missed.SKIP) == 2 * 86_400
