@@ -19,6 +19,7 @@ from fastq.errors import (
     QueueNotFoundError,
     QueueStateError,
     RevokeTask,
+    SemaphoreFullError,
     ServerClosedError,
     ServerStartError,
     SkipRetry,
@@ -33,8 +34,10 @@ from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
 from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
+from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
 from fastq.results import EnqueueResults
 from fastq.scheduler import Scheduler
+from fastq.semaphore import Semaphore
 from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.states import TaskState
@@ -62,6 +65,8 @@ __all__ = [
     "Inspector",
     "InvalidMessageError",
     "LeaseExpiredError",
+    "PeriodicTaskConfig",
+    "PeriodicTaskManager",
     "QueueInfo",
     "QueueNotEmptyError",
     "QueueNotFoundError",
@@ -70,6 +75,8 @@ __all__ = [
     "Scheduler",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
+    "Semaphore",
+    "SemaphoreFullError",
     "ServeMux",
     "Server",
     "ServerClosedError",

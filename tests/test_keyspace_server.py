@@ -3,8 +3,9 @@
 Tasks go through the real actors; what the pool would say of them is said here, with the texts of Go's errors.
 """
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
@@ -12,16 +13,18 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import AsyncClient, keys
+from fastq import AsyncClient, Task, keys
+from fastq.broker.aggregate import GroupRule
 from fastq.broker.lease import Leased, LeasedTask, Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import ServerIdentity, clear_server_state, write_result
-from fastq.clock import SystemClock
+from fastq.clock import ManualClock, SystemClock
 from fastq.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
 from fastq.pool.outcome import Kind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
 from fastq.server.acker import Acker
+from fastq.server.aggregator import Aggregator
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.fetcher import Fetcher
@@ -35,6 +38,7 @@ from fastq.server.recoverer import Recoverer
 from fastq.server.result import Result
 from fastq.server.stall import StallWatch
 from fastq.server.timing import STANDARD
+from fastq.worker.aggregation import GroupedTask
 from fastq.worker.report import FailureReport
 from tests.broker.harness import QUEUE, run
 from tests.keyspace import (
@@ -47,6 +51,7 @@ from tests.keyspace import (
     golden,
     snapshot,
 )
+from tests.server.groups import in_process
 
 HOUR = timedelta(hours=1)
 PAYLOAD = b'{"id":1}'
@@ -70,6 +75,9 @@ class Stage:
         self.config = ServerConfig(concurrency=2)
         self.in_handlers: list[HeldTask] = []
         self.room = 100
+        self.aggregator: Aggregator
+        self.aggregating: asyncio.Task[float]
+        self.may_aggregate: asyncio.Event
 
     async def aclose(self) -> None:
         await self.client.close()
@@ -213,6 +221,46 @@ async def leave(stage: Stage) -> None:
         await stage.broker.run(operation)
 
 
+def put_together(group: str, tasks: Sequence[GroupedTask]) -> Task:
+    payloads = [task.payload for task in tasks]
+    return Task("whole", b"+".join(payloads), task_id=f"agg-{b''.join(payloads).decode()}", retention=HOUR)
+
+
+async def group_three(stage: Stage) -> None:
+    for number in "123":
+        await stage.enqueue(f"id-{number}", "part", number.encode(), group="g1")
+
+
+async def take_two(stage: Stage) -> None:
+    """Stop where Go's user is asked: the set is taken, and nothing has come of it yet."""
+    await stage.heartbeater().tick()
+    asked, stage.may_aggregate = asyncio.Event(), asyncio.Event()
+    inner = in_process(put_together)
+
+    async def combine(queue: str, group: str, messages: Sequence[bytes]) -> Any:
+        asked.set()
+        await stage.may_aggregate.wait()
+        return await inner(queue, group, messages)
+
+    clock = ManualClock(time.time())
+    stage.aggregator = Aggregator(stage.commands, [QUEUE], GroupRule(1, max_size=2), combine, clock)
+    stage.aggregating = asyncio.create_task(stage.aggregator.tick())
+    await asked.wait()
+
+
+async def aggregate_all(stage: Stage) -> None:
+    stage.may_aggregate.set()
+    await stage.aggregating
+    await stage.fetch()
+    await stage.end(Kind.DONE)
+    stage.aggregator._clock.advance(1)  # type: ignore[attr-defined]  # a manual one
+    await stage.aggregator.tick()
+    await stage.fetch()
+    await stage.end(Kind.DONE)
+    for operation in clear_server_state(ME):
+        await stage.broker.run(operation)
+
+
 def error_of(case: str) -> bytes:
     """Return the error text of a golden case, for those that have a path of the machine in it."""
     (message,) = [value for place, value in golden(case).cells.items() if place.part == "msg"]
@@ -243,6 +291,7 @@ CASES: dict[str, list[Step]] = {
     "pause_queue": [fetch_while_paused, unpause, pause_another],
     "running_server": [start, beat, stop, leave],
     "cancel": ends(Kind.CANCELED, b"context canceled"),
+    "aggregation": [group_three, take_two, aggregate_all],
 }
 """The golden cases, or their first steps, that a server makes."""
 

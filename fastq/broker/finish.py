@@ -26,6 +26,7 @@ __all__ = [
     "Guard",
     "Retried",
     "archive",
+    "archive_bounds",
     "complete",
     "done",
     "requeue",
@@ -148,12 +149,15 @@ def archive(
         _stats_expiry(now),
         side,
         *guard.words(),
-        int(now.timestamp()),
-        int((now - ARCHIVE_EXPIRY).timestamp()),
-        ARCHIVE_MAX_SIZE,
+        *archive_bounds(now),
         *words,
     )
     return Operation("archive", load_script("archive"), script_keys, args, partial(_outcomes, len(tasks)))
+
+
+def archive_bounds(now: datetime) -> tuple[int, int, int]:
+    """Return what scripts that add to the archive need: now, until when tasks are expired (Unix s), tasks at most."""
+    return int(now.timestamp()), int((now - ARCHIVE_EXPIRY).timestamp()), ARCHIVE_MAX_SIZE
 
 
 def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> Operation[list[Finish]]:

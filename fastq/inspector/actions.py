@@ -2,32 +2,83 @@
 
 from typing import Final
 
+from fastq.broker.inspect_actions import (
+    DONE,
+    FAR,
+    NOT_FOUND,
+    Outcome,
+    archive_task,
+    delete_task,
+    find_in_pending,
+    run_task,
+)
+from fastq.broker.inspect_bulk import release_locks
 from fastq.broker.inspect_queues import queue_exists
 from fastq.broker.inspect_tasks import read_message, update_payload
 from fastq.broker.operation import Flow, together
 from fastq.codec import rewrite_task_message
 from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
+from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_queue, check_task_id
+from fastq.inspector.queues import require_queue
 from fastq.task import encode_payload
 
-__all__ = ["update_task_payload"]
+__all__ = ["archive", "delete", "run", "update_task_payload"]
 
 CHANGED: Final = -1
-NOT_FOUND: Final = 0
-DONE: Final = 1
+
+
+def delete(queue: str, task_id: str) -> Flow[None]:
+    """Delete a task that nobody works on, with its unique lock."""
+    yield from _require(queue, task_id)
+    outcome: Outcome = yield delete_task(queue, task_id)
+    while outcome == FAR:
+        outcome = yield delete_task(queue, task_id, (yield from find_in_pending(queue, task_id)))
+    if isinstance(outcome, bytes):
+        yield from release_locks(queue, [(task_id.encode(), outcome)])
+    else:
+        _settle(queue, task_id, "delete", outcome)
+
+
+def archive(queue: str, task_id: str, now_ns: int) -> Flow[None]:
+    """Move a task that nobody works on to the archive."""
+    yield from _require(queue, task_id)
+    now = at_unix_ns(now_ns)
+    outcome: Outcome = yield archive_task(queue, task_id, now)
+    while outcome == FAR:
+        outcome = yield archive_task(queue, task_id, now, (yield from find_in_pending(queue, task_id)))
+    _settle(queue, task_id, "archive", outcome)
+
+
+def run(queue: str, task_id: str, now_ns: int) -> Flow[None]:
+    """Move a task that waits, or was put away, to pending."""
+    yield from _require(queue, task_id)
+    _settle(queue, task_id, "run", (yield run_task(queue, task_id, now_ns)))
 
 
 def update_task_payload(queue: str, task_id: str, payload: object) -> Flow[None]:
     """Give a scheduled task another payload; its unique lock stays that of the old one, as in asynq."""
+    check_queue(queue)
+    check_task_id(task_id)
     data = encode_payload(payload)
     outcome: int | str = CHANGED
     while outcome == CHANGED:  # somebody else rewrote it between our look and our write
-        message = yield from _message(check_queue(queue), check_task_id(task_id))
+        message = yield from _message(queue, task_id)
         outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
+    _settle(queue, task_id, "update", outcome)
+
+
+def _require(queue: str, task_id: str) -> Flow[None]:
+    check_queue(queue)
+    check_task_id(task_id)
+    return require_queue(queue)
+
+
+def _settle(queue: str, task_id: str, action: str, outcome: Outcome) -> None:
     if outcome == NOT_FOUND:
         raise TaskNotFoundError(queue, task_id)
     if outcome != DONE:
-        raise TaskStateError(queue, task_id, "update", str(outcome))
+        raise TaskStateError(queue, task_id, action, str(outcome))
 
 
 def _message(queue: str, task_id: str) -> Flow[bytes]:

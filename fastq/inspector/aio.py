@@ -8,7 +8,7 @@ from fastq.broker.cancel import cancel_processing
 from fastq.broker.open import AsyncRedis, open_async_broker
 from fastq.clock import SystemClock
 from fastq.info import TaskInfo
-from fastq.inspector import actions, processes, queues, tasks
+from fastq.inspector import actions, bulk, processes, queues, tasks
 from fastq.inspector.checks import check_page, check_task_id
 from fastq.inspector.named import DEFAULT_PAGE_SIZE, NamedByState
 from fastq.inspector.records import ClusterNode, DailyStats, GroupInfo, QueueInfo, ServerInfo
@@ -19,7 +19,7 @@ from fastq.states import TaskState
 __all__ = ["AsyncInspector"]
 
 
-class AsyncInspector(NamedByState[Coroutine[Any, Any, list[TaskInfo]]]):
+class AsyncInspector(NamedByState[Coroutine[Any, Any, list[TaskInfo]], Coroutine[Any, Any, int]]):
     """Look at what is in Redis and act on it from an asyncio program; as ``Inspector``, with every method awaitable.
 
     ``redis`` is as for ``AsyncClient``. A call that is cancelled may have been carried out, wholly or in part.
@@ -56,6 +56,10 @@ class AsyncInspector(NamedByState[Coroutine[Any, Any, list[TaskInfo]]]):
         """Let servers take tasks from a queue again; see ``Inspector.unpause_queue``."""
         await self._drive(queues.unpause(queue))
 
+    async def delete_queue(self, queue: str, *, force: bool = False) -> None:
+        """Delete a queue with all its keys; see ``Inspector.delete_queue``."""
+        await self._drive(bulk.delete_queue(queue, self._now_ns(), force=force))
+
     # Tasks
 
     async def get_task_info(self, queue: str, task_id: str) -> TaskInfo:
@@ -86,6 +90,30 @@ class AsyncInspector(NamedByState[Coroutine[Any, Any, list[TaskInfo]]]):
         for ids in listing.pieces(await self._drive(listing.ids()), page_size):
             for info in await self._drive(listing.read(ids, self._now_ns())):
                 yield info
+
+    async def delete_task(self, queue: str, task_id: str) -> None:
+        """Delete a task; see ``Inspector.delete_task``."""
+        await self._drive(actions.delete(queue, task_id))
+
+    async def run_task(self, queue: str, task_id: str) -> None:
+        """Move a task to pending; see ``Inspector.run_task``."""
+        await self._drive(actions.run(queue, task_id, self._now_ns()))
+
+    async def archive_task(self, queue: str, task_id: str) -> None:
+        """Move a task to the archive; see ``Inspector.archive_task``."""
+        await self._drive(actions.archive(queue, task_id, self._now_ns()))
+
+    async def delete_all_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> int:
+        """Delete all tasks in a state; see ``Inspector.delete_all_tasks``."""
+        return await self._drive(bulk.delete_all_tasks(queue, state, group))
+
+    async def run_all_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> int:
+        """Move all tasks in a state to pending; see ``Inspector.run_all_tasks``."""
+        return await self._drive(bulk.run_all_tasks(queue, state, group, self._now_ns()))
+
+    async def archive_all_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> int:
+        """Move all tasks in a state to the archive; see ``Inspector.archive_all_tasks``."""
+        return await self._drive(bulk.archive_all_tasks(queue, state, group, self._now_ns()))
 
     async def update_task_payload(self, queue: str, task_id: str, payload: Any) -> None:
         """Give a scheduled task another payload; see ``Inspector.update_task_payload``."""

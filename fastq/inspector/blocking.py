@@ -8,7 +8,7 @@ from fastq.broker.cancel import cancel_processing
 from fastq.broker.open import BlockingRedis, open_broker
 from fastq.clock import SystemClock
 from fastq.info import TaskInfo
-from fastq.inspector import actions, processes, queues, tasks
+from fastq.inspector import actions, bulk, processes, queues, tasks
 from fastq.inspector.checks import check_page, check_task_id
 from fastq.inspector.named import DEFAULT_PAGE_SIZE, NamedByState
 from fastq.inspector.records import ClusterNode, DailyStats, GroupInfo, QueueInfo, ServerInfo
@@ -19,7 +19,7 @@ from fastq.states import TaskState
 __all__ = ["Inspector"]
 
 
-class Inspector(NamedByState[list[TaskInfo]]):
+class Inspector(NamedByState[list[TaskInfo], int]):
     """Look at queues, tasks, servers and schedulers, and act on what is there; Go's and fastq's alike.
 
     ``redis`` is as for ``Client``. Safe to share among threads. Nothing keeps Redis busy for long, however many tasks
@@ -64,6 +64,15 @@ class Inspector(NamedByState[list[TaskInfo]]):
         """Let servers take tasks from a queue again; ``QueueStateError`` if it is not paused."""
         self._drive(queues.unpause(queue))
 
+    def delete_queue(self, queue: str, *, force: bool = False) -> None:
+        """Delete a queue with all its keys; ``QueueNotEmptyError`` if it has tasks, of whatever state.
+
+        With ``force`` its tasks are deleted, too, but for active ones, which are in the way. It is paused meanwhile.
+        All keys of Redis are gone through, in pieces, for what was left over by others. What is enqueued into it in
+        that time makes it a queue anew; with ``force`` it may be deleted.
+        """
+        self._drive(bulk.delete_queue(queue, self._now_ns(), force=force))
+
     # Tasks
 
     def get_task_info(self, queue: str, task_id: str) -> TaskInfo:
@@ -101,6 +110,36 @@ class Inspector(NamedByState[list[TaskInfo]]):
     def _iterate(self, listing: Listing, page_size: int) -> Iterator[TaskInfo]:
         for ids in listing.pieces(self._drive(listing.ids()), page_size):
             yield from self._drive(listing.read(ids, self._now_ns()))
+
+    def delete_task(self, queue: str, task_id: str) -> None:
+        """Delete a task and release its unique lock; ``TaskStateError`` while a server works on it."""
+        self._drive(actions.delete(queue, task_id))
+
+    def run_task(self, queue: str, task_id: str) -> None:
+        """Move a task to pending, behind all others; ``TaskStateError`` if it is pending or active."""
+        self._drive(actions.run(queue, task_id, self._now_ns()))
+
+    def archive_task(self, queue: str, task_id: str) -> None:
+        """Move a task to the archive; ``TaskStateError`` if it is active or there already."""
+        self._drive(actions.archive(queue, task_id, self._now_ns()))
+
+    def delete_all_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> int:
+        """Delete all tasks in a state but active, with their unique locks; returns how many there were.
+
+        As many as there are now, a few hundred a round trip; what comes meanwhile may stay.
+        """
+        return self._drive(bulk.delete_all_tasks(queue, state, group))
+
+    def run_all_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> int:
+        """Move all tasks in a state but pending and active to pending; returns how many there were."""
+        return self._drive(bulk.run_all_tasks(queue, state, group, self._now_ns()))
+
+    def archive_all_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> int:
+        """Move all tasks in a state but active and archived to the archive; returns how many there were.
+
+        The archive keeps the last 10 000 tasks, those beyond are deleted.
+        """
+        return self._drive(bulk.archive_all_tasks(queue, state, group, self._now_ns()))
 
     def update_task_payload(self, queue: str, task_id: str, payload: Any) -> None:
         """Give a scheduled task another payload, as ``Task`` takes it; ``TaskStateError`` for a task in another state.

@@ -69,18 +69,19 @@ class ServerConfig:
     janitor_interval: Duration = _setting("seconds", 8.0, "how often expired completed tasks are deleted", least=0.01)
     janitor_batch_size: int = _setting("count", 100, "expired tasks deleted in one script call", least=1, most=1000)
     group_grace_period: Duration = _setting(
-        "seconds",
-        60.0,
-        "how long a group waits for another task before it is aggregated; not in this version yet",
-        least=1,
+        "seconds", 60.0, "how long a group waits for another task before it is aggregated", least=1
     )
     group_max_delay: Duration = _setting(
-        "seconds", 0.0, "how long a group waits at most; 0: no limit; not in this version yet", least=0
+        "seconds", 0.0, "how long the oldest task of a group waits at most; 0: no limit", least=0
     )
     group_max_size: int = _setting(
-        "count", 0, "tasks aggregated at once at most; 0: no limit; not in this version yet", least=0, most=5000
+        "count",
+        0,
+        "tasks with which a group waits no more, and tasks aggregated at once; 0: 5000",
+        least=0,
+        most=5000,
     )
-    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's tasks; not in this version yet")
+    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's: called with its name and tasks")
     retry_delay: Hook = _setting("hook", None, "seconds until the next attempt: n**4 + 15 + rand(30)*(n+1) by default")
     is_failure: Hook = _setting("hook", None, "whether an error counts as a failure; all do by default")
     error_handler: Hook = _setting("hook", None, "called with the task and its error")
@@ -101,11 +102,6 @@ class ServerConfig:
         for setting in fields(self):
             check = _CHECKS[setting_kind(setting)]
             object.__setattr__(self, setting.name, check(setting, getattr(self, setting.name)))
-        if self.group_aggregator is not None:
-            raise ValueError(
-                f"group_aggregator={self.group_aggregator!r}: this version does not aggregate groups yet; "
-                "grouped tasks wait for a server that does, asynq's for example"
-            )
 
     def seconds(self, name: str) -> float:
         """Return a duration setting in seconds."""

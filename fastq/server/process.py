@@ -23,11 +23,13 @@ from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker
-from fastq.server.actor import Actor, end_task
+from fastq.server.actor import Actor, end_task, stop_all
+from fastq.server.aggregation import Aggregation
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.crew import Crew, CrewCallbacks
+from fastq.server.ending import LAST_WORDS_S, Ending, within
 from fastq.server.fetcher import Fetcher
 from fastq.server.forwarder import Forwarder
 from fastq.server.healthchecker import Healthchecker
@@ -56,11 +58,10 @@ __all__ = ["ProcessOptions", "ServerProcess"]
 MAX_WAKERS: Final = 16
 """Above so many queues the rest are polled: each waker holds a connection."""
 BURST_CHECK_S: Final = 0.02
-LAST_WORDS_S: Final = 1.0
-"""How long beyond the time for running handlers a shutdown may take."""
 LAST_WRITES_EVERY_S: Final = 0.1
 LAST_TICK_S: Final = 1.0
-"""How long the last tick of an actor may take that holds what Redis has answered."""
+"""How long is waited for the reply to the last dequeue before what has not begun is given back."""
+FOREVER_S: Final = 1e9
 
 _log = logging.getLogger("fastq")
 
@@ -138,6 +139,8 @@ class ServerProcess:
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
+        self.aggregation = Aggregation(config, timing, commands, clock)
+        self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
             actor.trouble = self.trouble
@@ -158,6 +161,7 @@ class ServerProcess:
             self.fetcher,
             *self.wakers.values(),
             self.janitor,
+            *self.aggregation.actors,
         ]
 
     def summary(self) -> str:
@@ -166,8 +170,9 @@ class ServerProcess:
         done = counts[Kind.DONE] + counts[Kind.RESULT]
         rest = {kind: n for kind, n in counts.items() if kind not in (Kind.DONE, Kind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
+        groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
         mended = describe(self.repairs)
-        return f"{done} tasks done{others}; {len(self.held)} held{mended and f'; mended: {mended}'}"
+        return f"{done} tasks done{others}{groups}; {len(self.held)} held{mended and f'; mended: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -227,7 +232,9 @@ class ServerProcess:
         while True:
             if self.showcase.status is ServerStatus.STOPPED and not self.held and not self.acker.failed:
                 return  # told to fetch no more, and through with what was here
-            if self.fetcher.all_resting and not self.held and not self.acker.failed:
+            if self.aggregation.is_busy:
+                taken_when_asked = -1  # a task is about to be enqueued
+            elif self.fetcher.all_resting and not self.held and not self.acker.failed:
                 if self.crew.taken == taken_when_asked:
                     return
                 taken_when_asked = self.crew.taken
@@ -235,32 +242,44 @@ class ServerProcess:
             await asyncio.sleep(BURST_CHECK_S)
 
     async def _shut_down(self) -> None:
-        loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + self.config.seconds("shutdown_timeout") + LAST_WORDS_S
+        ending = Ending(self.config.seconds("shutdown_timeout"), self._hurry)
+        beats = self.heartbeater.ticks
         self.showcase.status = ServerStatus.CLOSED
-        await self.fetcher.finish(LAST_TICK_S)
-        for actor in (*self.wakers.values(), self.forwarder, self.recoverer, self.janitor):
-            await actor.stop()
+        self.fetcher.stop_fetching()
+        self.heartbeater.wake()
+        await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
+        await ending.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
         self._finish(self.crew.give_back())
         self._is_giving_back = True
-        await self._drain()
+        await ending.wait(self._drain())
         await self.watchdog.stop()
-        await self.crew.pool.stop()
-        await self.crew.settle(0.0 if self._hurry.is_set() else max(0.0, give_up_s - loop.time()))
+        await asyncio.gather(self.crew.pool.stop(), self.aggregation.stop(LAST_TICK_S))
+
+        def answers() -> bool:
+            # A Redis that is known to be away, or has not taken the last beat either, is not waited for.
+            return not self.trouble and self.heartbeater.ticks > beats
+
+        def left_s() -> float:
+            return ending.last_words_s(answers())
+
+        await self.crew.settle(0.0 if self._hurry.is_set() else left_s())
         await self.hooks.stop()
+        await stop_all(self.subscriber, self.healthchecker)
+        await self._say_last_words(left_s())
+        if answers():
+            await self.heartbeater.finish(LAST_WORDS_S)
+        await stop_all(*self.actors)
+        self.stall.stop()
+        await within(min(left_s(), LAST_WORDS_S), self._broker.run_many(clear_server_state(self.identity)))
+        await within(LAST_WORDS_S, self._broker.close())
+
+    async def _say_last_words(self, seconds: float) -> None:
+        """Write all that is left, as long as there is time."""
+        await self.fetcher.finish(seconds / 4)
         self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
-        for actor in (self.subscriber, self.healthchecker):
-            await actor.stop()
-        for actor in (self.syncer, self.acker):
-            await actor.finish(LAST_TICK_S)
-        left_s = 0.0 if self._hurry.is_set() else give_up_s - loop.time()
-        await _within(max(left_s, LAST_WORDS_S), self._last_writes())
+        await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.held):
             _log.error("what became of %d tasks could not be written; they run again after their leases", unwritten)
-        await self.heartbeater.stop()
-        self.stall.stop()
-        await _within(LAST_WORDS_S, self._broker.run_many(clear_server_state(self.identity)))
-        await self._broker.close()
 
     def _in_old_order(self, results: list[Result]) -> list[Result]:
         """Sort by the order in which the tasks were fetched: children end in any order."""
@@ -268,16 +287,13 @@ class ServerProcess:
         return sorted(results, key=lambda result: places.get(result.task, -1))
 
     async def _drain(self) -> None:
-        """Let running handlers finish, for as long as the setting and a second signal allow."""
-        draining = asyncio.ensure_future(self.crew.pool.drain(self.config.seconds("shutdown_timeout")))
-        hurrying = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
-        for waiting in (draining, hurrying):
-            waiting.cancel()
-        await asyncio.gather(draining, hurrying, return_exceptions=True)
+        """Let handlers and aggregator finish."""
+        await asyncio.gather(self.crew.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
 
-    async def _last_writes(self) -> None:
+    async def _last_writes(self, each_s: float) -> None:
         """Write all that is left, again and again while Redis does not take it."""
+        for actor in (self.syncer, self.acker):
+            await actor.finish(each_s)
         await asyncio.gather(*self._writes, return_exceptions=True)
         await self.acker.flush()
         while self.acker.failed:
@@ -334,20 +350,19 @@ class ServerProcess:
         return self.subscriber.canceled_as(queue, task_id)
 
 
-async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:
-    """Do some work for so many seconds at most: what Redis does not take by then stays undone."""
-    working = asyncio.ensure_future(work)
-    await asyncio.wait({working}, timeout=seconds)
-    await end_task(working)
-
-
 def pool_config(options: ProcessOptions) -> PoolConfig:
     """Return the pool's part of a server's settings."""
     config = options.config
     hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
     return PoolConfig(
         runner="fastq.worker.runner:load",
-        argument=runner_argument(options.app, log_level=config.log_level, log_format=config.log_format, **hooks),
+        argument=runner_argument(
+            options.app,
+            log_level=config.log_level,
+            log_format=config.log_format,
+            aggregator=None if config.group_aggregator is None else str(config.group_aggregator),
+            **hooks,
+        ),
         processes=config.concurrency,
         start_method=config.start_method,
         timeout_grace=config.seconds("timeout_grace"),

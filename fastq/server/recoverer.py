@@ -1,8 +1,9 @@
 """The recoverer: brings back the tasks of dead servers, and mends what such a death leaves.
 
 Wakes: at start and every 30 s. Reads: leases that ended 30 s ago or earlier. Writes: those tasks to retry, or to
-archived if they are out of retries; ids without lease or task, and leases without task, are mended, and all is counted.
-If it dies: another server's recoverer does the same (Go's only what it knows of).
+archived if they are out of retries; ids without lease or task, and leases without task, are mended, and all is counted;
+what dead servers left of groups is seen to (``reclaimer``). If it dies: another server's recoverer does the same (Go's
+only what it knows of).
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -48,6 +49,7 @@ class Recoverer(Actor):
     ) -> None:
         super().__init__()
         self.judge: Judge | None = None
+        self.reclaim: Callable[[str], Awaitable[None]] | None = None
         self.is_held: Callable[[str, str], bool] = lambda queue, task_id: False
         self._timing = timing
         self._commands = commands
@@ -71,9 +73,10 @@ class Recoverer(Actor):
         """Go through all queues; what fails in one does not keep the rest of it, or the others, waiting."""
         failure: Exception | None = None
         for queue in self._queues:
-            for care in (self._mend_active, self._recover):
+            for care in (self._mend_active, self._recover, self.reclaim):
                 try:
-                    await care(queue)
+                    if care is not None:
+                        await care(queue)
                 except Exception as error:  # noqa: BLE001 - raised below, once all had their turn
                     failure = error
             self._say_and_count(queue)

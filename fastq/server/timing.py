@@ -18,7 +18,7 @@ class Timing:
     ``stall_s`` is how long the main process may stand still before its leases are in doubt; leases are recovered
     ``recover_grace_s`` after their end, which is looked for every ``recoverer_interval_s`` (asynq: 60 s): nothing is
     left of a dead server 60 s after its leases. ``report_interval_s`` is between two lines of what was done, and
-    ``watchdog_interval_s`` between two looks at the actors.
+    ``watchdog_interval_s`` between two looks at the actors. A set of grouped tasks has ``aggregation_s`` to become one.
     """
 
     lease_s: int = LEASE_S
@@ -28,6 +28,7 @@ class Timing:
     stall_s: float = 5.0
     report_interval_s: float = 60.0
     watchdog_interval_s: float = 5.0
+    aggregation_s: int = 120
 
 
 STANDARD: Final = Timing()

@@ -15,6 +15,7 @@ from fastq.logs import set_up_logging
 from fastq.mux import ServeMux
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
+from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.hooks import Hooks, caused_by
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.running import CURRENT, RunningTask, encode_result
@@ -22,9 +23,15 @@ from fastq.worker.running import CURRENT, RunningTask, encode_result
 __all__ = ["HandlerRunner", "load", "runner_argument"]
 
 
-def runner_argument(app: str, *, log_level: str = "", log_format: str = "", **hooks: str | None) -> str:
-    """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log."""
-    return orjson.dumps({"app": app, "log": [log_level, log_format], "hooks": hooks}).decode()
+def runner_argument(
+    app: str, *, log_level: str = "", log_format: str = "", aggregator: str | None = None, **hooks: str | None
+) -> str:
+    """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log.
+
+    The ``aggregator`` runs elsewhere; it is looked up here so that a server with a wrong name does not start.
+    """
+    order = {"app": app, "log": [log_level, log_format], "aggregator": aggregator, "hooks": hooks}
+    return orjson.dumps(order).decode()
 
 
 def load(argument: str) -> "HandlerRunner":
@@ -33,6 +40,8 @@ def load(argument: str) -> "HandlerRunner":
     if any(order["log"]):
         set_up_logging(*order["log"])
     try:
+        if order["aggregator"]:
+            resolve_aggregator(order["aggregator"])
         return HandlerRunner(_resolve_mux(order["app"]), Hooks.named(**order["hooks"]))
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error

@@ -13,7 +13,7 @@ from fastq.broker.blocking import BlockingBroker
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.codec import TaskMessage, decode_task_message, encode_task_message
 from tests.waiting import wait_until
 
 __all__ = [
@@ -110,6 +110,10 @@ class QueueBench:
     def task(self, task_id: str) -> dict[str, bytes]:
         """Return the fields of a task's hash; empty if it is gone."""
         return {name.decode(): value for name, value in self.db.hgetall(keys.task(self.queue, task_id)).items()}
+
+    def message(self, task_id: str) -> TaskMessage:
+        """Return a task's message, decoded."""
+        return decode_task_message(self.task(task_id)["msg"])
 
     def states(self) -> dict[str, str]:
         """Return the state of every task."""

@@ -12,12 +12,14 @@ import signal
 import subprocess
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import redis
 
-from fastq import Client, RevokeTask, ServeMux, SkipRetry, TaskCanceled, TaskTimeout, current_task
+from fastq import Client, RevokeTask, Semaphore, ServeMux, SkipRetry, Task, TaskCanceled, TaskTimeout, current_task
 from fastq.mux import Handler
+from fastq.worker.aggregation import GroupedTask
 from fastq.worker.running import RunningTask
 
 EVENTS = "e2e:events"
@@ -142,6 +144,18 @@ def wait(task: RunningTask) -> None:
     tell("started", task)
     db().blpop([gate(task.headers.get("gate", "g"))], 60)
     tell("done", task)
+
+
+@functools.cache
+def semaphore(scope: str, tokens: int) -> Semaphore:
+    return Semaphore(os.environ["FASTQ_REDIS_URL"], scope, tokens)
+
+
+@mux.handler("limited")
+def hold_token(task: RunningTask) -> None:
+    """Wait at a gate with a token of a semaphore."""
+    with semaphore(task.headers["scope"], int(task.headers["tokens"])):
+        wait(task)
 
 
 @mux.handler("then-fail")
@@ -316,6 +330,28 @@ HOOKS = tuple(
     for hook in ("retry_delay", "is_failure", "error_handler")
     for word in (f"--{hook.replace('_', '-')}", f"tests.e2e.apps:{hook}")
 )
+
+
+# Groups -------------------------------------------------------------------------------------------------------------
+
+
+def aggregate(group: str, tasks: Sequence[GroupedTask]) -> Task:
+    """Make one task of a group; one named "wait…" does so when the gate lets it pass."""
+    if group.startswith("wait"):
+        db().rpush(EVENTS, f"aggregating {group} {os.getpid()}")
+        db().blpop([gate(group)], 60)
+    if group.startswith("bad"):
+        raise ValueError(f"no {group}")
+    return Task("whole", [group, [task.payload.decode() for task in tasks]], retention=3600)
+
+
+async def aggregate_later(group: str, tasks: Sequence[GroupedTask]) -> Task:
+    return aggregate(group, tasks)
+
+
+@mux.handler("whole")
+def whole(task: RunningTask) -> Any:
+    return task.json()
 
 
 # Middleware ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,74 @@
+"""Does something to one task: deletes it, moves it to the archive or to pending; each at once or not at all."""
+
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from fastq import keys
+from fastq.broker.finish import archive_bounds
+from fastq.broker.inspect_tasks import list_ids_newest_first
+from fastq.broker.lease import id_word
+from fastq.broker.operation import Flow, Operation, Word
+from fastq.broker.scripts import load_script
+from fastq.states import TaskState
+
+__all__ = ["DONE", "FAR", "NOT_FOUND", "Outcome", "archive_task", "delete_task", "find_in_pending", "run_task"]
+
+IDS_A_CALL: Final = 5_000
+
+DONE: Final = 1
+NOT_FOUND: Final = 0
+FAR: Final = "far"
+"""The task is deep in a long pending list: ``find_in_pending`` says where, for another try."""
+
+Outcome: TypeAlias = int | str | bytes
+"""``DONE``, ``NOT_FOUND``, why not (a state, "aggregation", ``FAR``), or as bytes: done, and a message to look into."""
+
+
+def delete_task(queue: str, task_id: str, seen_at: str = "") -> Operation[Outcome]:
+    """Delete a task and its unique lock; a message that comes back may name a lock that its hash did not."""
+    return _action("delete_task", queue, task_id, seen_at)
+
+
+def archive_task(queue: str, task_id: str, now: datetime, seen_at: str = "") -> Operation[Outcome]:
+    """Move a task to the archive."""
+    return _action("archive_task", queue, task_id, seen_at, *archive_bounds(now))
+
+
+def run_task(queue: str, task_id: str, now_ns: int) -> Operation[Outcome]:
+    """Move a task to pending, behind all others."""
+    return _action("run_task", queue, task_id, "", now_ns)
+
+
+def _action(name: str, queue: str, task_id: str, seen_at: str, *more: Word) -> Operation[Outcome]:
+    script_keys = (
+        keys.pending(queue),
+        keys.scheduled(queue),
+        keys.retry(queue),
+        keys.archived(queue),
+        keys.completed(queue),
+        keys.groups(queue),
+        keys.aggregation_sets(queue),
+    )
+    args = (keys.task_prefix(queue), keys.group_prefix(queue), task_id, seen_at, *more)
+    return Operation(name, load_script(name), script_keys, args, _parse)
+
+
+def _parse(reply: Any) -> Outcome:
+    if isinstance(reply, bytes):
+        return reply.decode(errors="replace")
+    if isinstance(reply, list):
+        message: bytes = reply[0]
+        return message
+    return int(reply)
+
+
+def find_in_pending(queue: str, task_id: str) -> Flow[str]:
+    """Find where a task stands in pending, counted from the newest, in pieces; "none" if it is not there."""
+    word, start = id_word(task_id), 0
+    while True:
+        ids: list[bytes] = yield list_ids_newest_first(queue, TaskState.PENDING, "", start, IDS_A_CALL)
+        if word in ids:
+            return str(start + ids.index(word))
+        if len(ids) < IDS_A_CALL:
+            return "none"
+        start += len(ids)

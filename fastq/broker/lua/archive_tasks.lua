@@ -1,0 +1,78 @@
+--[[ archive_tasks: move some of the tasks of a state to archived, and keep that set within its bounds.
+KEYS[1] source       asynq:{q}:scheduled or another list or set of ids
+KEYS[2] lease        asynq:{q}:lease
+KEYS[3] groups       asynq:{q}:groups
+KEYS[4] archived     asynq:{q}:archived
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] state        that of the tasks in the source
+ARGV[3] group        its name, if the source is one, else ""
+ARGV[4] count        ids to take at most
+ARGV[5] now            unix seconds
+ARGV[6] expire_before  unix seconds; what was archived until then is deleted
+ARGV[7] max_size       tasks that the archive holds at most
+builds  task_prefix .. id, same hash tag
+returns list: ids taken, tasks moved
+asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks in one call; the archive is trimmed
+  without the tasks' hashes)
+]]
+local source, lease, groups, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local task_prefix, state, group, count = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local now, expire_before, max_size = ARGV[5], ARGV[6], tonumber(ARGV[7])
+
+-- begin: take some
+local is_list = redis.call("TYPE", source).ok == "list"
+
+-- Returns the ids to take: the oldest of a list, those of the lowest scores of a set.
+local function ids_to_take()
+  if not is_list then return redis.call("ZRANGE", source, 0, count - 1) end
+  local ids, oldest_last = {}, redis.call("LRANGE", source, -count, -1)
+  for at = #oldest_last, 1, -1 do ids[#ids + 1] = oldest_last[at] end
+  return ids
+end
+
+-- Takes that many of them off; a group without tasks is listed no more.
+local function take_off(number)
+  if number == 0 then return end
+  if is_list then
+    redis.call("LTRIM", source, 0, -number - 1)
+  else
+    redis.call("ZREMRANGEBYRANK", source, 0, number - 1)
+  end
+  if group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
+end
+
+-- An id without a task, or whose task is elsewhere, is taken off and that is all. asynq's archive may break half-way,
+-- and leave a task that says it is active.
+local function is_here(id, its_state)
+  return its_state == state or its_state == "active" and not redis.call("ZSCORE", lease, id)
+end
+-- end: take some
+
+local taken, moved = ids_to_take(), {}
+-- First what frees memory: a Redis that is out of it lets the writes after that pass.
+take_off(#taken)
+for _, id in ipairs(taken) do
+  local task = task_prefix .. id
+  if is_here(id, redis.pcall("HMGET", task, "state")[1]) then
+    redis.call("HSET", task, "state", "archived")
+    moved[#moved + 1] = now
+    moved[#moved + 1] = id
+  end
+end
+if #moved > 0 then redis.call("ZADD", archived, unpack(moved)) end
+
+-- begin: trim archive
+-- 750 a call at most: what others overfilled by far still gets smaller, since a call adds no more than 500.
+local function drop(ids)
+  if #ids == 0 then return end
+  local tasks = {}
+  for at, id in ipairs(ids) do tasks[at] = task_prefix .. id end
+  redis.call("ZREM", archived, unpack(ids))
+  redis.call("DEL", unpack(tasks))
+end
+local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
+drop(expired)
+local excess = math.min(redis.call("ZCARD", archived) - max_size, 750 - #expired)
+if excess > 0 then drop(redis.call("ZRANGE", archived, 0, excess - 1)) end
+-- end: trim archive
+return {#taken, #moved / 2}

@@ -1,0 +1,59 @@
+--[[ sweep_queue: look through a stretch of all keys for those of a queue that belong to no task of it, and delete them.
+KEYS[1] pending           asynq:{q}:pending
+KEYS[2] active            asynq:{q}:active
+KEYS[3] scheduled         asynq:{q}:scheduled
+KEYS[4] retry             asynq:{q}:retry
+KEYS[5] archived          asynq:{q}:archived
+KEYS[6] completed         asynq:{q}:completed
+KEYS[7] groups            asynq:{q}:groups
+KEYS[8] aggregation_sets  asynq:{q}:aggregation_sets
+KEYS[9] lease             asynq:{q}:lease
+KEYS[10] paused           asynq:{q}:paused
+ARGV[1] queue_prefix      asynq:{q}:
+ARGV[2] pattern           queue_prefix as a pattern of SCAN, with * at the end
+ARGV[3] cursor            SCAN's: 0, then what was returned, until that is 0 again
+ARGV[4] count             keys to look at, about
+builds  queue_prefix .. key, same hash tag
+returns list: cursor, number of keys deleted
+asynq   none (what RemoveQueue leaves stays for ever)
+]]
+local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local completed, groups, aggregation_sets, lease, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local queue_prefix, pattern, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local lists = {pending = pending, active = active}
+local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
+local kept = {[groups] = true, [aggregation_sets] = true, [lease] = true, [paused] = true}
+for _, each in ipairs({lists, sets}) do
+  for _, key in pairs(each) do kept[key] = true end
+end
+
+-- A task that came while the queue was being deleted is where its state says; one in a long list is taken to be.
+local function is_alive(id)
+  local found = redis.pcall("HMGET", queue_prefix .. "t:" .. id, "state", "group")
+  local state, group = found[1], found[2]
+  if lists[state] then
+    return redis.call("LLEN", lists[state]) > 1000 or redis.call("LPOS", lists[state], id) ~= false
+  end
+  if sets[state] then return redis.call("ZSCORE", sets[state], id) ~= false end
+  return state == "aggregating" and redis.call("SISMEMBER", groups, group or "") == 1
+end
+
+local function is_needed(key)
+  local name = string.sub(key, #queue_prefix + 1)
+  if kept[key] then return true end
+  if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end
+  if string.sub(name, 1, 2) == "g:" then
+    return redis.call("SISMEMBER", groups, string.sub(name, 3)) == 1 or redis.call("ZSCORE", aggregation_sets, key)
+  end
+  if string.sub(name, 1, 7) == "unique:" then
+    local owner = redis.pcall("GET", key)
+    return type(owner) == "string" and is_alive(owner)
+  end
+  return false
+end
+
+local found, deleted = redis.call("SCAN", cursor, "MATCH", pattern, "COUNT", count), 0
+for _, key in ipairs(found[2]) do
+  if not is_needed(key) then deleted = deleted + redis.call("UNLINK", key) end
+end
+return {found[1], deleted}

@@ -1,0 +1,91 @@
+"""What an inspector does to all tasks of a state, or to all of a queue, as flows; in pieces, so not atomic."""
+
+import logging
+from typing import Final
+
+from fastq.broker.inspect_bulk import Source, archive_all, delete_all, run_all
+from fastq.broker.inspect_queues import group_sizes
+from fastq.broker.inspect_removal import (
+    Closing,
+    close_queue,
+    delete_contents,
+    forget_queue,
+    sweep_queue,
+    unlist_groups,
+)
+from fastq.broker.inspect_tasks import container
+from fastq.broker.operation import Flow
+from fastq.errors import QueueNotEmptyError
+from fastq.info import at_unix_ns
+from fastq.inspector.checks import check_queue, check_state
+from fastq.inspector.queues import require_queue
+from fastq.states import TaskState
+
+__all__ = ["archive_all_tasks", "delete_all_tasks", "delete_queue", "run_all_tasks"]
+
+SECOND_NS: Final = 1_000_000_000
+DELETABLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
+RUNNABLE: Final = DELETABLE - {TaskState.PENDING}
+ARCHIVABLE: Final = DELETABLE - {TaskState.ARCHIVED}
+
+_log = logging.getLogger("fastq.inspector")
+
+
+def delete_all_tasks(queue: str, state: TaskState | str, group: str | None) -> Flow[int]:
+    """Delete all tasks of a state, with their unique locks."""
+    source = _source(queue, state, group, "delete", DELETABLE)
+    yield from require_queue(queue)
+    return (yield from delete_all(source))
+
+
+def run_all_tasks(queue: str, state: TaskState | str, group: str | None, now_ns: int) -> Flow[int]:
+    """Move all tasks of a state to pending."""
+    source = _source(queue, state, group, "run", RUNNABLE)
+    yield from require_queue(queue)
+    return (yield from run_all(source, now_ns))
+
+
+def archive_all_tasks(queue: str, state: TaskState | str, group: str | None, now_ns: int) -> Flow[int]:
+    """Move all tasks of a state to the archive."""
+    source = _source(queue, state, group, "archive", ARCHIVABLE)
+    yield from require_queue(queue)
+    return (yield from archive_all(source, at_unix_ns(now_ns)))
+
+
+def _source(
+    queue: str, state: TaskState | str, group: str | None, action: str, allowed: frozenset[TaskState]
+) -> Source:
+    check_queue(queue)
+    known, name = check_state(state, group)
+    if known not in allowed:
+        raise ValueError(
+            f"state must be one of {', '.join(sorted(allowed))} to {action} its tasks, not {known.value!r}"
+        )
+    return Source(queue, container(queue, known, name), known, name)
+
+
+def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
+    """Delete a queue with all its keys; see ``Inspector.delete_queue``."""
+    yield from require_queue(check_queue(queue))
+    closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=force)
+    if not closing.closed and not any(closing.sizes.values()) and not closing.sets:
+        closing = yield from _close_with_groups(queue, now_ns)
+    if not closing.closed:
+        raise QueueNotEmptyError(queue, closing.sizes | {"groups in aggregation": closing.sets})
+    if force:  # else what is in it now came when it was found empty
+        yield from delete_contents(queue)
+    swept = yield from sweep_queue(queue)
+    yield from forget_queue(queue)
+    _log.info("deleted queue %r; %d of its keys belonged to no task", queue, swept)
+
+
+def _close_with_groups(queue: str, now_ns: int) -> Flow[Closing]:
+    """Close a queue of which only groups are left, if they are names without tasks."""
+    sizes = yield from group_sizes(queue)
+    if any(sizes.values()):
+        raise QueueNotEmptyError(queue, {TaskState.AGGREGATING: sum(sizes.values())})
+    yield from unlist_groups(queue, list(sizes))
+    closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=False)
+    if not closing.closed and not any(closing.sizes.values()) and not closing.sets:
+        raise QueueNotEmptyError(queue, {TaskState.AGGREGATING: sum((yield from group_sizes(queue)).values())})
+    return closing

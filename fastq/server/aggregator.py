@@ -1,0 +1,230 @@
+"""The aggregator: puts one task in the place of a group's tasks, when the group has waited long enough.
+
+Wakes: when the next group that it saw is due, at the latest every 7 s or grace period. Reads: groups, and the tasks of
+those that are due. Writes: aggregation sets, the new task and in the same step the mark that its set was aggregated. If
+it dies: a set without the mark goes back to its group after 2 min, by any server's recoverer, Go's too; what is left of
+one with it is deleted by fastq's.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from fastq.broker.aggregate import AggregationSet, Commit, GroupRule, archive_members, commit_set, scan_groups, take_set
+from fastq.broker.enqueue import register_queue
+from fastq.broker.lease import LeasedTask
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.actor import Actor
+from fastq.server.aggregation_child import AggregationFailure
+from fastq.server.aggregation_sets import clear_away, delete_set, give_back, read_members
+from fastq.server.commands import Commands
+from fastq.server.outcomes import undecodable
+from fastq.server.timing import STANDARD, Timing
+from fastq.worker.aggregation import Combined, Unreadable
+
+__all__ = ["Aggregator"]
+
+MAX_INTERVAL_S: Final = 7.0
+FIRST_WAIT_S: Final = 10.0
+LONGEST_WAIT_S: Final = 120.0
+LEAST_PAUSE_S: Final = 0.05
+MAX_KNOWN_WAITS: Final = 10_000
+
+Combine: TypeAlias = Callable[[str, str, Sequence[bytes]], Awaitable[Combined | Unreadable | AggregationFailure]]
+
+_REFUSALS: Final = {
+    Commit.ID_CONFLICT: "a task with the id of the new one exists",
+    Commit.DUPLICATE: "another task holds the unique lock of the new one",
+    Commit.GONE: "the set was given back to its group meanwhile",
+}
+
+
+class Aggregator(Actor):
+    """Aggregate the groups of every queue, one set after the other."""
+
+    name = "aggregator"
+
+    def __init__(
+        self,
+        commands: Commands,
+        queues: Sequence[str],
+        rule: GroupRule,
+        combine: Combine,
+        clock: Clock,
+        timing: Timing = STANDARD,
+    ) -> None:
+        super().__init__()
+        self._commands = commands
+        self._queues = queues
+        self._rule = rule
+        self._combine = combine
+        self._clock = clock
+        self._timing = timing
+        self._interval_s = min(MAX_INTERVAL_S, rule.grace_s)
+        self.tick_limit_s = 1.25 * timing.aggregation_s
+        self._open: set[AggregationSet] = set()
+        self._waits = Waits(clock)
+        self.aggregated = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether tasks are in sets of ours."""
+        return bool(self._open)
+
+    async def wind_down(self, within_s: float) -> None:
+        """Take no more sets, and wait for the end of the one under way, for so many seconds at most."""
+        self._finishing = True
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=within_s)
+
+    async def tick(self) -> float:
+        """Aggregate what is due in every queue; return the seconds until the next group is."""
+        for one in list(self._open):  # of a tick that failed
+            if not await give_back(self._commands, one):
+                await clear_away(self._commands, one)
+            self._open.discard(one)
+        pauses = [self._interval_s]
+        failure: BrokerError | None = None
+        for queue in self._queues:
+            try:
+                pauses.append(await self._aggregate_queue(queue))
+            except BrokerError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return max(LEAST_PAUSE_S, min(pauses))
+
+    async def _aggregate_queue(self, queue: str) -> float:
+        """Aggregate the due groups of a queue; return the seconds until the next of the others is due."""
+        pause_s, cursor = self._interval_s, 0
+        while True:
+            self.get_on()
+            found = await self._commands.run(scan_groups(queue, cursor, self._rule, self._now_s()))
+            for group in found.due:
+                if self._finishing:
+                    return pause_s
+                if not self._waits.left_s(queue, group):
+                    await self._aggregate_group(queue, group)
+                pause_s = min(pause_s, self._waits.left_s(queue, group) or pause_s)
+            if found.next_due_s is not None:
+                pause_s = min(pause_s, found.next_due_s - self._clock.unix_ns() / 1e9)
+            cursor = found.cursor
+            if not cursor:
+                return pause_s
+
+    async def _aggregate_group(self, queue: str, group: str) -> None:
+        """Aggregate set after set of a group, for as long as it is due."""
+        more = True
+        while more and not self._finishing:
+            one = AggregationSet(queue, group, str(uuid.uuid4()))
+            now_s = self._now_s()
+            self.get_on()
+            self._open.add(one)
+            taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
+            more = taken > 0 and await self._aggregate(one, taken)
+            self._open.discard(one)
+
+    async def _aggregate(self, one: AggregationSet, taken: int) -> bool:
+        """Put one task in the place of a set; False if that failed, and its tasks are in their group again."""
+        members, answer = await self._answer(one, taken)
+        if isinstance(answer, Combined):
+            refusal = await self._commit(one, members, answer)
+            if refusal is None:
+                return True
+            answer = AggregationFailure(refusal)
+        if not await give_back(self._commands, one):
+            await clear_away(self._commands, one)
+        if answer is None:
+            return True
+        self._note_failure(one, len(members), answer)
+        return False
+
+    async def _answer(
+        self, one: AggregationSet, taken: int
+    ) -> tuple[list[LeasedTask], Combined | AggregationFailure | None]:
+        """Return the tasks of a set that can be read, and what the aggregator makes of them; None if there are none."""
+        while members := await read_members(self._commands, one, taken):
+            self.get_on()
+            answer = await self._combine(one.queue, one.group, [task.message for task in members])
+            if not isinstance(answer, Unreadable):
+                return members, answer
+            await self._archive(one, members, answer.reasons)
+            taken = len(members) - len(answer.reasons)
+        return [], None
+
+    async def _commit(self, one: AggregationSet, members: Sequence[LeasedTask], combined: Combined) -> str | None:
+        """Enqueue the new task and delete its parts; return why it could not be."""
+        commit = commit_set(one, len(members), combined.task, combined.state, combined.now_ns)
+        _, outcome = await self._commands.run_many((register_queue(one.queue), commit))
+        if isinstance(outcome, BrokerError):
+            raise outcome
+        if outcome in _REFUSALS:
+            return _REFUSALS[outcome]
+        self.aggregated += 1
+        self._waits.forget(one.queue, one.group)
+        self._log.debug(
+            "group %r of queue %s: %d tasks became %s", one.group, one.queue, len(members), combined.task.id
+        )
+        locks = {task.id: combined.locks.get(index, "") for index, task in enumerate(members)}
+        await delete_set(self._commands, one, locks)
+        return None
+
+    async def _archive(self, one: AggregationSet, members: Sequence[LeasedTask], reasons: Mapping[int, str]) -> None:
+        now_s = self._now_s()
+        rewritten = [
+            (task.id, undecodable(task.id, one.queue, task.message, reasons[index], now_s))
+            for index, task in enumerate(members)
+            if index in reasons
+        ]
+        await self._commands.run(archive_members(one, rewritten, now_s))
+        self._log.error(
+            "group %r of queue %s: %d tasks cannot be read and go to the archive, the first: %s",
+            one.group,
+            one.queue,
+            len(rewritten),
+            next(iter(reasons.values())),
+        )
+
+    def _note_failure(self, one: AggregationSet, tasks: int, failure: AggregationFailure) -> None:
+        wait_s = self._waits.longer(one.queue, one.group)
+        self._log.error(
+            "group %r of queue %s was not aggregated: %s; its %d tasks are tried again in %.0f s%s",
+            one.group,
+            one.queue,
+            failure.why,
+            tasks,
+            wait_s,
+            f"\n{failure.trace}" if failure.trace else "",
+        )
+
+    def _now_s(self) -> int:
+        return self._clock.unix_ns() // 1_000_000_000
+
+
+class Waits:
+    """Remember which groups failed, and how long each is left alone: twice as long each time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, float]] = {}
+
+    def left_s(self, queue: str, group: str) -> float:
+        """Return the seconds until a group may be tried again, 0 for now."""
+        _, until_s = self._known.get((queue, group), (0.0, 0.0))
+        return max(0.0, until_s - self._clock.monotonic_s())
+
+    def longer(self, queue: str, group: str) -> float:
+        """Note one more failure; return the seconds that the group is left alone."""
+        wait_s, _ = self._known.pop((queue, group), (0.0, 0.0))
+        wait_s = min(2 * wait_s, LONGEST_WAIT_S) or FIRST_WAIT_S
+        self._known[queue, group] = (wait_s, self._clock.monotonic_s() + wait_s)
+        if len(self._known) > MAX_KNOWN_WAITS:
+            del self._known[next(iter(self._known))]  # the one that failed the longest time ago
+        return wait_s
+
+    def forget(self, queue: str, group: str) -> None:
+        """Note a success."""
+        self._known.pop((queue, group), None)

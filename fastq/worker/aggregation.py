@@ -1,0 +1,169 @@
+"""Run the app's group aggregator in a child: a group and its tasks go in, the one task that stands for them comes out.
+
+The pool of one that the server keeps for this loads it by name (``fastq.worker.aggregation:load``). A request is a line
+of JSON and the messages after it; an answer is a line of JSON and, if there is one, the new task's message.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from fastq._ids import new_task_id
+from fastq.broker.enqueue import NewTask
+from fastq.codec import decode_task_message
+from fastq.compose import compose, message_of, starting_state
+from fastq.errors import InvalidMessageError
+from fastq.messages import TaskMessage
+from fastq.mux import is_async
+from fastq.options import NO_OPTIONS, complete
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
+from fastq.states import TaskState
+from fastq.task import Task
+from fastq.worker.names import AppNameError, resolve
+from fastq.worker.report import describe_error, trace_of
+
+__all__ = [
+    "AggregationRunner",
+    "Combined",
+    "GroupAggregator",
+    "GroupedTask",
+    "Unreadable",
+    "aggregation_answer",
+    "aggregation_request",
+    "load",
+    "resolve_aggregator",
+]
+
+AGGREGATOR_ERRORS: Final = (Exception, SystemExit)
+
+
+class GroupedTask(Task):
+    """Be a task of a group, as the aggregator sees it."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, message: TaskMessage) -> None:
+        # Not Task.__init__: what came through the codec needs no checks, and a peer's type may be blank.
+        self.id = message.id
+        self.type = message.type
+        self.payload = message.payload
+        self.headers = message.headers
+        self.options = NO_OPTIONS
+        self._has_payload = True
+
+
+GroupAggregator: TypeAlias = Callable[[str, Sequence[GroupedTask]], Task]
+"""Takes a group's name and its tasks, oldest first; returns the task that is enqueued in their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """Hold the task that stands for a set, ready to be enqueued, and the unique locks of the set's tasks by index."""
+
+    task: NewTask
+    state: TaskState
+    now_ns: int
+    locks: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Say which messages of a set are none, by index; the aggregator was not called."""
+
+    reasons: Mapping[int, str]
+
+
+def aggregation_request(queue: str, group: str, messages: Sequence[bytes]) -> bytes:
+    """Ask for the tasks of a group to be aggregated."""
+    head = {"queue": queue, "group": group, "sizes": [len(message) for message in messages]}
+    return b"".join((orjson.dumps(head), b"\n", *messages))
+
+
+def aggregation_answer(data: bytes) -> Combined | Unreadable:
+    """Read what the runner answered."""
+    head, _, message = data.partition(b"\n")
+    answer: dict[str, Any] = orjson.loads(head)
+    if "unreadable" in answer:
+        return Unreadable({int(index): why for index, why in answer["unreadable"].items()})
+    task = NewTask(message=message, **answer["task"])
+    locks = {int(index): lock for index, lock in answer["locks"].items()}
+    return Combined(task, TaskState(answer["state"]), answer["now_ns"], locks)
+
+
+def load(argument: str) -> "AggregationRunner":
+    """Import the aggregator that the argument names."""
+    try:
+        return AggregationRunner(resolve_aggregator(argument))
+    except AppNameError as error:
+        raise RunnerMisuseError(str(error)) from error
+
+
+def resolve_aggregator(name: str) -> GroupAggregator:
+    """Return the aggregator of a name; ``AppNameError`` if it is no plain function."""
+    found: Any = resolve(name)
+    if not callable(found) or is_async(found):
+        raise AppNameError(f"group_aggregator={name!r} is not a plain function of a group and its tasks: {found!r}")
+    aggregator: GroupAggregator = found
+    return aggregator
+
+
+class AggregationRunner:
+    """Run the aggregator, one group at a time."""
+
+    has_plain = True
+    has_async = False
+    description = ""
+
+    def __init__(self, aggregator: GroupAggregator) -> None:
+        self._aggregator = aggregator
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        """Aggregate; FAILED with the text of what the aggregator raised, or of what is wrong with what it returned."""
+        del context
+        head, _, body = data.partition(b"\n")
+        request: dict[str, Any] = orjson.loads(head)
+        messages, reasons = _decoded(memoryview(body), request["sizes"])
+        if reasons:
+            return Kind.RESULT, orjson.dumps({"unreadable": reasons})
+        try:
+            return Kind.RESULT, self._combined(request["queue"], request["group"], messages)
+        except AGGREGATOR_ERRORS as error:
+            return Kind.FAILED, orjson.dumps((describe_error(error), trace_of(error)))
+
+    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
+        """Refuse: the aggregator is a plain function."""
+        raise NotImplementedError("the aggregator is a plain function")
+
+    def _combined(self, queue: str, group: str, messages: Sequence[TaskMessage]) -> bytes:
+        task: object = self._aggregator(group, [GroupedTask(message) for message in messages])
+        if not isinstance(task, Task):
+            raise TypeError(f"the group aggregator must return a fastq.Task, not {task!r:.200}")
+        now_ns = time.time_ns()
+        # As in asynq the new task goes to the queue of its parts, whatever it says itself.
+        options = complete({**task.options, "queue": queue}, now_ns)
+        message = message_of(task, options, task.headers, options.task_id or new_task_id())
+        new = compose(message, options, now_ns)
+        answer = {
+            "task": {name: value for name, value in new._asdict().items() if name != "message"},
+            "state": str(starting_state(options)),
+            "now_ns": now_ns,
+            "locks": {str(index): part.unique_key for index, part in enumerate(messages) if part.unique_key},
+        }
+        return orjson.dumps(answer) + b"\n" + new.message
+
+
+def _decoded(body: memoryview, sizes: Sequence[int]) -> tuple[list[TaskMessage], dict[str, str]]:
+    messages: list[TaskMessage] = []
+    reasons: dict[str, str] = {}
+    start = 0
+    for index, size in enumerate(sizes):
+        try:
+            messages.append(decode_task_message(body[start : start + size]))
+        except InvalidMessageError as error:
+            reasons[str(index)] = str(error)
+        start += size
+    return messages, reasons

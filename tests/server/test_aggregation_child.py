@@ -1,0 +1,120 @@
+"""The aggregation child: the app's code runs there, and whatever becomes of it the next group is aggregated."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from fastq import ServerConfig, Task
+from fastq.codec import decode_task_message
+from fastq.server.aggregation_child import AggregationChild, AggregationFailure
+from fastq.worker.aggregation import Combined, GroupedTask, Unreadable
+from tests.pool.harness import run
+from tests.server.harness import logged
+from tests.worker.harness import encoded
+
+HERE = "tests.server.test_aggregation_child"
+
+
+def aggregate(group: str, tasks: Sequence[GroupedTask]) -> Any:
+    """Do what the group is named for."""
+    if group == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if group in ("crash", "hang"):
+        threading.Event().wait()
+    if group == "raise":
+        raise LookupError("nothing there")
+    return Task(str(os.getpid()), b"".join(task.payload for task in tasks))
+
+
+def child(name: str = f"{HERE}:aggregate", lifetime_s: float = 120.0) -> AggregationChild:
+    return AggregationChild(ServerConfig(group_aggregator=name), lifetime_s)
+
+
+async def ok(asked: AggregationChild) -> int:
+    """Aggregate two tasks; return the process that did it."""
+    answer = await asked.combine("q", "ok", [encoded(payload=b"1"), encoded(payload=b"2")])
+    assert isinstance(answer, Combined), answer
+    message = decode_task_message(answer.task.message)
+    assert message.payload == b"12"
+    return int(message.type)
+
+
+async def why(asked: AggregationChild, group: str) -> str:
+    answer = await asked.combine("q", group, [encoded()])
+    assert isinstance(answer, AggregationFailure), answer
+    return answer.why
+
+
+def test_the_aggregator_runs_in_one_process_that_is_not_this_one() -> None:
+    async def test() -> None:
+        asked = child()
+        pids = {await ok(asked) for _ in range(3)}
+        assert len(pids) == 1
+        assert os.getpid() not in pids
+        assert isinstance(await asked.combine("q", "g", [b"\xff"]), Unreadable)
+        await asked.stop()
+        await asked.stop()
+
+    run(test())
+
+
+def test_a_set_of_five_thousand_goes_there_and_back() -> None:
+    async def test() -> None:
+        asked = child()
+        answer = await asked.combine("q", "ok", [encoded(payload=bytes(1000))] * 5000)
+        assert isinstance(answer, Combined)
+        assert len(answer.task.message) > 5_000_000
+        await asked.stop()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [
+        ("raise", "LookupError: nothing there (tests/server/test_aggregation_child.py:"),
+        ("crash", "died with signal SIGSEGV"),
+        ("hang", "it took longer than 1 s and was ended"),
+    ],
+)
+def test_what_goes_wrong_is_said_and_the_next_group_is_aggregated(group: str, says: str) -> None:
+    async def test() -> None:
+        quick, patient = child(lifetime_s=1.2), child()
+        first = quick if group == "hang" else patient
+        assert says in await why(first, group)
+        await ok(patient)
+        for asked in (quick, patient):
+            await asked.stop()
+
+    run(test())
+
+
+def test_a_child_that_is_stopped_answers_that_the_server_stops() -> None:
+    async def test() -> None:
+        asked = child()
+        await ok(asked)
+        asking = asyncio.create_task(why(asked, "hang"))
+        while not asked._child._answers:
+            await asyncio.sleep(0)
+        await asked.stop()
+        assert await asking in ("the server stops", "it gave no answer")
+
+    run(test())
+
+
+def test_an_aggregator_that_cannot_be_loaded_is_said_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        asked = child("tests.server.nosuch:aggregate")
+        for _ in range(2):
+            assert await why(asked, "ok") == "it gave no answer"
+        await asked.stop()
+
+    run(test())
+    lines = logged(caplog)
+    assert len(lines) == 2
+    assert all(line.startswith("the group aggregator cannot be run: ") and "nosuch" in line for line in lines)

@@ -1,0 +1,114 @@
+"""The reclaimer: sets of dead servers go back, what is left of aggregated ones goes, lost groups are listed."""
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.aggregate import STRETCH, AggregationSet
+from fastq.server.reclaimer import Reclaimer
+from fastq.server.recoverer import Recoverer
+from tests.broker.harness import NOW_S, QUEUE
+from tests.server.groups import join, leftovers
+from tests.server.harness import Bench, logged, on_bench
+
+ONE = AggregationSet(QUEUE, "g", "set-1")
+
+
+def stage(bench: Bench, scores: dict[str, float], deadline_s: float, one: AggregationSet = ONE) -> None:
+    """Let tasks be in a set, as after a take."""
+    join(bench.queue, scores, one.group)
+    bench.db.rename(keys.group(QUEUE, one.group), one.key)
+    bench.db.srem(keys.groups(QUEUE), one.group)
+    bench.db.zadd(keys.aggregation_sets(QUEUE), {one.key: deadline_s})
+
+
+def test_sets_go_back_when_their_deadline_has_passed(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        large = {f"{number:04d}": float(number) for number in range(STRETCH * 2 + 3)}
+        stage(bench, large, NOW_S)
+        young = AggregationSet(QUEUE, "young", "set-2")
+        stage(bench, {"y": 1}, NOW_S + 1, young)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        found = leftovers(bench.queue)
+        assert found["groups"] == {"asynq:{default}:g:g": large, young.key: {"y": 1}}
+        assert (found["listed"], found["sets"]) == ({"g"}, {young.key: NOW_S + 1})
+        bench.clock.advance(1)
+        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE)
+        assert leftovers(bench.queue)["listed"] == {"g", "young"}
+
+    on_bench(db, url, test)
+    assert "gave tasks back to group 'g' of queue default: they were not aggregated" in logged(caplog)
+
+
+def test_more_sets_than_one_look_shows_go_back_too(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        for number in range(230):
+            stage(bench, {str(number): 1}, NOW_S - 1, AggregationSet(QUEUE, f"g{number}", "s"))
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        assert len(leftovers(bench.queue)["listed"]) == 230
+        assert "sets" not in leftovers(bench.queue)
+
+    on_bench(db, url, test)
+
+
+def test_what_is_left_of_an_aggregated_set_is_deleted_with_its_locks(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        lock = keys.unique(QUEUE, "t", b"x")
+        stage(bench, {f"{number:04d}": 1.0 for number in range(STRETCH + 3)}, float("inf"))
+        bench.queue.put("0500", "aggregating", unique_key=lock)
+        bench.db.hset(keys.task(QUEUE, "0007"), "msg", b"\xff\xff")
+        bench.db.delete(keys.task(QUEUE, "0008"))
+        bench.db.set(lock, "0500")
+        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE)
+        assert (leftovers(bench.queue), bench.queue.states(), bench.db.exists(lock)) == ({}, {}, 0)
+
+    on_bench(db, url, test)
+
+
+def test_lost_groups_are_listed_a_part_of_the_keys_at_a_time(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fastq.server.reclaimer.STRETCHES_A_ROUND", 2)
+
+    async def test(bench: Bench) -> None:
+        join(bench.queue, {"a": 1})
+        bench.db.srem(keys.groups(QUEUE), "g")
+        bench.queue.pend(*(f"p{number}" for number in range(3000)))
+        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        rounds = 0
+        while not bench.db.exists(keys.groups(QUEUE)) or reclaimer._cursors[QUEUE]:
+            await reclaimer.reclaim(QUEUE)
+            rounds += 1
+        assert 3 <= rounds <= 7  # of about 1 000 keys each
+        assert bench.db.smembers(keys.groups(QUEUE)) == {b"g"}
+
+    on_bench(db, url, test)
+    assert logged(caplog) == ["queue default: 1 groups had tasks and were not listed"]
+
+
+def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=False)
+        await reclaimer.reclaim(QUEUE)
+        assert logged(caplog) == []
+        join(bench.queue, {"a": 1})
+        for _ in range(2):
+            await reclaimer.reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+
+    on_bench(db, url, test)
+    (line,) = logged(caplog)
+    assert line.startswith("queue default has 1 groups, and this server has no group_aggregator")
+
+
+def test_the_recoverer_asks_it_for_each_queue(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        stage(bench, {"a": 1}, NOW_S)
+        recoverer = Recoverer(bench.commands, ["other", QUEUE], lambda retried: 1.0, bench.clock)
+        recoverer.reclaim = Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim
+        await recoverer.tick()
+        assert leftovers(bench.queue)["groups"] == {"asynq:{default}:g:g": {"a": 1}}
+
+    on_bench(db, url, test)
