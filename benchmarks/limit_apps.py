@@ -60,6 +60,14 @@ def live(task: RunningTask, *pids: int) -> Iterator[None]:
         note("ended", task.type, task.id, time.monotonic())
 
 
+@contextmanager
+def measured() -> Iterator[None]:
+    """Note when the handler ran, and how big its process has been."""
+    began_s = time.monotonic()
+    yield
+    note("ran", began_s, time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
 def spin() -> None:
     """Loop in Python."""
     while True:
@@ -160,8 +168,9 @@ def work_counted(task: RunningTask) -> None:
 @mux.handler("work:5ms")
 def work(task: RunningTask) -> None:
     """Use about 5 ms of CPU."""
-    for _ in range(5):
-        one_ms()
+    with measured():
+        for _ in range(5):
+            one_ms()
 
 
 def _use_10_mb() -> mmap.mmap:
@@ -171,14 +180,6 @@ def _use_10_mb() -> mmap.mmap:
     for _ in range(20):
         one_ms()
     return memory
-
-
-@contextmanager
-def measured() -> Iterator[None]:
-    """Note when the handler ran, and how big its process has been."""
-    began_s = time.monotonic()
-    yield
-    note("ran", began_s, time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 @mux.handler("memory:leak")
