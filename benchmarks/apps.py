@@ -1,5 +1,6 @@
 """The handlers that the benchmarks of the worker run."""
 
+import time
 from typing import Final
 
 from fastq import ServeMux
@@ -33,3 +34,9 @@ def one_ms() -> int:
 def cpu_bound(task: RunningTask) -> None:
     """Use about 1 ms of CPU."""
     one_ms()
+
+
+@mux.handler("bench:when")
+def when(task: RunningTask) -> bytes:
+    """Tell when the handler began."""
+    return str(time.time_ns()).encode()

@@ -4,15 +4,17 @@ The payload is 100 bytes; ids, options and encoding are included on our side, an
 the same machine, over loopback TCP.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 import redis
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.interleave import interleaved
-from fastq import Client, Task
+from fastq import AsyncClient, Client, Task
 from fastq._ids import new_task_ids
 from fastq.broker.scripts import load_script
 from fastq.codec import TaskMessage, encode_task_message
@@ -123,3 +125,30 @@ def test_one_enqueue_against_a_bare_evalsha(
             print(result.table("one enqueue", "us a call", "redis-py evalsha"))
         benchmark.extra_info.update(result.figures)
         benchmark(client.enqueue, "bench:noop", PAYLOAD)
+
+
+def concurrent_enqueues(client: AsyncClient, callers: int) -> Callable[[], Coroutine[Any, Any, None]]:
+    """Let so many callers enqueue one task after the other."""
+
+    async def caller() -> None:
+        for _ in range(CALLS // callers):
+            await client.enqueue("bench:noop", PAYLOAD)
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(caller() for _ in range(callers)))
+
+    return all_of_them
+
+
+def test_async_enqueue_by_concurrent_callers(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
+    with redis.Redis(port=tcp_server.port) as db, asyncio.Runner() as runner:
+        client = AsyncClient(tcp_server.tcp_url)
+
+        def side(callers: int) -> Callable[[], float]:
+            work = concurrent_enqueues(client, callers)
+            return on_empty(db, lambda: per_second(CALLS, lambda: runner.run(work())))
+
+        result = interleaved({f"{callers} callers": side(callers) for callers in (1, 10, 100)})
+        runner.run(client.close())
+        with capsys.disabled():
+            print(result.table("AsyncClient.enqueue", "tasks/s", "1 callers"))

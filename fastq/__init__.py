@@ -19,6 +19,7 @@ from fastq.errors import (
     QueueNotFoundError,
     QueueStateError,
     RevokeTask,
+    SemaphoreFullError,
     ServerClosedError,
     ServerStartError,
     SkipRetry,
@@ -36,6 +37,7 @@ from fastq.mux import ServeMux
 from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
 from fastq.results import EnqueueResults
 from fastq.scheduler import Scheduler
+from fastq.semaphore import Semaphore
 from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.states import TaskState
@@ -73,6 +75,8 @@ __all__ = [
     "Scheduler",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
+    "Semaphore",
+    "SemaphoreFullError",
     "ServeMux",
     "Server",
     "ServerClosedError",

@@ -73,7 +73,7 @@ class AsyncClient:
     """
 
     def __init__(self, redis: str | AsyncRedis | None = None) -> None:
-        self._broker = open_async_broker(redis)
+        self._broker = open_async_broker(redis, gather=True)
         self._producer = Producer(SystemClock())
 
     async def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:

@@ -24,6 +24,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueStateError",
     "RevokeTask",
+    "SemaphoreFullError",
     "ServerClosedError",
     "ServerStartError",
     "SkipRetry",
@@ -146,6 +147,18 @@ class HandlerNotFoundError(FastqError, LookupError):
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return type(self), (self.task_type,)
+
+
+class SemaphoreFullError(FastqError):
+    """Tell that all tokens of a semaphore are held by other tasks; in a handler it has the task tried again."""
+
+    def __init__(self, scope: str, max_tokens: int) -> None:
+        self.scope = scope
+        self.max_tokens = max_tokens
+        super().__init__(f"all {max_tokens} tokens of semaphore {scope!r} are held by other tasks")
+
+    def __reduce__(self) -> tuple[type, tuple[str, int]]:
+        return type(self), (self.scope, self.max_tokens)
 
 
 class InvalidMessageError(FastqError, ValueError):

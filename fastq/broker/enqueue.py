@@ -86,7 +86,7 @@ def settle_put(batches: Sequence[Batch], register: Sequence[str], results: Seque
     for batch, result in zip(batches, results[len(register) :], strict=True):
         if not isinstance(result, BrokerError):
             outcomes.append(result)
-        elif result.maybe_applied:
+        elif result.maybe_applied and result.transient:  # its reply was lost; a refusal half-way is no success
             outcomes.append((yield from _settle(batch, result)))
         else:
             outcomes.append([result] * len(batch.tasks))

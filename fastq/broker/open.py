@@ -10,6 +10,7 @@ from fastq.broker.aio import AsyncBroker, AsyncNodeTransport
 from fastq.broker.blocking import BlockingBroker, NodeTransport
 from fastq.broker.cluster import AsyncClusterTransport, ClusterTransport
 from fastq.broker.connection import connect, connect_async
+from fastq.broker.gather import GatheringTransport
 
 __all__ = ["AsyncRedis", "BlockingRedis", "open_async_broker", "open_broker"]
 
@@ -33,16 +34,24 @@ def open_broker(given: str | BlockingRedis | None) -> BlockingBroker:
     return BlockingBroker(node, close=close if ours else None)
 
 
-def open_async_broker(given: str | AsyncRedis | None) -> AsyncBroker:
-    """Open a broker for asyncio; as ``open_broker``."""
+def open_async_broker(given: str | AsyncRedis | None, *, gather: bool = False) -> AsyncBroker:
+    """Open a broker for asyncio; as ``open_broker``. With ``gather`` concurrent callers share pipelines."""
     client = connect_async(given)
     _check_encoding(client.get_encoder().encoding)
-    transport = (
-        AsyncClusterTransport(client)
-        if isinstance(client, redis.asyncio.RedisCluster)
-        else AsyncNodeTransport(client.connection_pool)
-    )
-    return AsyncBroker(transport, close=None if client is given else client.aclose)
+    ours = client is not given
+    if isinstance(client, redis.asyncio.RedisCluster):
+        return AsyncBroker(AsyncClusterTransport(client), close=client.aclose if ours else None)
+    node = AsyncNodeTransport(client.connection_pool)
+    if not gather:
+        return AsyncBroker(node, close=client.aclose if ours else None)
+    gathering = GatheringTransport(node)
+
+    async def close() -> None:
+        await gathering.close()
+        if ours:
+            await client.aclose()
+
+    return AsyncBroker(gathering, close)
 
 
 def _check_encoding(encoding: str) -> None:

@@ -11,6 +11,7 @@ from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.demo import main as demo_command
 from fastq.cli.queue import queue
+from fastq.cli.scheduler import command as scheduler_command
 from fastq.cli.session import say_failure
 from fastq.cli.stats import stats
 from fastq.cli.worker import main as worker_command
@@ -19,7 +20,7 @@ from fastq.errors import FastqError
 __all__ = ["main"]
 
 NAME: Final = "fastq"
-RUNNERS: Final = frozenset({"worker"})
+RUNNERS: Final = frozenset({"worker", "scheduler"})
 """What runs apps: these commands read the environment and the file by themselves."""
 EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
@@ -124,6 +125,7 @@ def _completion(shell: str) -> None:
 for _command in (stats, queue):
     main.add_command(_command)
 main.add_command(worker_command, "worker")
+main.add_command(scheduler_command, "scheduler")
 main.add_command(demo_command, "demo")
 main.add_command(_completion)
 main.add_command(_version)

@@ -1,28 +1,25 @@
 """``fastq-worker APP``: run a server; every setting is a flag, an environment variable and a TOML key."""
 
-import math
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from fastq._version import __version__
 from fastq.broker.uri import parse_redis_uri
+from fastq.cli.sources import Sources, read_flag, read_seconds, read_text, search_here
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
 from fastq.server.run import EXIT_MISUSED, run_server
-from fastq.server.settings import SETTINGS, build_config, from_environment, from_file, parse_kind, parse_setting
+from fastq.server.settings import SETTINGS, build_config, from_environment, from_file, parse_setting
 from fastq.worker.names import split_name
 
 __all__ = ["main"]
 
 _NAME = "fastq-worker"
 EXIT_INTERRUPTED = 130
-
-T = TypeVar("T")
 
 _METAVARS = {
     "count": "N",
@@ -105,25 +102,19 @@ def _command(**flags: Any) -> None:
         options = _options(flags)
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
-    _search_here()
+    search_here()
     sys.exit(run_server(options))
-
-
-def _search_here() -> None:
-    """Let the app be found in the directory where the command is started, as ``python -m`` would."""
-    if not any(entry in ("", os.getcwd()) for entry in sys.path):
-        sys.path.insert(0, os.getcwd())
 
 
 def _options(flags: dict[str, Any]) -> ProcessOptions:
     config_file = flags["config"] or os.environ.get("FASTQ_CONFIG")
     file = from_file(Path(config_file)) if config_file else {}
-    sources = _Sources(flags, file)
-    app = sources.first("app", _text)
+    sources = Sources(flags, file)
+    app = sources.first("app", read_text)
     if not app:
         raise ValueError("APP is missing: name your ServeMux, for example myapp.tasks:mux")
     split_name(app)
-    url = sources.first("redis", _text, variable="FASTQ_REDIS_URL")
+    url = sources.first("redis", read_text, variable="FASTQ_REDIS_URL")
     if url is not None:
         parse_redis_uri(url)
     given = {
@@ -133,56 +124,14 @@ def _options(flags: dict[str, Any]) -> ProcessOptions:
     }
     settings = {name: value for name, value in file.items() if name in SETTINGS}
     config = build_config(given, from_environment(os.environ), settings)
-    timeout_s = sources.first("connect_timeout", _seconds)
+    timeout_s = sources.first("connect_timeout", read_seconds)
     return ProcessOptions(
         app,
         url,
         config,
-        burst=bool(sources.first("burst", _flag)),
+        burst=bool(sources.first("burst", read_flag)),
         connect_timeout_s=30.0 if timeout_s is None else timeout_s,
     )
-
-
-class _Sources:
-    """Look up what is a setting of the command, not of the server: flag, environment, file."""
-
-    def __init__(self, flags: dict[str, Any], file: dict[str, Any]) -> None:
-        self._flags = flags
-        self._file = file
-
-    def first(self, name: str, read: Callable[[Any], T], variable: str = "") -> T | None:
-        """Return what the first source says, None if none does; ``ValueError`` names the source."""
-        variable = variable or f"FASTQ_{name.upper()}"
-        for source, value in (
-            (name.replace("_", "-"), self._flags[name]),
-            (variable, os.environ.get(variable) or None),
-            (f"{name} in the file", self._file.get(name)),
-        ):
-            if value is not None:
-                try:
-                    return read(value)
-                except ValueError as error:
-                    raise ValueError(f"{source}: {error}") from None
-        return None
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
-    return value
-
-
-def _flag(value: object) -> bool:
-    flag: bool = value if isinstance(value, bool) else parse_kind("flag", _text(value))
-    return flag
-
-
-def _seconds(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    seconds = float(parse_kind("seconds", str(value) if is_number else _text(value)))
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"{value!r} is not a time to wait")
-    return seconds
 
 
 main = _setting_options(_command)

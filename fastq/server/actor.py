@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from fastq.errors import BrokerError
-from fastq.server.trouble import Trouble
+from fastq.server.trouble import Trouble, is_everybodys
 
-__all__ = ["Actor", "backoff_s", "end_task"]
+__all__ = ["Actor", "backoff_s", "end_task", "stop_all"]
 
 MAX_BACKOFF_S = 5.0
 """Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
@@ -151,7 +151,7 @@ class Actor:
         return pause_s
 
     def _note_trouble(self, error: BrokerError) -> None:
-        if (self.speaks_of_outages or not error.transient) and self.trouble.meet(self, error):
+        if (self.speaks_of_outages or not is_everybodys(error)) and self.trouble.meet(self, error):
             self._log.warning("%s; trying again until it works", error)
 
     def _note_success(self) -> None:
@@ -170,3 +170,8 @@ class Actor:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
+
+
+async def stop_all(*actors: Actor) -> None:
+    """Stop actors, all at once."""
+    await asyncio.gather(*(actor.stop() for actor in actors))

@@ -91,7 +91,8 @@ def _parts(kind: type[Write], group: list[Result], span: Span) -> Iterator[tuple
     """Give results in the calls that write them, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
-        yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(group))))
+        in_order = sorted(group, key=_seq)
+        yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(in_order))))
     elif not _is_near(group, span):
         for side, deep in _by_side(group, span):
             yield from ((side, part) for part in _bounded(deep))

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -79,6 +80,7 @@ class Crew:
         self._intake = Intake(held, self._is_async)
         self._config = config
         self.taken = 0
+        self._is_closed = False
         self.counts: Counter[Kind] = Counter()
         self._judging: set[asyncio.Task[None]] = set()
         self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
@@ -109,6 +111,9 @@ class Crew:
         """Take tasks that were leased just now; those that cannot be read go to the archive."""
         self.taken += leased.size
         now_s = self._clock.monotonic_s()
+        if self._is_closed:
+            self._callbacks.finish(self._return(queue, leased, now_s))
+            return
         tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
         rejected: list[Result] = []
         if odd:
@@ -120,6 +125,16 @@ class Crew:
             self.pool.submit(submissions)
         if rejected:
             self._callbacks.finish(rejected)
+
+    def _return(self, queue: str, leased: Leased, now_s: float) -> list[Result]:
+        """Hold tasks that came too late just to give them back; those that cannot be read are left to a recoverer."""
+        results = []
+        for place in range(leased.size):
+            with suppress(InvalidMessageError):
+                task = self._held.add(queue, view_leased(leased.task(place)), now_s)
+                task.ended = True
+                results.append(Result(task, Requeued(task.id)))
+        return results
 
     def _take_odd(
         self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[Result]
@@ -257,7 +272,8 @@ class Crew:
             self.pool.cancel(submission)
 
     def give_back(self) -> list[Result]:
-        """Withdraw all tasks that have not begun, in order; the pool takes no more."""
+        """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
+        self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
         for task in tasks:
             task.ended = True

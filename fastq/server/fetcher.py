@@ -80,6 +80,8 @@ class Fetcher(Actor):
     def stop_fetching(self) -> None:
         """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
         self._is_fetching = False
+        if self._task is None:
+            self.quiet.set()
         self.wake()
 
     def queue_has_tasks(self, queue: str) -> None:

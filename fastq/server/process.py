@@ -23,12 +23,13 @@ from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker
-from fastq.server.actor import Actor, end_task
+from fastq.server.actor import Actor, end_task, stop_all
 from fastq.server.aggregation import Aggregation
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.crew import Crew, CrewCallbacks
+from fastq.server.ending import LAST_WORDS_S, Ending, within
 from fastq.server.fetcher import Fetcher
 from fastq.server.forwarder import Forwarder
 from fastq.server.healthchecker import Healthchecker
@@ -57,11 +58,10 @@ __all__ = ["ProcessOptions", "ServerProcess"]
 MAX_WAKERS: Final = 16
 """Above so many queues the rest are polled: each waker holds a connection."""
 BURST_CHECK_S: Final = 0.02
-LAST_WORDS_S: Final = 1.0
-"""How long beyond the time for running handlers a shutdown may take."""
 LAST_WRITES_EVERY_S: Final = 0.1
 LAST_TICK_S: Final = 1.0
-"""How long the last tick of an actor may take that holds what Redis has answered."""
+"""How long is waited for the reply to the last dequeue before what has not begun is given back."""
+FOREVER_S: Final = 1e9
 
 _log = logging.getLogger("fastq")
 
@@ -242,32 +242,44 @@ class ServerProcess:
             await asyncio.sleep(BURST_CHECK_S)
 
     async def _shut_down(self) -> None:
-        loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + self.config.seconds("shutdown_timeout") + LAST_WORDS_S
+        ending = Ending(self.config.seconds("shutdown_timeout"), self._hurry)
+        beats = self.heartbeater.ticks
         self.showcase.status = ServerStatus.CLOSED
-        await self.fetcher.finish(LAST_TICK_S)
-        for actor in (*self.wakers.values(), self.forwarder, self.recoverer, self.janitor):
-            await actor.stop()
+        self.fetcher.stop_fetching()
+        self.heartbeater.wake()
+        await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
+        await ending.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
         self._finish(self.crew.give_back())
         self._is_giving_back = True
-        await self._drain()
+        await ending.wait(self._drain())
         await self.watchdog.stop()
         await asyncio.gather(self.crew.pool.stop(), self.aggregation.stop(LAST_TICK_S))
-        await self.crew.settle(0.0 if self._hurry.is_set() else max(0.0, give_up_s - loop.time()))
+
+        def answers() -> bool:
+            # A Redis that is known to be away, or has not taken the last beat either, is not waited for.
+            return not self.trouble and self.heartbeater.ticks > beats
+
+        def left_s() -> float:
+            return ending.last_words_s(answers())
+
+        await self.crew.settle(0.0 if self._hurry.is_set() else left_s())
         await self.hooks.stop()
+        await stop_all(self.subscriber, self.healthchecker)
+        await self._say_last_words(left_s())
+        if answers():
+            await self.heartbeater.finish(LAST_WORDS_S)
+        await stop_all(*self.actors)
+        self.stall.stop()
+        await within(min(left_s(), LAST_WORDS_S), self._broker.run_many(clear_server_state(self.identity)))
+        await within(LAST_WORDS_S, self._broker.close())
+
+    async def _say_last_words(self, seconds: float) -> None:
+        """Write all that is left, as long as there is time."""
+        await self.fetcher.finish(seconds / 4)
         self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
-        for actor in (self.subscriber, self.healthchecker):
-            await actor.stop()
-        for actor in (self.syncer, self.acker):
-            await actor.finish(LAST_TICK_S)
-        left_s = 0.0 if self._hurry.is_set() else give_up_s - loop.time()
-        await _within(max(left_s, LAST_WORDS_S), self._last_writes())
+        await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.held):
             _log.error("what became of %d tasks could not be written; they run again after their leases", unwritten)
-        await self.heartbeater.stop()
-        self.stall.stop()
-        await _within(LAST_WORDS_S, self._broker.run_many(clear_server_state(self.identity)))
-        await self._broker.close()
 
     def _in_old_order(self, results: list[Result]) -> list[Result]:
         """Sort by the order in which the tasks were fetched: children end in any order."""
@@ -275,20 +287,13 @@ class ServerProcess:
         return sorted(results, key=lambda result: places.get(result.task, -1))
 
     async def _drain(self) -> None:
-        """Let handlers and aggregator finish, for as long as the setting and a second signal allow."""
-        within_s = self.config.seconds("shutdown_timeout")
-        draining = asyncio.ensure_future(self._drain_within(within_s))
-        hurrying = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait({draining, hurrying}, return_when=asyncio.FIRST_COMPLETED)
-        for waiting in (draining, hurrying):
-            waiting.cancel()
-        await asyncio.gather(draining, hurrying, return_exceptions=True)
+        """Let handlers and aggregator finish."""
+        await asyncio.gather(self.crew.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
 
-    async def _drain_within(self, seconds: float) -> None:
-        await asyncio.gather(self.crew.pool.drain(seconds), self.aggregation.drain(seconds))
-
-    async def _last_writes(self) -> None:
+    async def _last_writes(self, each_s: float) -> None:
         """Write all that is left, again and again while Redis does not take it."""
+        for actor in (self.syncer, self.acker):
+            await actor.finish(each_s)
         await asyncio.gather(*self._writes, return_exceptions=True)
         await self.acker.flush()
         while self.acker.failed:
@@ -343,13 +348,6 @@ class ServerProcess:
 
     def _canceled_as(self, queue: str, task_id: str) -> CancelAs | None:
         return self.subscriber.canceled_as(queue, task_id)
-
-
-async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:
-    """Do some work for so many seconds at most: what Redis does not take by then stays undone."""
-    working = asyncio.ensure_future(work)
-    await asyncio.wait({working}, timeout=seconds)
-    await end_task(working)
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:

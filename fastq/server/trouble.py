@@ -8,10 +8,15 @@ from typing import Final
 
 from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
 
-__all__ = ["Trouble"]
+__all__ = ["Trouble", "is_everybodys"]
 
 EVERYBODYS: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
 """Beside what is transient: errors that one actor does not meet alone."""
+
+
+def is_everybodys(error: BrokerError) -> bool:
+    """Tell whether every actor meets an error."""
+    return error.transient or isinstance(error, EVERYBODYS)
 
 
 class Trouble:
@@ -29,7 +34,7 @@ class Trouble:
     def meet(self, who: object, error: BrokerError) -> bool:
         """Note that somebody has met an error; tell whether it is to be said."""
         kind = type(error)
-        if error.transient or isinstance(error, EVERYBODYS):
+        if is_everybodys(error):
             self._sharing.add(who)
             self._failures += 1
             is_news = kind not in self._said

@@ -12,14 +12,14 @@ from typing import Final
 from fastq import keys
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.wait import wait_for_tasks
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.server.actor import Actor
 
 __all__ = ["Waker"]
 
 WAIT_S: Final = 10.0
 TRY_AGAIN_S: Final = 60.0
-"""A refusal may pass: Redis was out of memory, or a replica for the time of a failover."""
+"""A refusal may pass: Redis was out of memory."""
 SHORTEST_DELAY_S: Final = 0.01
 LONGEST_DELAY_S: Final = 1.0
 
@@ -75,8 +75,8 @@ class Waker(Actor):
             )
         except BrokerError as error:
             self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
-            if error.transient:
-                raise
+            if error.transient or isinstance(error, BrokerReadOnlyError):
+                raise  # it passes; a master is one again, or found elsewhere, as soon as it can be
             if self.works:
                 self._log.warning("queue %s is polled, since Redis does not let us wait for it: %s", self._queue, error)
             self.works = False

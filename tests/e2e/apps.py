@@ -17,7 +17,7 @@ from typing import Any
 
 import redis
 
-from fastq import Client, RevokeTask, ServeMux, SkipRetry, Task, TaskCanceled, TaskTimeout, current_task
+from fastq import Client, RevokeTask, Semaphore, ServeMux, SkipRetry, Task, TaskCanceled, TaskTimeout, current_task
 from fastq.mux import Handler
 from fastq.worker.aggregation import GroupedTask
 from fastq.worker.running import RunningTask
@@ -144,6 +144,18 @@ def wait(task: RunningTask) -> None:
     tell("started", task)
     db().blpop([gate(task.headers.get("gate", "g"))], 60)
     tell("done", task)
+
+
+@functools.cache
+def semaphore(scope: str, tokens: int) -> Semaphore:
+    return Semaphore(os.environ["FASTQ_REDIS_URL"], scope, tokens)
+
+
+@mux.handler("limited")
+def hold_token(task: RunningTask) -> None:
+    """Wait at a gate with a token of a semaphore."""
+    with semaphore(task.headers["scope"], int(task.headers["tokens"])):
+        wait(task)
 
 
 @mux.handler("then-fail")

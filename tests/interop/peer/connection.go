@@ -9,6 +9,7 @@ import (
 
 // connection is a client and an inspector on one Redis, and the bare Redis client under neither of them.
 type connection struct {
+	params    connectParams
 	opt       asynq.RedisConnOpt
 	client    *asynq.Client
 	inspector *asynq.Inspector
@@ -35,7 +36,9 @@ func connect(p *peer, params connectParams) (any, error) {
 	if !ok {
 		return nil, badRequest("asynq made no Redis client of these parameters")
 	}
-	next := &connection{opt: opt, client: asynq.NewClient(opt), inspector: asynq.NewInspector(opt), redis: bare}
+	next := &connection{
+		params: params, opt: opt, client: asynq.NewClient(opt), inspector: asynq.NewInspector(opt), redis: bare,
+	}
 	if err := next.client.Ping(); err != nil {
 		return nil, errors.Join(err, next.close())
 	}

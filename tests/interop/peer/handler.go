@@ -18,6 +18,9 @@ type script struct {
 	Result []byte        `json:"result"`
 	For    time.Duration `json:"for_ns"`
 	Gate   string        `json:"gate"`
+	// Scope is that of a semaphore of which the handler holds one of Tokens while it does the rest.
+	Scope  string `json:"scope"`
+	Tokens int    `json:"tokens"`
 	// Times limits the script to the first attempts; later ones succeed. 0 means every attempt.
 	Times int `json:"times"`
 	// Deaf handlers do not look at their context while they sleep or wait.
@@ -34,6 +37,7 @@ type scriptHandler struct {
 	server  string
 	journal *journal
 	gates   *gates
+	redis   connectParams
 }
 
 func (h scriptHandler) ProcessTask(ctx context.Context, task *asynq.Task) (err error) {
@@ -51,6 +55,9 @@ func (h scriptHandler) ProcessTask(ctx context.Context, task *asynq.Task) (err e
 	}
 	if retried, _ := asynq.GetRetryCount(ctx); s.Times > 0 && retried >= s.Times {
 		return nil
+	}
+	if s.Scope != "" {
+		return h.limited(ctx, s, func() error { return h.play(ctx, s, task) })
 	}
 	return h.play(ctx, s, task)
 }

@@ -45,7 +45,7 @@ func serverStart(p *peer, params serverParams) (any, error) {
 		return nil, badRequest("server %q runs already", params.Name)
 	}
 	server := asynq.NewServer(conn.opt, config)
-	if err := server.Start(scriptHandler{params.Name, p.journal, p.gates}); err != nil {
+	if err := server.Start(scriptHandler{params.Name, p.journal, p.gates, conn.params}); err != nil {
 		return nil, err
 	}
 	p.servers[params.Name] = server

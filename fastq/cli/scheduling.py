@@ -1,0 +1,127 @@
+"""Run the scheduler that a module holds: find it, wait for Redis, run until a signal; say what happens on stderr."""
+
+import logging
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final, NoReturn
+
+from fastq._version import __version__
+from fastq.errors import BrokerError, CronSpecError, FastqError
+from fastq.logs import set_up_logging
+from fastq.periodic import PeriodicTaskManager
+from fastq.scheduler import Scheduler
+from fastq.worker.names import AppNameError, resolve
+
+__all__ = ["SchedulingOptions", "run_scheduler"]
+
+SAY_EVERY_S: Final = 3.0
+LONGEST_PAUSE_S: Final = 2.0
+EXIT_FAILED: Final = 1
+
+_log = logging.getLogger("fastq")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingOptions:
+    """Say what to run, and how; ``redis`` is for a scheduler that names none."""
+
+    app: str
+    redis: str | None
+    connect_timeout_s: float
+    log_level: str
+    log_format: str
+
+
+class _ToldToStop(BaseException):
+    """Leave the wait for Redis; not an ``Exception``, which a wait might swallow."""
+
+
+def run_scheduler(options: SchedulingOptions) -> int:
+    """Run until a signal, and return the exit code: 0, or 1 when it cannot begin; ``AppNameError`` for a bad app."""
+    set_up_logging(options.log_level, options.log_format)
+    if options.redis is not None:
+        os.environ["FASTQ_REDIS_URL"] = options.redis  # where a Scheduler looks that is made without a URL
+    try:
+        scheduler = _load(options.app)
+    except AppNameError:
+        raise
+    except (Exception, SystemExit):  # noqa: BLE001 - an app may raise anything at its import, and it is shown
+        _log.critical("%s cannot be imported: %s", options.app, traceback.format_exc().rstrip())
+        return EXIT_FAILED
+    python = ".".join(map(str, sys.version_info[:3]))
+    _log.info("fastq %s on Python %s schedules %s", __version__, python, options.app)
+    try:
+        with _interruptible():
+            _wait_for_redis(scheduler, options.connect_timeout_s)
+        _log.info("ready: %s", type(scheduler).__name__)
+        scheduler.run()
+    except _ToldToStop:
+        scheduler.shutdown()
+    except (FastqError, RuntimeError) as error:
+        _log.critical("%s", error)
+        return EXIT_FAILED
+    _log.info("stopped")
+    return 0
+
+
+def _load(app: str) -> Scheduler | PeriodicTaskManager:
+    try:
+        found = resolve(app)
+    except CronSpecError as error:
+        raise AppNameError(f"{app!r}{_where(error)}: {error}") from error
+    if isinstance(found, Scheduler | PeriodicTaskManager):
+        return found
+    raise AppNameError(f"{app!r} must be a fastq.Scheduler or fastq.PeriodicTaskManager, not {type(found).__name__}")
+
+
+def _where(error: BaseException) -> str:
+    """Say which line of the user's called what raised."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    return f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+
+
+def _is_ours(filename: str) -> bool:
+    package = os.path.dirname(os.path.dirname(__file__))
+    return filename.startswith((package + os.sep, "<frozen")) or os.sep + "importlib" + os.sep in filename
+
+
+def _wait_for_redis(scheduler: Scheduler | PeriodicTaskManager, within_s: float) -> None:
+    """Return once Redis answers; raise the ``BrokerError`` after ``within_s``, at once if waiting cannot help."""
+    deadline_s = time.monotonic() + within_s
+    said_s = -SAY_EVERY_S
+    pause_s = 0.1
+    while True:
+        try:
+            scheduler.ping()
+            return
+        except BrokerError as error:
+            now_s = time.monotonic()
+            if not error.transient or now_s >= deadline_s:
+                raise
+            if now_s - said_s >= SAY_EVERY_S:
+                _log.warning("%s; trying again for %.0f s", error, deadline_s - now_s)
+                said_s = now_s
+        time.sleep(max(0.0, min(pause_s, deadline_s - now_s)))
+        pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGINT raise, wherever the wait is."""
+
+    def tell(signum: int, frame: FrameType | None) -> NoReturn:
+        raise _ToldToStop
+
+    before = {signum: signal.signal(signum, tell) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,64 @@
+"""What a command is told by flag, environment variable or file, in this order; and where it looks for the app."""
+
+import math
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fastq.server.settings import parse_kind
+
+__all__ = ["Sources", "read_flag", "read_seconds", "read_text", "search_here"]
+
+T = TypeVar("T")
+
+
+class Sources:
+    """Look up what is a setting of the command, not of the server: flag, environment, file."""
+
+    def __init__(self, flags: dict[str, Any], file: dict[str, Any]) -> None:
+        self._flags = flags
+        self._file = file
+
+    def first(self, name: str, read: Callable[[Any], T], variable: str = "") -> T | None:
+        """Return what the first source says, None if none does; ``ValueError`` names the source."""
+        variable = variable or f"FASTQ_{name.upper()}"
+        for source, value in (
+            (name.replace("_", "-"), self._flags[name]),
+            (variable, os.environ.get(variable) or None),
+            (f"{name} in the file", self._file.get(name)),
+        ):
+            if value is not None:
+                try:
+                    return read(value)
+                except ValueError as error:
+                    raise ValueError(f"{source}: {error}") from None
+        return None
+
+
+def read_text(value: object) -> str:
+    """Return a text as it is."""
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def read_flag(value: object) -> bool:
+    """Return what is true or false, or says so."""
+    flag: bool = value if isinstance(value, bool) else parse_kind("flag", read_text(value))
+    return flag
+
+
+def read_seconds(value: object) -> float:
+    """Return a time to wait: a number of seconds, or a duration such as 1m30s."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    seconds = float(parse_kind("seconds", str(value) if is_number else read_text(value)))
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"{value!r} is not a time to wait")
+    return seconds
+
+
+def search_here() -> None:
+    """Let the app be found in the directory where the command is started, as ``python -m`` would."""
+    if not any(entry in ("", os.getcwd()) for entry in sys.path):
+        sys.path.insert(0, os.getcwd())

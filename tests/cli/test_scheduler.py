@@ -1,0 +1,230 @@
+"""The command ``fastq scheduler``: what it takes, what it says, with which code it ends."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq._version import __version__
+from fastq.cli.scheduler import main
+from tests.e2e.harness import ROOT, Worker, Workers, workers_on
+from tests.redis_servers import redis_server
+from tests.waiting import wait_until
+
+NOWHERE = "unix:///nowhere/redis.sock"
+PROGRAM = (sys.executable, "-m", "fastq.cli.scheduler")
+PATIENCE_S = 30.0
+APPS = {
+    "crons.py": "from fastq import *\nscheduler = Scheduler()\nscheduler.register('@every 1s', 't', queue='low')\n"
+    "manager = PeriodicTaskManager(None, lambda: [PeriodicTaskConfig('@every 1s', 't', {'queue': 'low'})])\n"
+    "number = 5\nfailing = PeriodicTaskManager(None, lambda: 1 / 0)\n"
+    "elsewhere = Scheduler('unix:///nowhere/redis.sock')\n",
+    "badspec.py": "from fastq import *\nscheduler = Scheduler()\n\nscheduler.register('0 0 * * 7', 't')\n",
+    "broken.py": "import json\njson.loads('{')\n",
+    "leaving.py": "import sys\nsys.exit(3)\n",
+    "begun.py": "from fastq import *\nscheduler = Scheduler()\nscheduler.start()\n",
+}
+
+
+@pytest.fixture
+def commands(url: str, tmp_path: Path) -> Iterator[Workers]:
+    for name, text in APPS.items():
+        (tmp_path / name).write_text(text)
+    with workers_on(url, tmp_path) as commands:
+        yield commands
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FASTQ_REDIS_URL", "FASTQ_CONFIG", "FASTQ_LOG_LEVEL", "FASTQ_LOG_FORMAT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def start(commands: Workers, app: str, *flags: str, **how: Any) -> Worker:
+    return commands.start(*flags, app=app, **{"program": PROGRAM, **how})
+
+
+def left_keys(db: Redis) -> list[bytes]:
+    found: Any = db.keys("asynq:scheduler*")
+    return list(found)
+
+
+# What it takes ----------------------------------------------------------------------------------------------------
+
+
+def test_help_says_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Usage: fastq scheduler [OPTIONS] [APP]\n")
+    assert err == ""
+    words = " ".join(out.split())
+    for text in (
+        "fastq scheduler myapp.schedule:scheduler",
+        "--redis",
+        "--connect-timeout SECONDS how long Redis may be away at the start [default: 30]",
+        "Exit codes: 0 done, 1 could not run, 2 misused.",
+    ):
+        assert text in words
+    assert max(map(len, out.splitlines())) <= 110
+
+
+def test_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.split() == ["fastq", "scheduler,", "version", __version__]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ([], "APP is missing: name your Scheduler, for example myapp.schedule:scheduler"),
+        (["app"], "'app' is not of the form module:attr"),
+        (["a:b", "c:d"], "unexpected extra argument"),
+        (["a:b", "--redsi", "x"], "No such option '--redsi'"),
+        (["a:b", "--redis", "http://x"], "scheme 'http' is none of redis, rediss"),
+        (["a:b", "--connect-timeout", "x"], "connect-timeout: 'x' is neither seconds nor a duration"),
+        (["a:b", "--log-level", "loud"], "'loud' is not one of"),
+        (["a:b", "--config", "/nowhere.toml"], "cannot read /nowhere.toml: No such file"),
+    ],
+)
+def test_misuse_is_said_in_one_line_with_code_2(
+    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert out == ""
+    assert line.startswith("fastq scheduler: ")
+    assert line.endswith(" (see fastq scheduler --help)")
+    assert text in line
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("FASTQ_REDIS_URL", "http://x", "scheme 'http'"),
+        ("FASTQ_LOG_LEVEL", "loud", "log_level must be one of debug, info"),
+        ("FASTQ_CONNECT_TIMEOUT", "soon", "FASTQ_CONNECT_TIMEOUT"),
+        ("FASTQ_CONFIG", "/nowhere.toml", "cannot read /nowhere.toml"),
+    ],
+)
+def test_a_bad_environment_variable_is_misuse(
+    name: str, value: str, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert main(["a:b"]) == 2
+    err = capsys.readouterr().err
+    assert text in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("app", "text"),
+    [
+        ("nothere:scheduler", "'nothere:scheduler': there is no module 'nothere' in "),
+        ("crons:schedular", "'crons:schedular': crons has no 'schedular'; did you mean 'scheduler'?"),
+        ("crons:number", "'crons:number' must be a fastq.Scheduler or fastq.PeriodicTaskManager, not int"),
+        ("badspec:scheduler", "badspec.py: cron spec '0 0 * * 7', position 8: day of the week: '7' is outside 0-6"),
+        ("badspec:scheduler", "'badspec:scheduler', line 4 of "),
+    ],
+)
+def test_a_name_that_leads_to_no_scheduler_is_misuse(commands: Workers, app: str, text: str) -> None:
+    command = start(commands, app, "--redis", NOWHERE)
+    assert command.ended() == 2, command.text
+    (line,) = command.lines
+    assert line.startswith("fastq scheduler: ")
+    assert text in line
+
+
+@pytest.mark.parametrize(
+    ("app", "text"),
+    [
+        ("broken:scheduler", "json.decoder.JSONDecodeError: "),
+        ("leaving:scheduler", "SystemExit: 3"),
+        ("begun:scheduler", "FATAL: the scheduler is already running"),
+        ("crons:failing", "FATAL: the provider's first answer is none: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_app_that_cannot_run_is_shown_with_code_1(commands: Workers, app: str, text: str) -> None:
+    command = start(commands, app)
+    assert command.ended() == 1, command.text
+    assert "FATAL: " in command.text
+    assert text in command.lines[-1]
+
+
+# What it does -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("app", ["crons:scheduler", "crons:manager"])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_it_enqueues_until_told_to_stop_and_clears_up(
+    commands: Workers, db: Redis, app: str, signum: signal.Signals
+) -> None:
+    command = start(commands, app).is_ready()
+    wait_until(lambda: db.llen(keys.pending("low")), PATIENCE_S)
+    command.signal(signum)
+    assert command.ended() == 0, command.text
+    assert left_keys(db) == []
+    said = [line.partition("INFO: ")[2] for line in command.lines]
+    assert said[0].startswith(f"fastq {__version__} on Python ")
+    assert said[0].endswith(f" schedules {app}")
+    assert said[-1] == "stopped"
+
+
+def test_the_redis_of_the_flag_is_that_of_a_scheduler_made_without_one(commands: Workers, db: Redis) -> None:
+    file = commands.directory / "fastq.toml"
+    file.write_text(f'redis = "{NOWHERE}"\nlog_format = "json"\n[queues]\nlow = 1\n')
+    flags = ("--redis", commands.url, "--config", str(file))
+    command = start(commands, "crons:scheduler", *flags, env={"FASTQ_REDIS_URL": NOWHERE})
+    wait_until(lambda: db.llen(keys.pending("low")), PATIENCE_S)
+    assert command.stop() == 0, command.text
+    assert all(line.startswith('{"time":') for line in command.lines)
+
+
+def test_the_app_is_found_where_the_command_is_started(commands: Workers, db: Redis) -> None:
+    """An installed command has its own directory on the path, not the current one."""
+    program = (sys.executable, "-P", "-c", "from fastq.cli.scheduler import main; raise SystemExit(main())")
+    command = start(commands, "crons:scheduler", program=program, env={"PYTHONPATH": str(ROOT)}).is_ready()
+    assert command.stop() == 0, command.text
+
+
+# Redis ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_redis_that_does_not_come_is_said_and_ends_with_code_1(commands: Workers) -> None:
+    command = start(commands, "crons:elsewhere", "--connect-timeout", "1")
+    assert command.ended() == 1, command.text
+    assert "WARN: PING: cannot reach Redis at /nowhere/redis.sock: " in command.text
+    assert "FATAL: " in command.lines[-1]
+
+
+def test_a_stop_while_redis_is_waited_for_is_no_failure(commands: Workers) -> None:
+    command = start(commands, "crons:elsewhere")
+    command.wait_for("cannot reach Redis")
+    assert command.stop() == 0, command.text
+    assert command.lines[-1].endswith("INFO: stopped")
+
+
+def test_it_begins_when_redis_comes(tmp_path: Path) -> None:
+    (tmp_path / "crons.py").write_text(APPS["crons.py"])
+    with redis_server() as server, workers_on(server.url, tmp_path) as commands:
+        socket = Path(server.socket_path)
+        moved = socket.rename(server.directory / "moved.sock")
+        command = start(commands, "crons:scheduler")
+        command.wait_for("cannot reach Redis")
+        moved.rename(socket)
+        command.is_ready()
+        assert command.stop() == 0, command.text
+
+
+def test_a_wrong_password_is_said_at_once(tmp_path: Path) -> None:
+    (tmp_path / "crons.py").write_text(APPS["crons.py"])
+    with redis_server(password="right") as server, workers_on(server.url, tmp_path) as commands:
+        command = start(commands, "crons:scheduler", "--redis", f"unix://:secret-wrong@{server.socket_path}")
+        assert command.ended() == 1, command.text
+        assert "FATAL: " in command.text
+        assert "secret-wrong" not in command.text

@@ -1,0 +1,114 @@
+"""The intake: usual tasks become held tasks with submissions, usual ends become results; the rest is handed back."""
+
+import pytest
+
+from fastq.broker.cancel import CancelAs
+from fastq.broker.finish import Done
+from fastq.codec import view_task_message
+from fastq.pool.protocol import Event, Kind
+from fastq.server._intake import Intake, split_done
+from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.result import Result
+from tests.broker.harness import message
+
+
+@pytest.fixture
+def held() -> HeldTasks:
+    return HeldTasks()
+
+
+def intake(held: HeldTasks, *coroutines: str) -> Intake:
+    return Intake(held, lambda task_type: task_type in coroutines)
+
+
+def take(held: HeldTasks, *task_ids: str) -> tuple[list[HeldTask], list[int]]:
+    messages = [message(task_id, queue="q") for task_id in task_ids]
+    return intake(held).take("q", [task_id.encode() for task_id in task_ids], messages, 1.0)
+
+
+def one_task(held: HeldTasks, **fields: object) -> HeldTask:
+    (task,), _ = intake(held).take("q", [b"a"], [message("a", queue="q", **fields)], 1.0)
+    return task
+
+
+def end(task: HeldTask, kind: Kind = Kind.DONE, data: bytes = b"") -> Event:
+    assert task.submission is not None
+    return Event(kind, task.submission, data)
+
+
+def test_tasks_are_held_in_order_with_their_submissions(held: HeldTasks) -> None:
+    tasks, odd = take(held, "a", "é", "b")
+    assert odd == []
+    assert held.by_queue() == [("q", tasks)]
+    assert [task.id for task in tasks] == ["a", "é", "b"]
+    assert [task.leased_until_s for task in tasks] == [31.0] * 3
+    assert all(task.submission is not None and task.submission.key is task for task in tasks)
+
+
+def test_what_needs_a_closer_look_is_named_by_its_place_and_not_held(held: HeldTasks) -> None:
+    held.add("q", view_task_message(message("here", queue="q")), 0.0)
+    ids = [b"good", b"broken", b"other", b"here", b"good", b"\xff"]
+    messages = [message(one, queue="q") for one in ("good", "broken", "not-other", "here", "good", "bytes")]
+    messages[1] = b"\x08"
+    tasks, odd = intake(held).take("q", ids, messages, 0.0)
+    assert ([task.id for task in tasks], odd) == (["good"], [1, 2, 3, 4, 5])
+    assert len(held) == 2
+
+
+def test_whether_a_type_is_a_coroutine_is_asked_once(held: HeldTasks) -> None:
+    asked: list[str] = []
+
+    def is_async(task_type: str) -> bool:
+        asked.append(task_type)
+        return task_type == "async"
+
+    taking = Intake(held, is_async)
+    for task_id, task_type in (("a", "async"), ("b", "plain"), ("c", "async")):
+        (task,), _ = taking.take("q", [task_id.encode()], [message(task_id, queue="q", type=task_type)], 0.0)
+        assert task.submission is not None
+        assert task.submission.is_async is (task_type == "async")
+    assert asked == ["async", "plain"]
+
+
+def test_what_the_question_raises_is_raised(held: HeldTasks) -> None:
+    def is_async(task_type: str) -> bool:
+        raise LookupError(task_type)
+
+    with pytest.raises(LookupError):
+        Intake(held, is_async).take("q", [b"a"], [message("a", queue="q")], 0.0)
+
+
+def test_a_handler_that_returned_ends_its_task(held: HeldTasks) -> None:
+    task = one_task(held, unique_key="lock")
+    results, others = split_done([end(task)])
+    assert (results, others) == ([Result(task, Done("a", "lock"))], [])
+    assert isinstance(results[0], Result)
+    assert isinstance(results[0].write, Done)
+    assert task.ended
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.DONE])
+def test_every_other_event_is_the_crew_s(kind: Kind, held: HeldTasks) -> None:
+    task = one_task(held)
+    event = end(task, kind)
+    assert split_done([event]) == ([], [event])
+    assert not task.ended
+
+
+def test_a_task_that_is_kept_or_was_cancelled_is_the_crew_s(held: HeldTasks) -> None:
+    kept = one_task(held, retention=60)
+    event = end(kept)
+    assert split_done([event]) == ([], [event])
+    held.drop(kept)
+    canceled = one_task(held)
+    canceled.canceled = CancelAs.DELETE
+    event = end(canceled)
+    assert split_done([event]) == ([], [event])
+
+
+def test_a_task_that_was_let_go_of_is_in_neither(held: HeldTasks) -> None:
+    task = one_task(held)
+    events = [end(task), end(task, Kind.FAILED)]
+    held.drop(task)
+    assert task.submission is None, "the two must not keep each other alive"
+    assert split_done(events) == ([], [])
