@@ -40,6 +40,16 @@ from fastq import (
 )
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message
 from fastq.mux import Handler
+from fastq.testing import (
+    Hooks,
+    InlineClient,
+    RunOutcome,
+    TaskRun,
+    assert_enqueued,
+    drain,
+    embedded_redis,
+    run_task,
+)
 from fastq.worker.running import RunningTask
 
 
@@ -196,3 +206,20 @@ async def an_async_inspector_is_awaited(inspector: AsyncInspector) -> None:
     assert_type(await inspector.list_retry_tasks("q"), list[TaskInfo])
     assert_type(await inspector.run_all_retry_tasks("q"), int)
     assert_type(inspector.iter_tasks("q", "retry"), AsyncIterator[TaskInfo])
+
+
+def the_testing_aids_are_typed(mux: ServeMux, client: Client) -> None:
+    run = run_task(mux, "t", {"any": "thing"}, retried=1, hooks=Hooks(is_failure=lambda error: False), queue="low")
+    assert_type(run, TaskRun)
+    assert_type(run.outcome, RunOutcome)
+    assert_type(run.result, bytes | None)
+    assert_type(run.error, BaseException | None)
+    assert_type(drain(mux, "redis://127.0.0.1:6379/0", scheduled=True), list[TaskRun])
+    assert_type(assert_enqueued(client, "t", payload=[1], queue="low"), list[TaskInfo])
+    inline = InlineClient(mux)
+    assert_type(inline.enqueue("t"), TaskInfo)
+    assert_type(assert_enqueued(inline, "t", count=1), list[TaskInfo])
+    with embedded_redis() as url:
+        assert_type(url, str)
+    run_task("app:mux", "t")  # type: ignore[arg-type]  # a mux
+    assert_enqueued(mux, "t")  # type: ignore[arg-type]  # no place of tasks
