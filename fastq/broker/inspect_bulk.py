@@ -56,9 +56,9 @@ class Taken(NamedTuple):
 Take: TypeAlias = Callable[[Source, int], Operation[Taken]]
 
 
-def delete_some(source: Source, count: int = TASKS_A_CALL) -> Operation[Taken]:
+def delete_some(source: Source, count: int | None = None) -> Operation[Taken]:
     """Delete some tasks and release their locks, but for those that only their messages name."""
-    return _take("delete_tasks", source, (), count, (MAX_DELETED_BYTES,))
+    return _take("delete_tasks", source, (), count or TASKS_A_CALL, (MAX_DELETED_BYTES,))
 
 
 def _run_some(now_ns: int, source: Source, count: int) -> Operation[Taken]:
