@@ -70,8 +70,11 @@ class Fields:
         Where both day fields are restricted either is enough, as in croniter. It is robfig that decides what is
         restricted: a field with a star is not, one that lists all values is, so that with it every day will do.
         """
-        days = frozenset(day for day in self.day.values if day <= self._longest_month())
-        day = _Field(self.day.kind, days, self.day.has_star).text
+        day = self.day.text
+        if day != "*":
+            # Days that no month of these has: croniter would go through all years for them.
+            days = frozenset(number for number in self.day.values if number <= self._longest_month())
+            day = _Field(self.day.kind, days, has_star=False).text
         weekday = self.weekday.text
         if not (self.day.has_star or self.weekday.has_star):
             if "*" in (day, weekday):

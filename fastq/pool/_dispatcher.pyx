@@ -38,6 +38,8 @@ cdef class Dispatcher:
     cdef uint64_t seq
     cdef uint64_t order
     cdef int64_t only_idle_until
+    # Last attempts that were given back, and have not come again.
+    cdef Py_ssize_t owed
     cdef readonly bint closed
     # Whether one that is stuck may have others behind it that are not, or that may not wait.
     cdef bint mixed
@@ -69,6 +71,7 @@ cdef class Dispatcher:
         """Take submissions and give out what can be; return events for those that cannot even wait."""
         cdef Submission submission
         cdef int64_t now = atomic.now_ns()
+        cdef Py_ssize_t last_attempts = 0
         for submission in batch:
             submission.submitted_at = now
             submission.order = self.order
@@ -76,8 +79,21 @@ cdef class Dispatcher:
             submission.estimate = self.estimate(submission.type)
             self.mixed |= submission.is_async
             self.scan_all |= submission.last_attempt
+            last_attempts += submission.last_attempt
             self.waiting.append(submission)
+        if last_attempts and self.owed:
+            self.settle(last_attempts, now)
         return self.dispatch()
+
+    cdef void settle(self, Py_ssize_t last_attempts, int64_t now):
+        """Go on asking for idle children only until those that were given back have come again, or are another's.
+
+        Else they would gather at the head of the queue, and each batch take and give back all of them.
+        """
+        if now >= self.only_idle_until:
+            self.owed = 0
+        self.owed = max(0, self.owed - last_attempts)
+        self.only_idle_until = now + <int64_t>self.prefetch_ns if self.owed else 0
 
     cdef Estimate estimate(self, str type):
         cdef Estimate found = self.estimates.get(type)
@@ -118,6 +134,7 @@ cdef class Dispatcher:
                 # It must not wait: were this server killed, a recoverer would archive it unrun.
                 events.append(Event.make(RETURNED, submission, b"", 0))
                 self.only_idle_until = now + <int64_t>self.prefetch_ns
+                self.owed += 1
                 continue
             kept.append(submission)
             if submission.is_async and not async_stuck:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from fastq.broker.connection import READ_TIMEOUT_S
 from fastq.server.actor import MAX_BACKOFF_S
+from fastq.server.timing import Timing
 from tests.chaos.evidence import Life
 from tests.chaos.journal import Strike
 from tests.chaos.ledger import Run
@@ -52,15 +53,14 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 class Alibis:
     """Know what struck whom, and for how long each server was cut off from its leases."""
 
-    def __init__(
-        self, strikes: Sequence[Strike], lives: Mapping[int, Life], lease_s: float, heartbeat_s: float
-    ) -> None:
+    def __init__(self, strikes: Sequence[Strike], lives: Mapping[int, Life], timing: Timing) -> None:
         self._strikes = strikes
         self._lives = lives
+        self._until_recovered_s = timing.lease_s + timing.recover_grace_s + timing.recoverer_interval_s + MAX_BACKOFF_S
         servers = {life.server for life in lives.values()} | {-1}
         self._outages = {server: merged(_outage(one) for one in strikes if _hits(one, server)) for server in servers}
         # A lease was last extended up to a heartbeat ago, and its end is a whole second, rounded down.
-        least_ns = int((lease_s - heartbeat_s - 1) * _NS)
+        least_ns = int((timing.lease_s - timing.heartbeat_interval_s - 1) * _NS)
         self._losses = {
             server: [span for span in spans if span.ended_ns - span.began_ns >= least_ns]
             for server, spans in self._outages.items()
@@ -79,10 +79,11 @@ class Alibis:
                     return strike.kind
                 if strike.kind is Kind.KILL_SERVER and strike.began_ns >= run.began_ns:
                     return strike.kind
-                if strike.kind is Kind.STOP_SERVER and self._is_stopped(strike, run, server):
-                    return strike.kind
         if any(span.meets(run.began_ns, until_ns) for span in self._losses[server]):
             return "its lease was lost in an outage"
+        stops = (one for one in self._strikes if one.kind is Kind.STOP_SERVER and one.generation == run.generation)
+        if any(one.began_ns <= until_ns and self._is_stopped(one, run, server) for one in stops):
+            return Kind.STOP_SERVER
         return None
 
     def of_enqueue(self, entry: Entry) -> str | None:
@@ -99,9 +100,17 @@ class Alibis:
             return True
         return any(span.meets(began_ns, ended_ns) for spans in self._losses.values() for span in spans)
 
-    def of_unrun(self, since_ns: int) -> bool:
-        """Tell whether a last attempt may have been used up without a run: no death of a server is a reason."""
-        return any(span.ended_ns >= since_ns for spans in self._losses.values() for span in spans)
+    def of_unrun(self, failed_s: float) -> str | None:
+        """Return why a last attempt that was recovered at that time (monotonic) was used up without a run.
+
+        The death of a server is a reason only for what it was just taking, or giving back: such tasks may not wait.
+        """
+        window = Span(int((failed_s - self._until_recovered_s) * _NS), int(failed_s * _NS))
+        if any(window.meets(*span) for spans in self._losses.values() for span in spans):
+            return "archived without a run: its lease was lost in an outage"
+        if any(window.meets(one.began_ns, one.began_ns) for one in self._strikes if one.kind is Kind.KILL_SERVER):
+            return "archived without a run: its server was killed as it took it"
+        return None
 
     def _unacked_until(self, run: Run, server: int, following_ns: int) -> int:
         """Return until when the ack may have been outstanding: through every outage that it ran into."""

@@ -102,10 +102,13 @@ def retry_delay(retried: int, error: BaseException, task: RunningTask) -> float:
     return 0.1
 
 
-@mux.handler("quick")
 @written
 def quick(task: RunningTask) -> None:
     return None
+
+
+for name in ("quick", "due", "unique"):
+    mux.handle(name, quick)
 
 
 @mux.handler("work")

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from tests.chaos.injector import Injector, Targets
 from tests.chaos.journal import Journal
 from tests.chaos.ledger import LedgerTail, read_ledger
 from tests.chaos.options import ChaosOptions, timing_of
-from tests.chaos.plan import Scale, make_plan
+from tests.chaos.plan import Scale, kinds_named, make_plan
 from tests.chaos.producer import Producer
 from tests.chaos.proxy import proxies
 from tests.chaos.table import Report
@@ -76,21 +77,14 @@ class Bench:
         self.database = start_database(options, place, stack)
         self._proxies = stack.enter_context(proxies(self.database.socket_path, options.servers + 1))
         urls = [proxy.url for proxy in self._proxies.all]
-        timing = timing_of(options.lease_s)
-        self._heartbeat_s: float = timing["heartbeat_interval_s"]
-        self._grace_s: int = timing["recover_grace_s"]
-        plant = Plant(place, options.children, timing, urls)
+        self._timing = timing_of(options.lease_s)
+        plant = Plant(place, options.children, asdict(self._timing), urls)
         self._plant = plant
         self.fleet = Fleet(plant)
         stack.callback(self.fleet.kill_all)
         self._producer = Producer(urls[-1], orders(options.tasks, options.seed), options.tasks, options.seconds)
-        scale = Scale(options.servers, options.lease_s, self._grace_s, options.every_s, options.seconds)
-        words = [word for word in options.only.split(",") if word]
-        plan = [
-            fault
-            for fault in make_plan(options.seed, scale)
-            if not words or any(word.upper() in fault.kind.name for word in words)
-        ]
+        scale = Scale(options.servers, options.lease_s, self._timing.recover_grace_s, options.every_s, options.seconds)
+        plan = make_plan(options.seed, scale, kinds_named(options.only))
         self._tail = LedgerTail(plant.ledger)
         self._injector = Injector(plan, Targets(self.fleet, self.database, self._proxies, self._tail))
         stack.callback(self._stop_producer)
@@ -183,8 +177,8 @@ class Bench:
             keyspace = read_keyspace(db)
         journal = self._injector.journal
         evidence = Evidence(
-            lease_s=self._options.lease_s,
-            heartbeat_s=self._heartbeat_s,
+            timing=self._timing,
+            unix_less_monotonic_s=time.time() - time.monotonic(),
             entries=self._producer.entries,
             records=list(read_ledger(self._plant.ledger)),
             strikes=journal.strikes,

@@ -23,6 +23,8 @@ GUARANTEES: Final = {
     "last": "a last attempt is not used up without a run",
     "archived": "nothing is archived but last attempts that a fault cut short",
     "result": "a kept task has its result, and ran",
+    "early": "no task begins before its time",
+    "lock": "no lock of a unique task is left",
     "slots": "never more living handlers than slots",
     "alive": "no process outlives its server, none ends by itself",
     "strange": "nothing runs, or is in Redis, that nobody enqueued",
@@ -53,7 +55,7 @@ def check(evidence: Evidence) -> Verdict:
 class _Check:
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._alibis = Alibis(evidence.strikes, evidence.lives, evidence.lease_s, evidence.heartbeat_s)
+        self._alibis = Alibis(evidence.strikes, evidence.lives, evidence.timing)
         self._runs = runs_of(list(evidence.records))
         self._begun: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for record in evidence.records:
@@ -110,8 +112,8 @@ class _Check:
     def _of_archived(self, entry: Entry, runs: list[Run], stored: Stored, *, returned: bool) -> Iterator[Violation]:
         if not entry.order.job.is_last_attempt:
             yield Violation("archived", f"{_name(entry)} was archived ({stored.error}): {_story(runs)}")
-        elif not runs and self._alibis.of_unrun(entry.began_ns):
-            self._explained["archived without a run: its server was cut off for longer than the lease"] += 1
+        elif not runs and (why := self._alibis.of_unrun(self._monotonic(stored.failed_unix_s))):
+            self._explained[why] += 1
         elif not runs:
             yield Violation("last", f"{_name(entry)} was archived ({stored.error}) and never ran")
         elif (why := self._explain(entry, runs[-1], None)) is None:
@@ -121,11 +123,17 @@ class _Check:
             if returned:
                 self._explained["archived, though its handler returned"] += 1
 
+    def _monotonic(self, unix_s: float) -> float:
+        return unix_s - self._evidence.unix_less_monotonic_s
+
     # Its runs ---------------------------------------------------------------------------------------------------
 
     def _of_runs(self, entry: Entry, runs: list[Run]) -> Iterator[Violation]:
         if runs and runs[0].retried and not self._alibis.of_charges(entry.began_ns, runs[0].began_ns):
             yield Violation("charged", f"{_name(entry)} began with {runs[0].retried} attempts charged: {_story(runs)}")
+        # Times in Redis are whole seconds.
+        if runs and runs[0].began_ns < entry.began_ns + (entry.order.delay_s - 1) * 1e9:
+            yield Violation("early", f"{_name(entry)} was due {entry.order.delay_s} s after it came: {_story(runs)}")
         for run, following in pairwise(runs):
             failed_as_meant = entry.order.job.fails_first and run.retried == 0 and following.retried > 0
             if not (failed_as_meant and not run.returned):
@@ -157,6 +165,8 @@ class _Check:
             yield Violation("strange", f"task {task_id} is in Redis, and nobody enqueued it")
         for task_id in self._evidence.keyspace.orphans:
             yield Violation("left", f"task {task_id} has its data in Redis, and is in no state")
+        for lock in self._evidence.keyspace.locks:
+            yield Violation("lock", f"{lock} is still held")
         for record in self._evidence.records:
             if record.what is What.OVERFULL:
                 yield Violation(

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from signal import SIGTERM
 from typing import Any, Final
 
@@ -75,7 +75,7 @@ def run_long(options: ChaosOptions, interruption: Interruption, say: Callable[[s
         place = stack.enter_context(place_for(options))
         database = start_database(options, place, stack)
         timing = timing_of(options.lease_s)
-        plant = Plant(place, options.children, timing, [database.url])
+        plant = Plant(place, options.children, asdict(timing), [database.url])
         fleet = Fleet(plant)
         stack.callback(fleet.kill_all)
         server = fleet.start(0)
@@ -92,7 +92,7 @@ def run_long(options: ChaosOptions, interruption: Interruption, say: Callable[[s
         _until(lambda: not server.lives(), _START_S, interruption)
         runs = [run for of_task in runs_of(read_ledger(plant.ledger)).values() for run in of_task]
         lost = server.text.count("lost the lease") + server.text.count("was lost before its outcome")
-        interval_s = timing["heartbeat_interval_s"]
+        interval_s = timing.heartbeat_interval_s
         lags_s = [max(0.0, gap_s - interval_s) for gap_s in beats.gaps_s()]
         took_s = time.monotonic() - began_s
         return Endurance(options, took_s, len(runs), sum(run.returned for run in runs), lost, lags_s)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from redis import Redis
 
 from fastq.codec import decode_task_message
+from fastq.server.timing import Timing
 from tests.chaos.journal import Strike
 from tests.chaos.ledger import Record
 from tests.chaos.producer import Entry
@@ -30,25 +31,26 @@ class Stored(NamedTuple):
     """Be what Redis holds of a task."""
 
     states: tuple[str, ...]
-    retried: int
     error: str
     result: bytes | None
+    failed_unix_s: int = 0
 
 
 @dataclass(frozen=True)
 class Keyspace:
-    """Be what is left in Redis: tasks by id, and the ids of hashes that are in no state."""
+    """Be what is left in Redis: tasks by id, the ids of hashes that are in no state, the locks of unique tasks."""
 
     tasks: Mapping[str, Stored]
     orphans: Sequence[str]
+    locks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Hold what producer, handlers, injector, kernel and Redis say; ``observed`` is what the bench saw go wrong."""
 
-    lease_s: float
-    heartbeat_s: float
+    timing: Timing
+    unix_less_monotonic_s: float
     entries: Sequence[Entry]
     records: Sequence[Record]
     strikes: Sequence[Strike]
@@ -62,6 +64,7 @@ def read_keyspace(db: Redis) -> Keyspace:
     ask: Any = db  # redis-py's types speak of coroutines, too
     tasks: dict[str, Stored] = {}
     orphans: list[str] = []
+    locks: list[str] = []
     for queue in QUEUES:
         prefix = f"asynq:{{{queue}}}:"
         states: dict[str, list[str]] = {}
@@ -71,14 +74,15 @@ def read_keyspace(db: Redis) -> Keyspace:
             for raw in ask.lrange(key, 0, -1) if is_list else ask.zrange(key, 0, -1):
                 states.setdefault(raw.decode(), []).append(state)
         hashes = {raw.decode().removeprefix(f"{prefix}t:") for raw in ask.scan_iter(f"{prefix}t:*", count=_CHUNK)}
+        locks += sorted(raw.decode() for raw in ask.scan_iter(f"{prefix}unique:*", count=_CHUNK))
         orphans += sorted(hashes - states.keys())
         tasks |= {task_id: _stored(ask, f"{prefix}t:{task_id}", tuple(where)) for task_id, where in states.items()}
-    return Keyspace(tasks, orphans)
+    return Keyspace(tasks, orphans, locks)
 
 
 def _stored(ask: Any, key: str, states: tuple[str, ...]) -> Stored:
     message, result = ask.hmget(key, "msg", "result")
     if message is None:
-        return Stored((*states, "without its hash"), 0, "", None)
+        return Stored((*states, "without its hash"), "", None)
     decoded = decode_task_message(message)
-    return Stored(states, decoded.retried, decoded.error_msg, result)
+    return Stored(states, decoded.error_msg, result, decoded.last_failed_at)

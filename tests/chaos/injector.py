@@ -170,7 +170,7 @@ class Injector:
 
     def _strike_processes(self, fault: Fault) -> bool:
         generation = self._targets.fleet.current[fault.server]
-        if fault.server in self._frozen or not generation.lives():
+        if fault.server in self._frozen or generation.is_expected_to_end or not generation.lives():
             return False
         match fault.kind:
             case Kind.KILL_SERVER | Kind.STOP_SERVER:
@@ -197,6 +197,8 @@ class Injector:
         strike.end()
 
     def _freeze(self, fault: Fault, generation: Generation, pids: list[int]) -> bool:
+        if self._frozen and len(self._targets.fleet.current) > 1:
+            return False  # with all servers frozen nothing would be under fire
         strike = self.journal.strike(fault, generation.number)
         self._frozen.add(fault.server)
         _send(pids, signal.SIGSTOP)

@@ -2,7 +2,7 @@
 
 import argparse
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,16 +44,15 @@ class ChaosOptions:
         return " ".join(["python -m tests.chaos", *filter(None, words), *(["--long"] if self.is_long else [])])
 
 
-def timing_of(lease_s: int) -> dict[str, Any]:
+def timing_of(lease_s: int) -> Timing:
     """Return a server's fixed times as they are to one another when leases last 30 s, or shorter."""
-    timing = Timing(
+    return Timing(
         lease_s=lease_s,
         recover_grace_s=max(1, lease_s // 2),
         recoverer_interval_s=lease_s / 4,
         heartbeat_interval_s=lease_s / 6,
         stall_s=lease_s / 6,
     )
-    return asdict(timing)
 
 
 def parse_options(arguments: list[str]) -> ChaosOptions:

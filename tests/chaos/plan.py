@@ -4,10 +4,11 @@ What a fault then meets is up to the moment. Kinds are dealt from a deck, so tha
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Fault", "Kind", "Scale", "make_plan"]
+__all__ = ["NET", "Fault", "Kind", "Scale", "kinds_named", "make_plan"]
 
 
 class Kind(Enum):
@@ -81,17 +82,26 @@ class Fault:
     n_bytes: int
 
 
-def make_plan(seed: int, scale: Scale) -> list[Fault]:
-    """Deal faults until the time is over."""
+def kinds_named(words: str) -> list[Kind]:
+    """Return the kinds whose names have one of some comma-separated words; all without a word."""
+    wanted = [word.strip().upper() for word in words.split(",") if word.strip()]
+    found = [kind for kind in Kind if not wanted or any(word in kind.name for word in wanted)]
+    if not found:
+        raise ValueError(f"no fault has a name with {words!r}: {', '.join(kind.name for kind in Kind)}")
+    return found
+
+
+def make_plan(seed: int, scale: Scale, kinds: Sequence[Kind] = tuple(Kind)) -> list[Fault]:
+    """Deal faults of some kinds until the time is over."""
     rng = random.Random(f"plan {seed}")
     deck: list[Kind] = []
     plan: list[Fault] = []
     at_s = scale.every_s
     while at_s < scale.for_s:
         if not deck:
-            deck = [kind for kind, count in _DECK.items() for _ in range(count)]
+            deck = [kind for kind in kinds for _ in range(_DECK[kind])]
             if not plan:
-                deck = list(_DECK)  # one of each first
+                deck = list(kinds)  # one of each first
             rng.shuffle(deck)
         kind = deck.pop()
         plan.append(
@@ -115,14 +125,14 @@ def _length_s(kind: Kind, scale: Scale, rng: random.Random) -> float:
         case Kind.FREEZE_SERVER | Kind.FREEZE_FAMILY | Kind.FREEZE_CHILD:
             return beyond * rng.uniform(1.05, 1.4)
         case Kind.FREEZE_SHORT:
-            return scale.lease_s * rng.uniform(0.05, 0.4)
+            return min(8.0, scale.lease_s * rng.uniform(0.05, 0.4))
         case Kind.KILL_SERVER | Kind.STOP_SERVER:
             return rng.uniform(0.0, 1.5)
         case Kind.RESTART_REDIS | Kind.KILL_REDIS | Kind.FREEZE_REDIS:
-            return rng.uniform(0.05, 0.3 * scale.lease_s)
+            return rng.uniform(0.05, min(3.0, 0.3 * scale.lease_s))
         case Kind.NET_REFUSE | Kind.NET_HALF_OPEN:
-            return rng.uniform(0.1, 0.4 * scale.lease_s)
+            return rng.uniform(0.1, min(3.0, 0.4 * scale.lease_s))
         case Kind.NET_DELAY | Kind.NET_CUT:
-            return rng.uniform(0.3, 0.7 * scale.lease_s)
+            return rng.uniform(0.3, min(3.0, 0.7 * scale.lease_s))
         case _:
             return 0.0

@@ -94,6 +94,8 @@ class Proxy:
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            return  # the bench ends; raised further, Python 3.11's streams would print it
         finally:
             for pump in pumps:
                 pump.cancel()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fastq.server.timing import Timing
 from tests.chaos.checker import check
 from tests.chaos.evidence import Evidence, Keyspace, Life, Stored
 from tests.chaos.journal import Strike
@@ -16,6 +17,7 @@ from tests.chaos.producer import Enqueued, Entry
 from tests.chaos.workload import JOBS, Order, orders
 
 S = 1_000_000_000
+TIMING = Timing(4, 2, 1.0, 0.6, 0.6)
 LIVES = {0: Life(0, 0, 0), 1: Life(1, 0, 0)}
 TASK, NEXT = "00000000", "00000001"
 
@@ -50,7 +52,7 @@ def strike(kind: Kind, began_s: float, ended_s: float = 0.0, *, pids: tuple[int,
 
 def evidence(*runs: Iterator[Record], entries: tuple[Entry, ...] = (entry(),), **more: object) -> Evidence:
     records = sorted((record for one in runs for record in one), key=lambda record: record.at_ns)
-    plain = Evidence(4.0, 0.6, entries, records, [], LIVES, Keyspace({}, []))
+    plain = Evidence(TIMING, 0.0, entries, records, [], LIVES, Keyspace({}, []))
     return replace(plain, **more)  # type: ignore[arg-type]  # fields of Evidence, by their names
 
 
@@ -145,7 +147,7 @@ def test_an_attempt_charged_without_a_run_is_reported() -> None:
 
 
 def in_redis(*states: str, result: bytes | None = None) -> Keyspace:
-    return Keyspace({TASK: Stored(states, 0, "asynq: task lease expired", result)}, [])
+    return Keyspace({TASK: Stored(states, "asynq: task lease expired", result, failed_unix_s=20)}, [])
 
 
 @pytest.mark.parametrize("states", [("active",), ("active", "lease"), ("retry",), ("pending",), ("lease",)])
@@ -161,11 +163,13 @@ def test_a_task_in_the_archive_is_reported_unless_its_last_attempt_was_cut_short
     archived = in_redis("archived")
     last = (entry(job="last"),)
     killed = [strike(Kind.KILL_SERVER, 2.5)]
+    killed_later = [strike(Kind.KILL_SERVER, 12.5)]
     assert broken(evidence(run(2, None), keyspace=archived)) == ["archived"]
     assert broken(evidence(run(2, None), keyspace=archived, entries=last)) == ["archived"]
     assert broken(evidence(run(2, None), keyspace=archived, entries=last, strikes=killed)) == []
     assert broken(evidence(keyspace=archived, entries=last, strikes=killed)) == ["last"]
-    cut_off = [strike(Kind.NET_REFUSE, 2.5, 6.5)]
+    assert broken(evidence(keyspace=archived, entries=last, strikes=killed_later)) == []
+    cut_off = [strike(Kind.NET_REFUSE, 12.5, 16.5)]
     assert broken(evidence(keyspace=archived, entries=last, strikes=cut_off)) == []
 
 
@@ -181,6 +185,16 @@ def test_a_kept_task_without_its_result_is_reported() -> None:
 def test_a_handler_beyond_the_slots_is_reported() -> None:
     overfull = iter([Record(TASK, What.OVERFULL, 0, 0, 100, 2 * S, 0)])
     assert broken(evidence(run(2, 3), overfull)) == ["slots"]
+
+
+def test_a_task_that_begins_before_its_time_is_reported() -> None:
+    late = entry()._replace(order=order(TASK, "due")._replace(delay_s=3.0))
+    assert broken(evidence(run(1.9, 2), entries=(late,))) == ["early"]
+    assert broken(evidence(run(3.1, 4), entries=(late,))) == []
+
+
+def test_a_lock_that_is_left_is_reported() -> None:
+    assert broken(evidence(run(2, 3), keyspace=Keyspace({}, [], ["asynq:{high}:unique:x"]))) == ["lock"]
 
 
 def test_what_nobody_enqueued_is_reported() -> None:

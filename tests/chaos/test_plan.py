@@ -1,6 +1,8 @@
 """Plans and workloads are repeated by their seeds, and leave nothing out."""
 
-from tests.chaos.plan import Kind, Scale, make_plan
+import pytest
+
+from tests.chaos.plan import Kind, Scale, kinds_named, make_plan
 from tests.chaos.workload import JOBS, orders
 
 SCALE = Scale(servers=3, lease_s=4, grace_s=2, every_s=0.5, for_s=60)
@@ -15,6 +17,14 @@ def test_every_kind_of_fault_comes_first_of_all_once() -> None:
     kinds = [fault.kind for fault in make_plan(7, SCALE)]
     assert set(kinds[: len(Kind)]) == set(Kind)
     assert len(kinds) > 2 * len(Kind)
+
+
+def test_a_plan_of_some_kinds_has_no_others() -> None:
+    kinds = kinds_named("net_drop,kill_server")
+    assert {fault.kind for fault in make_plan(7, SCALE, kinds)} == {Kind.NET_DROP, Kind.KILL_SERVER}
+    assert kinds_named("") == list(Kind)
+    with pytest.raises(ValueError, match="no fault has a name with 'flood'"):
+        kinds_named("flood")
 
 
 def test_a_freeze_is_longer_than_lease_and_grace_or_shorter_than_the_lease() -> None:

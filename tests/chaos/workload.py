@@ -19,13 +19,17 @@ _MANY: Final = 50
 
 @dataclass(frozen=True)
 class Job:
-    """Be a kind of task: ``share`` of all tasks, ``span_ms`` of work, ``fails_first`` if its first attempt fails."""
+    """Be a kind of task: ``share`` of all tasks, ``span_ms`` of work, ``fails_first`` if its first attempt fails.
+
+    ``delays_s`` is between the enqueue and the time before which it must not begin.
+    """
 
     name: str
     share: float
     span_ms: tuple[int, int] = (0, 0)
     fails_first: bool = False
     is_async: bool = False
+    delays_s: tuple[float, float] = (0.0, 0.0)
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -44,12 +48,14 @@ JOBS: Final = {
     for job in (
         Job("quick", 0.82),
         Job("work", 0.10, (1, 5)),
-        Job("nap", 0.02, (5, 80)),
-        Job("long", 0.0005, (500, 2500)),
+        Job("nap", 0.01, (5, 80)),
+        Job("long", 0.0003, (500, 2500)),
         Job("keep", 0.03, options={"retention": 3600}),
         Job("last", 0.01, (0, 20), options={"max_retry": 0}),
+        Job("due", 0.01, delays_s=(0.5, 5.0)),
+        Job("unique", 0.005, options={"unique": 3600}),
         Job("flaky", 0.006, fails_first=True),
-        Job("async", 0.01, (10, 200), is_async=True),
+        Job("async", 0.005, (5, 60), is_async=True),
         Job("hang", 0.0001, fails_first=True, options=_TIMED),
         Job("deaf", 0.0001, fails_first=True, options=_TIMED),
         Job("gil", 0.0001, fails_first=True, options=_TIMED),
@@ -69,6 +75,7 @@ class Order(NamedTuple):
     job: Job
     queue: str
     task: Task
+    delay_s: float = 0.0
 
 
 def orders(count: int, seed: int) -> Iterator[Order]:
@@ -83,5 +90,8 @@ def orders(count: int, seed: int) -> Iterator[Order]:
         queue = rng.choice(tuple(QUEUES))
         task_id = f"{number:08d}"
         options = {"max_retry": _MANY, **job.options}
-        payload = {"ms": rng.randint(*job.span_ms), "pad": "x" * rng.choice((0, 0, 0, 40, 900))}
-        yield Order(task_id, job, queue, Task(name, payload, task_id=task_id, queue=queue, **options))
+        delay_s = round(rng.uniform(*job.delays_s), 3)
+        if delay_s:
+            options["process_in"] = delay_s
+        payload = {"n": number, "ms": rng.randint(*job.span_ms), "pad": "x" * rng.choice((0, 0, 0, 40, 900))}
+        yield Order(task_id, job, queue, Task(name, payload, task_id=task_id, queue=queue, **options), delay_s)

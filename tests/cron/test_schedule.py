@@ -126,8 +126,11 @@ def test_a_time_without_a_zone_is_refused() -> None:
         ("0 0 3 * ?", 3),
         ("0 0 */2 * fri", 3),
         ("0 0 */4 * mon", 5),
+        ("0 0 * 1,2 fri", 3),
+        ("0 0 * 2 fri", 38),
+        ("0 0 1-31 2 fri", 32),
     ],
 )
 def test_both_days_must_fit_only_where_one_is_a_star(spec: str, due: int) -> None:
     wednesday = datetime(2025, 1, 1, tzinfo=UTC)
-    assert parse(spec).next(wednesday) == wednesday.replace(day=due)
+    assert parse(spec).next(wednesday) == wednesday + timedelta(days=due - 1)

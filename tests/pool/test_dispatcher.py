@@ -169,6 +169,26 @@ def test_a_last_attempt_never_waits(desk: Desk) -> None:
     assert sum(desk.loads) == 1
 
 
+@pytest.mark.parametrize("desk", [(2, 60.0)], indirect=True)
+def test_last_attempts_that_were_given_back_are_taken_one_an_idle_child_until_all_have_come(desk: Desk) -> None:
+    """They would gather at the head of the queue, each batch would lease all of them, and a kill then archive them."""
+    desk.learn(1000)
+    desk.submit("busy", "busy too")
+    assert len(desk.submit(*range(5), last_attempt=True)) == 5
+    for ids in ((0, 1), (2, 3)):
+        for child in desk.children:
+            child.work_off()
+        desk.dispatcher.collect([])
+        assert desk.dispatcher.free(only_async=False) == 2
+        assert desk.submit(*ids, last_attempt=True) == []
+        assert desk.dispatcher.free(only_async=False) == 0
+    for child in desk.children:
+        child.work_off()
+    desk.dispatcher.collect([])
+    assert desk.submit(4, last_attempt=True) == []
+    assert desk.dispatcher.free(only_async=False) > 2
+
+
 def test_a_last_attempt_behind_others_does_not_wait_either(desk: Desk) -> None:
     desk.submit(*range(6))
     events = desk.dispatcher.submit([Submission("wait", b""), Submission("last", b"", last_attempt=True)])

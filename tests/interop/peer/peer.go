@@ -46,6 +46,7 @@ func operations() map[string]operation {
 		"scheduler_register":   bind(schedulerRegister),
 		"scheduler_unregister": bind(schedulerUnregister),
 		"scheduler_shutdown":   bind(schedulerShutdown),
+		"cron_next":            bind(cronNext),
 		"bench_enqueue":        bind(benchEnqueue),
 		"bench_process":        bind(benchProcess),
 	}
