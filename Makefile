@@ -24,7 +24,7 @@ EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types check chaos interop bench bench-smoke fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types check chaos interop bench bench-smoke bigdata fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench: $(BUILT) ## Run the benchmarks (minutes; keep the machine idle)
 
 bench-smoke: $(BUILT) ## Run each benchmark once, to see that it works
 	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-disable --quiet $(ARGS)
+
+bigdata: $(BUILT) ## Time what the inspector asks of a Redis with a million tasks (10-15 minutes)
+	@$(PY) -m benchmarks.bigdata $(ARGS)
 
 fuzz: $(BUILT) ## Feed a million mutated messages to the codec
 	$(PY) -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
+from fastq import Inspector, keys
 from fastq.codec import encode_scheduler_entry
 from fastq.errors import DuplicateTaskError, TaskIDConflictError
 from fastq.states import TaskState
@@ -298,6 +298,16 @@ def test_clearing_takes_back_what_was_published_and_no_task(bench: Bench, db: Re
     left: Callable[[str], Any] = db.keys
     assert left("asynq:scheduler*") == []
     assert len(pending(db)) == 3
+
+
+def test_a_deleted_queue_takes_its_ticks_along(bench: Bench, db: Redis, url: str) -> None:
+    bench.add("* * * * *", name="n", missed="once", queue="low")
+    bench.turn(after=60)
+    left: Callable[[str], Any] = db.keys
+    assert left("*tick*") != []
+    with Inspector(url) as inspector:
+        inspector.delete_queue("low", force=True)
+    assert left("*{low}*") == []
 
 
 def test_entries_are_told_apart_in_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,7 @@
 Where a line is wrong on purpose its ``type: ignore`` must be needed: mypy reports one that is not.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, assert_type
 
@@ -12,6 +12,7 @@ import redis.asyncio
 
 from fastq import (
     AsyncClient,
+    AsyncInspector,
     BrokerAuthError,
     BrokerConnectionError,
     BrokerError,
@@ -20,9 +21,13 @@ from fastq import (
     DuplicateTaskError,
     EnqueueResults,
     FastqError,
+    GroupInfo,
+    Inspector,
     InvalidMessageError,
+    QueueInfo,
     Semaphore,
     ServeMux,
+    ServerInfo,
     Task,
     TaskIDConflictError,
     TaskInfo,
@@ -152,3 +157,24 @@ async def a_semaphore_limits_handlers(plain: Handler, task: RunningTask) -> None
     ServeMux().handle("t", semaphore.middleware(plain))
     Semaphore(redis.asyncio.Redis(), "api", 3)  # type: ignore[arg-type]  # a blocking one
     Semaphore(None, "api")  # type: ignore[call-arg]  # how many
+
+
+def an_inspector_returns_typed_things(inspector: Inspector) -> None:
+    assert_type(inspector.queues(), list[str])
+    assert_type(inspector.get_queue_info("q"), QueueInfo)
+    assert_type(inspector.groups("q"), list[GroupInfo])
+    assert_type(inspector.servers(), list[ServerInfo])
+    assert_type(inspector.get_task_info("q", "id"), TaskInfo)
+    assert_type(inspector.list_tasks("q", "retry"), list[TaskInfo])
+    assert_type(inspector.list_aggregating_tasks("q", "g", page=2), list[TaskInfo])
+    assert_type(inspector.iter_tasks("q", TaskState.ARCHIVED), Iterator[TaskInfo])
+    assert_type(inspector.delete_all_pending_tasks("q"), int)
+    inspector.list_pending_tasks("q", 2)  # type: ignore[call-arg]  # page=2
+    Inspector(redis.asyncio.Redis())  # type: ignore[arg-type]  # for AsyncInspector
+
+
+async def an_async_inspector_is_awaited(inspector: AsyncInspector) -> None:
+    assert_type(await inspector.list_tasks("q", "retry"), list[TaskInfo])
+    assert_type(await inspector.list_retry_tasks("q"), list[TaskInfo])
+    assert_type(await inspector.run_all_retry_tasks("q"), int)
+    assert_type(inspector.iter_tasks("q", "retry"), AsyncIterator[TaskInfo])

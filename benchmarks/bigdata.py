@@ -1,0 +1,235 @@
+"""Fill Redis with a million tasks and 100 000 groups, and time what the inspector makes Redis do.
+
+An operation is a row of commands and script calls, the same each time. It is repeated, and of each call the fastest
+time counts, as Redis itself measures it: what else the machine does only adds to it. The slowest call of each operation
+is printed. Exit 1 if one is above 5 ms.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.blocking import BlockingBroker
+from fastq.broker.open import open_broker
+from fastq.broker.operation import Flow, Operation
+from fastq.codec import TaskMessage, encode_task_message
+from fastq.errors import BrokerError
+from fastq.inspector import actions, bulk, queues, tasks
+from fastq.inspector.tasks import Listing
+from tests.redis_servers import redis_server
+
+__all__: list[str] = []
+
+LIMIT_US = 5_000
+QUEUE = "default"
+ID_FORMAT = "00000000-0000-4000-8000-%012d"
+SAMPLE_ID = ID_FORMAT % 0
+AT_ONCE = 20_000
+NOW_NS = 1_800_000_000 * 10**9
+
+FILL = """
+local first, count, state, before, after, group, groups = unpack(ARGV)
+for n = first, first + count - 1 do
+  local id = string.format("00000000-0000-4000-8000-%012d", n)
+  local task = KEYS[2] .. id
+  redis.call("HSET", task, "msg", before .. id .. after, "state", state)
+  if state == "aggregating" then
+    local name = group .. math.floor(n % groups)
+    redis.call("HSET", task, "group", name)
+    redis.call("ZADD", KEYS[1] .. name, n, id)
+    redis.call("SADD", KEYS[3], name)
+  elseif state == "pending" then
+    redis.call("HSET", task, "pending_since", "1700000000000000000")
+    redis.call("LPUSH", KEYS[1], id)
+  else
+    redis.call("ZADD", KEYS[1], 4000000000 + n, id)
+  end
+end
+"""
+
+
+def fill(db: Redis, state: str, count: int, groups: int = 1, first: int = 0) -> None:
+    """Put so many tasks of 100 bytes into a state, 20 000 a call; grouped ones evenly into so many groups."""
+    message = TaskMessage(type="t", payload=b"p" * 100, id=SAMPLE_ID, queue=QUEUE, retry=25, timeout=1800)
+    before, after = encode_task_message(message).split(SAMPLE_ID.encode())
+    place = keys.group_prefix(QUEUE) if state == "aggregating" else f"{keys.queue_prefix(QUEUE)}{state}"
+    names = (place, keys.task_prefix(QUEUE), keys.groups(QUEUE))
+    script: Any = db.register_script(FILL)
+    for start in range(first, first + count, AT_ONCE):
+        number = min(AT_ONCE, first + count - start)
+        script(keys=names, args=(start, number, state, before, after, "group-", groups))
+    db.sadd(keys.all_queues(), QUEUE)
+
+
+class Case(NamedTuple):
+    """Name what is timed, and how the keyspace is made for it; one that changes it has it made anew each time."""
+
+    name: str
+    prepare: str
+    flow: Callable[[], Flow[object]]
+    changes: bool = True
+
+
+def page(state: str, number: int, size: int = 100) -> Callable[[], Flow[object]]:
+    return lambda: Listing.of(QUEUE, state, None).page(number, size, NOW_NS)
+
+
+def all_ids_and_some_tasks(state: str) -> Callable[[], Flow[object]]:
+    """Do what ``iter_tasks`` does, for the first 10 000 tasks."""
+
+    def flow() -> Flow[None]:
+        listing = Listing.of(QUEUE, state, None)
+        ids = yield from listing.ids()
+        for piece in listing.pieces(ids[:10_000], 1000):
+            yield from listing.read(piece, NOW_NS)
+
+    return flow
+
+
+def everything(verb: Callable[..., Flow[object]], state: str, *more: Any) -> Callable[[], Flow[object]]:
+    return lambda: verb(QUEUE, state, "group-0" if state == "aggregating" else None, *more)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Hold how many tasks and groups there are."""
+
+    tasks: int
+    groups: int
+
+
+def cases(size: Size) -> list[Case]:
+    """List what is timed."""
+    middle = ID_FORMAT % (size.tasks // 2)
+    last_page = size.tasks * 4 // 10 // 100
+    return [
+        Case("get_queue_info", "mixed", lambda: queues.get_queue_info(QUEUE, NOW_NS), False),
+        Case("groups", "mixed", lambda: queues.groups(QUEUE), False),
+        Case("history, 90 days", "mixed", lambda: queues.history(QUEUE, 90, NOW_NS), False),
+        Case("get_task_info", "mixed", lambda: tasks.get_task_info(QUEUE, SAMPLE_ID, NOW_NS), False),
+        Case("list_pending_tasks, first page", "mixed", page("pending", 1), False),
+        Case("list_pending_tasks, middle", "mixed", page("pending", last_page // 2), False),
+        Case("list_completed_tasks, middle", "mixed", page("completed", last_page // 4), False),
+        Case("list_pending_tasks, 10 000", "mixed", page("pending", 2, 10_000), False),
+        Case("iter_tasks, pending", "mixed", all_ids_and_some_tasks("pending"), False),
+        Case("iter_tasks, completed", "mixed", all_ids_and_some_tasks("completed"), False),
+        Case("delete_task, middle of pending", "pending", lambda: actions.delete(QUEUE, middle)),
+        Case("archive_task, middle of pending", "pending", lambda: actions.archive(QUEUE, middle, NOW_NS)),
+        Case("delete_all_pending_tasks", "pending", everything(bulk.delete_all_tasks, "pending")),
+        Case("archive_all_pending_tasks", "pending", everything(bulk.archive_all_tasks, "pending", NOW_NS)),
+        Case("run_all_scheduled_tasks", "scheduled", everything(bulk.run_all_tasks, "scheduled", NOW_NS)),
+        Case("archive_all_scheduled_tasks", "scheduled", everything(bulk.archive_all_tasks, "scheduled", NOW_NS)),
+        Case("delete_all_completed_tasks", "completed", everything(bulk.delete_all_tasks, "completed")),
+        Case("delete_all_aggregating_tasks", "one group", everything(bulk.delete_all_tasks, "aggregating")),
+        Case("run_all_aggregating_tasks", "one group", everything(bulk.run_all_tasks, "aggregating", NOW_NS)),
+        Case("archive_all_aggregating_tasks", "one group", everything(bulk.archive_all_tasks, "aggregating", NOW_NS)),
+        Case("delete_queue, force", "mixed", lambda: bulk.delete_queue(QUEUE, NOW_NS, force=True)),
+    ]
+
+
+def prepare(db: Redis, kind: str, size: Size) -> None:
+    """Empty Redis, and fill it."""
+    db.flushall()
+    if kind == "mixed":
+        tenth = size.tasks // 10
+        shares = {"pending": 4 * tenth, "completed": 3 * tenth, "scheduled": tenth, "retry": tenth}
+        first = 0
+        for state, count in shares.items():
+            fill(db, state, count, first=first)
+            first += count
+        fill(db, "aggregating", tenth, size.groups, first)
+        fill(db, "archived", min(10_000, tenth), first=first + tenth)
+    else:
+        fill(db, "aggregating" if kind == "one group" else kind, size.tasks)
+
+
+class Stopwatch:
+    """Drive flows one operation at a time, and ask Redis after each how long it held Redis."""
+
+    def __init__(self, broker: BlockingBroker) -> None:
+        self._broker = broker
+        self._info: Operation[bytes] = Operation("INFO", None, (), ("commandstats",), idempotent=True)
+
+    def time(self, flow: Flow[object]) -> list[tuple[int, str]]:
+        """Return microseconds and name of each operation."""
+        timed: list[tuple[int, str]] = []
+        try:
+            step = next(flow)
+            while True:
+                if isinstance(step, tuple):
+                    step = flow.send([self._run(operation, timed) for operation in step])
+                else:
+                    assert isinstance(step, Operation)
+                    step = flow.send(self._run(step, timed))
+        except StopIteration:
+            return timed
+
+    def _run(self, operation: Operation[Any], timed: list[tuple[int, str]]) -> Any:
+        command = "eval(?:sha)?" if operation.script else operation.name.lower()
+        before = self._held_us(command)
+        result = self._broker.run_many((operation,))[0]
+        assert not isinstance(result, BrokerError), result
+        timed.append((self._held_us(command) - before, operation.name))
+        return result
+
+    def _held_us(self, command: str) -> int:
+        stats = self._broker.run(self._info)
+        return sum(map(int, re.findall(rb"cmdstat_%s:calls=\d+,usec=(\d+)" % command.encode(), stats)))
+
+
+class Measured(NamedTuple):
+    """Hold the slowest call of an operation in microseconds, its name, and how many calls there were."""
+
+    us: int
+    name: str
+    calls: int
+
+
+def measure(db: Redis, url: str, size: Size, wanted: str, repeats: int) -> Iterator[tuple[Case, Measured]]:
+    """Give the slowest call of each case, of each call the fastest of its repeats."""
+    stopwatch = Stopwatch(open_broker(url))
+    there = ""
+    for case in cases(size):
+        if wanted not in case.name:
+            continue
+        runs = []
+        for _ in range(repeats):
+            if there != case.prepare:
+                prepare(db, case.prepare, size)
+                there = case.prepare
+            runs.append(stopwatch.time(case.flow()))
+            if case.changes:
+                there = ""
+        fastest = [min(call for call in calls if call) for calls in zip_longest(*runs)]
+        us, name = max(fastest)
+        yield case, Measured(us, name, len(fastest))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Time all cases, print a line for each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=1_000_000)
+    parser.add_argument("--groups", type=int, default=100_000)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="", help="cases with this in their names")
+    given = parser.parse_args(arguments)
+    print(f"{given.tasks:,} tasks, {given.groups:,} groups; of each call the fastest of {given.repeats} repeats")
+    print(f"{'operation':<34}{'slowest call':>12}  {'which':<24}{'calls':>8}")
+    over = []
+    with redis_server() as server, server.client() as db:
+        for case, found in measure(db, server.url, Size(given.tasks, given.groups), given.only, given.repeats):
+            print(f"{case.name:<34}{found.us / 1000:>9.2f} ms  {found.name:<24}{found.calls:>8,}", flush=True)
+            over += [case.name] if found.us > LIMIT_US else []
+    print(f"above {LIMIT_US / 1000:.0f} ms: {', '.join(over) or 'none'}")
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
