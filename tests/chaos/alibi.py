@@ -23,7 +23,7 @@ ACK_S: Final = 1.0
 """How long after its end a run may wait for its ack where nothing is wrong, on a machine that has other work, too."""
 
 DYING_NS: Final = _NS
-"""How long the children of a killed server may go on: the kernel tells them when it has taken the server apart."""
+"""How long the children of a killed server or preloader may go on: until the kernel, or the server, has noticed."""
 
 _REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS}
 _SILENT: Final = {Kind.FREEZE_REDIS, Kind.NET_HALF_OPEN}
@@ -138,7 +138,10 @@ class Alibis:
 def _kills(strike: Strike, run: Run, next_on_child_ns: int | None) -> bool:
     if strike.pids and run.pid not in strike.pids:
         return False
-    return run.began_ns <= strike.began_ns and (next_on_child_ns is None or strike.began_ns <= next_on_child_ns)
+    dying_ns = DYING_NS if strike.kind is Kind.KILL_PRELOADER else 0
+    return run.began_ns <= strike.began_ns + dying_ns and (
+        next_on_child_ns is None or strike.began_ns <= next_on_child_ns
+    )
 
 
 def _hits(strike: Strike, server: int) -> bool:
