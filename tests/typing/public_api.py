@@ -24,7 +24,10 @@ from fastq import (
     GroupInfo,
     Inspector,
     InvalidMessageError,
+    PeriodicTaskConfig,
+    PeriodicTaskManager,
     QueueInfo,
+    Scheduler,
     Semaphore,
     ServeMux,
     ServerInfo,
@@ -33,6 +36,7 @@ from fastq import (
     TaskInfo,
     TaskNotFoundError,
     TaskState,
+    cron,
 )
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message
 from fastq.mux import Handler
@@ -59,6 +63,20 @@ def a_task_has_typed_parts() -> None:
     Task(b"t")  # type: ignore[arg-type]  # text
     Task("t", headers=[("a", "1")])  # type: ignore[arg-type]  # a mapping
     Task("t", headers={"a": 1})  # type: ignore[dict-item]  # of text to text
+
+
+def a_scheduler_takes_what_is_to_be_enqueued_and_when() -> None:
+    def post_enqueue(info: TaskInfo | None, error: Exception | None) -> None: ...
+
+    scheduler = Scheduler("redis://", "Europe/Paris", timedelta(seconds=10), post_enqueue=post_enqueue)
+    assert_type(scheduler.register("@daily", "t", "name", "UTC", "once", queue="low"), str)
+    scheduler.register("@daily", 5)  # type: ignore[arg-type]  # a Task or a type
+    Scheduler(pre_enqueue=post_enqueue)  # type: ignore[arg-type]  # of other parameters
+    PeriodicTaskManager(None, lambda: [PeriodicTaskConfig("@daily", "t", {"queue": "low"})], location="UTC")
+    PeriodicTaskManager(None, lambda: ["@daily"])  # type: ignore[list-item]  # configurations
+    PeriodicTaskManager(None, list, colour="red")  # type: ignore[call-arg]  # no option of a scheduler
+    assert_type(cron.parse("@daily").next(datetime.now()), datetime | None)
+    assert_type(cron.parse("@daily"), cron.Schedule)
 
 
 def a_client_takes_what_is_a_redis() -> None:
