@@ -9,7 +9,8 @@
 ``embedded://`` and ``embedded:///data/dir``              a private server, without and with persistence
 ========================================================  ============================================================
 
-TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile`` and ``ssl_keyfile``. Other parameters are ignored, as asynq does.
+TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile`` and ``ssl_keyfile``, and ``ssl_cert_reqs=none`` where any certificate
+will do. Other parameters are ignored, as asynq does.
 """
 
 import re
@@ -50,11 +51,15 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TLSFiles:
-    """Name the PEM files that a TLS connection uses; without ``ssl_ca_certs`` the system's authorities count."""
+    """Name the PEM files that a TLS connection uses; without ``ssl_ca_certs`` the system's authorities count.
+
+    With ``ssl_cert_reqs`` "none" the server's certificate is not looked at: anybody may be that server.
+    """
 
     ssl_ca_certs: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+    ssl_cert_reqs: str = "required"
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +215,8 @@ def _tls(parts: _Parts) -> TLSFiles | None:
     names = {field.name for field in fields(TLSFiles)}
     if unknown := given.keys() - names:
         raise _FlawError(f"{', '.join(sorted(unknown))} is none of {', '.join(sorted(names))}")
+    if (reqs := given.get("ssl_cert_reqs", "none")) not in ("none", "required"):
+        raise _FlawError(f"ssl_cert_reqs must be none or required, not {reqs!r}")
     return TLSFiles(**given)
 
 

@@ -1,0 +1,136 @@
+"""The frame of the commands: nouns with verbs, aliases, "did you mean", and what the words of several commands mean."""
+
+import difflib
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+from click.types import StringParamType
+
+from fastq.cli.connection import connection_options, redis_url
+from fastq.errors import FastqError
+from fastq.inspector import Inspector
+from fastq.options import check_text
+from fastq.states import TaskState
+
+__all__ = ["SETTINGS", "GroupName", "Noun", "QueueName", "StateName", "TaskId", "Verb", "json_option", "queue_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class Verb(click.Command):
+    """Be a command that talks to Redis; it takes the connection options, too, and leaves them to the frame's help."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        named.setdefault("context_settings", SETTINGS)
+        super().__init__(*args, **named)
+        self.params += connection_options(hidden=True)
+
+
+class Noun(click.Group):
+    """Be a group of commands; what is no command is answered with the one that was likely meant."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        named.setdefault("context_settings", SETTINGS)
+        named.setdefault("callback", _show_help)
+        super().__init__(*args, **{**named, "invoke_without_command": True})
+        self.aliases: dict[str, str] = {}
+        self.params += connection_options(hidden=True)
+
+    def verb(self, name: str, *aliases: str, **more: Any) -> Callable[[Callable[..., Any]], click.Command]:
+        """Make a function a command of this noun, under a name and its aliases."""
+        self.aliases.update(dict.fromkeys(aliases, name))
+        return self.command(name, cls=Verb, **more)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Find a command by its name or an alias."""
+        return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the words begin with."""
+        word = args[0]
+        if not ctx.resilient_parsing and not word.startswith("-") and self.get_command(ctx, word) is None:
+            known = [*self.list_commands(ctx), *self.aliases]
+            close = difflib.get_close_matches(word, known, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"commands are {', '.join(self.list_commands(ctx))}"
+            raise click.UsageError(f"no command {word!r}; {hint}", ctx)
+        return super().resolve_command(ctx, [self.aliases.get(word, word), *args[1:]])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their aliases."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                others = [alias for alias, target in self.aliases.items() if target == name]
+                rows.append((", ".join([name, *others]), command.get_short_help_str(200)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """List the names in the order of their definition."""
+        return list(self.commands)
+
+
+@click.pass_context
+def _show_help(context: click.Context) -> int:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+    return 0
+
+
+class _Name(StringParamType):
+    """Be a name that Redis keys are made of; a blank one is misuse."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check a name."""
+        try:
+            return check_text(value, self.name)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class GroupName(_Name):
+    """Be the name of a group of tasks."""
+
+    name = "group"
+
+
+class TaskId(_Name):
+    """Be the id of a task."""
+
+    name = "task id"
+
+
+class QueueName(_Name):
+    """Be the name of a queue; shells complete it by asking Redis."""
+
+    name = "queue"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """List the queues that begin so."""
+        try:
+            with Inspector(redis_url(ctx)) as inspector:
+                return [CompletionItem(name) for name in inspector.queues() if name.startswith(incomplete)]
+        except (FastqError, click.UsageError):
+            return []
+
+
+def StateName(*states: TaskState) -> click.Choice[str]:  # noqa: N802 - stands where a type stands
+    """Be one of these states."""
+    return click.Choice([state.value for state in states], case_sensitive=False)
+
+
+def queue_option(command: F) -> F:
+    """Give a command the option that names its queue."""
+    return click.option("--queue", "-q", type=QueueName(), required=True, metavar="QUEUE", help="the queue")(command)
+
+
+def json_option(command: F) -> F:
+    """Give a command the option for output that programs read."""
+    return click.option("--json", "as_json", is_flag=True, help="write JSON, as docs/cli.schema.json says")(command)

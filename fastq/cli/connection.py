@@ -1,0 +1,200 @@
+"""Which Redis a command talks to: options, environment and configuration file, made into one URL.
+
+An option wins over ``$FASTQ_<NAME>`` (``$FASTQ_REDIS_URL`` for the URL), that over the file. What the file says counts
+only where neither of the others names a server: its password is not for any other.
+"""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from fastq.broker.connection import DEFAULT_URL
+from fastq.broker.uri import parse_redis_uri
+from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind
+
+__all__ = ["config_path", "connection_options", "given_defaults", "redis_url"]
+
+GIVEN: Final = "fastq.given"
+CLUSTER_ADDRS: Final = ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))
+_NAMES: Final = ("redis", "db", "username", "password", "cluster", "cluster_addrs", "tls", "insecure")
+_FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
+_WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
+_SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster"}
+
+
+def connection_options(*, hidden: bool) -> list[click.Parameter]:
+    """Make the options that say where Redis is; each command takes them, the frame alone shows them."""
+
+    def option(*words: str, **more: Any) -> click.Option:
+        return click.Option([*words], expose_value=False, callback=_note, hidden=hidden, **more)
+
+    return [
+        option(
+            "--redis", "--uri", "-u", "redis", metavar="URL",
+            help="where Redis is: a URL or host:port  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379]",
+        ),
+        option("--db", "-n", type=click.IntRange(0), metavar="N", help="the number of the database"),
+        option("--username", "-U", metavar="NAME", help="the Redis user"),
+        option("--password", "-p", metavar="TEXT", help="the password; better in $FASTQ_PASSWORD or in the file"),
+        option("--cluster", is_flag=True, default=None, help="Redis is a cluster"),
+        option(
+            "--cluster-addrs", "--cluster_addrs", metavar="HOST:PORT,...", help="some nodes of the cluster"
+        ),
+        option("--tls", is_flag=True, default=None, help="talk TLS"),
+        option("--insecure", is_flag=True, default=None, help="accept any certificate"),
+        option(
+            "--config", metavar="FILE",
+            help="a TOML file with these options  [default: $FASTQ_CONFIG, else ~/.config/fastq/config.toml]",
+        ),
+    ]  # fmt: skip
+
+
+def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep what was given; what is given behind the command wins over what stands before it."""
+    given = context.meta.setdefault(GIVEN, {})
+    if value is not None and parameter.name is not None:
+        given[parameter.name] = value
+
+
+def redis_url(context: click.Context) -> str:
+    """Return the URL; ``UsageError`` says what is wrong with the options, a variable or the file."""
+    flags: dict[str, Any] = dict(context.meta.get(GIVEN, {}))
+    path = config_path(flags.pop("config", None))
+    try:
+        spoken = _from_environment(os.environ) | flags
+        parts = spoken if spoken.keys() & {"redis", "cluster_addrs"} or path is None else _from_file(path) | spoken
+        url = _composed(parts)
+        parse_redis_uri(url)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    return url
+
+
+def given_defaults(context: click.Context) -> dict[str, Any]:
+    """Return what was said of Redis and the file before a command that has such options of its own."""
+    given = dict(context.meta.get(GIVEN, {}))
+    file = given.pop("config", None)
+    return ({"redis": redis_url(context)} if given else {}) | ({"config": file} if file else {})
+
+
+def config_path(given: str | None) -> Path | None:
+    """Return the file to read: the one that is named, else the user's own if there is one."""
+    if named := given or os.environ.get("FASTQ_CONFIG"):
+        return Path(named)
+    home = os.environ.get("XDG_CONFIG_HOME")
+    path = (Path(home) if home else Path.home() / ".config") / "fastq" / "config.toml"
+    return path if path.is_file() else None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _NAMES:
+        variable = "FASTQ_REDIS_URL" if name == "redis" else f"FASTQ_{name.upper()}"
+        if text := environment.get(variable):
+            found[name] = _value(name, text, variable)
+    return found
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        name = "redis" if name == "uri" else name
+        if name in _NAMES:
+            found[name] = _value(name, value, f"{key} in {path}")
+        elif name not in SETTINGS and name not in EXTRA_KEYS:  # those of a worker may stand beside ours
+            close = difflib.get_close_matches(name, _NAMES, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"settings are {', '.join(_NAMES)}"
+            raise ValueError(f"{path}: unknown setting {key!r}; {hint}")
+    return found
+
+
+def _value(name: str, value: object, where: str) -> Any:
+    try:
+        if name in _FLAGS:
+            return value if isinstance(value, bool) else parse_kind("flag", _text(value))
+        if name == "db":
+            is_number = isinstance(value, int) and not isinstance(value, bool)
+            return value if is_number else parse_kind("count", _text(value))
+        if name == "cluster_addrs" and isinstance(value, list):
+            return ",".join(map(_text, value))
+        return _text(value)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _composed(parts: Mapping[str, Any]) -> str:
+    url = _base(parts)
+    scheme, _, rest = url.partition("://")
+    if (parts.get("tls") or parts.get("insecure")) and not scheme.startswith("rediss"):
+        if scheme not in _SECURE:
+            raise ValueError(f"--tls goes with redis:// and redis-cluster:// only, not with {scheme}://")
+        scheme = _SECURE[scheme]
+    authority, path, query = _split(rest)
+    if scheme in _WITH_USER:
+        authority = _with_user(authority, parts)
+        path = f"/{parts['db']}" if "db" in parts else path
+    else:
+        given = {name: parts[name] for name in ("username", "password") if name in parts}
+        if "db" in parts and scheme == "redis-sentinel":
+            path = f"/{parts['db']}"
+        elif "db" in parts:
+            given["db"] = parts["db"]
+        for name, value in given.items():
+            query = _with_parameter(query, name, value)
+    if parts.get("insecure"):
+        query = _with_parameter(query, "ssl_cert_reqs", "none")
+    return f"{scheme}://{authority}{path}{query}"
+
+
+def _base(parts: Mapping[str, Any]) -> str:
+    given: str | None = parts.get("redis")
+    if given is not None and "://" in given:
+        if parts.get("cluster") and "cluster" not in given.partition("://")[0]:
+            raise ValueError(
+                "--cluster and a URL of another kind contradict each other; write redis-cluster://host:port"
+            )
+        return given
+    if parts.get("cluster") or parts.get("cluster_addrs"):
+        return f"redis-cluster://{parts.get('cluster_addrs') or given or CLUSTER_ADDRS}"
+    return DEFAULT_URL if given is None else f"redis://{given}"
+
+
+def _split(rest: str) -> tuple[str, str, str]:
+    match = re.fullmatch(r"([^/?#]*)([^?#]*)(.*)", rest, re.DOTALL)
+    assert match is not None  # every part of the pattern may be empty
+    return match[1], match[2], match[3]
+
+
+def _with_user(authority: str, parts: Mapping[str, Any]) -> str:
+    userinfo, at, hosts = authority.rpartition("@")
+    username, _, password = userinfo.partition(":")
+    username = quote(parts["username"], safe="") if "username" in parts else username
+    password = quote(parts["password"], safe="") if "password" in parts else password
+    if not at and not username and not password:
+        return authority
+    return f"{username}{':' if password else ''}{password}@{hosts}"
+
+
+def _with_parameter(query: str, name: str, value: object) -> str:
+    """Put a parameter first, since of several of a name the first counts."""
+    return f"?{name}={quote(str(value), safe='')}{'&' if query[1:] else ''}{query[1:]}"

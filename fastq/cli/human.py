@@ -1,0 +1,78 @@
+"""How the commands write numbers, sizes, times and bytes for people; nothing here can upset a terminal."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+__all__ = ["clean", "number", "payload_text", "share", "size", "span", "stamp", "when"]
+
+NOTHING: Final = "-"
+_SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+_SPANS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_SHOWN_BYTES: Final = 16
+
+
+def number(value: int) -> str:
+    """Write a whole number with a comma before each three digits."""
+    return f"{value:,}"
+
+
+def size(count: int | None) -> str:
+    """Write a number of bytes, in units of 1024."""
+    if count is None:
+        return NOTHING
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_SIZES) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_SIZES[unit]}" if unit else f"{count} B"
+
+
+def span(duration: timedelta) -> str:
+    """Write a duration with its two largest units: 2d 3h, 5m 12s, 1.3s, 40ms."""
+    seconds = abs(duration.total_seconds())
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms" if seconds else "0s"
+    if seconds < 10:
+        return f"{seconds:.1f}s".replace(".0s", "s")
+    whole = round(seconds)
+    for index, (unit, length) in enumerate(_SPANS):
+        if whole >= length:
+            rest = whole % length
+            smaller = _SPANS[index + 1 : index + 2]
+            more = [f"{rest // length}{unit}" for unit, length in smaller if rest >= length]
+            return " ".join([f"{whole // length}{unit}", *more])
+    return "0s"
+
+
+def when(moment: datetime | None, now: datetime) -> str:
+    """Write a time as seen from ``now``: in 5m 12s, 2h ago."""
+    if moment is None:
+        return NOTHING
+    if abs(moment - now) < timedelta(seconds=1):
+        return "now"
+    return f"in {span(moment - now)}" if moment > now else f"{span(now - moment)} ago"
+
+
+def stamp(moment: datetime | None) -> str:
+    """Write a time to the second, in UTC."""
+    return NOTHING if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def share(failed: int, processed: int) -> str:
+    """Write which part of what was processed failed."""
+    return f"{100 * failed / processed:.2f}%" if processed else NOTHING
+
+
+def clean(text: str) -> str:
+    """Return text in which what a terminal would act on, or could not show, is escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def payload_text(data: bytes | None) -> str:
+    """Return bytes as text on one line; of what is not text the size and the beginning."""
+    if data is None:
+        return NOTHING
+    try:
+        return clean(data.decode())
+    except UnicodeDecodeError:
+        more = " …" if len(data) > _SHOWN_BYTES else ""
+        return f"{size(len(data))}, not text: {data[:_SHOWN_BYTES].hex(' ')}{more}"

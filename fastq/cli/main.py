@@ -1,0 +1,133 @@
+"""``fastq``: the command with which people look at queues and act on them; also ``python -m fastq``."""
+
+import sys
+from typing import Any, Final
+
+import click
+from click.shell_completion import get_completion_class
+
+from fastq._version import __version__
+from fastq.cli.commands import Noun
+from fastq.cli.connection import connection_options, given_defaults
+from fastq.cli.demo import main as demo_command
+from fastq.cli.queue import queue
+from fastq.cli.scheduler import command as scheduler_command
+from fastq.cli.session import say_failure
+from fastq.cli.stats import stats
+from fastq.cli.worker import main as worker_command
+from fastq.errors import FastqError
+
+__all__ = ["main"]
+
+NAME: Final = "fastq"
+RUNNERS: Final = frozenset({"worker", "scheduler"})
+"""What runs apps: these commands read the environment and the file by themselves."""
+EXIT_FAILED: Final = 1
+EXIT_MISUSED: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+_EPILOG: Final = """\b
+Examples:
+  fastq stats
+  fastq queue inspect critical default
+  fastq task ls --queue default --state retry
+  fastq --redis rediss://:secret@redis.example:6380/0 server ls
+
+The options for Redis may stand before a command or behind it. Each is also read from FASTQ_<NAME> (FASTQ_REDIS_URL,
+FASTQ_PASSWORD), and from a TOML file, by default ~/.config/fastq/config.toml, as redis = "redis://host:6379/0".
+
+\b
+$NO_COLOR switches colour off; what is not a terminal gets none, and no line is cut. --json is for programs.
+Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted."""
+
+
+class _Frame(Noun):
+    """Be the whole command: each error is one line on stderr, and decides the exit code."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self.params = connection_options(hidden=False) + [
+            option for option in self.params if not getattr(option, "hidden", False)
+        ]
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run as a program: never returns."""
+        try:
+            code = super().main(*args, **{**extra, "prog_name": NAME, "standalone_mode": False})
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            path = context.command_path if context else NAME
+            say_failure(f"{error.format_message().rstrip('.')} (see {path} --help)")
+            code = EXIT_MISUSED
+        except FastqError as error:
+            say_failure(str(error))
+            code = EXIT_FAILED
+        except (click.Abort, KeyboardInterrupt):
+            code = EXIT_INTERRUPTED
+        sys.exit(code)
+
+
+@click.pass_context
+def _begin(context: click.Context) -> int:
+    """Show help where no command was named; tell a worker where Redis is, since it has options of its own."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+    elif context.invoked_subcommand in RUNNERS:
+        context.default_map = {context.invoked_subcommand: given_defaults(context)}
+    return 0
+
+
+def _say_version(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        click.echo(f"{NAME} {__version__}")
+        context.exit()
+
+
+_VERSION = click.Option(
+    ["--version", "-v"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_say_version,
+    help="say which fastq this is",
+)
+
+main = _Frame(
+    NAME,
+    callback=_begin,
+    params=[_VERSION],
+    help="Look at the queues, tasks, servers and schedulers of asynq and fastq, and act on them.",
+    epilog=_EPILOG,
+)
+
+
+@click.command("version")
+def _version() -> None:
+    """Say which fastq this is."""
+    click.echo(f"{NAME} {__version__}")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def _completion(shell: str) -> None:
+    r"""Write the lines that make a shell complete this command's words.
+
+    \b
+      bash  echo 'eval "$(fastq completion bash)"' >> ~/.bashrc
+      zsh   echo 'eval "$(fastq completion zsh)"' >> ~/.zshrc
+      fish  fastq completion fish > ~/.config/fish/completions/fastq.fish
+    """
+    completion = get_completion_class(shell)
+    assert completion is not None  # click knows these three
+    click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())
+
+
+for _command in (stats, queue):
+    main.add_command(_command)
+main.add_command(worker_command, "worker")
+main.add_command(scheduler_command, "scheduler")
+main.add_command(demo_command, "demo")
+main.add_command(_completion)
+main.add_command(_version)
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""``fastq queue``: lists, describes, pauses, resumes and removes queues."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import click
+
+from fastq.cli.commands import Noun, QueueName, json_option
+from fastq.cli.human import clean, number, share, size, span
+from fastq.cli.records import daily_record, queue_record
+from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.stats import STATES, state_counts
+from fastq.cli.tables import Cell, Column, facts, heading, table
+from fastq.errors import BrokerError, FastqError
+from fastq.inspector import QueueInfo
+
+__all__ = ["each", "queue"]
+
+MOST_DAYS: Final = 90
+
+queue = Noun("queue", help="List, describe, pause, resume and remove queues.")
+queues_argument = click.argument("queues", type=QueueName(), nargs=-1, required=True, metavar="QUEUE...")
+
+
+def each(session: Session, names: Sequence[str], act: Callable[[str], None]) -> int:
+    """Do something to each, whatever becomes of the others; returns the exit code. Redis away ends it at once."""
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            act(name)
+        except BrokerError:
+            raise
+        except FastqError as error:
+            session.fail(error)
+            code = 1
+    return code
+
+
+@queue.verb("ls", "list")
+@json_option
+@pass_session
+def ls(session: Session, as_json: bool) -> None:
+    """List the names of all queues; of a cluster also where each is."""
+    inspector = session.inspector
+    names = inspector.queues()
+    if not session.is_cluster:
+        if as_json:
+            emit([{"queue": name} for name in names])
+        else:
+            for name in names:
+                session.screen.say(clean(name))
+        return
+    places = [(name, inspector.cluster_key_slot(name), inspector.cluster_nodes(name)) for name in names]
+    if as_json:
+        emit(
+            [
+                {"queue": name, "key_slot": slot, "nodes": [{"id": node.id, "addr": node.addr} for node in nodes]}
+                for name, slot, nodes in places
+            ]
+        )
+        return
+    table(
+        session.screen,
+        [Column("QUEUE"), Column("KEY SLOT", right=True), Column("NODES")],
+        [(clean(name), str(slot), ", ".join(node.addr for node in nodes)) for name, slot, nodes in places],
+    )
+
+
+@queue.verb("inspect")
+@queues_argument
+@json_option
+@pass_session
+def inspect(session: Session, queues: Sequence[str], as_json: bool) -> int:
+    """Describe queues: what is in them, in which states, and what was done today (UTC)."""
+    records = []
+
+    def describe(name: str) -> None:
+        info = session.inspector.get_queue_info(name)
+        if as_json:
+            records.append(queue_record(info))
+        else:
+            _show(session, info)
+
+    code = each(session, queues, describe)
+    if as_json:
+        emit(records)
+    return code
+
+
+def _show(session: Session, info: QueueInfo) -> None:
+    screen = session.screen
+    heading(screen, clean(info.queue))
+    facts(
+        screen,
+        [
+            ("Size", number(info.size)),
+            ("Groups", number(info.groups)),
+            ("Paused", Cell("yes", fg="yellow") if info.paused else "no"),
+            ("Latency", span(info.latency) if info.pending else "-"),
+            ("Memory", size(info.memory_usage)),
+        ],
+    )
+    screen.say()
+    table(screen, [Column(state.value.upper(), right=True) for state in STATES], [state_counts(info)])
+    screen.say()
+    counters = [("today (UTC)", info.processed, info.failed), ("in total", info.processed_total, info.failed_total)]
+    _show_counters(session, "", counters)
+    screen.say()
+
+
+def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, int, int]]) -> None:
+    table(
+        session.screen,
+        [Column(title), Column("PROCESSED", right=True), Column("FAILED", right=True), Column("ERRORS", right=True)],
+        [(name, number(done), number(failed), share(failed, done)) for name, done, failed in counters],
+    )
+
+
+@queue.verb("history")
+@queues_argument
+@click.option(
+    "--days",
+    "-x",
+    type=click.IntRange(1, MOST_DAYS),
+    default=10,
+    show_default=True,
+    help="how many days, today included",
+)
+@json_option
+@pass_session
+def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -> int:
+    """Show what queues did on each of the last days (UTC), today first; Redis keeps 90 days."""
+    records = []
+
+    def describe(name: str) -> None:
+        stats = session.inspector.history(name, days)
+        if as_json:
+            records.append({"queue": name, "days": [daily_record(day) for day in stats]})
+            return
+        heading(session.screen, clean(name))
+        _show_counters(session, "DATE", [(f"{day.date}", day.processed, day.failed) for day in stats])
+        session.screen.say()
+
+    code = each(session, queues, describe)
+    if as_json:
+        emit(records)
+    return code
+
+
+@queue.verb("pause")
+@queues_argument
+@pass_session
+def pause(session: Session, queues: Sequence[str]) -> int:
+    """Let servers take nothing more from queues; what runs, runs on."""
+
+    def act(name: str) -> None:
+        session.inspector.pause_queue(name)
+        session.screen.say(f"Paused {clean(name)}.")
+
+    return each(session, queues, act)
+
+
+@queue.verb("resume", "unpause")
+@queues_argument
+@pass_session
+def resume(session: Session, queues: Sequence[str]) -> int:
+    """Let servers take tasks from queues again."""
+
+    def act(name: str) -> None:
+        session.inspector.unpause_queue(name)
+        session.screen.say(f"Resumed {clean(name)}.")
+
+    return each(session, queues, act)

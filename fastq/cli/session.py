@@ -1,0 +1,106 @@
+"""What a command works with: the Redis that was named, what looks into it, and where to write."""
+
+import difflib
+import functools
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import click
+
+from fastq.broker.blocking import BlockingBroker
+from fastq.broker.open import open_broker
+from fastq.broker.uri import ConnectionKind, parse_redis_uri
+from fastq.cli.connection import redis_url
+from fastq.demo.screen import Screen
+from fastq.errors import BrokerError, FastqError, QueueNotFoundError, TaskNotFoundError
+from fastq.inspector import Inspector
+
+__all__ = ["Session", "emit", "pass_session", "say_failure"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Session:
+    """Be one run of a command: ``screen`` writes to stdout, ``notes`` to stderr; nothing is asked of Redis yet."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.screen = Screen(sys.stdout)
+        self.notes = Screen(sys.stderr)
+        self.now = datetime.now(UTC)
+
+    @property
+    def is_cluster(self) -> bool:
+        """Tell whether Redis was said to be a cluster."""
+        return parse_redis_uri(self.url).kind is ConnectionKind.CLUSTER
+
+    @functools.cached_property
+    def inspector(self) -> Inspector:
+        """Open the inspector, the first time that it is needed."""
+        return Inspector(self.url)
+
+    @functools.cached_property
+    def broker(self) -> BlockingBroker:
+        """Open the broker, for what the inspector does not offer."""
+        return open_broker(self.url)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for name in ("inspector", "broker"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+
+    def fail(self, error: FastqError) -> None:
+        """Say an error in one line, with what helps; of a queue that there is not, which are like it."""
+        say_failure(f"{error}{self._advice(error)}")
+
+    def _advice(self, error: FastqError) -> str:
+        match error:
+            case QueueNotFoundError():
+                return self._other_queues(error.queue)
+            case TaskNotFoundError():
+                return (
+                    f"; it may be done and gone: fastq task ls --queue {error.queue} --state STATE lists what there is"
+                )
+        return ""
+
+    def _other_queues(self, queue: str) -> str:
+        try:
+            names = self.inspector.queues()
+        except BrokerError:
+            return ""
+        if close := difflib.get_close_matches(queue, names, 1):
+            return f"; did you mean {close[0]!r}?"
+        return "; fastq queue ls lists those that there are" if names else "; there are no queues here yet"
+
+
+def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Callable[P, int]:
+    """Give a command its session as the first argument; an error of fastq's ends it with exit code 1."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **named: P.kwargs) -> int:
+        with Session(redis_url(click.get_current_context())) as session:
+            try:
+                return function(session, *args, **named) or 0
+            except FastqError as error:
+                session.fail(error)
+                return 1
+
+    return run
+
+
+def say_failure(text: str) -> None:
+    """Write what went wrong to stderr, as one line."""
+    click.echo(f"fastq: {' '.join(text.split())}", err=True)
+
+
+def emit(data: Any) -> None:
+    """Write what a command found as JSON."""
+    click.echo(json.dumps(data, indent=2))

@@ -1,0 +1,202 @@
+"""``fastq stats``: everything at a glance; its JSON is asynq's, key for key."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, timedelta
+from typing import Any, Final
+
+import click
+
+from fastq.broker.redis_info import cluster_info, redis_info
+from fastq.cli.commands import Verb, json_option
+from fastq.cli.human import clean, number, payload_text, share, size, span
+from fastq.cli.records import time_text
+from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.tables import Cell, Column, facts, heading, table
+from fastq.errors import BrokerAuthError, QueueNotFoundError
+from fastq.inspector import QueueInfo
+from fastq.states import TaskState
+
+__all__ = ["STATES", "STATE_COLOURS", "state_counts", "stats"]
+
+STATES: Final = (
+    TaskState.ACTIVE,
+    TaskState.PENDING,
+    TaskState.AGGREGATING,
+    TaskState.SCHEDULED,
+    TaskState.RETRY,
+    TaskState.ARCHIVED,
+    TaskState.COMPLETED,
+)
+STATE_COLOURS: Final[Mapping[TaskState, str]] = {
+    TaskState.ACTIVE: "blue",
+    TaskState.PENDING: "green",
+    TaskState.AGGREGATING: "cyan",
+    TaskState.SCHEDULED: "yellow",
+    TaskState.RETRY: "magenta",
+    TaskState.ARCHIVED: "red",
+    TaskState.COMPLETED: "white",
+}
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+_COLUMNS: Final = (
+    Column("QUEUE", cut=True),
+    Column("SIZE", right=True),
+    *(Column(state.value.upper(), right=True) for state in STATES),
+    Column("LATENCY", right=True),
+    Column("MEMORY", right=True),
+    Column("PROCESSED", right=True),
+    Column("FAILED", right=True),
+    Column("ERRORS", right=True),
+)
+
+
+@click.command("stats", cls=Verb)
+@json_option
+@pass_session
+def stats(session: Session, as_json: bool) -> None:
+    """Show how many tasks there are in each state and queue, what was done today, and how Redis is.
+
+    Days are UTC; a failed attempt counts as processed, too. LATENCY is how long the oldest pending task has waited.
+    """
+    queues = _queue_infos(session)
+    redis = _redis_facts(session)
+    if as_json:
+        emit(
+            {
+                "aggregate": _aggregate(session, queues),
+                "queues": [_asynq_record(info) for info in queues],
+                "redis": redis,
+            }
+        )
+        return
+    _show(session, queues, redis)
+
+
+def _queue_infos(session: Session) -> list[QueueInfo]:
+    infos = []
+    for name in session.inspector.queues():
+        with suppress(QueueNotFoundError):  # deleted since it was listed
+            infos.append(session.inspector.get_queue_info(name))
+    return infos
+
+
+def _redis_facts(session: Session) -> dict[str, str]:
+    try:
+        return session.broker.run(cluster_info() if session.is_cluster else redis_info())
+    except BrokerAuthError:
+        return {}  # not every user may ask; what he may see is shown all the same
+
+
+def _total(queues: Sequence[QueueInfo], name: str) -> int:
+    return sum(getattr(info, name) for info in queues)
+
+
+def _aggregate(session: Session, queues: Sequence[QueueInfo]) -> dict[str, Any]:
+    names = (*(state.value for state in STATES), "processed", "failed")
+    moment = max((info.timestamp for info in queues), default=session.now)
+    return {**{name: _total(queues, name) for name in names}, "timestamp": time_text(moment)}
+
+
+def _asynq_record(info: QueueInfo) -> dict[str, Any]:
+    """Describe a queue as ``asynq stats --json`` does."""
+    return {
+        "Queue": info.queue,
+        "MemoryUsage": info.memory_usage,
+        "Paused": info.paused,
+        "Size": info.size,
+        "Groups": info.groups,
+        "Pending": info.pending,
+        "Active": info.active,
+        "Scheduled": info.scheduled,
+        "Retry": info.retry,
+        "Archived": info.archived,
+        "Completed": info.completed,
+        "Aggregating": info.aggregating,
+        "Processed": info.processed,
+        "Failed": info.failed,
+        "ProcessedTotal": info.processed_total,
+        "FailedTotal": info.failed_total,
+        "Latency": info.latency // _MICROSECOND * 1000,
+        "Timestamp": time_text(info.timestamp),
+    }
+
+
+def state_counts(info: QueueInfo) -> list[str]:
+    """Write how many tasks are in each state, in the order of ``STATES``."""
+    return [_count(getattr(info, state.value), state) for state in STATES]
+
+
+def _count(count: int, state: TaskState) -> str:
+    return Cell(number(count), fg=STATE_COLOURS[state]) if count else Cell("0", dim=True)
+
+
+def _show(session: Session, queues: Sequence[QueueInfo], redis: Mapping[str, str]) -> None:
+    screen = session.screen
+    heading(screen, "Tasks by state")
+    table(
+        screen,
+        [Column(state.value.upper(), right=True) for state in STATES],
+        [[_count(_total(queues, state.value), state) for state in STATES]],
+    )
+    screen.say()
+    heading(screen, "Queues")
+    if queues:
+        table(screen, _COLUMNS, [_row(info) for info in queues])
+    else:
+        screen.say("There are none yet.")
+    screen.say()
+    processed, failed = _total(queues, "processed"), _total(queues, "failed")
+    heading(screen, f"Today, {session.now.astimezone(UTC):%Y-%m-%d} UTC")
+    table(
+        screen,
+        [Column("PROCESSED", right=True), Column("FAILED", right=True), Column("ERRORS", right=True)],
+        [[number(processed), number(failed), share(failed, processed)]],
+    )
+    screen.say()
+    _show_redis(session, redis)
+
+
+def _row(info: QueueInfo) -> list[str]:
+    name = clean(info.queue)
+    return [
+        Cell(f"{name} (paused)", fg="yellow") if info.paused else name,
+        number(info.size),
+        *state_counts(info),
+        span(info.latency) if info.pending else "-",
+        size(info.memory_usage),
+        number(info.processed),
+        number(info.failed),
+        share(info.failed, info.processed),
+    ]
+
+
+def _show_redis(session: Session, redis: Mapping[str, str]) -> None:
+    heading(session.screen, "Redis cluster" if session.is_cluster else "Redis")
+    if not redis:
+        session.screen.say("This user may not ask for it.")
+    elif session.is_cluster:
+        names = {"cluster_state": "State", "cluster_known_nodes": "Known nodes", "cluster_size": "Size"}
+        facts(session.screen, [(title, _fact(redis, name)) for name, title in names.items()])
+    else:
+        facts(session.screen, _redis_pairs(redis))
+
+
+def _redis_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
+    product = ("Valkey", "valkey_version") if "valkey_version" in redis else ("Redis", "redis_version")
+    return [
+        ("Version", f"{product[0]} {_fact(redis, product[1])}"),
+        ("Up for", _of_number(redis, "uptime_in_seconds", lambda seconds: span(timedelta(seconds=seconds)))),
+        ("Connections", _of_number(redis, "connected_clients", number)),
+        ("Memory", _of_number(redis, "used_memory", size)),
+        ("Peak memory", _of_number(redis, "used_memory_peak", size)),
+    ]
+
+
+def _fact(redis: Mapping[str, str], name: str) -> str:
+    return payload_text(redis.get(name, "-").encode())
+
+
+def _of_number(redis: Mapping[str, str], name: str, write: Any) -> str:
+    text = redis.get(name, "")
+    return str(write(int(text))) if text.isdecimal() else "-"

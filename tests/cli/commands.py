@@ -1,0 +1,94 @@
+"""Runs ``fastq`` as a user would, holds what it writes as JSON against the schema, and fills a Redis to look at."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+from click.testing import CliRunner, Result
+from redis import Redis
+
+from fastq import Client, Task, keys
+from fastq.cli.main import main
+from tests.inspector.harness import Seeded
+
+__all__ = ["NOWHERE", "SCHEMA", "Fastq", "fill"]
+
+NOWHERE = "unix:///nowhere/redis.sock"
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "cli.schema.json").read_text())
+FAR_S = 4_000_000_000
+BINARY = bytes(range(128, 160))
+
+
+class Fastq:
+    """Be the command, on one Redis."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def run(self, *words: str, input: str | None = None, env: dict[str, str] | None = None) -> Result:
+        """Run it in this process."""
+        words = ("--redis", self.url, *words)
+        result = CliRunner().invoke(main, words, input=input, env=env, catch_exceptions=False)
+        return result
+
+    def done(self, *words: str, input: str | None = None) -> str:
+        """Run it, see that all went well, and return what it wrote."""
+        result = self.run(*words, input=input)
+        assert (result.exit_code, result.stderr) == (0, ""), result.output
+        return result.stdout
+
+    def lines(self, *words: str) -> list[str]:
+        """Return the words of each line that is not blank, single-spaced."""
+        return [" ".join(line.split()) for line in self.done(*words).splitlines() if line.strip()]
+
+    def json(self, *words: str) -> Any:
+        """Run it with ``--json``, and hold what it wrote against the schema."""
+        found = json.loads(self.done(*words, "--json"))
+        name = " ".join(words[: 1 if words[0] == "stats" else 2])
+        jsonschema.validate(found, {**SCHEMA, "$ref": f"#/$defs/{name}"})
+        return found
+
+    def failure(self, *words: str, code: int = 1, input: str | None = None) -> str:
+        """Run it, see it fail with this code and one line on stderr, and return that line."""
+        result = self.run(*words, input=input)
+        assert result.exit_code == code, result.output
+        (line,) = result.stderr.splitlines()
+        assert line.startswith("fastq: ")
+        return line
+
+
+def fill(db: Redis, url: str) -> None:
+    """Put tasks of every state into the queue default, none into the paused queue low, and count runs for today."""
+    with Client(url) as client:
+        client.enqueue("mail:send", {"to": "ann"}, task_id="p1")
+        client.enqueue("mail:send", BINARY, task_id="p2")
+        client.enqueue("письмо", "строка\x1b[31m\n".encode(), task_id="p3", headers={"trace": "7"})
+        client.enqueue("report", b"later", task_id="s1", process_in=timedelta(hours=2), retention=60)
+        client.enqueue("report", b"at last", task_id="s2", process_in=timedelta(days=3))
+        client.enqueue_many([Task("digest", b"g", group="mails", task_id=f"g{n}") for n in (1, 2)])
+        client.enqueue("other", task_id="o1", queue="critical")
+    queue = Seeded(db)
+    queue.activate("a1", type="slow", payload=b"running")
+    queue.activate("a2", type="slow", until_s=1_000_000)
+    failed = {"retried": 3, "error_msg": "ValueError: no such\nuser", "last_failed_at": now_s() - 65}
+    queue.add("retry", {"r1": FAR_S}, type="mail:send", payload=b"again", **failed)
+    queue.add("archived", {"d1": now_s() - 65}, type="mail:send", **{**failed, "retried": 25})
+    queue.add("completed", {"c1": FAR_S}, type="sum", completed_at=now_s() - 5, retention=600)
+    db.hset(keys.task("default", "c1"), "result", b'{"sum": 3}')
+    today = datetime.now(UTC)
+    db.mset({keys.processed("default", today): 40, keys.failed("default", today): 10})
+    db.mset({keys.processed_total("default"): 1040, keys.failed_total("default"): 110})
+    db.sadd(keys.all_queues(), "low")
+    db.set(keys.paused("low"), now_s())
+
+
+def now_s() -> int:
+    return int(datetime.now(UTC).timestamp())
+
+
+def columns(line: str) -> Sequence[str]:
+    """Return the cells of a table's line, which two blanks part."""
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]

@@ -1,0 +1,121 @@
+"""Which Redis ``fastq`` talks to: options, environment, file."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from fastq.cli.connection import connection_options, redis_url
+from tests.cli.commands import NOWHERE, Fastq
+
+
+@pytest.fixture(autouse=True)
+def own_home(fastq: Fastq) -> None:
+    """Keep the machine's own settings out."""
+
+
+def url_of(*words: str) -> str:
+    command = click.Command("c", params=connection_options(hidden=False))
+    return redis_url(command.make_context("c", list(words)))
+
+
+@pytest.mark.parametrize(
+    ("words", "url"),
+    [
+        ("", "redis://127.0.0.1:6379/0"),
+        ("-u redis.example:6380", "redis://redis.example:6380"),
+        ("--uri redis.example --db 3", "redis://redis.example/3"),
+        ("--redis redis://ann:old@host/1?x=1 -n 2 -p n@w/", "redis://ann:n%40w%2F@host/2?x=1"),
+        ("-u host -U ann", "redis://ann@host"),
+        ("-u host -p s", "redis://:s@host"),
+        ("-u host --tls", "rediss://host"),
+        ("-u rediss://host --tls", "rediss://host"),
+        ("-u host --insecure", "rediss://host?ssl_cert_reqs=none"),
+        ("-u rediss://host?ssl_ca_certs=f --insecure", "rediss://host?ssl_cert_reqs=none&ssl_ca_certs=f"),
+        ("-u unix:///r.sock?db=1 -n 2 -p s", "unix:///r.sock?db=2&password=s&db=1"),
+        ("-u redis-sentinel://h1,h2/1?master=m -n 2 -p s", "redis-sentinel://h1,h2/2?password=s&master=m"),
+        ("--cluster", "redis-cluster://" + ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))),
+        ("--cluster -u host:7000 -p s", "redis-cluster://:s@host:7000"),
+        ("--cluster_addrs a:1,b:2 --tls", "rediss-cluster://a:1,b:2"),
+        ("--cluster-addrs a:1", "redis-cluster://a:1"),
+    ],
+)
+def test_options_make_a_url(words: str, url: str) -> None:
+    assert url_of(*words.split()) == url
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("-u unix:///r.sock --tls", "--tls goes with redis:// and redis-cluster:// only, not with unix://"),
+        ("-u redis://h --cluster", "write redis-cluster://host:port"),
+        ("--cluster -n 3", "a cluster has database 0 only, not 3"),
+        ("-u rediss://h?ssl_cert_reqs=perhaps", "ssl_cert_reqs must be none or required, not 'perhaps'"),
+    ],
+)
+def test_options_that_contradict_each_other_are_misuse(words: str, text: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        url_of(*words.split())
+    assert text in caught.value.message
+
+
+def test_the_environment_gives_what_options_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTQ_REDIS_URL", "redis://host:1/4")
+    monkeypatch.setenv("FASTQ_PASSWORD", "secret")
+    assert url_of() == "redis://:secret@host:1/4"
+    assert url_of("-n", "5") == "redis://:secret@host:1/5"
+    assert url_of("-u", "other") == "redis://:secret@other"
+    monkeypatch.setenv("FASTQ_DB", "many")
+    with pytest.raises(click.UsageError, match="FASTQ_DB: 'many' is not a whole number"):
+        url_of()
+
+
+FILE = 'uri = "host:1"\npassword = "secret"\ndb = 2\ncluster_addrs = []\nconcurrency = 3\n'
+
+
+def test_the_file_gives_what_nothing_else_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fastq").mkdir()
+    (tmp_path / "fastq" / "config.toml").write_text(FILE)
+    named = tmp_path / "named.toml"
+    named.write_text('cluster-addrs = ["a:1", "b:2"]\ntls = true\n')
+    assert url_of() == "redis://:secret@host:1/2"
+    assert url_of("--db", "3") == "redis://:secret@host:1/3"
+    assert url_of("--config", str(named)) == "rediss-cluster://a:1,b:2"
+    monkeypatch.setenv("FASTQ_CONFIG", str(named))
+    assert url_of() == "rediss-cluster://a:1,b:2"
+
+
+def test_the_files_password_goes_to_no_other_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fastq").mkdir()
+    (tmp_path / "fastq" / "config.toml").write_text(FILE)
+    assert url_of("-u", "other") == "redis://other"
+    monkeypatch.setenv("FASTQ_REDIS_URL", "redis://third")
+    assert url_of() == "redis://third"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("redsi = 'x'", "unknown setting 'redsi'; did you mean 'redis'?"),
+        ("wxyz = 1", "unknown setting 'wxyz'; settings are redis, db, "),
+        ("redis = 5", "redis in {file}: 5 is not a text"),
+        ("db = 'x'", "db in {file}: 'x' is not a whole number"),
+        ("tls = 'perhaps'", "tls in {file}: 'perhaps' is neither true nor false"),
+        ("redis = ", "is not TOML"),
+    ],
+)
+def test_a_bad_file_is_misuse(tmp_path: Path, text: str, error: str) -> None:
+    file = tmp_path / "fastq.toml"
+    file.write_text(text)
+    with pytest.raises(click.UsageError) as caught:
+        url_of("--config", str(file))
+    assert error.format(file=file) in caught.value.message
+    with pytest.raises(click.UsageError, match=r"cannot read /nowhere.toml: No such file"):
+        url_of("--config", "/nowhere.toml")
+
+
+def test_options_may_stand_before_and_behind_a_command(filled: Fastq) -> None:
+    elsewhere = Fastq(NOWHERE)
+    assert elsewhere.done("queue", "ls", "-u", filled.url) == filled.done("queue", "ls")
+    assert elsewhere.done("queue", "-u", filled.url, "ls") == filled.done("queue", "ls")
+    assert filled.done("-n", "1", "queue", "ls") == ""

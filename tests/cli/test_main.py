@@ -1,0 +1,147 @@
+"""The frame of ``fastq``: what it says without words, with wrong ones, and when Redis is not there."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from fastq._version import __version__
+from fastq.cli.commands import Noun
+from fastq.cli.main import main
+from tests.cli.commands import NOWHERE, Fastq
+from tests.e2e.harness import ROOT
+from tests.redis_servers import redis_server
+
+READING = [
+    ("stats",),
+    ("queue", "ls"),
+    ("queue", "inspect", "default"),
+    ("queue", "history", "default"),
+    ("queue", "pause", "default"),
+    ("queue", "resume", "default"),
+]
+
+
+def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    paths: list[tuple[str, ...]] = [path]
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            paths += every_command(command, (*path, name))
+        else:
+            paths.append((*path, name))
+    return paths
+
+
+@pytest.mark.parametrize("words", every_command(main), ids=" ".join)
+def test_every_command_has_help(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*words, "--help"], terminal_width=110)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: fastq{''.join(f' {word}' for word in words)} ")
+    assert max(map(len, result.stdout.splitlines())) <= 115
+
+
+def test_without_words_the_commands_are_shown() -> None:
+    result = CliRunner().invoke(main, [])
+    assert result.exit_code == 0
+    assert "Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted." in result.stdout
+    for name in main.commands:
+        assert f"  {name}" in result.stdout
+    noun = CliRunner().invoke(main, ["queue"])
+    assert noun.exit_code == 0
+    assert "ls, list " in noun.stdout
+
+
+@pytest.mark.parametrize("words", [["version"], ["--version"], ["-v"]])
+def test_version_is_said(words: list[str]) -> None:
+    result = CliRunner().invoke(main, words)
+    assert (result.exit_code, result.stdout) == (0, f"fastq {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("stast",), "no command 'stast'; did you mean 'stats'? (see fastq --help)"),
+        (("queue", "lst"), "no command 'lst'; did you mean 'list'? (see fastq queue --help)"),
+        (("queue", "history", "q", "--day", "3"), "No such option '--day'"),
+        (("queue", "history", "q", "-x", "0"), "0 is not in the range 1<=x<=90"),
+        (("queue", "inspect"), "Missing argument 'QUEUE...' (see fastq queue inspect --help)"),
+        (("queue", "pause", " "), "queue must contain one or more characters that are not blank: ' '"),
+        (("--redis", "http://x", "stats"), "scheme 'http' is none of redis"),
+        (("--redis", "http://:pass-word@x", "stats"), "'http://:***@x'"),
+        (("worker",), "APP is missing: name your ServeMux, for example myapp.tasks:mux (see fastq worker --help)"),
+        (("--redis", "http://x", "worker", "a:b"), "scheme 'http' is none of redis"),
+    ],
+)
+def test_misuse_is_said_in_one_line_with_code_2(fastq: Fastq, words: tuple[str, ...], line: str) -> None:
+    assert line in fastq.failure(*words, code=2)
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_without_redis_each_command_says_so_in_one_line(fastq: Fastq, words: tuple[str, ...]) -> None:
+    line = Fastq(NOWHERE).failure(*words)
+    assert "cannot reach Redis at /nowhere/redis.sock: " in line
+    assert "Is it running, and is FASTQ_REDIS_URL or --redis right?" in line
+
+
+def test_with_a_wrong_password_each_command_says_so_in_one_line(fastq: Fastq) -> None:
+    with redis_server(password="right") as server:
+        for words in READING:
+            assert "Redis asks for a password" in Fastq(server.url).failure(*words)
+            line = Fastq(f"unix://:pass-wrong@{server.socket_path}").failure(*words)
+            assert "Redis refuses the user name or password" in line
+            assert "pass-wrong" not in line
+        assert Fastq(server.url).done("queue", "ls", "--password", "right") == ""
+
+
+@pytest.mark.parametrize(("shell", "mark"), [("bash", "complete"), ("zsh", "#compdef fastq"), ("fish", "complete")])
+def test_completion_is_written_for_each_shell(shell: str, mark: str) -> None:
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0
+    assert mark in result.stdout
+    assert "_FASTQ_COMPLETE" in result.stdout
+
+
+def completed(fastq: Fastq, words: str) -> list[str]:
+    env = {"_FASTQ_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    result = CliRunner().invoke(main, [], env={**env, "FASTQ_REDIS_URL": fastq.url}, catch_exceptions=False)
+    return [line.partition(",")[2] for line in result.stdout.split()]
+
+
+def test_shells_complete_commands_and_queues(filled: Fastq) -> None:
+    assert completed(filled, "fastq st") == ["stats"]
+    assert completed(filled, "fastq queue pau") == ["pause"]
+    assert completed(filled, "fastq queue inspect ") == ["critical", "default", "low"]
+    assert completed(filled, "fastq queue inspect d") == ["default"]
+    assert completed(Fastq(NOWHERE), "fastq queue inspect ") == []
+
+
+def test_a_noun_lists_its_commands_in_their_order() -> None:
+    noun = Noun("noun")
+    noun.verb("b", "c")(lambda: None)
+    noun.verb("a")(lambda: None)
+    assert noun.list_commands(click.Context(noun)) == ["b", "a"]
+    assert noun.get_command(click.Context(noun), "c") is noun.commands["b"]
+
+
+@pytest.mark.parametrize("program", [("-m", "fastq"), ("-c", "from fastq.cli.main import main; main()")])
+def test_it_runs_as_a_program(filled: Fastq, tmp_path: Path, program: tuple[str, ...]) -> None:
+    env = {"PYTHONPATH": str(ROOT), "FASTQ_REDIS_URL": filled.url, "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, *program, "queue", "ls"], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "critical\ndefault\nlow\n", "")
+    failed = subprocess.run([sys.executable, *program, "queue", "l"], env=env, capture_output=True, text=True)
+    assert (failed.returncode, failed.stdout) == (2, "")
+
+
+def test_a_reader_that_goes_away_is_no_error_to_see(filled: Fastq, tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "FASTQ_REDIS_URL": filled.url, "HOME": str(tmp_path)}
+    program = [sys.executable, "-m", "fastq", "stats"]
+    process = subprocess.Popen(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 1

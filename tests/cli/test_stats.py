@@ -1,0 +1,62 @@
+"""``fastq stats``."""
+
+from typing import Any
+
+from redis import Redis
+
+from tests.cli.commands import Fastq
+
+
+def test_stats_counts_by_state_and_queue(filled: Fastq) -> None:
+    lines = filled.lines("stats")
+    assert lines[0] == "Tasks by state"
+    assert lines[1] == "ACTIVE PENDING AGGREGATING SCHEDULED RETRY ARCHIVED COMPLETED"
+    assert lines[2] == "2 4 2 2 1 1 1"
+    rows = {line.split()[0]: line for line in lines[lines.index("Queues") + 2 :]}
+    assert rows["default"].startswith("default 12 2 3 2 2 1 1 1 ")
+    assert rows["default"].endswith(" 40 10 25.00%")
+    assert rows["critical"].startswith("critical 1 0 1 0 0 0 0 0 ")
+    assert rows["low"].startswith("low (paused) 0 0 0 0 0 0 0 0 - ")
+    assert "40 10 25.00%" in lines
+
+
+def test_stats_tells_of_redis(filled: Fastq, db: Redis) -> None:
+    facts: Any = db.info("server")
+    lines = filled.lines("stats")
+    assert f"Version Redis {facts['redis_version']}" in lines
+    for name in ("Up for ", "Connections ", "Memory ", "Peak memory "):
+        (line,) = (line for line in lines if line.startswith(name))
+        assert line != f"{name}-"
+
+
+def test_stats_has_the_json_of_asynq(filled: Fastq) -> None:
+    found = filled.json("stats")
+    assert {name: found["aggregate"][name] for name in ("active", "pending", "processed", "failed")} == {
+        "active": 2,
+        "pending": 4,
+        "processed": 40,
+        "failed": 10,
+    }
+    assert [queue["Queue"] for queue in found["queues"]] == ["critical", "default", "low"]
+    default = found["queues"][1]
+    assert (default["Size"], default["Groups"], default["ProcessedTotal"], default["FailedTotal"]) == (12, 1, 1040, 110)
+    assert default["Latency"] > 0
+    assert found["queues"][2]["Paused"] is True
+    assert found["redis"]["redis_mode"] == "standalone"
+
+
+def test_stats_of_an_empty_redis(fastq: Fastq) -> None:
+    assert "There are none yet." in fastq.done("stats")
+    found = fastq.json("stats")
+    assert found["queues"] == []
+    assert found["aggregate"]["pending"] == 0
+
+
+def test_stats_are_shown_to_a_user_who_may_not_ask_for_redis_own(filled: Fastq, db: Any) -> None:
+    db.execute_command("ACL", "SETUSER", "plain", "on", ">word", "~*", "&*", "+@all", "-info")
+    try:
+        plain = Fastq(f"{filled.url}?username=plain&password=word")
+        assert "This user may not ask for it." in plain.done("stats")
+        assert plain.json("stats")["redis"] == {}
+    finally:
+        db.execute_command("ACL", "DELUSER", "plain")
