@@ -1,10 +1,11 @@
 """An inspector and a running server on one Redis: it sees what the server does, and the server heeds what it does."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from fastq import Client, Inspector, QueueNotEmptyError, TaskState, TaskStateError
+from fastq import Client, Inspector, QueueNotEmptyError, TaskState, TaskStateError, keys
 from tests.e2e.harness import Workers
 from tests.e2e.view import View
 from tests.waiting import wait_until
@@ -54,6 +55,12 @@ def test_a_paused_queue_waits_until_it_is_resumed(
     view.until("", "waits")
 
 
+def listeners(view: View) -> list[int]:
+    """Count who hears each of the channels of cancellations."""
+    client: Any = view.db
+    return [count for _, count in client.pubsub_numsub(keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL)]
+
+
 @pytest.mark.parametrize(("outcome", "state"), [(None, "retry"), ("archive", "archived"), ("delete", "")])
 def test_a_cancelled_task_ends_as_told(
     workers: Workers, client: Client, view: View, inspector: Inspector, outcome: str | None, state: str
@@ -61,6 +68,7 @@ def test_a_cancelled_task_ends_as_told(
     workers.start("--concurrency", "1").is_ready()
     client.enqueue("sleep", b"600", task_id="it", timeout=700)
     view.until("active", "it")
+    wait_until(lambda: listeners(view) == [1, 1], 30.0)  # the server is ready a moment before it hears
     inspector.cancel_processing("it", outcome)
     view.until(state, "it")
 
