@@ -8,8 +8,6 @@ is due twice, as with robfig.
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
-from croniter import CroniterBadDateError, croniter
-
 __all__ = ["CalendarSchedule", "IntervalSchedule", "Schedule"]
 
 SECOND = timedelta(seconds=1)
@@ -116,6 +114,9 @@ def _wall(moment: datetime, offset: timedelta) -> datetime:
 
 
 def _step(expression: str, wall: datetime) -> datetime | None:
+    # Here, since whoever imports fastq, each child of a server among them, would pay for it and few need it.
+    from croniter import CroniterBadDateError, croniter
+
     try:
         match: datetime = croniter(
             expression, wall, ret_type=datetime, max_years_between_matches=MAX_YEARS + 1

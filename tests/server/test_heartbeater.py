@@ -8,11 +8,14 @@ import pytest
 from redis import Redis
 
 from fastq import keys
+from fastq.broker.finish import Done
 from fastq.broker.presence import ServerIdentity
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
+from fastq.server.acker import Acker
 from fastq.server.heartbeater import Heartbeater
 from fastq.server.held import HeldTask
+from fastq.server.result import Result
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
@@ -51,6 +54,35 @@ def test_a_beat_prolongs_the_time_for_which_a_lease_is_surely_ours(db: Redis, ur
         assert task.leased_until_s == 30
         await heartbeater(bench).tick()
         assert task.leased_until_s == 35
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("jump_s", [60, 3600, -3600])
+def test_after_a_jump_of_the_wall_clock_what_is_another_s_is_let_go_of_and_not_written(
+    jump_s: int, db: Redis, url: str
+) -> None:
+    """A suspended machine wakes so: its monotonic clock stood still, and its leases have passed to others."""
+
+    async def test(bench: Bench) -> None:
+        taken, ours = bench.hold("taken", "ours")
+        bench.take_away("taken")
+        before = bench.queue.task("taken")
+        bench.clock.jump(jump_s)
+        beating = heartbeater(bench)
+        acking = Acker(bench.commands, bench.holdings)
+        if jump_s > 0:
+            # The outcome that comes before the first beat.
+            acking.add([Result(taken, Done("taken"))], pool_is_dry=True)
+            await acking.flush()
+            assert bench.queue.task("taken") == before
+        await beating.tick()
+        assert bench.held_ids() == ["ours"]
+        assert bench.queue.scores("lease")["ours"] == NOW_S + jump_s + 30 + OURS.fraction
+        acking.add([Result(taken, Done("taken")), Result(ours, Done("ours"))], pool_is_dry=True)
+        await acking.flush()
+        assert bench.queue.places() == {"active": ["taken"], "lease": ["taken"]}
+        assert bench.queue.task("taken") == before
 
     on_bench(db, url, test)
 

@@ -24,7 +24,10 @@ from fastq import (
     GroupInfo,
     Inspector,
     InvalidMessageError,
+    PeriodicTaskConfig,
+    PeriodicTaskManager,
     QueueInfo,
+    Scheduler,
     Semaphore,
     ServeMux,
     ServerInfo,
@@ -33,9 +36,20 @@ from fastq import (
     TaskInfo,
     TaskNotFoundError,
     TaskState,
+    cron,
 )
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message
 from fastq.mux import Handler
+from fastq.testing import (
+    Hooks,
+    InlineClient,
+    RunOutcome,
+    TaskRun,
+    assert_enqueued,
+    drain,
+    embedded_redis,
+    run_task,
+)
 from fastq.worker.running import RunningTask
 
 
@@ -49,6 +63,20 @@ def a_task_has_typed_parts() -> None:
     Task(b"t")  # type: ignore[arg-type]  # text
     Task("t", headers=[("a", "1")])  # type: ignore[arg-type]  # a mapping
     Task("t", headers={"a": 1})  # type: ignore[dict-item]  # of text to text
+
+
+def a_scheduler_takes_what_is_to_be_enqueued_and_when() -> None:
+    def post_enqueue(info: TaskInfo | None, error: Exception | None) -> None: ...
+
+    scheduler = Scheduler("redis://", "Europe/Paris", timedelta(seconds=10), post_enqueue=post_enqueue)
+    assert_type(scheduler.register("@daily", "t", "name", "UTC", "once", queue="low"), str)
+    scheduler.register("@daily", 5)  # type: ignore[arg-type]  # a Task or a type
+    Scheduler(pre_enqueue=post_enqueue)  # type: ignore[arg-type]  # of other parameters
+    PeriodicTaskManager(None, lambda: [PeriodicTaskConfig("@daily", "t", {"queue": "low"})], location="UTC")
+    PeriodicTaskManager(None, lambda: ["@daily"])  # type: ignore[list-item]  # configurations
+    PeriodicTaskManager(None, list, colour="red")  # type: ignore[call-arg]  # no option of a scheduler
+    assert_type(cron.parse("@daily").next(datetime.now()), datetime | None)
+    assert_type(cron.parse("@daily"), cron.Schedule)
 
 
 def a_client_takes_what_is_a_redis() -> None:
@@ -178,3 +206,20 @@ async def an_async_inspector_is_awaited(inspector: AsyncInspector) -> None:
     assert_type(await inspector.list_retry_tasks("q"), list[TaskInfo])
     assert_type(await inspector.run_all_retry_tasks("q"), int)
     assert_type(inspector.iter_tasks("q", "retry"), AsyncIterator[TaskInfo])
+
+
+def the_testing_aids_are_typed(mux: ServeMux, client: Client) -> None:
+    run = run_task(mux, "t", {"any": "thing"}, retried=1, hooks=Hooks(is_failure=lambda error: False), queue="low")
+    assert_type(run, TaskRun)
+    assert_type(run.outcome, RunOutcome)
+    assert_type(run.result, bytes | None)
+    assert_type(run.error, BaseException | None)
+    assert_type(drain(mux, "redis://127.0.0.1:6379/0", scheduled=True), list[TaskRun])
+    assert_type(assert_enqueued(client, "t", payload=[1], queue="low"), list[TaskInfo])
+    inline = InlineClient(mux)
+    assert_type(inline.enqueue("t"), TaskInfo)
+    assert_type(assert_enqueued(inline, "t", count=1), list[TaskInfo])
+    with embedded_redis() as url:
+        assert_type(url, str)
+    run_task("app:mux", "t")  # type: ignore[arg-type]  # a mux
+    assert_enqueued(mux, "t")  # type: ignore[arg-type]  # no place of tasks

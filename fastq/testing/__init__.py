@@ -1,0 +1,13 @@
+"""Aids for testing apps: run handlers in this process, work queues empty, see what was enqueued, have a private Redis.
+
+``fastq.testing.plugin`` has a pytest fixture: ``pytest_plugins = ["fastq.testing.plugin"]``.
+"""
+
+from fastq.testing.assertions import assert_enqueued
+from fastq.testing.draining import drain
+from fastq.testing.inline import InlineClient
+from fastq.testing.private_redis import embedded_redis
+from fastq.testing.runs import RunOutcome, TaskRun, run_task
+from fastq.worker.hooks import Hooks
+
+__all__ = ["Hooks", "InlineClient", "RunOutcome", "TaskRun", "assert_enqueued", "drain", "embedded_redis", "run_task"]

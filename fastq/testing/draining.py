@@ -1,0 +1,128 @@
+"""Work the queues of a Redis empty in this process: what a server would do, one task after the other."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from fastq import keys
+from fastq.broker.blocking import BlockingBroker
+from fastq.broker.dequeue import NoTasks, dequeue
+from fastq.broker.finish import ANYBODYS, archive
+from fastq.broker.inspect_queues import list_queues
+from fastq.broker.lease import LeasedTask, Owner
+from fastq.broker.maintain import forward
+from fastq.broker.open import BlockingRedis, open_broker
+from fastq.errors import InvalidMessageError
+from fastq.info import at_unix_ns
+from fastq.inspector.bulk import run_all_tasks
+from fastq.mux import ServeMux
+from fastq.server.batches import Writer
+from fastq.server.held import HeldTasks, view_leased
+from fastq.server.outcomes import Requeued, undecodable
+from fastq.server.result import Result
+from fastq.states import TaskState
+from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
+from fastq.worker.hooks import Hooks
+
+__all__ = ["drain"]
+
+MAX_RUNS: Final = 100_000
+FORWARDED_AT_ONCE: Final = 100
+
+
+def drain(
+    mux: ServeMux,
+    redis: str | BlockingRedis | None,
+    *,
+    queues: Sequence[str] | None = None,
+    scheduled: bool = False,
+    retries: bool = False,
+    hooks: Hooks = NO_HOOKS,
+) -> list[TaskRun]:
+    """Run all tasks that are pending or due, and those that they enqueue, until there are none; return their runs.
+
+    Redis has afterwards what a server would have left: results, retries, archive, counters. All known queues are worked
+    on, in turn, unless ``queues`` names some; paused ones are left alone. With ``scheduled`` tasks run whose time is
+    still to come, with ``retries`` those that failed until they are through. Tasks in groups wait for an aggregator.
+    ``RuntimeError`` after 100 000 runs: there are tasks that enqueue themselves for ever.
+
+    >>> from fastq import Client
+    >>> from fastq.testing import embedded_redis
+    >>> mux = ServeMux()
+    >>> @mux.handler("add")
+    ... def add(task):
+    ...     return sum(task.json())
+    >>> with embedded_redis() as url, Client(url) as client:
+    ...     _ = client.enqueue("add", [1, 2])
+    ...     _ = client.enqueue("add", [3, 4], process_in=3600)
+    ...     [run.json() for run in drain(mux, url)], [run.json() for run in drain(mux, url, scheduled=True)]
+    ([3], [7])
+    """
+    broker = open_broker(redis)
+    with closing(broker):
+        draining = _Draining(broker, MessageRunner(mux, hooks), queues)
+        early = [TaskState.SCHEDULED] * scheduled + [TaskState.RETRY] * retries
+        runs: list[TaskRun] = []
+        for run in draining.runs(early):
+            runs.append(run)
+            if len(runs) >= MAX_RUNS:
+                raise RuntimeError(f"drain: {MAX_RUNS} runs and no end, the last of {run.type!r}")
+        return runs
+
+
+class _Draining:
+    def __init__(self, broker: BlockingBroker, runner: MessageRunner, queues: Sequence[str] | None) -> None:
+        self._broker = broker
+        self._runner = runner
+        self._only = queues
+        self._owner = Owner.draw()
+
+    def runs(self, early: Sequence[TaskState]) -> Iterator[TaskRun]:
+        """Yield each run; a round takes one task of every queue, and the rounds end with one that finds nothing."""
+        found = True
+        while found:
+            found = False
+            queues = self._broker.run(list_queues()) if self._only is None else self._only
+            for queue in queues:
+                self._forward(queue, early)
+                for task in self._take(queue):
+                    found = True
+                    yield self._work(queue, task)
+
+    def _forward(self, queue: str, early: Sequence[TaskState]) -> None:
+        now_ns = time.time_ns()
+        for state in early:
+            self._broker.drive(run_all_tasks(queue, state, None, now_ns))
+        for key in (keys.scheduled(queue), keys.retry(queue)):
+            while self._broker.run(forward(queue, key, now_ns, FORWARDED_AT_ONCE)).taken == FORWARDED_AT_ONCE:
+                pass
+
+    def _take(self, queue: str) -> list[LeasedTask]:
+        leased = self._broker.run(dequeue(queue, 1, self._owner.score(time.time())))
+        return [] if isinstance(leased, NoTasks) else leased.tasks
+
+    def _work(self, queue: str, leased: LeasedTask) -> TaskRun:
+        held = HeldTasks()
+        try:
+            task = held.add(queue, view_leased(leased), time.monotonic())
+        except InvalidMessageError as error:
+            return self._reject(queue, leased, error)
+        try:
+            run, write = self._runner.run(task)
+        except BaseException:
+            self._write(held, [Result(task, Requeued(task.id))])
+            raise
+        self._write(held, [Result(task, write)])
+        return run
+
+    def _write(self, held: HeldTasks, results: list[Result]) -> None:
+        for batch in Writer(held, self._owner, ANYBODYS, time.time_ns()).batches(results):
+            self._broker.run(batch.operation)
+
+    def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:
+        now_ns = time.time_ns()
+        message = undecodable(leased.id, queue, leased.message, str(error), now_ns // 1_000_000_000)
+        self._broker.run(archive(queue, [(leased.id, message)], at_unix_ns(now_ns), ANYBODYS))
+        facts: dict[str, Any] = {"id": leased.id, "queue": queue, "type": "", "payload": leased.message, "retried": 0}
+        return TaskRun(**facts, outcome=RunOutcome.ARCHIVE, error=error, error_text=str(error), is_failure=True)

@@ -1,0 +1,254 @@
+"""Run a task's handler in this process, through the mux, its middleware and the hooks, and tell what came of it.
+
+The message is encoded and decoded, the handler called and its outcome judged by the code that a server's child and main
+process use. Only what a process of its own would do is left out: time limits are told to the handler and do not end it.
+"""
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from fastq._ids import new_task_id
+from fastq.broker.finish import Retried
+from fastq.codec import TaskView, decode_task_message, encode_task_message, view_task_message
+from fastq.compose import message_of
+from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.mux import ServeMux, is_async
+from fastq.options import check_options, complete
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer
+from fastq.retry_delay import default_retry_delay
+from fastq.server.held import HeldTask
+from fastq.server.outcomes import Archived, Write, outcome_of
+from fastq.task import Task
+from fastq.worker.hooks import Hooks
+from fastq.worker.report import FailureReport
+from fastq.worker.runner import HandlerRunner
+from fastq.worker.running import RunningTask
+
+__all__ = ["NO_HOOKS", "MessageRunner", "RunOutcome", "TaskRun", "as_task", "run_task"]
+
+T = TypeVar("T")
+
+NO_HOOKS: Final = Hooks()
+A_FAILURE: Final = frozenset({TaskTimeout, TaskCanceled, SystemExit})
+"""What a handler may raise beside ``Exception`` and only fails by it; Ctrl-C and pytest's own go on to the test."""
+
+
+class RunOutcome(StrEnum):
+    """Name what becomes of a task after a run."""
+
+    DONE = "done"
+    """Deleted, or kept as completed for its retention."""
+    RETRY = "retry"
+    """Tried again later."""
+    ARCHIVE = "archive"
+    """Kept in the archive: out of retries, or by SkipRetry."""
+    REVOKE = "revoke"
+    """Deleted, by RevokeTask."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """Tell of one run of a task: what the handler did, and what a server makes of it.
+
+    ``result`` is what is kept with the task: what the handler returned, else what it wrote last, None for nothing;
+    ``written`` is all that it wrote. ``error`` is the exception, ``error_text`` what is stored of it. ``is_failure``
+    and ``retry_in`` (seconds, None unless it is tried again) are the hooks' decisions or the defaults; ``hooks`` names
+    those that were asked, in order.
+    """
+
+    id: str
+    queue: str
+    type: str
+    payload: bytes
+    retried: int
+    outcome: RunOutcome
+    result: bytes | None = None
+    written: tuple[bytes, ...] = ()
+    error: BaseException | None = None
+    error_text: str = ""
+    is_failure: bool = False
+    retry_in: float | None = None
+    hooks: tuple[str, ...] = ()
+
+    def json(self) -> Any:
+        """Decode the result as JSON; ``ValueError`` if it is none, or there is no result."""
+        return orjson.loads(self.result or b"")
+
+
+def run_task(
+    mux: ServeMux, task: Task | str, payload: Any = None, *, retried: int = 0, hooks: Hooks = NO_HOOKS, **options: Any
+) -> TaskRun:
+    """Run a task's handler here and now, plain or async, and tell what came of it; no Redis is needed.
+
+    ``task``, ``payload`` and ``options`` are as for ``Client.enqueue``; ``retried`` is how often it was tried before.
+    A handler that raises raises nothing here: see ``error``. From within a running event loop an async handler runs on
+    a loop of its own, in a thread.
+
+    >>> mux = ServeMux()
+    >>> @mux.handler("double")
+    ... def double(task):
+    ...     return 2 * task.json()
+    >>> run = run_task(mux, "double", 21)
+    >>> run.outcome.value, run.json()
+    ('done', 42)
+    >>> run = run_task(mux, "double", None, hooks=Hooks(retry_delay=lambda retried, error, task: 7))
+    >>> run.outcome.value, type(run.error).__name__, run.retry_in, run.hooks
+    ('retry', 'JSONDecodeError', 7.0, ('retry_delay',))
+    >>> run_task(mux, "halve", 42, max_retry=0).outcome.value
+    'archive'
+    """
+    task = as_task(task, payload)
+    now_ns = time.time_ns()
+    call = check_options(options)
+    chosen = complete({**task.options, **call}, now_ns)
+    headers = {**task.headers, **call.get("headers", {})}
+    message = message_of(task, chosen, headers, chosen.task_id or new_task_id())
+    data = encode_task_message(message.replace(retried=retried) if retried else message)
+    run, _ = MessageRunner(mux, hooks).run(HeldTask(chosen.queue, view_task_message(data), 0.0, 1))
+    return run
+
+
+def as_task(task: Task | str, payload: Any) -> Task:
+    """Return the task that the first arguments of ``enqueue`` mean."""
+    if not isinstance(task, Task):
+        return Task(task, payload)
+    if payload is not None:
+        raise TypeError(f"a Task has its payload already; payload={payload!r} goes with a type name only")
+    return task
+
+
+class MessageRunner:
+    """Run encoded tasks as a server's child would, and judge them as its main process would."""
+
+    def __init__(self, mux: ServeMux, hooks: Hooks = NO_HOOKS) -> None:
+        if not isinstance(mux, ServeMux):
+            raise TypeError(f"mux must be a ServeMux, not {type(mux).__name__}: {mux!r}")
+        self._mux = mux
+        self._hooks = hooks
+
+    def run(self, held: HeldTask) -> tuple[TaskRun, Write]:
+        """Run a task; return what came of it, and the write that ends it."""
+        context = _Context(_time_is_up_ns(held.view))
+        recorder = _Recorder(self._hooks)
+        runner = HandlerRunner(self._mux, recorder.hooks())
+        kind, data = self._answer(runner, held.view.data, context) or (Kind.DONE, b"")
+        error = recorder.error
+        if error is not None and not isinstance(error, Exception) and type(error) not in A_FAILURE:
+            raise error
+        held.written = context.written[-1] if context.written else None
+        now_s = time.time_ns() // 1_000_000_000
+        write = outcome_of(held, kind, data, now_s, default_retry_delay)
+        message = decode_task_message(held.view.data)
+        run = TaskRun(
+            id=message.id,
+            queue=held.queue,
+            type=message.type,
+            payload=message.payload,
+            retried=message.retried,
+            outcome=_outcome(kind, write),
+            result=data if kind is Kind.RESULT else held.written,
+            written=tuple(context.written),
+            error=error,
+            error_text=FailureReport.decode(data).error if error is not None else "",
+            is_failure=isinstance(write, Archived) or (isinstance(write, Retried) and write.is_failure),
+            retry_in=float(write.retry_at_s - now_s) if isinstance(write, Retried) else None,
+            hooks=tuple(recorder.asked),
+        )
+        return run, write
+
+    def _answer(self, runner: HandlerRunner, data: bytes, context: "_Context") -> Answer:
+        handler, _ = self._mux.match(view_type(data))
+        if not is_async(handler):
+            return runner.run(data, context)
+        return _run_coroutine(_awaited(runner, data, context))
+
+
+async def _awaited(runner: HandlerRunner, data: bytes, context: "_Context") -> Answer:
+    return await runner.run_async(data, context)
+
+
+def _run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, also where a loop is running already."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(contextvars.copy_context().run, asyncio.run, coroutine).result()
+
+
+def view_type(data: bytes) -> str:
+    """Return the type in an encoded message."""
+    return decode_task_message(data).type
+
+
+def _time_is_up_ns(view: TaskView) -> int:
+    """Return when a handler that begins now would be told to end, on CLOCK_MONOTONIC."""
+    limits = [float(view.timeout)] if view.timeout else []
+    if view.deadline:
+        limits.append(view.deadline - time.time())
+    return time.monotonic_ns() + int((min(limits) if limits else 1800.0) * 1e9)
+
+
+def _outcome(kind: Kind, write: Write) -> RunOutcome:
+    if kind is Kind.REVOKED:
+        return RunOutcome.REVOKE
+    if isinstance(write, Retried):
+        return RunOutcome.RETRY
+    return RunOutcome.ARCHIVE if isinstance(write, Archived) else RunOutcome.DONE
+
+
+class _Context:
+    """Stand for the pool: times, and what the handler writes."""
+
+    interruption = None
+
+    def __init__(self, deadline_ns: int) -> None:
+        self.started_ns = time.monotonic_ns()
+        self.deadline_ns = deadline_ns
+        self.written: list[bytes] = []
+
+    def write_result(self, data: bytes) -> None:
+        self.written.append(data)
+
+
+@dataclass
+class _Recorder:
+    """Stand before the hooks, and note which are asked about which error."""
+
+    given: Hooks
+    asked: list[str] = field(default_factory=list)
+    error: BaseException | None = None
+
+    def hooks(self) -> Hooks:
+        given = self.given
+        return Hooks(
+            self._error_handler,
+            self._is_failure if given.is_failure else None,
+            self._retry_delay if given.retry_delay else None,
+        )
+
+    def _error_handler(self, task: RunningTask, error: BaseException) -> None:
+        self.error = error
+        if self.given.error_handler is not None:
+            self.asked.append("error_handler")
+            self.given.error_handler(task, error)
+
+    def _is_failure(self, error: BaseException) -> bool:
+        assert self.given.is_failure is not None
+        self.asked.append("is_failure")
+        return self.given.is_failure(error)
+
+    def _retry_delay(self, retried: int, error: BaseException, task: RunningTask) -> Any:
+        assert self.given.retry_delay is not None
+        self.asked.append("retry_delay")
+        return self.given.retry_delay(retried, error, task)

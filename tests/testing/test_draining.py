@@ -1,0 +1,160 @@
+"""drain: the queues are worked empty, and Redis is as a server would have left it."""
+
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import Client, RevokeTask, ServeMux, SkipRetry
+from fastq.testing import Hooks, RunOutcome, drain
+from fastq.worker.running import RunningTask
+from tests.broker.harness import QueueBench
+
+
+@pytest.fixture
+def mux(url: str) -> ServeMux:
+    mux: ServeMux = ServeMux()
+
+    @mux.handler("echo")
+    def echo(task: RunningTask) -> Any:
+        return task.json()
+
+    @mux.handler("async")
+    async def coroutine(task: RunningTask) -> Any:
+        return task.json()
+
+    @mux.handler("fail")
+    def fail(task: RunningTask) -> None:
+        raise ValueError(task.retried)
+
+    @mux.handler("skip")
+    def skip(task: RunningTask) -> None:
+        raise SkipRetry
+
+    @mux.handler("revoke")
+    def revoke(task: RunningTask) -> None:
+        raise RevokeTask
+
+    @mux.handler("chain")
+    def chain(task: RunningTask) -> None:
+        if task.json():
+            with Client(url) as client:
+                client.enqueue("chain", task.json() - 1, queue=f"q{task.json()}")
+
+    return mux
+
+
+def enqueue(url: str, type: str, payload: Any = None, **options: Any) -> str:
+    with Client(url) as client:
+        return client.enqueue(type, payload, **options).id
+
+
+def test_all_queues_are_worked_empty_in_turn_and_in_order(mux: ServeMux, url: str, db: Redis) -> None:
+    for number in range(3):
+        for queue in ("a", "b"):
+            enqueue(url, "async" if number == 1 else "echo", f"{queue}{number}", queue=queue)
+    runs = drain(mux, url)
+    assert [run.json() for run in runs] == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    assert {run.outcome for run in runs} == {RunOutcome.DONE}
+    for queue in ("a", "b"):
+        bench = QueueBench(db, queue=queue)
+        assert (bench.places(), bench.states()) == ({}, {})
+        assert bench.counters()["processed"] == 3
+    assert drain(mux, url) == []
+
+
+def test_redis_is_as_a_server_would_leave_it(mux: ServeMux, url: str, db: Redis) -> None:
+    enqueue(url, "echo", [1], task_id="kept", retention=60)
+    enqueue(url, "fail", task_id="failed", unique=60)
+    enqueue(url, "skip", task_id="skipped")
+    enqueue(url, "revoke", task_id="revoked", retention=60)
+    enqueue(url, "unknown", task_id="unknown", max_retry=0)
+    runs = {run.id: run for run in drain(mux, url, hooks=Hooks(retry_delay=lambda retried, error, task: 3600))}
+    bench = QueueBench(db)
+    assert bench.states() == {
+        "kept": "completed",
+        "failed": "retry",
+        "skipped": "archived",
+        "unknown": "archived",
+    }
+    assert bench.task("kept")["result"] == b"[1]"
+    failed = bench.message("failed")
+    assert (failed.retried, failed.error_msg) == (1, runs["failed"].error_text)
+    assert (runs["failed"].retry_in, runs["revoked"].outcome) == (3600, RunOutcome.REVOKE)
+    assert (bench.counters()["processed"], bench.counters()["failed"]) == (5, 3)
+
+
+def test_what_handlers_enqueue_is_worked_on_too_in_new_queues_as_well(mux: ServeMux, url: str) -> None:
+    enqueue(url, "chain", 4)
+    assert [(run.queue, run.json() if run.result else None) for run in drain(mux, url)] == [
+        ("default", None),
+        ("q4", None),
+        ("q3", None),
+        ("q2", None),
+        ("q1", None),
+    ]
+
+
+def test_a_time_that_is_to_come_is_waited_for_unless_asked_otherwise(mux: ServeMux, url: str, db: Redis) -> None:
+    enqueue(url, "echo", "later", task_id="l", process_in=3600)
+    enqueue(url, "echo", "due", task_id="d", process_in=3600)
+    QueueBench(db).db.zadd("asynq:{default}:scheduled", {"d": 1})
+    assert [run.json() for run in drain(mux, url)] == ["due"]
+    assert [run.json() for run in drain(mux, url, scheduled=True)] == ["later"]
+
+
+def test_failed_tasks_are_tried_until_they_are_through_if_asked(mux: ServeMux, url: str, db: Redis) -> None:
+    enqueue(url, "fail", max_retry=3, task_id="f")
+    assert [run.retried for run in drain(mux, url)] == [0]
+    assert [(run.retried, run.outcome.value) for run in drain(mux, url, retries=True)] == [
+        (1, "retry"),
+        (2, "retry"),
+        (3, "archive"),
+    ]
+    assert QueueBench(db).states() == {"f": "archived"}
+
+
+def test_queues_that_are_not_named_or_are_paused_are_left_alone(mux: ServeMux, url: str, db: Redis) -> None:
+    for queue in ("a", "b", "c"):
+        enqueue(url, "echo", queue, queue=queue)
+    db.set("asynq:{b}:paused", 1)
+    assert [run.json() for run in drain(mux, url, queues=["b", "c"])] == ["c"]
+    assert [run.json() for run in drain(mux, db)] == ["a"]
+    assert db.ping()  # it was given, and is not closed
+    assert QueueBench(db, queue="b").places()["pending"]
+
+
+def test_a_message_that_cannot_be_read_is_archived(mux: ServeMux, url: str, db: Redis) -> None:
+    bench = QueueBench(db)
+    bench.pend("bad")
+    db.hset("asynq:{default}:t:bad", "msg", b"\xff\xff")
+    enqueue(url, "echo", 1)
+    runs = drain(mux, url)
+    assert [run.outcome for run in runs] == [RunOutcome.ARCHIVE, RunOutcome.DONE]
+    assert bench.message("bad").type == "fastq:undecodable"
+
+
+def test_ctrl_c_in_a_handler_gives_its_task_back(url: str, db: Redis) -> None:
+    mux: ServeMux = ServeMux()
+
+    @mux.handler("t")
+    def interrupted(task: RunningTask) -> None:
+        raise KeyboardInterrupt
+
+    enqueue(url, "t", task_id="a")
+    with pytest.raises(KeyboardInterrupt):
+        drain(mux, url)
+    assert QueueBench(db).places() == {"pending": ["a"]}
+
+
+def test_tasks_that_enqueue_themselves_for_ever_are_an_error(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.testing.draining.MAX_RUNS", 20)
+    mux: ServeMux = ServeMux()
+
+    @mux.handler("again")
+    def again(task: RunningTask) -> None:
+        enqueue(url, "again")
+
+    enqueue(url, "again")
+    with pytest.raises(RuntimeError, match="drain: 20 runs and no end, the last of 'again'"):
+        drain(mux, url)

@@ -1,0 +1,163 @@
+"""InlineClient: what is enqueued runs at once, and conflicts as it would in Redis."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fastq import DuplicateTaskError, RevokeTask, ServeMux, Task, TaskIDConflictError, TaskInfo, TaskState
+from fastq.testing import Hooks, InlineClient, RunOutcome
+from fastq.worker.running import RunningTask
+
+
+@pytest.fixture
+def ran() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def client(ran: list[str]) -> InlineClient:
+    mux: ServeMux = ServeMux()
+    client = InlineClient(mux)
+
+    @mux.handler("note")
+    def note(task: RunningTask) -> str:
+        ran.append(task.id)
+        return task.id
+
+    @mux.handler("chain")
+    def chain(task: RunningTask) -> None:
+        ran.append(f"{task.json()} begins")
+        if task.json():
+            client.enqueue("chain", task.json() - 1)
+        ran.append(f"{task.json()} ends")
+
+    @mux.handler("fail")
+    def fail(task: RunningTask) -> None:
+        if task.retried < 2:
+            raise ValueError(f"attempt {task.retried}")
+
+    @mux.handler("revoke")
+    def revoke(task: RunningTask) -> None:
+        raise RevokeTask
+
+    return client
+
+
+def test_a_task_runs_when_it_is_enqueued(client: InlineClient, ran: list[str]) -> None:
+    with client:
+        client.ping()
+        info = client.enqueue(Task("note", b"x"), task_id="a", queue="low")
+    assert isinstance(info, TaskInfo)
+    assert (info.id, info.queue, info.state, info.payload) == ("a", "low", TaskState.PENDING, b"x")
+    assert ran == ["a"]
+    assert [(run.id, run.json()) for run in client.runs] == [("a", "a")]
+    assert client.enqueued == [info]
+
+
+def test_what_a_handler_enqueues_runs_after_it(client: InlineClient, ran: list[str]) -> None:
+    client.enqueue("chain", 2)
+    assert ran == ["2 begins", "2 ends", "1 begins", "1 ends", "0 begins", "0 ends"]
+    client.enqueue("chain", 2000)  # deeper than Python's stack
+    assert len(client.runs) == 2004
+
+
+def test_many_tasks_run_in_order_and_conflicts_are_their_results(client: InlineClient, ran: list[str]) -> None:
+    tasks = [Task("note", task_id="a", retention=60), Task("note", task_id="a"), Task("note", task_id="b")]
+    results = client.enqueue_many(iter(tasks), queue="low")
+    assert [type(result) for result in results] == [TaskInfo, TaskIDConflictError, TaskInfo]
+    assert ran == ["a", "b"]
+    with pytest.raises(TypeError, match="enqueue_many takes Task objects, not str"):
+        client.enqueue_many(["note"])  # type: ignore[list-item]  # what is tested
+
+
+def test_tasks_of_another_time_and_of_groups_wait(client: InlineClient, ran: list[str]) -> None:
+    states = [client.enqueue("note", task_id="s", process_in=60).state]
+    states += [client.enqueue("note", task_id="g", group="g").state]
+    assert states == [TaskState.SCHEDULED, TaskState.AGGREGATING]
+    assert (ran, [message.id for message in client.waiting]) == ([], ["s", "g"])
+    assert [run.id for run in client.run_waiting()] == ran == ["s", "g"]
+    assert client.waiting == []
+
+
+def test_a_failed_task_waits_for_its_next_attempt(client: InlineClient) -> None:
+    client.enqueue("fail", task_id="f")
+    for retried in (1, 2):
+        (waiting,) = client.waiting
+        assert (waiting.retried, waiting.error_msg.startswith(f"ValueError: attempt {retried - 1}")) == (retried, True)
+        client.run_waiting()
+    assert [run.outcome for run in client.runs] == [RunOutcome.RETRY, RunOutcome.RETRY, RunOutcome.DONE]
+    assert client.waiting == []
+    client.enqueue("fail", task_id="f", max_retry=0)
+    assert (client.runs[-1].outcome, client.waiting) == (RunOutcome.ARCHIVE, [])
+
+
+def test_errors_are_raised_if_asked_for() -> None:
+    mux: ServeMux = ServeMux()
+    boom = LookupError("boom")
+
+    @mux.handler("fail")
+    def fail(task: RunningTask) -> None:
+        raise boom
+
+    hooks = Hooks(is_failure=lambda error: False)
+    client = InlineClient(mux, hooks=hooks, raise_errors=True)
+    with pytest.raises(LookupError) as raised:
+        client.enqueue("fail")
+    assert raised.value is boom
+    assert client.runs[0].hooks == ("is_failure",)
+    with pytest.raises(LookupError):
+        client.run_waiting()
+
+
+CONFLICTS: list[tuple[str, dict[str, Any], bool]] = [
+    ("note", {}, False),
+    ("note", {"retention": 60}, True),
+    ("note", {"process_in": 60}, True),
+    ("fail", {}, True),
+    ("fail", {"max_retry": 0}, True),
+    ("revoke", {"retention": 60}, False),
+]
+
+
+@pytest.mark.parametrize(("type", "options", "conflicts"), CONFLICTS)
+def test_an_id_is_taken_for_as_long_as_its_task_is_kept(
+    type: str, options: Any, conflicts: bool, client: InlineClient
+) -> None:
+    client.enqueue(type, task_id="a", **options)
+    client.enqueue(type, task_id="a", queue="other")
+    again: Callable[[], object] = lambda: client.enqueue("note", task_id="a")  # noqa: E731 - called in one place of two
+    if not conflicts:
+        again()
+        return
+    with pytest.raises(TaskIDConflictError):
+        again()
+
+
+@pytest.mark.parametrize(
+    ("type", "options", "locks"),
+    [
+        ("note", {}, False),
+        ("note", {"retention": 60}, False),
+        ("note", {"process_in": 60}, True),
+        ("fail", {}, True),
+        ("fail", {"max_retry": 0}, True),
+        ("revoke", {}, False),
+    ],
+)
+def test_a_lock_is_held_until_its_task_is_done(type: str, options: Any, locks: bool, client: InlineClient) -> None:
+    client.enqueue(type, b"x", unique=60, **options)
+    client.enqueue(type, b"other", unique=60)
+    if locks:
+        with pytest.raises(DuplicateTaskError):
+            client.enqueue(type, b"x", unique=60)
+    else:
+        client.enqueue(type, b"x", unique=60)
+
+
+def test_bad_input_is_refused_and_nothing_runs(client: InlineClient, ran: list[str]) -> None:
+    with pytest.raises(TypeError, match="unknown option 'que'"):
+        client.enqueue("note", que="x")
+    with pytest.raises(ValueError, match="queue must contain"):
+        client.enqueue("note", queue=" ")
+    assert (ran, client.enqueued, client.runs) == ([], [], [])
