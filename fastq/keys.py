@@ -209,7 +209,7 @@ def tick(queue: str, entry_name: str, due_s: int) -> str:
 
 
 def last_tick(queue: str, entry_name: str) -> str:
-    """Name the string that says which tick of a named entry was the last, as ``due:spec``; not asynq's."""
+    """Name the string that says which tick of a named entry was the last, as ``due:plan``; not asynq's."""
     return f"asynq:{{{queue}}}:last_tick:{entry_name}"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from fastq import keys
-from fastq.broker.inspect_bulk import Source, Taken, delete_all, delete_some, release_locks
+from fastq.broker.inspect_bulk import Source, Taken, delete_all, delete_some
 from fastq.broker.inspect_queues import GroupPage, list_groups
 from fastq.broker.inspect_tasks import container
 from fastq.broker.operation import Flow, Operation, together
@@ -85,14 +85,16 @@ def _delete_groups(queue: str) -> Flow[None]:
 
 
 def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
-    """Delete groups with their tasks: small ones in one round trip, the rest of each big one by itself."""
+    """Delete groups with their tasks: small ones in one round trip, the rest of each big one by itself.
+
+    Locks that only messages name are left to ``sweep_queue``.
+    """
     yield from unlist_groups(queue, [group for group, size in sizes.items() if not size])
     sources = [
         Source(queue, keys.group(queue, group), TaskState.AGGREGATING, group) for group, size in sizes.items() if size
     ]
     results: list[Taken] = yield from together(*(delete_some(source) for source in sources))
     for source, taken in zip(sources, results, strict=True):
-        yield from release_locks(queue, taken.unsure)
         if taken.ids < sizes[source.group]:
             yield from delete_all(source)
 

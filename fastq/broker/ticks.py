@@ -24,22 +24,22 @@ _SECOND_NS = 1_000_000_000
 class NamedTick:
     """Hold a tick of a named entry: which, who asks, and how long it is known; times in Unix seconds, or seconds.
 
-    ``spec`` is "" where no later scheduler is to know which tick was the last.
+    ``plan``, the entry's zone and spec, is "" where no later scheduler is to know which tick was the last.
     """
 
     name: str
     entry_id: str
     due_s: int
     ttl_s: int
-    spec: str
+    plan: str
     last_ttl_s: int
 
 
 class LastTick(NamedTuple):
-    """Tell which tick of an entry was the last, and by which spec."""
+    """Tell which tick of an entry was the last, and by which plan."""
 
     due_s: int
-    spec: str
+    plan: str
 
 
 class TickReport(NamedTuple):
@@ -70,7 +70,7 @@ def enqueue_tick(tick: NamedTick, batch: Batch) -> Operation[Outcome]:
             keys.group(queue, task.group),
         ),
         (
-            *(tick.entry_id, tick.due_s, tick.ttl_s, tick.spec, tick.last_ttl_s),
+            *(tick.entry_id, tick.due_s, tick.ttl_s, tick.plan, tick.last_ttl_s),
             *(batch.state, _moment(batch, task)),
             *(task.id, task.message, task.group, task.lock, task.lock_ttl_s),
         ),
@@ -102,5 +102,5 @@ def read_last_tick(queue: str, name: str) -> Operation[LastTick | None]:
 
 
 def _last_tick(reply: bytes | None) -> LastTick | None:
-    due, separator, spec = (reply or b"").decode(errors="replace").partition(":")
-    return LastTick(int(due), spec) if separator and due.isdecimal() else None
+    due, separator, plan = (reply or b"").decode(errors="replace").partition(":")
+    return LastTick(int(due), plan) if separator and due.isdecimal() else None

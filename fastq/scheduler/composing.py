@@ -48,6 +48,6 @@ def _named(entry: Entry, due: datetime) -> NamedTick | None:
         entry_id=entry.id,
         due_s=int(due.timestamp()),
         ttl_s=tick_ttl_s(registration.schedule, due, registration.missed),
-        spec="" if registration.missed is Missed.SKIP else registration.schedule.spec,
+        plan="" if registration.missed is Missed.SKIP else registration.plan,
         last_ttl_s=LAST_TICK_TTL_S,
     )

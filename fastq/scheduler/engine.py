@@ -138,8 +138,11 @@ class Engine:
         return picked
 
     def _compose(self, entry: Entry, due: datetime) -> TickTask | None:
-        registration = entry.registration
-        error = self._options.hooks.before(registration.task, registration.options)
+        registration, attempt = entry.registration, entry.attempt(due)
+        error = None
+        if not attempt.announced:
+            attempt.announced = True
+            error = self._options.hooks.before(registration.task, registration.options)
         if error is None:
             try:
                 return compose_tick(entry, due, self._clock.unix_ns())

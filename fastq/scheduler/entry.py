@@ -38,6 +38,11 @@ class Registration:
         return complete(self.checked, 0).queue
 
     @property
+    def plan(self) -> str:
+        """Name when the ticks are: schedulers whose plans differ know nothing of each other's missed ticks."""
+        return f"{self.schedule.zone} {self.schedule.spec}"
+
+    @property
     def recalls(self) -> bool:
         """Tell whether ticks are made up that were due before the scheduler began."""
         return self.name is not None and self.missed is not Missed.SKIP
@@ -71,6 +76,7 @@ class Attempt:
     due: datetime
     task_id: str
     is_id_ours: bool
+    announced: bool = False
     maybe_applied: bool = False
     reported: bool = False
 
@@ -102,10 +108,10 @@ class Entry:
         self.next = next_tick(self.registration.schedule, position)
 
     def recall(self, last: LastTick | None) -> None:
-        """Go back to the last tick that a scheduler of this app tried, if it went by the same spec."""
+        """Go back to the last tick that a scheduler of this app tried, if it went by the same plan."""
         self.recalled = True
         self._note_answer()
-        if last is None or last.spec != self.registration.schedule.spec:
+        if last is None or last.plan != self.registration.plan:
             return
         tick = datetime.fromtimestamp(last.due_s, UTC)
         if tick < self._position:

@@ -46,9 +46,11 @@ class Loop:
                 pause_s = self._guarded_turn()
                 if not self._stopping:
                     self._woken.wait(pause_s)
-            self._engine.clear()
-        finally:
-            self._on_end()
+        finally:  # also when a hook has called sys.exit
+            try:
+                self._engine.clear()
+            finally:
+                self._on_end()
 
     def _guarded_turn(self) -> float:
         try:

@@ -361,6 +361,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
             log_level=config.log_level,
             log_format=config.log_format,
             aggregator=None if config.group_aggregator is None else str(config.group_aggregator),
+            health_check=None if config.health_check is None else str(config.health_check),
             **hooks,
         ),
         processes=config.concurrency,

@@ -16,7 +16,7 @@ from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import FailureReport, describe_error, trace_of
 from fastq.worker.running import RunningTask
 
-__all__ = ["Hooks", "caused_by"]
+__all__ = ["Hooks", "caused_by", "resolve_hook"]
 
 ErrorHandler: TypeAlias = Callable[[RunningTask, BaseException], object]
 IsFailure: TypeAlias = Callable[[BaseException], bool]
@@ -39,7 +39,7 @@ class Hooks:
     @classmethod
     def named(cls, **names: str | None) -> "Hooks":
         """Import hooks by name; ``AppNameError`` for what is not callable."""
-        return cls(**{hook: _callable(hook, name) for hook, name in names.items() if name})  # type: ignore[arg-type]  # what it takes shows when it is called
+        return cls(**{hook: resolve_hook(hook, name) for hook, name in names.items() if name})  # type: ignore[arg-type]  # what it takes shows when it is called
 
     def without_telling(self) -> "Hooks":
         """Return the hooks without the error handler: asynq does not tell it of recovered tasks."""
@@ -94,7 +94,8 @@ def caused_by(error: BaseException, kind: type[BaseException]) -> bool:
     return False
 
 
-def _callable(hook: str, name: str) -> Callable[..., object]:
+def resolve_hook(hook: str, name: str) -> Callable[..., object]:
+    """Import a hook by name; ``AppNameError`` when it is not callable."""
     found = resolve(name)
     if not callable(found):
         raise AppNameError(f"{hook}={name!r} is not callable: {found!r}")

@@ -16,7 +16,7 @@ from fastq.mux import ServeMux
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.worker.aggregation import resolve_aggregator
-from fastq.worker.hooks import Hooks, caused_by
+from fastq.worker.hooks import Hooks, caused_by, resolve_hook
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.running import CURRENT, RunningTask, encode_result
 
@@ -24,13 +24,26 @@ __all__ = ["HandlerRunner", "load", "runner_argument"]
 
 
 def runner_argument(
-    app: str, *, log_level: str = "", log_format: str = "", aggregator: str | None = None, **hooks: str | None
+    app: str,
+    *,
+    log_level: str = "",
+    log_format: str = "",
+    aggregator: str | None = None,
+    health_check: str | None = None,
+    **hooks: str | None,
 ) -> str:
     """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log.
 
-    The ``aggregator`` runs elsewhere; it is looked up here so that a server with a wrong name does not start.
+    ``aggregator`` and ``health_check`` run elsewhere; they are imported here so that a server with a wrong name, or one
+    that raises, does not start.
     """
-    order = {"app": app, "log": [log_level, log_format], "aggregator": aggregator, "hooks": hooks}
+    order = {
+        "app": app,
+        "log": [log_level, log_format],
+        "aggregator": aggregator,
+        "health_check": health_check,
+        "hooks": hooks,
+    }
     return orjson.dumps(order).decode()
 
 
@@ -42,6 +55,8 @@ def load(argument: str) -> "HandlerRunner":
     try:
         if order["aggregator"]:
             resolve_aggregator(order["aggregator"])
+        if order["health_check"]:
+            resolve_hook("health_check", order["health_check"])
         return HandlerRunner(_resolve_mux(order["app"]), Hooks.named(**order["hooks"]))
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error

@@ -54,3 +54,10 @@ def test_a_history_keeps_the_newest_thousand_events(bench: QueueBench) -> None:
             bench.run(operation)
     found = bench.db.zrange(keys.scheduler_history("a"), 0, -1)
     assert (len(found), found[0], found[-1]) == (1000, b"2", b"1001")
+
+
+def test_many_entries_keep_their_order(bench: QueueBench) -> None:
+    entries = [b"%d" % number for number in range(1501)]
+    for operation in publish_scheduler("h:1:x", entries, NOW_S, 20):
+        bench.run(operation)
+    assert bench.db.lrange(KEY, 0, -1) == entries[::-1]

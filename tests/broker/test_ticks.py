@@ -25,8 +25,8 @@ def bench(db: Redis, url: str) -> Iterator[QueueBench]:
         yield bench
 
 
-def tick(entry_id: str = "one", *, due_s: int = NOW_S, spec: str = "@daily") -> NamedTick:
-    return NamedTick("nightly", entry_id, due_s, ttl_s=3600, spec=spec, last_ttl_s=7200)
+def tick(entry_id: str = "one", *, due_s: int = NOW_S, plan: str = "UTC @daily") -> NamedTick:
+    return NamedTick("nightly", entry_id, due_s, ttl_s=3600, plan=plan, last_ttl_s=7200)
 
 
 def batch(task_id: str = "a", state: TaskState = TaskState.PENDING, **how: Any) -> Batch:
@@ -85,16 +85,16 @@ def test_a_refused_tick_is_open_for_another_scheduler(bench: QueueBench) -> None
 def test_the_last_tick_is_known_and_never_goes_back(bench: QueueBench) -> None:
     assert bench.run(read_last_tick("default", "nightly")) is None
     bench.run(enqueue_tick(tick(due_s=NOW_S), batch("a")))
-    assert bench.run(read_last_tick("default", "nightly")) == LastTick(NOW_S, "@daily")
+    assert bench.run(read_last_tick("default", "nightly")) == LastTick(NOW_S, "UTC @daily")
     assert 7190 <= bench.db.ttl(LAST) <= 7200
-    bench.run(enqueue_tick(tick(due_s=NOW_S - 60, spec="@hourly"), batch("b")))
-    assert bench.run(read_last_tick("default", "nightly")) == LastTick(NOW_S, "@daily")
-    bench.run(enqueue_tick(tick(due_s=NOW_S + 60, spec="TZ=UTC 0 * * * *"), batch("c")))
-    assert bench.run(read_last_tick("default", "nightly")) == LastTick(NOW_S + 60, "TZ=UTC 0 * * * *")
+    bench.run(enqueue_tick(tick(due_s=NOW_S - 60, plan="UTC @hourly"), batch("b")))
+    assert bench.run(read_last_tick("default", "nightly")) == LastTick(NOW_S, "UTC @daily")
+    bench.run(enqueue_tick(tick(due_s=NOW_S + 60, plan="UTC TZ=UTC 0 * * * *"), batch("c")))
+    assert bench.run(read_last_tick("default", "nightly")) == LastTick(NOW_S + 60, "UTC TZ=UTC 0 * * * *")
 
 
 def test_no_last_tick_is_kept_where_none_is_asked_for(bench: QueueBench) -> None:
-    bench.run(enqueue_tick(tick(spec=""), batch("a")))
+    bench.run(enqueue_tick(tick(plan=""), batch("a")))
     assert not bench.db.exists(LAST)
 
 

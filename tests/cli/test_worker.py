@@ -209,6 +209,24 @@ def test_a_name_that_leads_to_no_hook_is_misuse(app_workers: Workers) -> None:
     assert uncallable.lines == ["fastq-worker: error_handler='bare:number' is not callable: 5"]
 
 
+def test_a_name_that_leads_to_no_health_check_is_misuse(app_workers: Workers) -> None:
+    worker = app_workers.start("--health-check", "bare:number", app="bare:mux")
+    assert worker.ended() == 2, worker.text
+    assert worker.lines == ["fastq-worker: health_check='bare:number' is not callable: 5"]
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("flag", ["--is-failure", "--retry-delay", "--error-handler", "--health-check"])
+def test_a_hook_that_fails_at_its_import_is_shown_with_its_traceback(
+    app_workers: Workers, flag: str, start_method: str
+) -> None:
+    worker = app_workers.start(flag, "broken:hook", "--start-method", start_method, app="bare:mux")
+    assert worker.ended() == 1, worker.text
+    assert "FATAL: the workers cannot start: " in worker.text
+    assert worker.text.count('broken.py", line') == 1
+    assert "json.decoder.JSONDecodeError: " in worker.text
+
+
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 @pytest.mark.parametrize(
     ("app", "error"),

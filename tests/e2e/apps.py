@@ -271,6 +271,27 @@ async def async_stuck(task: RunningTask) -> None:
     loop_in_c(task)
 
 
+@mux.handler("async-deaf")
+async def async_deaf(task: RunningTask) -> None:
+    """Go on whatever is raised."""
+    word = "started"
+    while True:
+        try:
+            tell(word, task)
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            word = "told"
+
+
+@mux.handler("async-gate")
+async def async_pass_gate(task: RunningTask) -> None:
+    """Run until the gate lets it pass, and let others run meanwhile."""
+    tell("started", task)
+    while not db().lpop(gate("g")):
+        await asyncio.sleep(0.01)
+    tell("done", task)
+
+
 @mux.handler("then-skip")
 def skip_when_told(task: RunningTask) -> None:
     try:

@@ -174,6 +174,27 @@ def test_a_task_that_kills_its_process_ends_in_the_archive(workers: Workers, cli
     assert view.state(task_id) == "archived"
 
 
+def test_a_poison_task_kills_a_process_an_attempt_and_then_rests_in_the_archive(
+    workers: Workers, client: Client, view: View
+) -> None:
+    poison = client.enqueue("crash", max_retry=2).id
+    others = [client.enqueue("ok", retention=3600).id for _ in range(20)]
+    quick = ("--retry-delay", "tests.e2e.apps:quick_retry", "--delayed-task-check-interval", "0.05")
+    workers.start("--concurrency", "1", *quick).is_ready()
+    message = view.until("archived", poison)
+    assert message is not None
+    assert message.retried == 2
+    assert message.error_msg.startswith("WorkerCrashedError: worker process ")
+    assert "died with signal SIGSEGV, peak RSS " in message.error_msg
+    pids = [view.expect("started", poison).pid for _ in range(3)]
+    assert len(set(pids)) == 3
+    assert view.count("failed") == 3
+    for task_id in others:
+        completed = view.until("completed", task_id)
+        assert completed is not None
+        assert completed.retried == 0
+
+
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 

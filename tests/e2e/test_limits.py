@@ -51,7 +51,15 @@ KILLED = "TaskTimeout: the handler did not end in time and its process was kille
 
 @pytest.mark.parametrize(
     ("type", "error"),
-    [("spin", SOFT), ("clean", SOFT), ("async-wait", SOFT), ("deaf", KILLED), ("c-loop", KILLED)],
+    [
+        ("spin", SOFT),
+        ("clean", SOFT),
+        ("deaf", KILLED),
+        ("c-loop", KILLED),
+        ("async-wait", SOFT),
+        ("async-stuck", KILLED),
+        ("async-deaf", KILLED),
+    ],
 )
 def test_a_hanging_handler_ends_when_its_time_is_up_and_its_slot_is_used_again(
     workers: Workers, client: Client, view: View, type: str, error: str
@@ -67,13 +75,67 @@ def test_a_hanging_handler_ends_when_its_time_is_up_and_its_slot_is_used_again(
     assert (f"{APPS}:" in message.error_msg) is (error is SOFT)  # the place in the user's code
     assert message.retried == 1
     told = [event.what for event in view.events()]
-    assert told == {"clean": ["cleaned"], "deaf": ["told"]}.get(type, [])
+    assert told == {"clean": ["cleaned"], "deaf": ["told"], "async-deaf": ["told"]}.get(type, [])
     after = client.enqueue("wait", retention=3600).id
     next_run = view.expect("started", after)
     assert is_running(hanging.pid) is (error is SOFT)
     assert (next_run.pid == hanging.pid) is (error is SOFT)
     view.open()
     view.until("completed", after)
+
+
+# Upstream, the token is released while the handler still runs: issues 532 and 642.
+@pytest.mark.parametrize("type", ["deaf", "c-loop"])
+def test_a_timed_out_handler_that_goes_on_keeps_its_slot_and_is_not_run_beside_itself(
+    workers: Workers, client: Client, view: View, type: str
+) -> None:
+    hanging = client.enqueue(Task(type, timeout=1, max_retry=1)).id
+    start(workers, "--retry-delay", "tests.e2e.apps:quick_retry", "--delayed-task-check-interval", "0.05")
+    first = view.expect("started", hanging)
+    others = {client.enqueue("ok").id for _ in range(3)}
+    for _ in range(2 if type == "deaf" else 1):  # told, and run again
+        event = view.event()
+    assert (event.what, event.task_id, event.pid != first.pid) == ("started", hanging, True)
+    assert not is_running(first.pid)
+    message = view.until("archived", hanging)
+    assert message is not None
+    assert message.retried == 1
+    wait_until(lambda: not any(view.state(task_id) for task_id in others))
+    assert {event.pid for event in view.events()} <= {event.pid}
+
+
+def test_what_waits_does_not_begin_while_all_slots_have_timed_out_handlers_that_go_on(
+    workers: Workers, client: Client, view: View
+) -> None:
+    for _ in range(2):
+        client.enqueue(Task("c-loop", timeout=1, max_retry=0))
+    client.enqueue_many(Task("told") for _ in range(20))
+    workers.start("--concurrency", "2", "--timeout-grace", "1").is_ready()
+    hanging = [view.expect("started").pid for _ in range(2)]
+    view.expect("ran")
+    assert not all(map(is_running, hanging)), "three handlers on two slots"
+
+
+def test_the_neighbours_of_a_coroutine_that_blocks_its_loop_run_again_free_of_charge(
+    workers: Workers, client: Client, view: View
+) -> None:
+    ids = {client.enqueue("async-gate", retention=3600, max_retry=0).id for _ in range(2)}
+    start(workers)
+    first = [view.expect("started") for _ in ids]
+    stuck = client.enqueue(Task("async-stuck", timeout=1)).id
+    view.expect("started", stuck)
+    again = [view.expect("started") for _ in ids]
+    assert {event.task_id for event in first} == {event.task_id for event in again} == ids
+    assert {event.pid for event in first}.isdisjoint({event.pid for event in again})
+    view.open(times=2)
+    for task_id in ids:
+        message = view.until("completed", task_id)
+        assert message is not None
+        assert (message.retried, message.error_msg) == (0, "")
+    message = view.until("retry", stuck)
+    assert message is not None
+    assert message.error_msg.startswith(KILLED)
+    assert view.count("failed") == 1
 
 
 def test_the_message_s_own_deadline_is_absolute(workers: Workers, client: Client, view: View) -> None:

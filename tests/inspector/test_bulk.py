@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, QueueNotEmptyError, QueueNotFoundError, TaskState, keys
+from fastq import BrokerError, Client, QueueNotEmptyError, QueueNotFoundError, TaskState, keys
 from fastq.broker import inspect_bulk
-from fastq.broker.inspect_bulk import Source, run_all
+from fastq.broker.inspect_bulk import Source, delete_all, run_all
 from fastq.broker.open import open_broker
 from fastq.inspector.bulk import delete_queue
 from tests.broker.harness import NOW_S
@@ -121,7 +121,7 @@ def test_locks_that_only_the_messages_name_are_released_too(
     ask: Ask, queue: Seeded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As asynq's AddToGroupUnique leaves them; big messages are returned a few at a time.
-    monkeypatch.setattr(inspect_bulk, "MAX_RETURNED_BYTES", 100)
+    monkeypatch.setattr(inspect_bulk, "MAX_DELETED_BYTES", 100)
     for name in "abcdefg":
         lock = keys.unique("default", "t", name.encode())
         queue.group("g", {name: 1}, unique_key=lock, payload=b"x" * 60)
@@ -161,6 +161,47 @@ def test_tasks_that_come_back_meanwhile_are_not_done_for_ever(queue: Seeded, url
     flow = run_all(Source("default", keys.retry("default"), TaskState.RETRY), 1)
     assert drive(flow, url, meanwhile) == 7
     assert calls == ["ZCARD", "run_tasks", "run_tasks", "run_tasks"]
+
+
+def test_big_tasks_are_deleted_a_few_at_a_time(queue: Seeded, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect_bulk, "TASKS_A_CALL", 200)
+    monkeypatch.setattr(inspect_bulk, "MAX_DELETED_BYTES", 2_500)
+    fill(queue, "retry", payload=b"x" * 1000)
+    queue.db.hset(keys.task("default", "d"), "result", b"x" * 2000)
+    left: list[int] = []
+    flow = delete_all(Source("default", keys.retry("default"), TaskState.RETRY))
+    assert drive(flow, url, lambda _: left.append(queue.db.zcard(keys.retry("default")))) == 7
+    assert left == [7, 4, 3, 0]
+
+
+def test_an_error_of_redis_tells_how_far_it_went(queue: Seeded, url: str) -> None:
+    fill(queue, "retry")
+    flow = run_all(Source("default", keys.retry("default"), TaskState.RETRY), 1)
+
+    def break_it(name: str) -> None:
+        if name == "run_tasks":
+            queue.db.delete(keys.pending("default"))
+            queue.db.set(keys.pending("default"), "no list")
+
+    with pytest.raises(BrokerError) as error:
+        open_broker(url).drive(meddled(flow, break_it))
+    assert error.value.__notes__ == ["3 tasks were done before this, 4 were left"]
+
+
+def meddled(flow: Any, meanwhile: Callable[[str], None]) -> Any:
+    """Make a flow of a flow: after each operation ``meanwhile`` is called with its name."""
+    try:
+        operation = next(flow)
+        while True:
+            try:
+                result = yield operation
+            except BrokerError as error:
+                operation = flow.throw(error)
+            else:
+                meanwhile(operation.name)
+                operation = flow.send(result)
+    except StopIteration as end:
+        return end.value
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 
 from fastq import Inspector, QueueNotFoundError, TaskNotFoundError, TaskState, keys
+from fastq.broker import inspect_tasks
 from fastq.broker.inspect_tasks import update_payload
 from fastq.broker.open import open_broker
 from fastq.codec import decode_task_message
@@ -136,6 +137,22 @@ def test_a_page_has_30_tasks_unless_told_otherwise(ask: Ask, queue: Seeded) -> N
 def test_a_page_of_many_and_of_big_tasks_is_whole(ask: Ask, queue: Seeded) -> None:
     queue.add("archived", {f"{n:04}": NOW_S for n in range(901)}, payload=b"x" * 2000)
     assert ids(ask("list_archived_tasks", "default", page_size=1000)) == [f"{n:04}" for n in range(901)]
+
+
+def test_big_tasks_are_read_a_few_at_a_time(queue: Seeded, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect_tasks, "MAX_READ_BYTES", 1_000)
+    queue.add("archived", dict.fromkeys("abcde", NOW_S), payload=b"x" * 400)
+    queue.db.hset(keys.task("default", "d"), "result", b"x" * 600)
+    broker = open_broker(url)
+    assert len(broker.run(inspect_tasks.read_tasks("default", [*"abcde"]))) == 3
+    assert len(broker.run(inspect_tasks.read_tasks("default", [*"de"]))) == 1
+    assert [found.message is None for found in broker.drive(inspect_tasks.read_all_tasks("default", [*"abxde"]))] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

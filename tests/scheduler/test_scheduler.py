@@ -222,8 +222,9 @@ def test_run_ends_at_a_signal_and_clears_up(url: str, db: Redis, signum: signal.
     assert left_keys(db) == []
 
 
-def test_run_ends_when_a_hook_shuts_down(url: str, db: Redis) -> None:
-    with program(url, "scheduler.shutdown()") as process:
+@pytest.mark.parametrize("hook", ["scheduler.shutdown()", "sys.exit()"])
+def test_run_ends_when_a_hook_ends_it(url: str, db: Redis, hook: str) -> None:
+    with program(url, hook) as process:
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (0, "begun\nended\n", "")
     assert left_keys(db) == []

@@ -10,7 +10,9 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.scripts import load_script
+from fastq.cron import parse
 from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.scheduler.entry import Entry, check_registration
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.scheduler.harness import NOON, bench_on, history, listed, pending, unix
@@ -106,6 +108,17 @@ def test_ticks_missed_while_no_scheduler_ran_follow_the_policy(url: str, db: Red
         assert len(pending(db)) == expected
 
 
+def test_no_ticks_are_made_up_for_another_zone(url: str, db: Redis) -> None:
+    with bench_on(url) as (first,):
+        first.add("0 * * * *", name="n", missed="all")
+        first.turn(after=HOUR_S)
+    with bench_on(url, now=NOON + timedelta(hours=4, minutes=5)) as (second,):
+        entry = Entry(check_registration(parse("0 * * * *", "Asia/Tokyo"), "t", {}, "n", "all"), second.engine.now())
+        second.engine.add(entry)
+        second.turn()
+    assert len(pending(db)) == 1
+
+
 def test_no_ticks_are_made_up_by_another_spec_or_without_any_before(url: str, db: Redis) -> None:
     with bench_on(url) as (first,):
         first.add("0 * * * *", name="n", missed="all")
@@ -177,7 +190,8 @@ def test_an_outage_is_said_once_and_its_ticks_follow(
     caplog.set_level("INFO", "fastq")
     way = shared_server.directory / "way"
     way.symlink_to(shared_server.socket_path)
-    with bench_on(f"unix://{way}") as (bench,):
+    announced: list[str] = []
+    with bench_on(f"unix://{way}", pre_enqueue=lambda task, _: announced.append(task.type)) as (bench,):
         bench.add("* * * * *", "skip")
         bench.add("* * * * *", "once", missed="once")
         bench.add("* * * * *", "all", missed="all")
@@ -193,6 +207,7 @@ def test_an_outage_is_said_once_and_its_ticks_follow(
         way.symlink_to(shared_server.socket_path)
         bench.turn(after=15)
     way.unlink()
+    assert Counter(announced) == {"skip": 5, "once": 5, "all": 5, "named": 5, "late": 1}  # once a tick, if tried often
     counts = Counter(message.type for message in pending(db))
     assert counts == {"skip": 1, "once": 1, "all": 5, "named": 5}
     assert caplog.text.count("trying again until it works") == 1

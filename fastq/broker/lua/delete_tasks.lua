@@ -6,7 +6,7 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] state        that of the tasks in the source
 ARGV[3] group        its name, if the source is one, else ""
 ARGV[4] count        ids to take at most
-ARGV[5] max_bytes    messages to return at most; the first that goes beyond it is the last one
+ARGV[5] max_bytes    messages and results to delete at most (to free much takes long); the first beyond it is the last
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks deleted, then id, message of each deleted one that may have a lock its hash does not name
 asynq   deleteAllCmd, deleteAllPendingCmd, deleteAllAggregatingCmd (all tasks in one call)
@@ -55,8 +55,8 @@ for _, id in ipairs(ids_to_take()) do
       local message = redis.call("HGET", task, "msg") or ""
       reply[#reply + 1] = id
       reply[#reply + 1] = message
-      bytes = bytes + #message
     end
+    bytes = bytes + redis.call("HSTRLEN", task, "msg") + redis.call("HSTRLEN", task, "result")
     redis.call("UNLINK", task)
     deleted = deleted + 1
   end

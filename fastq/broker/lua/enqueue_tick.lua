@@ -9,7 +9,7 @@ KEYS[7] group        asynq:{q}:g:{group}
 ARGV[1] by           who asks: the id of the entry, another in each scheduler
 ARGV[2] due          the tick, unix seconds
 ARGV[3] tick_ttl     seconds for which the tick is known to be done
-ARGV[4] spec         the entry's spec, or "" where no later scheduler need know which tick was the last
+ARGV[4] plan         the entry's zone and spec, or "" where no later scheduler need know which tick was the last
 ARGV[5] last_ttl     seconds for which that is known
 ARGV[6] state        pending | scheduled | aggregating
 ARGV[7] moment       unix nanoseconds of now | unix seconds to run at | unix seconds of now
@@ -24,17 +24,17 @@ asynq   none: each of its schedulers enqueues each tick
 ]]
 local tick, last_tick, task = KEYS[1], KEYS[2], KEYS[3]
 local pending, scheduled, groups, group = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local by, due, tick_ttl, spec, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local by, due, tick_ttl, plan, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local state, moment, id, message, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local lock, lock_ttl = ARGV[11], ARGV[12]
 
 local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end
 
-if spec ~= "" then
+if plan ~= "" then
   local last = string.match(redis.call("GET", last_tick) or "", "^%d+")
   if not last or tonumber(last) < tonumber(due) then
-    redis.call("SET", last_tick, due .. ":" .. spec, "EX", last_ttl)
+    redis.call("SET", last_tick, due .. ":" .. plan, "EX", last_ttl)
   end
 end
 

@@ -9,6 +9,6 @@ asynq   writeSchedulerEntriesCmd (to which a life of a fraction of a second is a
 local entries = KEYS[1]
 local ttl = ARGV[1]
 redis.call("DEL", entries)
-for at = 2, #ARGV do redis.call("LPUSH", entries, ARGV[at]) end
+for at = 2, #ARGV, 500 do redis.call("LPUSH", entries, unpack(ARGV, at, math.min(at + 499, #ARGV))) end
 redis.call("EXPIRE", entries, ttl)
 return 1

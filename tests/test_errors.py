@@ -1,0 +1,45 @@
+"""Errors carry their facts, and come out of a copy as they went in."""
+
+import copy
+
+import pytest
+
+from fastq import (
+    FastqError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    QueueStateError,
+    TaskNotFoundError,
+    TaskState,
+    TaskStateError,
+)
+
+ERRORS = [
+    TaskNotFoundError("q", "id-1"),
+    QueueNotFoundError("q"),
+    TaskStateError("q", "id-1", "archive", "active"),
+    QueueNotEmptyError("q", {TaskState.PENDING: 3, TaskState.ACTIVE: 0, TaskState.RETRY: 1}),
+    QueueStateError("q", paused=True),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_a_copy_has_the_same_text_and_facts(error: FastqError) -> None:
+    # The same way as a pickle's, in which multiprocessing sends errors.
+    again = copy.copy(error)
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ERRORS[2], "cannot archive a task in state 'active'; cancel it instead (queue='q', task_id='id-1')"),
+        (TaskStateError("q", "i", "run", "pending"), "cannot run a task in state 'pending' (queue='q', task_id='i')"),
+        (ERRORS[3], "queue is not empty: it has 3 pending, 1 retry (queue='q')"),
+        (QueueNotEmptyError("q"), "queue is not empty (queue='q')"),
+        (ERRORS[4], "queue is already paused (queue='q')"),
+        (QueueStateError("q"), "queue is not paused (queue='q')"),
+    ],
+)
+def test_an_error_names_what_it_is_about(error: FastqError, text: str) -> None:
+    assert str(error) == text
