@@ -219,7 +219,7 @@ class BrokerAuthError(BrokerError, PermissionError):
 
 
 class BrokerReadOnlyError(BrokerError):
-    """Tell that the server reached is a replica and takes no writes."""
+    """Tell that the server reached takes no writes: it is a replica, cannot save to disk, or lacks replicas."""
 
 
 class BrokerOutOfMemoryError(BrokerError):
