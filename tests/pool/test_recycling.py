@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 from fastq.pool.handle import State
@@ -35,6 +37,28 @@ def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
             assert int((await b.outcome("next")).data) != old
 
     run(test())
+
+
+def test_successors_start_one_at_a_time() -> None:
+    async def test() -> None:
+        async with bench(settings(max_tasks_per_child=1, processes=3, start_method="spawn", prefetch_time=10)) as b:
+            old = set(b.pool.child_pids)
+            go = b.beacon.file("go")
+            b.submit(*(b.task(number, "wait_for", file=str(go)) for number in range(3)))
+            assert {pid for _ in old for pid in await b.beacon.pids()} == old
+            states: list[State] = []
+            starting = set()
+            while sorted(states, key=lambda state: state.value) != [State.READY] * 3 + [State.LEAVING] * 3:
+                states = list(b.pool.child_states.values())
+                starting.add(states.count(State.STARTING))
+                await asyncio.sleep(0.001)
+            assert starting == {0, 1}
+            assert b.pool.running() != [], "the old ones are at it until their successors can take over"
+            go.touch()
+            await b.outcomes(range(3))
+            await gone(*old)
+
+    run(test(), 60)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
