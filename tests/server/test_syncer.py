@@ -243,6 +243,11 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
         assert (acker.failed, len(bench.held)) == ([], 0)
         assert bench.held.queues_in_doubt() == frozenset()
         await syncer.tick()
+        ids = sorted(task.id for task in tasks)
+        assert (sorted(bench.db.lrange(keys.active(QUEUE), 0, -1)), len(bench.queue.scores("lease"))) == (
+            [task_id.encode() for task_id in ids],
+            12,
+        ), "where a recoverer finds them"
 
     caplog.set_level(logging.INFO, "fastq")
     on_bench(db, url, test)
