@@ -24,6 +24,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueStateError",
     "RevokeTask",
+    "SchedulerEntryNotFoundError",
     "SemaphoreFullError",
     "ServerClosedError",
     "ServerStartError",
@@ -181,6 +182,17 @@ class CronSpecError(FastqError, ValueError):
         return type(self), (self.spec, self.position, self.reason)
 
 
+class SchedulerEntryNotFoundError(FastqError, LookupError):
+    """Tell that the scheduler has no entry with this id."""
+
+    def __init__(self, entry_id: str) -> None:
+        self.entry_id = entry_id
+        super().__init__(f"scheduler entry not found (entry_id={entry_id!r})")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.entry_id,)
+
+
 class WorkerCrashedError(FastqError):
     """Tell that the child process died while it ran the task."""
 
@@ -219,7 +231,7 @@ class BrokerAuthError(BrokerError, PermissionError):
 
 
 class BrokerReadOnlyError(BrokerError):
-    """Tell that the server reached is a replica and takes no writes."""
+    """Tell that the server reached takes no writes: it is a replica, cannot save to disk, or lacks replicas."""
 
 
 class BrokerOutOfMemoryError(BrokerError):

@@ -76,8 +76,13 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
     ),
     (
         ("MISCONF",),
-        BrokerError,
+        BrokerReadOnlyError,
         "Redis takes no writes because it cannot save to disk; see its log and its free disk space",
+    ),
+    (
+        ("NOREPLICAS",),
+        BrokerReadOnlyError,
+        "Redis takes no writes because too few of its replicas are there; see its min-replicas-to-write",
     ),
     (
         ("UNBLOCKED",),

@@ -45,6 +45,12 @@ class Noun(click.Group):
         self.aliases.update(dict.fromkeys(aliases, name))
         return self.command(name, cls=Verb, **more)
 
+    def add(self, command: click.Command, *aliases: str) -> None:
+        """Take in a command that was made elsewhere."""
+        assert command.name is not None
+        self.aliases.update(dict.fromkeys(aliases, command.name))
+        self.add_command(command)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Find a command by its name or an alias."""
         return super().get_command(ctx, self.aliases.get(cmd_name, cmd_name))

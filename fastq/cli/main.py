@@ -9,11 +9,18 @@ from click.shell_completion import get_completion_class
 from fastq._version import __version__
 from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
+from fastq.cli.cron import cron
 from fastq.cli.demo import main as demo_command
+from fastq.cli.group import group
 from fastq.cli.queue import queue
+from fastq.cli.queue_removal import rm
 from fastq.cli.scheduler import command as scheduler_command
+from fastq.cli.server import server
 from fastq.cli.session import say_failure
 from fastq.cli.stats import stats
+from fastq.cli.task import task
+from fastq.cli.task_bulk import archive_all, delete_all, run_all
+from fastq.cli.task_enqueue import enqueue
 from fastq.cli.worker import main as worker_command
 from fastq.errors import FastqError
 
@@ -122,8 +129,13 @@ def _completion(shell: str) -> None:
     click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())
 
 
-for _command in (stats, queue):
-    main.add_command(_command)
+queue.add(rm, "remove", "delete")
+task.add(enqueue)
+task.add(run_all, "runall")
+task.add(archive_all, "archiveall")
+task.add(delete_all, "deleteall")
+for _command in (stats, queue, task, group, server, cron):
+    main.add(_command)
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")
 main.add_command(demo_command, "demo")

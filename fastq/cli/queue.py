@@ -1,6 +1,6 @@
 """``fastq queue``: lists, describes, pauses, resumes and removes queues."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -8,32 +8,17 @@ import click
 from fastq.cli.commands import Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.records import daily_record, queue_record
-from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.stats import STATES, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
-from fastq.errors import BrokerError, FastqError
 from fastq.inspector import QueueInfo
 
-__all__ = ["each", "queue"]
+__all__ = ["queue", "queues_argument"]
 
 MOST_DAYS: Final = 90
 
 queue = Noun("queue", help="List, describe, pause, resume and remove queues.")
 queues_argument = click.argument("queues", type=QueueName(), nargs=-1, required=True, metavar="QUEUE...")
-
-
-def each(session: Session, names: Sequence[str], act: Callable[[str], None]) -> int:
-    """Do something to each, whatever becomes of the others; returns the exit code. Redis away ends it at once."""
-    code = 0
-    for name in dict.fromkeys(names):
-        try:
-            act(name)
-        except BrokerError:
-            raise
-        except FastqError as error:
-            session.fail(error)
-            code = 1
-    return code
 
 
 @queue.verb("ls", "list")

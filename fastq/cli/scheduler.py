@@ -58,13 +58,15 @@ def _choices(name: str) -> click.Choice[str]:
 )
 @click.option("--config", metavar="FILE", help="a TOML file of settings")
 @click.version_option(__version__, prog_name=_NAME)
-def command(**flags: Any) -> int:
+@click.pass_context
+def command(context: click.Context, /, **flags: Any) -> None:
     """Enqueue the periodic tasks of the Scheduler or PeriodicTaskManager that APP names (module:attr)."""
     search_here()
     try:
-        return run_scheduler(_options(flags))
+        code = run_scheduler(_options(flags))
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
+    context.exit(code)
 
 
 def _options(flags: dict[str, Any]) -> SchedulingOptions:

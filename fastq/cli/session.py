@@ -4,7 +4,7 @@ import difflib
 import functools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -16,10 +16,11 @@ from fastq.broker.open import open_broker
 from fastq.broker.uri import ConnectionKind, parse_redis_uri
 from fastq.cli.connection import redis_url
 from fastq.demo.screen import Screen
-from fastq.errors import BrokerError, FastqError, QueueNotFoundError, TaskNotFoundError
+from fastq.errors import BrokerError, FastqError, QueueNotEmptyError, QueueNotFoundError, TaskNotFoundError
 from fastq.inspector import Inspector
+from fastq.states import TaskState
 
-__all__ = ["Session", "emit", "pass_session", "say_failure"]
+__all__ = ["Session", "each", "emit", "pass_session", "say_failure"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,6 +66,9 @@ class Session:
         match error:
             case QueueNotFoundError():
                 return self._other_queues(error.queue)
+            case QueueNotEmptyError():
+                is_busy = TaskState.ACTIVE.value in error.sizes
+                return "; let the active ones end, or cancel them" if is_busy else "; --force deletes them, too"
             case TaskNotFoundError():
                 return (
                     f"; it may be done and gone: fastq task ls --queue {error.queue} --state STATE lists what there is"
@@ -94,6 +98,20 @@ def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Cal
                 return 1
 
     return run
+
+
+def each(session: Session, names: Sequence[str], act: Callable[[str], None]) -> int:
+    """Do something to each, whatever becomes of the others; returns the exit code. Redis away ends it at once."""
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            act(name)
+        except BrokerError:
+            raise
+        except FastqError as error:
+            session.fail(error)
+            code = 1
+    return code
 
 
 def say_failure(text: str) -> None:

@@ -28,6 +28,7 @@ class Aggregation:
             )
             self._child = AggregationChild(config, timing.aggregation_s)
             self._aggregator = Aggregator(commands, list(config.queues), rule, self._child.combine, clock, timing)
+            self._aggregator.prepare = self._child.prepare
 
     @property
     def actors(self) -> list[Actor]:

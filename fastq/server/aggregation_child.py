@@ -39,6 +39,10 @@ class AggregationChild:
         )
         self._child = SpareChild(pool, "the group aggregator")
 
+    async def prepare(self) -> bool:
+        """Start the child unless it runs; tell whether it does."""
+        return await self._child.start()
+
     async def combine(
         self, queue: str, group: str, messages: Sequence[bytes]
     ) -> Combined | Unreadable | AggregationFailure:

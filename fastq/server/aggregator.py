@@ -64,6 +64,8 @@ class Aggregator(Actor):
         self._timing = timing
         self._interval_s = min(MAX_INTERVAL_S, rule.grace_s)
         self.tick_limit_s = 1.25 * timing.aggregation_s
+        self.prepare: Callable[[], Awaitable[bool]] | None = None
+        """Starts what ``combine`` needs, before a set is taken: that must not cost the set's time."""
         self._open: set[AggregationSet] = set()
         self._waits = Waits(clock)
         self.aggregated = 0
@@ -117,6 +119,9 @@ class Aggregator(Actor):
 
     async def _aggregate_group(self, queue: str, group: str) -> None:
         """Aggregate set after set of a group, for as long as it is due."""
+        if self.prepare is not None and not await self.prepare():
+            self._waits.longer(queue, group)
+            return
         more = True
         while more and not self._finishing:
             one = AggregationSet(queue, group, str(uuid.uuid4()))

@@ -27,6 +27,15 @@ class SpareChild:
         self._asked = 0
         self._burials: set[asyncio.Task[None]] = set()
 
+    async def start(self) -> bool:
+        """Start the child unless it runs; False, and a line in the log, if that fails."""
+        try:
+            await self._running_pool()
+        except PoolStartError as error:
+            _log.error("%s cannot be run: %s", self._what, error)
+            return False
+        return True
+
     async def ask(self, data: bytes, limit_s: float, patience_s: float) -> Event | None:
         """Return what came of ``data``, which may run for ``limit_s``; None, and a line in the log, if nothing did.
 

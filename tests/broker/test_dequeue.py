@@ -185,3 +185,14 @@ def test_two_servers_share_the_tasks_between_them(bench: QueueBench, url: str) -
     assert taken == ids
     owned = [score % 1 for score in bench.scores("lease").values()]
     assert (owned.count(OURS.fraction), owned.count(THEIRS.fraction)) == (100, 100)
+
+
+@pytest.mark.parametrize("place", ["active", "lease"])
+def test_a_place_that_is_none_costs_no_task(place: str, bench: QueueBench) -> None:
+    """The error of a key of another type, half-way, would leave the whole batch in no list at all."""
+    bench.pend("a", "b")
+    bench.db.set(bench.key(place), "not what it should be")
+    with pytest.raises(BrokerError, match="WRONGTYPE"):
+        bench.run(dequeue(QUEUE, 10, OURS.score(NOW_S)))
+    bench.db.delete(bench.key(place))
+    assert bench.places() == {"pending": ["b", "a"]}

@@ -269,11 +269,11 @@ def _is_busy(db: Redis) -> bool:
         ("LOADING Redis is loading the dataset in memory", BrokerConnectionError, "Redis is still loading its data"),
         (
             "MISCONF Errors writing to the AOF file: No space",
-            BrokerError,
+            BrokerReadOnlyError,
             "it cannot save to disk; see its log and its",
         ),
         ("ERR unknown command 'EVALSHA', with args", BrokerError, "fastq needs Redis 6.2 or newer"),
-        ("NOREPLICAS Not enough good replicas to write.", BrokerError, "Redis refused it: NOREPLICAS Not enough good"),
+        ("NOREPLICAS Not enough good replicas to write.", BrokerReadOnlyError, "too few of its replicas are there"),
         ("WRONGTYPE Operation against a key", BrokerError, "Redis refused it: WRONGTYPE Operation against a key"),
     ],
 )

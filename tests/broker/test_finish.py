@@ -24,6 +24,7 @@ from fastq.broker.finish import (
 )
 from fastq.broker.lease import Owner
 from fastq.broker.operation import Operation
+from fastq.errors import BrokerError
 from tests.broker.harness import GOS, NOW, NOW_NS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
 OK, NOT_ACTIVE, NOT_OURS = Finish.OK, Finish.NOT_ACTIVE, Finish.NOT_OURS
@@ -333,6 +334,20 @@ def test_when_processed_wraps_failed_begins_anew_with_it(way: str, bench: QueueB
 
 
 # Archive ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_a_place_that_is_none_costs_no_task(way: str, bench: QueueBench) -> None:
+    """The error of a key of another type, half-way, would leave a task in no list at all, and one more at each try."""
+    bench.activate("a", "b")
+    before = (bench.places(), bench.scores("lease"), bench.states())
+    bench.db.hset(bench.key(ENDS[way]), "not", "what it should be")
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="WRONGTYPE"):
+            bench.run(WAYS[way](["a", "b"], Guard(OURS)))
+    bench.db.delete(bench.key(ENDS[way]))
+    assert (bench.places(), bench.scores("lease"), bench.states()) == before
+    assert bench.counters() == {}
 
 
 def test_an_archived_task_is_kept_with_its_new_message(bench: QueueBench) -> None:

@@ -22,6 +22,9 @@ _NS: Final = 1_000_000_000
 ACK_S: Final = 1.0
 """How long after its end a run may wait for its ack where nothing is wrong, on a machine that has other work, too."""
 
+DYING_NS: Final = _NS
+"""How long the children of a killed server or preloader may go on: until the kernel, or the server, has noticed."""
+
 _REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS}
 _SILENT: Final = {Kind.FREEZE_REDIS, Kind.NET_HALF_OPEN}
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
@@ -59,8 +62,9 @@ class Alibis:
         self._until_recovered_s = timing.lease_s + timing.recover_grace_s + timing.recoverer_interval_s + MAX_BACKOFF_S
         servers = {life.server for life in lives.values()} | {-1}
         self._outages = {server: merged(_outage(one) for one in strikes if _hits(one, server)) for server in servers}
-        # A lease was last extended up to a heartbeat ago, and its end is a whole second, rounded down.
-        least_ns = int((timing.lease_s - timing.heartbeat_interval_s - 1) * _NS)
+        # A lease was last extended up to a heartbeat ago, its end is rounded down to a second, and machines have other
+        # work; but until the grace is over, too, nobody takes the task.
+        least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
         self._losses = {
             server: [span for span in spans if span.ended_ns - span.began_ns >= least_ns]
             for server, spans in self._outages.items()
@@ -77,7 +81,7 @@ class Alibis:
             if strike.generation == run.generation and strike.began_ns <= until_ns:
                 if strike.kind in _DEADLY and _kills(strike, run, next_on_child_ns):
                     return strike.kind
-                if strike.kind is Kind.KILL_SERVER and strike.began_ns >= run.began_ns:
+                if strike.kind is Kind.KILL_SERVER and run.began_ns <= strike.began_ns + DYING_NS:
                     return strike.kind
         if any(span.meets(run.began_ns, until_ns) for span in self._losses[server]):
             return "its lease was lost in an outage"
@@ -135,7 +139,10 @@ class Alibis:
 def _kills(strike: Strike, run: Run, next_on_child_ns: int | None) -> bool:
     if strike.pids and run.pid not in strike.pids:
         return False
-    return run.began_ns <= strike.began_ns and (next_on_child_ns is None or strike.began_ns <= next_on_child_ns)
+    dying_ns = DYING_NS if strike.kind is Kind.KILL_PRELOADER else 0
+    return run.began_ns <= strike.began_ns + dying_ns and (
+        next_on_child_ns is None or strike.began_ns <= next_on_child_ns
+    )
 
 
 def _hits(strike: Strike, server: int) -> bool:

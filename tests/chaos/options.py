@@ -19,7 +19,7 @@ class ChaosOptions:
     """Say how much, for how long, from which seed."""
 
     seed: int
-    seconds: float = 150.0
+    seconds: float = 120.0
     tasks: int = 200_000
     servers: int = 3
     children: int = 2
@@ -58,7 +58,7 @@ def timing_of(lease_s: int) -> Timing:
 def parse_options(arguments: list[str]) -> ChaosOptions:
     """Read the command line."""
     parser = argparse.ArgumentParser("python -m tests.chaos", description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--seconds", type=float, help="for how long faults strike (150; with --long 180)")
+    parser.add_argument("--seconds", type=float, help="for how long faults strike (120; with --long 180)")
     parser.add_argument("--tasks", type=int, help="tasks in all (200000)", default=200_000)
     parser.add_argument("--servers", type=int, help="servers (3)", default=3)
     parser.add_argument("--children", type=int, help="children of each server (2; with --long 16)")
@@ -73,7 +73,7 @@ def parse_options(arguments: list[str]) -> ChaosOptions:
         "--long", action="store_true", dest="is_long", help="children in loops that hold the interpreter; no faults"
     )
     given: dict[str, Any] = vars(parser.parse_args(arguments))
-    defaults = dict.fromkeys(given) | {"seconds": 150.0, "children": 2, "seed": secrets.randbelow(1 << 31)}
+    defaults = dict.fromkeys(given) | {"seconds": 120.0, "children": 2, "seed": secrets.randbelow(1 << 31)}
     if given["is_long"]:
         defaults |= {"seconds": 180.0, "children": 16}
     chosen: dict[str, Any] = {name: defaults[name] if value is None else value for name, value in given.items()}

@@ -102,12 +102,15 @@ def test_a_second_run_without_a_fault_is_reported() -> None:
     [
         (strike(Kind.KILL_SERVER, 2.5), True),
         (strike(Kind.KILL_SERVER, 3.5), True),  # before its ack
-        (strike(Kind.KILL_SERVER, 1.5), False),  # before it began
+        (strike(Kind.KILL_SERVER, 1.9), True),  # its children are told a moment later
+        (strike(Kind.KILL_SERVER, 0.9), False),  # long before it began
         (strike(Kind.KILL_SERVER, 4.5), False),  # long after its end
         (strike(Kind.KILL_SERVER, 2.5, server=1), False),  # another server
         (strike(Kind.KILL_CHILD, 2.5, pids=(100,)), True),
         (strike(Kind.KILL_CHILD, 2.5, pids=(101,)), False),  # another child
         (strike(Kind.KILL_PRELOADER, 2.5), True),
+        (strike(Kind.KILL_PRELOADER, 1.9), True),  # its server kills the children when it notices
+        (strike(Kind.KILL_CHILD, 1.9, pids=(100,)), False),
         (strike(Kind.FREEZE_SERVER, 2.5, 9), True),
         (strike(Kind.FREEZE_SHORT, 2.5, 3.5), False),  # the lease was longer
         (strike(Kind.FREEZE_CHILD, 2.5, 9, pids=(100,)), False),  # its server went on beating

@@ -15,14 +15,38 @@ from tests.cli.commands import NOWHERE, Fastq
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server
 
-READING = [
-    ("stats",),
-    ("queue", "ls"),
-    ("queue", "inspect", "default"),
-    ("queue", "history", "default"),
-    ("queue", "pause", "default"),
-    ("queue", "resume", "default"),
+TALKING = [
+    "stats",
+    "queue ls",
+    "queue inspect default",
+    "queue history default",
+    "queue pause default",
+    "queue resume default",
+    "queue rm default --yes",
+    "task ls -q default -s retry",
+    "task inspect -q default -i x",
+    "task cancel x",
+    "task run -q default -i x",
+    "task archive -q default -i x",
+    "task delete -q default -i x --yes",
+    "task enqueue -t t -l x",
+    "task run-all -q default -s retry --yes",
+    "task archive-all -q default -s retry --yes",
+    "task delete-all -q default -s retry --yes",
+    "group ls -q default",
+    "server ls",
+    "cron ls",
+    "cron history x",
 ]
+"""Every command that asks something of Redis."""
+
+
+def test_every_command_that_talks_to_redis_is_tried() -> None:
+    silent = {"worker", "scheduler", "demo", "completion", "version"}
+    leaves = [path for path in every_command(main) if path and path[0] not in silent]
+    nouns = {path[:-1] for path in leaves if len(path) > 1}
+    known = {tuple(words.split()[: len(path)]) for words in TALKING for path in leaves}
+    assert {path for path in leaves if path not in nouns} <= known
 
 
 def every_command(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -79,18 +103,18 @@ def test_misuse_is_said_in_one_line_with_code_2(fastq: Fastq, words: tuple[str, 
     assert line in fastq.failure(*words, code=2)
 
 
-@pytest.mark.parametrize("words", READING, ids=" ".join)
-def test_without_redis_each_command_says_so_in_one_line(fastq: Fastq, words: tuple[str, ...]) -> None:
-    line = Fastq(NOWHERE).failure(*words)
+@pytest.mark.parametrize("words", TALKING)
+def test_without_redis_each_command_says_so_in_one_line(fastq: Fastq, words: str) -> None:
+    line = Fastq(NOWHERE).failure(*words.split())
     assert "cannot reach Redis at /nowhere/redis.sock: " in line
     assert "Is it running, and is FASTQ_REDIS_URL or --redis right?" in line
 
 
 def test_with_a_wrong_password_each_command_says_so_in_one_line(fastq: Fastq) -> None:
     with redis_server(password="right") as server:
-        for words in READING:
-            assert "Redis asks for a password" in Fastq(server.url).failure(*words)
-            line = Fastq(f"unix://:pass-wrong@{server.socket_path}").failure(*words)
+        for words in TALKING:
+            assert "Redis asks for a password" in Fastq(server.url).failure(*words.split())
+            line = Fastq(f"unix://:pass-wrong@{server.socket_path}").failure(*words.split())
             assert "Redis refuses the user name or password" in line
             assert "pass-wrong" not in line
         assert Fastq(server.url).done("queue", "ls", "--password", "right") == ""

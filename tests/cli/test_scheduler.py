@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 from redis import Redis
 
 from fastq import keys
 from fastq._version import __version__
-from fastq.cli.scheduler import main
+from fastq.cli.scheduler import command, main
 from tests.e2e.harness import ROOT, Worker, Workers, workers_on
 from tests.redis_servers import redis_server
 from tests.waiting import wait_until
@@ -154,6 +156,13 @@ def test_an_app_that_cannot_run_is_shown_with_code_1(commands: Workers, app: str
     assert command.ended() == 1, command.text
     assert "FATAL: " in command.text
     assert text in command.lines[-1]
+
+
+def test_the_command_ends_with_its_code_in_a_frame_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.cli.scheduler.run_scheduler", lambda options: 1)
+    frame = click.Group("fastq", commands=[command])
+    assert CliRunner().invoke(frame, ["scheduler", "a:b"]).exit_code == 1
+    assert CliRunner().invoke(frame, ["scheduler"]).exit_code == 2
 
 
 # What it does -----------------------------------------------------------------------------------------------------

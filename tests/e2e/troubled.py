@@ -108,6 +108,18 @@ def fullness(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
+def lost_disk(stage: Stage) -> Iterator[None]:
+    """Fail to save, which it takes no writes after."""
+    (in_the_way := stage.server.directory / "dump.rdb").mkdir()
+    stage.do("CONFIG", "SET", "save", "3600 1000000")
+    stage.do("BGSAVE")
+    wait_until(lambda: stage.view.facts("persistence")["rdb_last_bgsave_status"] == "err")
+    yield
+    stage.do("CONFIG", "SET", "save", "")
+    in_the_way.rmdir()
+
+
+@contextmanager
 def business(stage: Stage) -> Iterator[None]:
     """Run a script that does not end by itself."""
     endless = threading.Thread(target=_run_until_killed, args=(stage.server,))
@@ -135,5 +147,6 @@ TROUBLES = {
     "killed": absence,
     "replica": demotion,
     "full": fullness,
+    "unsaved": lost_disk,
     "busy": business,
 }

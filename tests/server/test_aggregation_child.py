@@ -53,6 +53,7 @@ async def why(asked: AggregationChild, group: str) -> str:
 def test_the_aggregator_runs_in_one_process_that_is_not_this_one() -> None:
     async def test() -> None:
         asked = child()
+        assert await asked.prepare()
         pids = {await ok(asked) for _ in range(3)}
         assert len(pids) == 1
         assert os.getpid() not in pids
@@ -110,11 +111,12 @@ def test_a_child_that_is_stopped_answers_that_the_server_stops() -> None:
 def test_an_aggregator_that_cannot_be_loaded_is_said_each_time(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         asked = child("tests.server.nosuch:aggregate")
+        assert not await asked.prepare()
         for _ in range(2):
             assert await why(asked, "ok") == "it gave no answer"
         await asked.stop()
 
     run(test())
     lines = logged(caplog)
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert all(line.startswith("the group aggregator cannot be run: ") and "nosuch" in line for line in lines)

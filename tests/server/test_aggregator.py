@@ -282,6 +282,28 @@ def test_tasks_that_cannot_be_read_go_to_the_archive_and_the_others_are_aggregat
     assert len(logged(caplog)) == 2
 
 
+def test_nothing_is_taken_while_the_aggregator_cannot_be_started(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        join(bench.queue, {"a": 1})
+        works = False
+
+        async def prepare() -> bool:
+            assert not bench.db.exists(keys.aggregation_sets(QUEUE))
+            return works
+
+        aggregating = aggregator_on(bench)
+        aggregating.prepare = prepare
+        before = leftovers(bench.queue)
+        assert await aggregating.tick() == 7.0
+        assert leftovers(bench.queue) == before
+        works = True
+        bench.clock.advance(10)
+        await aggregating.tick()
+        assert outcome(bench.queue) == {"whole:g": ["a"]}
+
+    on_bench(db, url, test)
+
+
 # What is lost on the way ------------------------------------------------------------------------------------------
 
 

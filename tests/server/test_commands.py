@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fastq.broker.operation import Operation
-from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
 from fastq.server.commands import Commands
 from tests.broker.harness import run
 
@@ -140,5 +140,23 @@ def test_a_pipeline_that_is_cancelled_with_its_loop_answers_all_who_wait() -> No
             sender.cancel()
         results = [result for one in (*under_way, waiting) for result in await one]
         assert [type(result) for result in results] == [BrokerError] * 4
+
+    run(test)
+
+
+def test_a_pipeline_that_hangs_is_given_up_and_the_next_one_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.server.commands.LIMIT_S", 0.05)
+
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        pipelines.open.clear()
+        hanging = await ask_one_by_one(commands, "a1", "a2", "late")
+        for (error,) in await asyncio.gather(*hanging[:2]):
+            assert isinstance(error, BrokerTimeoutError)
+            assert error.maybe_applied
+        pipelines.open.set()
+        assert await commands.run(ask("b")) == "b!"
+        await asyncio.gather(*hanging)
 
     run(test)

@@ -24,6 +24,8 @@ local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[
 local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local outcomes, failures, all = {}, 0, true
+-- Raises for a key of another type, before a task is taken off active for which there is then no place.
+redis.call("ZCARD", archived)
 
 -- begin: guard
 local function guarded(id)

@@ -16,6 +16,8 @@ asynq   markAsCompleteCmd, markAsCompleteUniqueCmd; a result of one byte 0 or 1 
 local active, lease, completed, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local outcomes, finished, all = {}, 0, true
+-- Raises for a key of another type, before a task is taken off active for which there is then no place.
+redis.call("ZCARD", completed)
 
 for at = 5, #ARGV, 5 do
   local id, message, kept_until, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]

@@ -16,6 +16,9 @@ local pending, active, lease, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local task_prefix, count, max_bytes, lease_score = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 if redis.call("EXISTS", paused) == 1 then return -1 end
+-- These raise for a key of another type, before ids are taken off pending for which there is then no place.
+redis.call("LLEN", active)
+redis.call("ZCARD", lease)
 -- The pop comes first: it frees memory, so a Redis that is out of memory lets the writes after it pass.
 local ids = redis.call("RPOP", pending, count)
 if not ids then return 0 end

@@ -32,7 +32,7 @@ for _, id in ipairs(ids) do
     due[#due + 1] = id
   end
 end
-if #ids > 0 then redis.call("ZREM", waiting, unpack(ids)) end
 if #due > 0 then redis.call("LPUSH", pending, unpack(due)) end
+if #ids > 0 then redis.call("ZREM", waiting, unpack(ids)) end
 local next_due = redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")
 return {#ids, ghosts, next_due[2] or ""}

@@ -14,6 +14,8 @@ asynq   requeueCmd (which does not set pending_since)
 local active, lease, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, pending_since, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local outcomes, back, all = {}, {}, true
+-- Raises for a key of another type, before a task is taken off active for which there is then no place.
+redis.call("LLEN", pending)
 
 -- begin: guard
 local function guarded(id)

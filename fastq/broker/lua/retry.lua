@@ -20,6 +20,8 @@ local active, lease, retry = KEYS[1], KEYS[2], KEYS[3]
 local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local outcomes, failures, all = {}, 0, true
+-- Raises for a key of another type, before a task is taken off active for which there is then no place.
+redis.call("ZCARD", retry)
 
 -- begin: guard
 local function guarded(id)

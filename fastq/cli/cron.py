@@ -1,0 +1,84 @@
+"""``fastq cron``: lists periodic tasks, and when they were enqueued."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from fastq.cli.commands import Noun, json_option
+from fastq.cli.human import clean, payload_text, stamp, when
+from fastq.cli.records import entry_record, event_record
+from fastq.cli.session import Session, each, emit, pass_session
+from fastq.cli.tables import Column, heading, table
+
+__all__ = ["cron"]
+
+cron = Noun("cron", help="List periodic tasks, and when they were enqueued.")
+
+MOST_A_PAGE: Final = 1000
+_COLUMNS: Final = (
+    Column("ENTRY ID"),
+    Column("SPEC"),
+    Column("TYPE", cut=True),
+    Column("PAYLOAD", cut=True),
+    Column("OPTIONS", cut=True),
+    Column("NEXT"),
+    Column("PREV"),
+)
+
+
+@cron.verb("ls", "list")
+@json_option
+@pass_session
+def ls(session: Session, as_json: bool) -> None:
+    """List the periodic tasks of all running schedulers."""
+    entries = session.inspector.scheduler_entries()
+    if as_json:
+        emit([entry_record(entry) for entry in entries])
+    elif not entries:
+        session.screen.say("There are no schedulers running.")
+    else:
+        rows = [
+            (
+                clean(entry.id),
+                clean(entry.spec),
+                clean(entry.task_type),
+                payload_text(entry.task_payload),
+                ", ".join(map(clean, entry.enqueue_options)),
+                when(entry.next_enqueue_time, session.now),
+                when(entry.prev_enqueue_time, session.now),
+            )
+            for entry in entries
+        ]
+        table(session.screen, _COLUMNS, rows)
+
+
+@cron.verb("history")
+@click.argument("entry_ids", nargs=-1, required=True, metavar="ENTRY_ID...")
+@click.option("--page", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="which page")
+@click.option(
+    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="events a page"
+)
+@json_option
+@pass_session
+def history(session: Session, entry_ids: Sequence[str], page: int, size: int, as_json: bool) -> int:
+    """Show when periodic tasks were enqueued, the latest first; Redis keeps 1,000 times an entry."""
+    records = []
+
+    def describe(entry_id: str) -> None:
+        events = session.inspector.list_scheduler_enqueue_events(entry_id, page=page, page_size=size)
+        if as_json:
+            records.append({"entry_id": entry_id, "events": [event_record(event) for event in events]})
+            return
+        heading(session.screen, clean(entry_id))
+        if events:
+            rows = [(clean(event.task_id), stamp(event.enqueue_time)) for event in events]
+            table(session.screen, [Column("TASK ID"), Column("ENQUEUED AT")], rows)
+        else:
+            session.screen.say("There are no times on this page; they go when the scheduler ends.")
+        session.screen.say()
+
+    code = each(session, entry_ids, describe)
+    if as_json:
+        emit(records)
+    return code

@@ -1,0 +1,65 @@
+"""``fastq queue rm``: deletes queues with all their keys."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import click
+
+from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
+from fastq.cli.commands import Verb
+from fastq.cli.human import clean, number
+from fastq.cli.queue import queues_argument
+from fastq.cli.session import Session, each, pass_session, say_failure
+from fastq.errors import BrokerError, QueueNotEmptyError, QueueStateError
+from fastq.inspector import QueueInfo
+from fastq.inspector.bulk import delete_queue
+from fastq.states import TaskState
+
+__all__ = ["rm"]
+
+
+@click.command("rm", cls=Verb)
+@queues_argument
+@click.option("--force", "-f", is_flag=True, help="delete the tasks in it, too")
+@yes_option
+@pass_session
+def rm(session: Session, queues: Sequence[str], force: bool, yes: bool) -> int:
+    """Delete queues; with tasks in them only by --force, and never while tasks are active.
+
+    A queue is paused while it is deleted. All keys of Redis are gone through, in pieces, for what belongs to it.
+    """
+    found: dict[str, QueueInfo] = {}
+
+    def look(name: str) -> None:
+        info = session.inspector.get_queue_info(name)
+        if info.active or (info.size and not force):
+            raise QueueNotEmptyError(name, {state: getattr(info, state) for state in TaskState})
+        found[name] = info
+
+    code = each(session, queues, look)
+    if not found:
+        return code
+    listed = " and ".join(f"{clean(name)} with {number(info.size)} tasks" for name, info in found.items())
+    confirm(f"This deletes for good: {listed}.", yes=yes)
+    return max(code, each(session, list(found), lambda name: _remove(session, found[name], force=force)))
+
+
+def _remove(session: Session, info: QueueInfo, *, force: bool) -> None:
+    flow = delete_queue(info.queue, time.time_ns(), force=force)
+    done = False
+    try:
+        carry_out(session, flow, Progress(session, "deleted", info.size))
+        done = True
+    finally:
+        if not done and not info.paused:  # it was paused to be deleted; what is left of it is to be worked on
+            _resume(session, info.queue)
+    session.screen.say(f"Deleted {clean(info.queue)}.")
+
+
+def _resume(session: Session, queue: str) -> None:
+    try:
+        with suppress(QueueStateError):  # it did not come as far as that
+            session.inspector.unpause_queue(queue)
+    except BrokerError:
+        say_failure(f"{clean(queue)} may still be paused: fastq queue resume {queue}")

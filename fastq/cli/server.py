@@ -1,0 +1,51 @@
+"""``fastq server``: lists the servers that are running, Go's and fastq's."""
+
+from fastq.cli.commands import Noun, json_option
+from fastq.cli.human import clean, when
+from fastq.cli.records import server_record
+from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.tables import Cell, Column, table
+from fastq.inspector import ServerInfo
+
+__all__ = ["server"]
+
+server = Noun("server", help="List the servers that work on queues.")
+
+_COLUMNS = (
+    Column("HOST"),
+    Column("PID", right=True),
+    Column("STATE"),
+    Column("ACTIVE", right=True),
+    Column("QUEUES", cut=True),
+    Column("STARTED"),
+)
+
+
+@server.verb("ls", "list")
+@json_option
+@pass_session
+def ls(session: Session, as_json: bool) -> None:
+    """List the servers that are running, how much of their concurrency is used, and which queues they serve.
+
+    A server that dies is listed for some ten seconds more.
+    """
+    servers = session.inspector.servers()
+    if as_json:
+        emit([server_record(info) for info in servers])
+    elif not servers:
+        session.screen.say("There are no servers running.")
+    else:
+        table(session.screen, _COLUMNS, [_row(session, info) for info in servers])
+
+
+def _row(session: Session, info: ServerInfo) -> list[str]:
+    queues = sorted(info.queues.items(), key=lambda item: (-item[1], item[0]))
+    weights = " ".join(f"{clean(name)}:{weight}" for name, weight in queues)
+    return [
+        clean(info.host),
+        str(info.pid),
+        Cell(clean(info.status), "green" if info.status == "active" else "yellow"),
+        f"{len(info.active_workers)}/{info.concurrency}",
+        f"{weights} (strict)" if info.strict_priority else weights,
+        when(info.started, session.now),
+    ]

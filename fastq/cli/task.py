@@ -1,0 +1,219 @@
+"""``fastq task``: lists and describes tasks, and acts on those that are named."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+import click
+
+from fastq.cli.bulk import confirm, yes_option
+from fastq.cli.commands import GroupName, Noun, QueueName, StateName, TaskId, json_option, queue_option
+from fastq.cli.human import clean, number, payload_text, span, stamp, when
+from fastq.cli.records import task_record
+from fastq.cli.session import Session, each, emit, pass_session
+from fastq.cli.stats import STATE_COLOURS, STATES
+from fastq.cli.tables import Cell, Column, facts, table
+from fastq.cli.task_filter import FILTER_OPTIONS, Filter
+from fastq.info import TaskInfo
+from fastq.states import TaskState
+
+__all__ = ["group_option", "of_group", "task"]
+
+task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.")
+
+MOST_A_PAGE: Final = 10_000
+
+Show = Callable[[TaskInfo, datetime], str]
+
+_COMMON: Final[tuple[tuple[Column, Show], ...]] = (
+    (Column("ID"), lambda info, now: clean(info.id)),
+    (Column("TYPE", cut=True), lambda info, now: clean(info.type)),
+    (Column("PAYLOAD", cut=True), lambda info, now: payload_text(info.payload)),
+)
+_FAILED: Final[tuple[Column, Show]] = (Column("LAST FAILED"), lambda info, now: when(info.last_failed_at, now))
+_ERROR: Final[tuple[Column, Show]] = (Column("LAST ERROR", cut=True), lambda info, now: clean(info.last_err) or "-")
+_BY_STATE: Final[dict[TaskState, tuple[tuple[Column, Show], ...]]] = {
+    TaskState.ACTIVE: ((Column("HELD"), lambda info, now: Cell("no", "red") if info.is_orphaned else "yes"),),
+    TaskState.PENDING: (),
+    TaskState.SCHEDULED: ((Column("PROCESS IN"), lambda info, now: when(info.next_process_at, now)),),
+    TaskState.RETRY: (
+        (Column("NEXT RETRY"), lambda info, now: when(info.next_process_at, now)),
+        _ERROR,
+        _FAILED,
+        (Column("RETRIED", right=True), lambda info, now: number(info.retried)),
+        (Column("MAX RETRY", right=True), lambda info, now: number(info.max_retry)),
+    ),
+    TaskState.ARCHIVED: (_FAILED, _ERROR),
+    TaskState.COMPLETED: (
+        (Column("COMPLETED"), lambda info, now: when(info.completed_at, now)),
+        (Column("RESULT", cut=True), lambda info, now: payload_text(info.result)),
+    ),
+    TaskState.AGGREGATING: ((Column("GROUP", cut=True), lambda info, now: clean(info.group)),),
+}
+
+ids_option = click.option(
+    "--id", "-i", "ids", type=TaskId(), multiple=True, required=True, metavar="ID", help="a task's id; may be repeated"
+)
+group_option = click.option(
+    "--group", "-g", type=GroupName(), metavar="GROUP", help="the group of tasks that are aggregating"
+)
+
+
+def of_group(state: TaskState, group: str | None) -> str | None:
+    """Return the group that goes with a state; ``UsageError`` if there is one too many or too few."""
+    if state is TaskState.AGGREGATING and group is None:
+        raise click.UsageError("aggregating tasks are in groups: name one with --group; fastq group ls lists them")
+    if state is not TaskState.AGGREGATING and group is not None:
+        raise click.UsageError(f"--group goes with --state aggregating only, not with {state}")
+    return group
+
+
+@task.verb("ls", "list")
+@queue_option
+@click.option("--state", "-s", type=StateName(*STATES), required=True, help="the state the tasks are in")
+@group_option
+@click.option("--page", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="which page")
+@click.option(
+    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="tasks a page"
+)
+@FILTER_OPTIONS
+@json_option
+@pass_session
+def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_json: bool, **more: str | None) -> None:
+    """List the tasks of a queue in one state, a page at a time, the oldest first.
+
+    With a filter all tasks in the state are read, some hundreds a round trip, and the pages are of those that match.
+    HELD tells whether a server has the lease of an active task; what nobody holds is brought back in a minute.
+    """
+    known = TaskState(state)
+    group = of_group(known, more.pop("group"))
+    wanted = Filter.of(known, session.now, **more)
+    if wanted.is_needed:
+        found = wanted.page(session.inspector.iter_tasks(queue, known, group=group, page_size=500), page, size)
+    else:
+        found = session.inspector.list_tasks(queue, known, group=group, page=page, page_size=size)
+    if as_json:
+        emit([task_record(info) for info in found])
+    elif not found:
+        which = f"on page {page} " if page > 1 else "that match " if wanted.is_needed else ""
+        session.screen.say(f"There are no {known} tasks {which}in {clean(queue)}.")
+    else:
+        shown = (*_COMMON, *_BY_STATE[known])
+        rows = ([show(info, session.now) for _, show in shown] for info in found)
+        table(session.screen, [column for column, _ in shown], rows)
+
+
+@task.verb("inspect")
+@queue_option
+@ids_option
+@json_option
+@pass_session
+def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
+    """Describe tasks, with their payloads and results."""
+    records = []
+
+    def describe(task_id: str) -> None:
+        info = session.inspector.get_task_info(queue, task_id)
+        if as_json:
+            records.append(task_record(info))
+            return
+        pairs = _pairs(info, session.now)
+        facts(session.screen, [(name, text) for name, text in pairs if text])
+        session.screen.say()
+
+    code = each(session, ids, describe)
+    if as_json:
+        emit(records)
+    return code
+
+
+def _pairs(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
+    def at(moment: datetime | None) -> str:
+        return f"{stamp(moment)} ({when(moment, now)})" if moment else ""
+
+    orphaned = " (no server holds it)" if info.is_orphaned else ""
+    waits = info.state in (TaskState.SCHEDULED, TaskState.RETRY)
+    return [
+        ("Queue", clean(info.queue)),
+        ("ID", clean(info.id)),
+        ("Type", clean(info.type)),
+        ("State", Cell(f"{info.state}{orphaned}", STATE_COLOURS[info.state])),
+        ("Group", clean(info.group)),
+        ("Retried", f"{info.retried}/{info.max_retry}"),
+        ("Next process time", at(info.next_process_at) if waits else "now" if info.next_process_at else ""),
+        ("Last failed", at(info.last_failed_at)),
+        ("Last error", clean(info.last_err)),
+        ("Timeout", span(info.timeout) if info.timeout else ""),
+        ("Deadline", at(info.deadline)),
+        ("Retention", span(info.retention) if info.retention else ""),
+        ("Completed", at(info.completed_at)),
+        ("Headers", ", ".join(f"{clean(name)}={clean(value)}" for name, value in sorted(info.headers.items()))),
+        ("Payload", payload_text(info.payload)),
+        ("Result", "" if info.result is None else payload_text(info.result)),
+    ]
+
+
+@task.verb("cancel")
+@click.argument("ids", type=TaskId(), nargs=-1, required=True, metavar="TASK_ID...")
+@click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue, where ids are in several")
+@click.option(
+    "--outcome", type=click.Choice(["retry", "archive", "delete"]), help="what becomes of them then; Go servers retry"
+)
+@pass_session
+def cancel(session: Session, ids: Sequence[str], queue: str | None, outcome: str | None) -> int:
+    """Ask the servers that run tasks to stop them; nobody answers, so nothing tells whether they ran."""
+
+    def act(task_id: str) -> None:
+        session.inspector.cancel_processing(task_id, outcome, queue=queue)
+        session.screen.say(f"Asked the servers to stop {clean(task_id)}.")
+
+    return each(session, ids, act)
+
+
+@task.verb("run")
+@queue_option
+@ids_option
+@pass_session
+def run(session: Session, queue: str, ids: Sequence[str]) -> int:
+    """Move tasks that wait, or were put away, to pending."""
+
+    def act(task_id: str) -> None:
+        session.inspector.run_task(queue, task_id)
+        session.screen.say(f"{clean(task_id)} is pending.")
+
+    return each(session, ids, act)
+
+
+@task.verb("archive")
+@queue_option
+@ids_option
+@pass_session
+def archive(session: Session, queue: str, ids: Sequence[str]) -> int:
+    """Move tasks that nobody works on to the archive."""
+
+    def act(task_id: str) -> None:
+        session.inspector.archive_task(queue, task_id)
+        session.screen.say(f"{clean(task_id)} is archived.")
+
+    return each(session, ids, act)
+
+
+@task.verb("delete", "remove", "rm")
+@queue_option
+@ids_option
+@yes_option
+@pass_session
+def delete(session: Session, queue: str, ids: Sequence[str], yes: bool) -> int:
+    """Delete tasks that nobody works on."""
+    found: list[TaskInfo] = []
+    code = each(session, ids, lambda task_id: found.append(session.inspector.get_task_info(queue, task_id)))
+    if not found:
+        return code
+    listed = ", ".join(f"{clean(info.id)} ({info.state}, {clean(info.type)})" for info in found)
+    confirm(f"This deletes from {clean(queue)} for good: {listed}.", yes=yes)
+
+    def act(task_id: str) -> None:
+        session.inspector.delete_task(queue, task_id)
+        session.screen.say(f"{clean(task_id)} is deleted.")
+
+    return max(code, each(session, [info.id for info in found], act))

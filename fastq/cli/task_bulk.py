@@ -1,0 +1,111 @@
+"""``fastq task run-all``, ``archive-all`` and ``delete-all``: do something to all tasks of a state."""
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import click
+
+from fastq.broker.operation import Flow
+from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
+from fastq.cli.commands import StateName, Verb, queue_option
+from fastq.cli.human import clean, number
+from fastq.cli.session import Session, pass_session
+from fastq.cli.task import group_option, of_group
+from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
+from fastq.states import TaskState
+
+__all__ = ["archive_all", "delete_all", "run_all"]
+
+_WAITING: Final = (TaskState.PENDING, TaskState.AGGREGATING, TaskState.SCHEDULED, TaskState.RETRY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Name what is done, and to which tasks."""
+
+    done: str
+    warning: str
+    queue: str
+    state: TaskState
+    group: str | None
+
+    @property
+    def tasks(self) -> str:
+        group = "" if self.group is None else f" in group {clean(self.group)}"
+        return f"{self.state} tasks of {clean(self.queue)}{group}"
+
+
+def _change(done: str, warning: str, queue: str, state: str, group: str | None) -> _Change:
+    known = TaskState(state)
+    return _Change(done, warning, queue, known, of_group(known, group))
+
+
+def _count(session: Session, change: _Change) -> int:
+    info = session.inspector.get_queue_info(change.queue)  # there is such a queue, or this says that there is not
+    if change.group is None:
+        count: int = getattr(info, change.state.value)
+        return count
+    return next((group.size for group in session.inspector.groups(change.queue) if group.group == change.group), 0)
+
+
+def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> None:
+    total = _count(session, change)
+    if not total:
+        session.screen.say(f"There are no {change.tasks}.")
+        return
+    confirm(f"{number(total)} {change.tasks} {change.warning}.", yes=yes)
+    count = carry_out(session, flow, Progress(session, change.done, total))
+    session.screen.say(f"{change.done.capitalize()} {number(count)} {change.tasks}.")
+
+
+@click.command("run-all", cls=Verb)
+@queue_option
+@click.option(
+    "--state",
+    "-s",
+    type=StateName(
+        TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED, TaskState.AGGREGATING
+    ),
+    required=True,
+    help="the state the tasks are in",
+)
+@group_option
+@yes_option
+@pass_session
+def run_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
+    """Move all tasks in a state to pending."""
+    change = _change("made pending", "will be pending, and run as soon as servers get to them", queue, state, group)
+    flow = run_all_tasks(queue, change.state, change.group, time.time_ns())
+    _apply(session, change, flow, yes=yes)
+
+
+@click.command("archive-all", cls=Verb)
+@queue_option
+@click.option("--state", "-s", type=StateName(*_WAITING), required=True, help="the state the tasks are in")
+@group_option
+@yes_option
+@pass_session
+def archive_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
+    """Move all tasks in a state to the archive, which keeps the last 10,000."""
+    change = _change("archived", "will be archived; the archive keeps the last 10,000", queue, state, group)
+    flow = archive_all_tasks(queue, change.state, change.group, time.time_ns())
+    _apply(session, change, flow, yes=yes)
+
+
+@click.command("delete-all", cls=Verb)
+@queue_option
+@click.option(
+    "--state",
+    "-s",
+    type=StateName(*_WAITING, TaskState.ARCHIVED, TaskState.COMPLETED),
+    required=True,
+    help="the state the tasks are in",
+)
+@group_option
+@yes_option
+@pass_session
+def delete_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
+    """Delete all tasks in a state."""
+    change = _change("deleted", "will be deleted for good", queue, state, group)
+    _apply(session, change, delete_all_tasks(queue, change.state, change.group), yes=yes)

@@ -1,0 +1,211 @@
+"""``fastq task run-all``, ``archive-all``, ``delete-all``; ``fastq queue rm``: asking, progress, interruption."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from fastq import Client, Task, keys
+from tests.cli.commands import Fastq
+from tests.e2e.harness import ROOT
+from tests.redis_servers import redis_server
+
+MANY = 1_000
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "said", "into"),
+    [
+        (
+            "run-all -s scheduled",
+            "2 scheduled tasks of default will be pending",
+            "Made pending 2 scheduled tasks of default.",
+            ("pending", 5),
+        ),
+        ("runall -s retry", "1 retry tasks", "Made pending 1 retry tasks of default.", ("pending", 4)),
+        ("run-all -s archived", "1 archived tasks", "Made pending 1 archived", ("pending", 4)),
+        ("run-all -s completed", "1 completed tasks", "Made pending 1 completed", ("pending", 4)),
+        (
+            "run-all -s aggregating -g mails",
+            "2 aggregating tasks of default in group mails",
+            "Made pending 2 aggregating tasks of default in group mails.",
+            ("pending", 5),
+        ),
+        ("archive-all -s pending", "the archive keeps the last 10,000", "Archived 3 pending", ("archived", 4)),
+        ("archiveall -s aggregating -g mails", "2 aggregating", "Archived 2 aggregating", ("archived", 3)),
+        ("delete-all -s pending", "will be deleted for good", "Deleted 3 pending tasks of default.", ("pending", 0)),
+        ("deleteall -s completed", "1 completed", "Deleted 1 completed", ("completed", 0)),
+        ("delete-all -s aggregating -g mails", "2 aggregating", "Deleted 2 aggregating", ("aggregating", 0)),
+    ],
+)
+def test_all_tasks_of_a_state_are_changed_once_the_answer_is_yes(
+    filled: Fastq, words: str, asked: str, said: str, into: tuple[str, int]
+) -> None:
+    command = ("task", *words.split(), "-q", "default")
+    before = filled.json("queue", "inspect", "default")[0]
+    refused = filled.run(*command, input="n\n")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr.endswith("Go on? [y/N] fastq: nothing was done\n")
+    assert asked in refused.stderr
+    assert filled.json("queue", "inspect", "default")[0]["size"] == before["size"]
+    assert said in filled.done(*command, "--yes")
+    state, count = into
+    assert filled.json("queue", "inspect", "default")[0][state] == count
+
+
+@pytest.mark.parametrize("verb", ["run-all", "archive-all", "delete-all"])
+def test_of_no_tasks_none_are_changed_and_nothing_is_asked(filled: Fastq, verb: str) -> None:
+    words = ("task", verb, "-q", "low", "-s", "retry")
+    assert filled.done(*words) == "There are no retry tasks of low.\n"
+    in_group = ("task", verb, "-q", "default", "-s", "aggregating", "-g", "nix")
+    assert filled.done(*in_group) == "There are no aggregating tasks of default in group nix.\n"
+    assert "did you mean 'default'?" in filled.failure("task", verb, "-q", "defaul", "-s", "retry")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("run-all -s pending", "'pending' is not one of"),
+        ("archive-all -s archived", "'archived' is not one of"),
+        ("delete-all -s active", "'active' is not one of"),
+        ("delete-all -s aggregating", "name one with --group"),
+        ("delete-all -s retry -g g", "--group goes with --state aggregating only"),
+    ],
+)
+def test_a_wrong_state_is_misuse(filled: Fastq, words: str, text: str) -> None:
+    assert text in filled.failure("task", *words.split(), "-q", "default", "--yes", code=2)
+
+
+# Queues -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_without_tasks_is_removed(filled: Fastq, db: Redis) -> None:
+    refused = filled.run("queue", "rm", "low", input="no\n")
+    assert refused.exit_code == 1
+    assert "This deletes for good: low with 0 tasks. Go on? [y/N]" in refused.stderr
+    assert filled.done("queue", "delete", "low", "-y") == "Deleted low.\n"
+    assert db.keys("asynq:{low}*") == []
+    assert "queue not found" in filled.failure("queue", "remove", "low", "-y")
+
+
+def test_a_queue_with_tasks_is_removed_by_force_only(filled: Fastq, db: Redis) -> None:
+    line = filled.failure("queue", "rm", "critical", "--yes")
+    assert line == "fastq: queue is not empty: it has 1 pending (queue='critical'); --force deletes them, too"
+    assert filled.done("queue", "rm", "critical", "--force", "--yes") == "Deleted critical.\n"
+    assert db.keys("asynq:{critical}*") == []
+
+
+def test_active_tasks_are_in_the_way_and_keep_no_other_queue_from_it(filled: Fastq, db: Redis) -> None:
+    result = filled.run("queue", "rm", "default", "critical", "--force", "--yes")
+    assert (result.exit_code, result.stdout) == (1, "Deleted critical.\n")
+    assert "2 active" in result.stderr
+    assert "let the active ones end, or cancel them" in result.stderr
+    assert not db.exists(keys.paused("default"))
+
+
+# Interruption -------------------------------------------------------------------------------------------------------
+
+
+INTERRUPTED = """
+import os, signal
+from fastq.cli import bulk
+note = bulk.Progress.note
+def note_and_interrupt(self, result):
+    note(self, result)
+    if self._count:
+        os.kill(os.getpid(), signal.SIGINT)
+bulk.Progress.note = note_and_interrupt
+from fastq.cli.main import main
+main()
+"""
+"""The command, which somebody interrupts when the first piece of its work is done."""
+
+DELETIONS = [("task", "delete-all", "-q", "default", "-s", "pending", "-y"), ("queue", "rm", "default", "-fy")]
+
+
+def environment(url: str, home: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(ROOT), "FASTQ_REDIS_URL": url, "HOME": str(home), "TERM": "xterm"}
+
+
+@pytest.fixture
+def crowded(fastq: Fastq) -> Fastq:
+    """Return the command on a queue with some pieces' worth of tasks that hold unique locks."""
+    with Client(fastq.url) as client:
+        client.enqueue_many(Task("t", b"%d" % n, unique=3600) for n in range(MANY))
+    return fastq
+
+
+@pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
+def test_an_interrupted_deletion_leaves_whole_tasks_and_says_how_far_it_came(
+    crowded: Fastq, db: Redis, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    program = [sys.executable, "-c", INTERRUPTED, *words]
+    done = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, ""), done.stderr
+    left = db.llen(keys.pending("default"))
+    assert isinstance(left, int)
+    assert 0 < left < MANY
+    assert done.stderr == f"fastq: interrupted: deleted {MANY - left} of 1,000 tasks; the rest is as it was\n"
+    assert len(db.keys("asynq:{default}:t:*")) == left
+    assert len(db.keys("asynq:{default}:unique:*")) == left
+    assert not db.exists(keys.paused("default"))
+    assert crowded.done(*words)  # the same again does the rest
+    assert db.keys("asynq:{default}:t:*") == []
+
+
+@pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
+def test_on_a_terminal_progress_is_shown(crowded: Fastq, tmp_path: Path, words: tuple[str, ...]) -> None:
+    leader, follower = pty.openpty()
+    program = [sys.executable, "-m", "fastq", *words]
+    with subprocess.Popen(program, env=environment(crowded.url, tmp_path), stderr=follower) as process:
+        os.close(follower)
+        text = read_all(leader)
+        assert process.wait() == 0
+    os.close(leader)
+    assert re.search(r"deleted [\d,]+ of 1,000 tasks …", text)
+
+
+def read_all(leader: int) -> str:
+    """Read until everybody has closed the terminal's other end."""
+    text = b""
+    while True:
+        try:
+            some = os.read(leader, 65_536)
+        except OSError:  # how Linux says so
+            some = b""
+        if not some:
+            return text.decode()
+        text += some
+
+
+@pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
+def test_redis_that_goes_away_is_said_with_how_far_it_came(tmp_path: Path, words: tuple[str, ...]) -> None:
+    with redis_server() as server:
+        with Client(server.url) as client:
+            client.enqueue_many(Task("t", b"%d" % n) for n in range(MANY))
+        program = INTERRUPTED.replace("signal.SIGINT)", f"0) or os.kill({server.process.pid}, signal.SIGKILL)")
+        command = [sys.executable, "-c", program, *words]
+        done = subprocess.run(command, env=environment(server.url, tmp_path), capture_output=True, text=True)
+    assert done.returncode == 1
+    first, *more = done.stderr.splitlines()
+    assert re.match(r"fastq: deleted 200 of 1,000 tasks, then: .*Redis at ", (more or [first])[-1])
+
+
+def test_a_question_on_a_terminal_can_be_interrupted(filled: Fastq, tmp_path: Path) -> None:
+    env = environment(filled.url, tmp_path)
+    program = [sys.executable, "-m", "fastq", "queue", "rm", "low"]
+    with subprocess.Popen(program, env=env, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += process.stderr.read(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert b"Traceback" not in process.stderr.read()
+    assert "low" in filled.done("queue", "ls")

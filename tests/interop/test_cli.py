@@ -1,0 +1,140 @@
+"""``fastq`` on what a real asynq wrote: its numbers are those of asynq's own Inspector."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import Fastq
+from tests.interop.peer import SECOND_NS, GoPeer
+from tests.interop.records import GoOptions, GoTask
+from tests.interop.test_peer_server import HOUR_NS, QUICK
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.interop
+
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+def fastq(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastq:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return Fastq(redis_url)
+
+
+def script(words: dict[str, Any], options: GoOptions, type: str = "go") -> GoTask:
+    return GoTask(type, json.dumps(words).encode(), options=options)
+
+
+RUNS = [
+    script({"do": "ok"}, {"task_id": "done"}),
+    script({"do": "result", "result": "YWI="}, {"retention_ns": HOUR_NS, "task_id": "kept"}),
+    script({"do": "error", "text": "no"}, {"max_retry": 3, "task_id": "again"}),
+    script({"do": "error", "text": "never"}, {"max_retry": 0, "task_id": "dead"}),
+]
+WAITS = [
+    script({"do": "ok"}, {"task_id": "p1"}),
+    script({"do": "ok"}, {"process_in_ns": HOUR_NS, "task_id": "s1"}),
+    script({"do": "ok"}, {"group": "g", "task_id": "g1"}),
+    script({"do": "ok"}, {"queue": "other", "task_id": "o1"}),
+]
+
+
+@pytest.fixture
+def worked(go: GoPeer, fastq: Fastq) -> Fastq:
+    """Return the command on queues that Go filled, and worked on."""
+    go.enqueue_many(RUNS)
+    with go.server(**QUICK, queues={"default": 1}):
+        go.executions(finished=len(RUNS))
+    go.enqueue_many(WAITS)
+    return fastq
+
+
+PLAIN = ("size", "groups", "pending", "active", "scheduled", "retry", "archived", "completed", "aggregating", "paused")
+COUNTED = ("processed", "failed", "processed_total", "failed_total")
+
+
+def test_the_numbers_of_a_queue_are_those_of_asynq(go: GoPeer, worked: Fastq) -> None:
+    worked.done("queue", "pause", "other")
+    for queue in ("default", "other"):
+        theirs = go.inspect("GetQueueInfo", queue)
+        (ours,) = worked.json("queue", "inspect", queue)
+        assert {name: ours[name] for name in PLAIN + COUNTED} == {name: theirs[name] for name in PLAIN + COUNTED}
+    stats = worked.json("stats")
+    assert stats["aggregate"]["processed"] == len(RUNS)
+    assert stats["aggregate"]["failed"] == 2
+    assert [queue["Paused"] for queue in stats["queues"]] == [False, True]
+    (days,) = worked.json("queue", "history", "default", "--days", "2")
+    assert days["days"][0]["processed"] == len(RUNS)
+
+
+@pytest.mark.parametrize(
+    ("state", "method", "ids"),
+    [
+        ("pending", "ListPendingTasks", ["p1"]),
+        ("scheduled", "ListScheduledTasks", ["s1"]),
+        ("retry", "ListRetryTasks", ["again"]),
+        ("archived", "ListArchivedTasks", ["dead"]),
+        ("completed", "ListCompletedTasks", ["kept"]),
+    ],
+)
+def test_tasks_are_listed_as_asynq_lists_them(
+    go: GoPeer, worked: Fastq, state: str, method: str, ids: list[str]
+) -> None:
+    theirs = go.inspect(method, "default", {"page": 1, "size": 30})
+    ours = worked.json("task", "ls", "-q", "default", "-s", state)
+    assert [task["id"] for task in ours] == [task["id"] for task in theirs] == ids
+    assert [task["last_error"] or "" for task in ours] == [task["last_err"] for task in theirs]
+    assert [task["retried"] for task in ours] == [task["retried"] for task in theirs]
+
+
+def test_what_is_done_to_tasks_asynq_sees(go: GoPeer, worked: Fastq) -> None:
+    worked.done("task", "run", "-q", "default", "-i", "dead")
+    worked.done("task", "archive", "-q", "default", "-i", "s1")
+    worked.done("task", "delete", "-q", "default", "-i", "kept", "--yes")
+    worked.done("task", "run-all", "-q", "default", "-s", "aggregating", "-g", "g", "--yes")
+    worked.done("task", "enqueue", "-t", "go", "-l", "{}", "--id", "ours", "--retry", "3", "--timeout", "1m")
+    states = {name: go.task_info("default", name).state for name in ("dead", "s1", "g1", "ours")}
+    assert states == {"dead": "pending", "s1": "archived", "g1": "pending", "ours": "pending"}
+    ours = go.task_info("default", "ours")
+    assert (ours.payload, ours.max_retry, ours.timeout_ns) == (b"{}", 3, 60 * SECOND_NS)
+    worked.done("queue", "rm", "other", "--force", "--yes")
+    assert go.inspect("Queues") == ["default"]
+
+
+def test_a_go_server_and_what_it_runs_are_listed(go: GoPeer, fastq: Fastq) -> None:
+    go.enqueue(script({"do": "wait", "gate": "g"}, {"task_id": "busy", "queue": "high"}))
+    with go.server(**QUICK, queues={"high": 3, "low": 1}):
+        go.executions(started=1)
+        # Its heartbeat comes every 5 s; the first one may have been sent before it took the task.
+        wait_until(
+            lambda: [server["active_workers"] for server in fastq.json("server", "ls")] not in ([], [[]]), LIMIT_S
+        )
+        (found,) = fastq.json("server", "ls")
+        assert (found["status"], found["concurrency"], found["queues"]) == ("active", 20, {"high": 3, "low": 1})
+        assert [worker["task_id"] for worker in found["active_workers"]] == ["busy"]
+        (row,) = fastq.lines("server", "ls")[1:]
+        assert " active 1/20 high:3 low:1 " in row
+        (active,) = fastq.json("task", "ls", "-q", "high", "-s", "active")
+        assert (active["id"], active["is_orphaned"]) == ("busy", False)
+        assert "cannot delete a task in state 'active'" in fastq.failure(
+            "task", "rm", "-q", "high", "-i", "busy", "--yes"
+        )
+        assert "1 active" in fastq.failure("queue", "rm", "high", "--force", "--yes")
+        fastq.done("task", "cancel", "busy")
+        (run,) = go.executions(finished=1, timeout=LIMIT_S)
+        assert run.outcome == "context canceled"
+
+
+def test_the_entries_of_a_go_scheduler_are_listed(go: GoPeer, fastq: Fastq) -> None:
+    entry = {"spec": "@every 1s", "task": script({"do": "ok"}, {"queue": "low"}).params()}
+    (entry_id,) = go.request("scheduler_start", name="s", heartbeat_ns=SECOND_NS, entries=[entry])
+    wait_until(lambda: fastq.json("cron", "ls"), LIMIT_S)
+    (found,) = fastq.json("cron", "ls")
+    assert (found["id"], found["spec"], found["task_type"]) == (entry_id, "@every 1s", "go")
+    assert 'Queue("low")' in found["options"]
+    wait_until(lambda: fastq.json("cron", "history", entry_id)[0]["events"], LIMIT_S)
+    event = fastq.json("cron", "history", entry_id)[0]["events"][0]
+    assert go.task_info("low", event["task_id"]).state == "pending"
+    go.request("scheduler_shutdown", name="s")
