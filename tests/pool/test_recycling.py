@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 
 from fastq.pool.handle import State
@@ -46,12 +44,14 @@ def test_successors_start_one_at_a_time() -> None:
             go = b.beacon.file("go")
             b.submit(*(b.task(number, "wait_for", file=str(go)) for number in range(3)))
             assert {pid for _ in old for pid in await b.beacon.pids()} == old
-            states: list[State] = []
             starting = set()
-            while sorted(states, key=lambda state: state.value) != [State.READY] * 3 + [State.LEAVING] * 3:
+
+            def are_all_there() -> bool:
                 states = list(b.pool.child_states.values())
                 starting.add(states.count(State.STARTING))
-                await asyncio.sleep(0.001)
+                return sorted(states, key=lambda state: state.value) == [State.READY] * 3 + [State.LEAVING] * 3
+
+            await until(are_all_there)
             assert starting == {0, 1}
             assert b.pool.running() != [], "the old ones are at it until their successors can take over"
             go.touch()
