@@ -9,11 +9,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from fastq import Client
 from fastq._version import __version__
 from fastq.cli.commands import Noun
 from fastq.cli.main import main
 from tests.cli.commands import NOWHERE, Fastq
-from tests.e2e.harness import ROOT
+from tests.e2e.harness import ROOT, workers_on
 from tests.redis_servers import redis_server, tls_redis_server
 
 TALKING = [
@@ -109,6 +110,21 @@ def test_without_redis_each_command_says_so_in_one_line(fastq: Fastq, words: str
     line = Fastq(NOWHERE).failure(*words.split())
     assert "cannot reach Redis at /nowhere/redis.sock: " in line
     assert "Is it running, and is FASTQ_REDIS_URL or --redis right?" in line
+
+
+def test_of_many_names_redis_away_is_said_once() -> None:
+    for words in ("queue pause a b c", "queue rm a b -y", "task run -q a -i x -i y", "task cancel x y"):
+        Fastq(NOWHERE).failure(*words.split())
+
+
+def test_a_worker_is_told_where_redis_is(fastq: Fastq, tmp_path: Path) -> None:
+    with Client(fastq.url) as client:
+        client.enqueue("ok")
+    program = (sys.executable, "-m", "fastq", "--redis", fastq.url, "worker")
+    with workers_on(NOWHERE, tmp_path) as workers:
+        worker = workers.start("--burst", "--concurrency", "1", program=program)
+        assert worker.ended() == 0, worker.text
+        assert "1 tasks done" in worker.text
 
 
 def test_with_a_wrong_password_each_command_says_so_in_one_line(fastq: Fastq) -> None:
