@@ -1,7 +1,6 @@
 """The count-down of a shutdown: handlers have their time, a second signal takes it, Redis gets what is left."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -19,20 +18,11 @@ async def soon() -> None:
     await asyncio.sleep(0)
 
 
-def in_time(test: Callable[[], Awaitable[None]]) -> None:
-    """Run a test that waits for an hour if it is wrong, and then fails."""
-
-    async def running() -> None:
-        await test()
-
-    run(running)
-
-
 def test_a_wait_ends_with_its_work() -> None:
     async def test() -> None:
         await Ending(LONG_S, asyncio.Event()).wait(soon())
 
-    in_time(test)
+    run(test)
 
 
 @pytest.mark.parametrize("within_s", [None, 0.01])
@@ -40,7 +30,7 @@ def test_a_wait_ends_with_the_time_of_running_handlers_or_its_own(within_s: floa
     async def test() -> None:
         await Ending(0.01 if within_s is None else LONG_S, asyncio.Event()).wait(never(), within_s)
 
-    in_time(test)
+    run(test)
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -57,7 +47,7 @@ def test_a_second_signal_ends_every_wait(before: bool) -> None:
         assert ending.last_words_s(redis_answers=True) == LAST_WORDS_S
         assert ending.last_words_s(redis_answers=False) < LAST_WORDS_S / 2
 
-    in_time(test)
+    run(test)
 
 
 def test_redis_has_what_is_left_and_a_silent_one_hardly_more() -> None:
@@ -68,7 +58,7 @@ def test_redis_has_what_is_left_and_a_silent_one_hardly_more() -> None:
         assert late.last_words_s(redis_answers=True) == LAST_WORDS_S
         assert late.last_words_s(redis_answers=False) < LAST_WORDS_S / 2
 
-    in_time(test)
+    run(test)
 
 
 def test_work_within_a_time_is_done_or_given_up() -> None:
@@ -76,4 +66,4 @@ def test_work_within_a_time_is_done_or_given_up() -> None:
         assert await within(LONG_S, soon())
         assert not await within(0.01, never())
 
-    in_time(test)
+    run(test)
