@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task, keys
-from tests.cli.commands import Fastq
+from tests.cli.commands import Fastq, read_terminal
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server
 
@@ -194,23 +194,10 @@ def test_on_a_terminal_progress_is_shown(crowded: Fastq, tmp_path: Path, words: 
     program = [sys.executable, "-m", "fastq", *words]
     with subprocess.Popen(program, env=environment(crowded.url, tmp_path), stderr=follower) as process:
         os.close(follower)
-        text = read_all(leader)
+        text = read_terminal(leader)
         assert process.wait() == 0
     os.close(leader)
     assert re.search(r"deleted [\d,]+ of 1,000 tasks …", text)
-
-
-def read_all(leader: int) -> str:
-    """Read until everybody has closed the terminal's other end."""
-    text = b""
-    while True:
-        try:
-            some = os.read(leader, 65_536)
-        except OSError:  # how Linux says so
-            some = b""
-        if not some:
-            return text.decode()
-        text += some
 
 
 @pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
