@@ -1,6 +1,7 @@
 """Limits under load: how soon hanging handlers are gone, what they and leaking ones cost the others, how stops go.
 
-``pytest benchmarks/bench_limits.py -o addopts= -s`` prints tables; FASTQ_BENCH_CALLS=2000 makes the leak a long one.
+``pytest benchmarks/bench_limits.py -o addopts= -s`` prints tables; FASTQ_BENCH_CALLS=2000 makes the leak a long one,
+FASTQ_BENCH_ROUNDS sets how often each side is run.
 Ratios are of one run, the sides in turn.
 """
 
@@ -42,10 +43,9 @@ KINDS = {
     "hang:async-deaf": "swallows CancelledError",
 }
 PER_KIND = 3
-LOAD_S = 6.0
-ROUNDS = 3
+LOAD_S = 3.0
+ROUNDS = int(os.environ.get("FASTQ_BENCH_ROUNDS", "3"))
 CALLS = int(os.environ.get("FASTQ_BENCH_CALLS", "100"))
-LEAK_ROUNDS = int(os.environ.get("FASTQ_BENCH_ROUNDS", "7"))
 LEAK_LIMIT = 300 << 20
 
 
@@ -261,7 +261,7 @@ def test_leaking_handlers_are_bounded_and_cost_little(site: Site, capsys: pytest
         return found[kind][-1][0]
 
     sides = {"frees": lambda: rate("memory:free"), "leaks": lambda: rate("memory:leak")}
-    result = interleaved(sides, LEAK_ROUNDS)
+    result = interleaved(sides, ROUNDS)
     with capsys.disabled():
         print(result.table(f"20 ms handlers with 10 MB a call, {CALLS} calls, 2 children", "tasks/s", "frees"))
         for kind, runs in found.items():

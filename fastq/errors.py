@@ -24,6 +24,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueStateError",
     "RevokeTask",
+    "SchedulerEntryNotFoundError",
     "SemaphoreFullError",
     "ServerClosedError",
     "ServerStartError",
@@ -179,6 +180,17 @@ class CronSpecError(FastqError, ValueError):
 
     def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
         return type(self), (self.spec, self.position, self.reason)
+
+
+class SchedulerEntryNotFoundError(FastqError, LookupError):
+    """Tell that the scheduler has no entry with this id."""
+
+    def __init__(self, entry_id: str) -> None:
+        self.entry_id = entry_id
+        super().__init__(f"scheduler entry not found (entry_id={entry_id!r})")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.entry_id,)
 
 
 class WorkerCrashedError(FastqError):

@@ -5,10 +5,12 @@ import copy
 import pytest
 
 from fastq import (
+    CronSpecError,
     FastqError,
     QueueNotEmptyError,
     QueueNotFoundError,
     QueueStateError,
+    SchedulerEntryNotFoundError,
     TaskNotFoundError,
     TaskState,
     TaskStateError,
@@ -20,6 +22,8 @@ ERRORS = [
     TaskStateError("q", "id-1", "archive", "active"),
     QueueNotEmptyError("q", {TaskState.PENDING: 3, TaskState.ACTIVE: 0, TaskState.RETRY: 1}),
     QueueStateError("q", paused=True),
+    CronSpecError("* * *", 5, "bad"),
+    SchedulerEntryNotFoundError("id-1"),
 ]
 
 

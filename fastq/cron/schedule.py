@@ -25,9 +25,10 @@ class Schedule(ABC):
         self.zone = zone
 
     def next(self, after: datetime) -> datetime | None:
-        """Return the first time due later than ``after``, in the schedule's zone; None if there is none in 5 years.
+        """Return the first time due later than ``after``, None if there is none in 5 years.
 
-        Whole seconds; ``after`` must have a time zone, or it is a ``ValueError``.
+        Whole seconds, at the UTC offset that the schedule's zone has then; ``after`` must have a time zone, or it is a
+        ``ValueError``.
         """
         if not isinstance(after, datetime):
             raise TypeError(f"after must be a datetime with a time zone, not {after!r}")
@@ -35,13 +36,21 @@ class Schedule(ABC):
             raise ValueError(f"after must have a time zone, for example datetime.now(UTC): {after!r}")
         try:
             due = self._next(after.astimezone(UTC).replace(microsecond=0))
-            return None if due is None else due.astimezone(self.zone)
+            return None if due is None else self._local(due)
         except OverflowError:
             return None  # beyond the year 9999
 
     @abstractmethod
     def _next(self, after: datetime) -> datetime | None:
         """Return the first time due later than ``after``, both in UTC and whole seconds."""
+
+    def _local(self, moment: datetime) -> datetime:
+        """Show a moment in the zone, at a fixed offset: Python lets a time that is repeated there equal no other."""
+        local = moment.astimezone(self.zone)
+        offset, name = local.utcoffset(), local.tzname()
+        if isinstance(self.zone, timezone) or offset is None:
+            return local
+        return local.replace(tzinfo=timezone(offset, name) if name else timezone(offset), fold=0)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.spec!r}, {str(self.zone)!r})"

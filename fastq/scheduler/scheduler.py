@@ -16,7 +16,7 @@ from fastq.cron.parse import parse
 from fastq.cron.schedule import Schedule
 from fastq.cron.zone import load_zone
 from fastq.durations import nanoseconds_of
-from fastq.errors import CronSpecError, ServerClosedError
+from fastq.errors import CronSpecError, SchedulerEntryNotFoundError, ServerClosedError
 from fastq.scheduler.engine import Engine, EngineOptions
 from fastq.scheduler.entry import Entry, check_registration
 from fastq.scheduler.hooks import Hooks, PostEnqueue, PreEnqueue
@@ -89,9 +89,9 @@ class Scheduler:
         return entry.id
 
     def unregister(self, entry_id: str) -> None:
-        """Enqueue an entry's task no more; ``LookupError`` if there is no such entry."""
+        """Enqueue an entry's task no more; ``SchedulerEntryNotFoundError`` without one."""
         if not self._engine.remove(entry_id):
-            raise LookupError(f"no scheduler entry has the id {entry_id!r}")
+            raise SchedulerEntryNotFoundError(entry_id)
         self._loop.wake()
 
     def run(self) -> None:

@@ -43,9 +43,9 @@ cdef class HeldTask:
             self.write_by_s = self.leased_until_s
         self.refused = error
 
-    def is_writable(self, now_s: float) -> bool:
-        """Tell whether it is still worth trying to write the outcome."""
-        return min(self.leased_until_s, self.write_by_s) > <double>now_s
+    def is_writable(self, now_s: float, grace_s: float) -> bool:
+        """Tell whether it is still worth trying to write the outcome: nobody takes it until the grace is over, too."""
+        return min(self.leased_until_s + <double>grace_s, self.write_by_s) > <double>now_s
 
 
 cdef class _QueueTasks:

@@ -1,8 +1,9 @@
-"""The syncer: writes again what Redis failed to take, until the lease of the task has run out.
+"""The syncer: writes again what Redis failed to take, until others may have taken over the task.
 
 Wakes: a second after the acker kept a result that it could not write. Each write checks the owner, and "not there any
-more" after a try of ours that had no reply is success. What Redis refuses for good ends with the lease that the task
-had then. If it dies: the tasks are recovered after their leases, and run again.
+more" after a try of ours that had no reply is success. A lease that has ended is still ours until a recoverer takes the
+task, 30 s later, so that an outage a little longer than the lease makes no task run again. What Redis refuses for good
+ends with the lease that the task had then. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio
@@ -34,6 +35,7 @@ class Syncer(Actor):
         self._held = holdings.held
         self._owner = holdings.owner
         self._clock = holdings.clock
+        self._grace_s = holdings.timing.recover_grace_s
         self._timer: asyncio.TimerHandle | None = None
         acker.on_failed = self._take_note
 
@@ -49,8 +51,8 @@ class Syncer(Actor):
         self._timer = None
         results, self._acker.failed = self._acker.failed, []
         now_s = self._clock.monotonic_s()
-        alive = [result for result in results if result.task.is_writable(now_s)]
-        self._give_up([result.task for result in results if not result.task.is_writable(now_s)])
+        alive = [result for result in results if result.task.is_writable(now_s, self._grace_s)]
+        self._give_up([result.task for result in results if not result.task.is_writable(now_s, self._grace_s)])
         if alive:
             await self._acker.write(alive, Guard(self._owner))
 

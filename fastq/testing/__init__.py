@@ -5,9 +5,20 @@
 
 from fastq.testing.assertions import assert_enqueued
 from fastq.testing.draining import drain
+from fastq.testing.grouping import aggregate_groups
 from fastq.testing.inline import InlineClient
 from fastq.testing.private_redis import embedded_redis
 from fastq.testing.runs import RunOutcome, TaskRun, run_task
 from fastq.worker.hooks import Hooks
 
-__all__ = ["Hooks", "InlineClient", "RunOutcome", "TaskRun", "assert_enqueued", "drain", "embedded_redis", "run_task"]
+__all__ = [
+    "Hooks",
+    "InlineClient",
+    "RunOutcome",
+    "TaskRun",
+    "aggregate_groups",
+    "assert_enqueued",
+    "drain",
+    "embedded_redis",
+    "run_task",
+]

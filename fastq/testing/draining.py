@@ -44,7 +44,7 @@ def drain(
 
     Redis has afterwards what a server would have left: results, retries, archive, counters. All known queues are worked
     on, in turn, unless ``queues`` names some; paused ones are left alone. With ``scheduled`` tasks run whose time is
-    still to come, with ``retries`` those that failed until they are through. Tasks in groups wait for an aggregator.
+    still to come, with ``retries`` those that failed until they are through. Groups wait for ``aggregate_groups``.
     ``RuntimeError`` after 100 000 runs: there are tasks that enqueue themselves for ever.
 
     >>> from fastq import Client

@@ -130,7 +130,7 @@ class AggregationRunner:
         if reasons:
             return Kind.RESULT, orjson.dumps({"unreadable": reasons})
         try:
-            return Kind.RESULT, self._combined(request["queue"], request["group"], messages)
+            return Kind.RESULT, self.combine(request["queue"], request["group"], messages)
         except AGGREGATOR_ERRORS as error:
             return Kind.FAILED, orjson.dumps((describe_error(error), trace_of(error)))
 
@@ -138,7 +138,8 @@ class AggregationRunner:
         """Refuse: the aggregator is a plain function."""
         raise NotImplementedError("the aggregator is a plain function")
 
-    def _combined(self, queue: str, group: str, messages: Sequence[TaskMessage]) -> bytes:
+    def combine(self, queue: str, group: str, messages: Sequence[TaskMessage]) -> bytes:
+        """Ask the aggregator, and return the answer that ``aggregation_answer`` reads; its errors pass."""
         task: object = self._aggregator(group, [GroupedTask(message) for message in messages])
         if not isinstance(task, Task):
             raise TypeError(f"the group aggregator must return a fastq.Task, not {task!r:.200}")

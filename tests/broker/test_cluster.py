@@ -23,13 +23,29 @@ from fastq import (
     TaskInfo,
     keys,
 )
+from fastq.broker.aggregate import (
+    AggregationSet,
+    Commit,
+    GroupRule,
+    commit_set,
+    delete_members,
+    list_sets,
+    read_set,
+    reclaim_set,
+    relist_groups,
+    scan_groups,
+    take_set,
+)
 from fastq.broker.cluster import MAX_REDIRECTS, Routing
+from fastq.broker.enqueue import NewTask, register_queue
 from fastq.broker.exchange import Command
 from fastq.broker.faults import Unsent
 from fastq.broker.lease import list_leases
 from fastq.broker.maintain import forward
 from fastq.broker.open import open_broker
-from tests.broker.harness import NOW_NS, QueueBench
+from fastq.broker.operation import Operation
+from fastq.states import TaskState
+from tests.broker.harness import NOW_NS, QueueBench, message
 from tests.redis_servers import RedisServer, free_port, redis_cluster, redis_server
 from tests.waiting import wait_until
 
@@ -283,16 +299,55 @@ def test_a_task_on_its_way_to_another_node_is_not_taken_for_a_ghost(cluster: Clu
         bench.put("due", "scheduled")
         db.zadd(bench.key("scheduled"), {"due": 1})
         db.sadd(bench.key("groups"), "g")
+        bench.put("grouped", "aggregating")
+        one = AggregationSet(queue, "g", "s")
+        db.zadd(one.key, {"grouped": 1})
         cluster.begin_move(queue, source, target)
-        moved = [keys.task(queue, "running"), keys.task(queue, "due")]
+        moved = [keys.task(queue, "running"), keys.task(queue, "due"), keys.task(queue, "grouped")]
         cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *moved)
-        for operation in (list_leases(queue, "-inf", "2", 10), forward(queue, keys.scheduled(queue), NOW_NS, 10)):
+        operations: list[Operation[Any]] = [
+            list_leases(queue, "-inf", "2", 10),
+            forward(queue, keys.scheduled(queue), NOW_NS, 10),
+            read_set(one, 0),
+        ]
+        for operation in operations:
             (result,) = broker.run_many((operation,))
             assert isinstance(result, BrokerConnectionError), result
         assert [db.zrange(bench.key(name), 0, -1) for name in ("lease", "scheduled")] == [[b"running"], [b"due"]]
         assert db.lrange(bench.key("active"), 0, -1) == [b"running"]
+        assert db.zrange(one.key, 0, -1) == [b"grouped"]
     cluster.move_keys(queue, source, target)
     cluster.end_move(queue, target)
+
+
+def test_groups_are_aggregated_on_the_nodes_of_their_queues(cluster: Cluster) -> None:
+    with Client(cluster.url) as client, closing(open_broker(cluster.url)) as broker:
+        for node in cluster.nodes:
+            (queue,) = cluster.queues_on(node)
+            client.enqueue("t", b"1", queue=queue, group="g", task_id="a", unique=60)
+            client.enqueue("t", b"2", queue=queue, group="g", task_id="b")
+            now_s, rule = 4_000_000_000, GroupRule(60)
+            assert broker.run(scan_groups(queue, 0, rule, now_s)).due == ["g"]
+            one = AggregationSet(queue, "g", "s")
+            assert broker.run(take_set(one, rule, now_s, now_s + 120)) == 2
+            assert broker.run(list_sets(queue, now_s + 120, 10)) == [one]
+            assert broker.run(reclaim_set(one)) == 2
+            with node.client() as db:
+                db.srem(keys.groups(queue), "g")
+            cursor, listed = 0, 0
+            while True:
+                found = broker.run(relist_groups(queue, cursor))
+                cursor, listed = found.cursor, listed + found.groups
+                if not cursor:
+                    break
+            assert listed == 1
+            assert broker.run(take_set(one, rule, now_s, now_s + 120)) == 2
+            assert [task.id for task in broker.run(read_set(one, 0)).tasks] == ["a", "b"]
+            whole = NewTask("whole", message("whole", queue=queue))
+            results = broker.run_many((register_queue(queue), commit_set(one, 2, whole, TaskState.PENDING, NOW_NS)))
+            assert results[1] is Commit.DONE
+            assert broker.run(delete_members(one, {"a": keys.unique(queue, "t", b"1"), "b": ""})) == 0
+            assert cluster.keys_of(node, queue) == [keys.pending(queue), keys.task(queue, "whole")]
 
 
 def test_a_node_that_takes_over_its_first_slot_is_found(cluster: Cluster, client: Any) -> None:

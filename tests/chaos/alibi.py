@@ -62,8 +62,9 @@ class Alibis:
         self._until_recovered_s = timing.lease_s + timing.recover_grace_s + timing.recoverer_interval_s + MAX_BACKOFF_S
         servers = {life.server for life in lives.values()} | {-1}
         self._outages = {server: merged(_outage(one) for one in strikes if _hits(one, server)) for server in servers}
-        # A lease was last extended up to a heartbeat ago, and its end is a whole second, rounded down.
-        least_ns = int((timing.lease_s - timing.heartbeat_interval_s - 1) * _NS)
+        # A lease was last extended up to a heartbeat ago, its end is rounded down to a second, and machines have other
+        # work; but until the grace is over, too, nobody takes the task.
+        least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
         self._losses = {
             server: [span for span in spans if span.ended_ns - span.began_ns >= least_ns]
             for server, spans in self._outages.items()

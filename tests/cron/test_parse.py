@@ -114,12 +114,6 @@ def test_a_refusal_says_where_and_why(spec: str, position: int, reason: str) -> 
     assert isinstance(caught.value, ValueError | FastqError)
 
 
-def test_a_refusal_can_be_sent_between_processes() -> None:
-    error = CronSpecError("x", 0, "bad")
-    kind, arguments = error.__reduce__()
-    assert str(kind(*arguments)) == str(error)
-
-
 @pytest.mark.parametrize("spec", [None, b"* * * * *", 5, ["*"]])
 def test_what_is_no_text_is_a_type_error(spec: Any) -> None:
     with pytest.raises(TypeError, match="a cron spec must be a str, not "):

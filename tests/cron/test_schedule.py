@@ -80,6 +80,18 @@ def test_a_change_by_half_an_hour_skips_only_what_is_in_the_gap(spec: str, first
         moment = due
 
 
+def test_a_repeated_time_equals_the_same_moment_of_any_zone() -> None:
+    """As a time of a zone it would not, not even itself in UTC."""
+    schedule = parse("30 1 * * *", "America/New_York")
+    first = schedule.next(datetime(2025, 11, 2, 4, tzinfo=UTC))
+    assert first == datetime(2025, 11, 2, 5, 30, tzinfo=UTC)
+    second = schedule.next(first)
+    assert second == datetime(2025, 11, 2, 6, 30, tzinfo=UTC)
+    assert second == datetime.fromisoformat("2025-11-02T01:30:00-05:00")
+    assert second - first == timedelta(hours=1)
+    assert (first.isoformat(), first.tzname(), second.tzname()) == ("2025-11-02T01:30:00-04:00", "EDT", "EST")
+
+
 @pytest.mark.parametrize("spec", ["0 0 30 2 *", "0 0 31 4,6,9,11 *", ", * * * *", "* * * , *", "* * , * *"])
 def test_what_never_comes_is_none(spec: str) -> None:
     assert parse(spec).next(datetime(2025, 1, 1, tzinfo=UTC)) is None

@@ -195,6 +195,32 @@ def test_a_poison_task_kills_a_process_an_attempt_and_then_rests_in_the_archive(
         assert completed.retried == 0
 
 
+ILL = """
+import os, pathlib, signal
+if pathlib.Path(__file__).with_name("ill").exists():
+    os.kill(os.getpid(), signal.SIGKILL)  # as the OOM killer does
+from tests.e2e.apps import mux
+"""
+
+
+def test_a_server_whose_children_cannot_start_any_more_says_so_and_goes_on_when_they_can(
+    workers: Workers, client: Client, view: View
+) -> None:
+    (workers.directory / "at_times.py").write_text(ILL)
+    worker = workers.start("--concurrency", "1", "--start-method", "spawn", app="at_times:mux").is_ready()
+    first = client.enqueue("wait", max_retry=0).id
+    child = view.expect("started", first).pid
+    (workers.directory / "ill").touch()
+    os.kill(child, signal.SIGKILL)
+    view.until("archived", first)
+    waiting = client.enqueue("ok", retention=3600).id
+    wait_until(lambda: worker.text.count("ended at its start with signal SIGKILL\nthe next try is in ") >= 2, 30.0)
+    wait_until(lambda: view.state(waiting) == "pending")
+    (workers.directory / "ill").unlink()
+    view.until("completed", waiting)
+    assert worker.stop() == 0, worker.text
+
+
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 

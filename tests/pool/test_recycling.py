@@ -37,6 +37,30 @@ def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
     run(test())
 
 
+def test_successors_start_one_at_a_time() -> None:
+    async def test() -> None:
+        async with bench(settings(max_tasks_per_child=1, processes=3, start_method="spawn", prefetch_time=10)) as b:
+            old = set(b.pool.child_pids)
+            go = b.beacon.file("go")
+            b.submit(*(b.task(number, "wait_for", file=str(go)) for number in range(3)))
+            assert {pid for _ in old for pid in await b.beacon.pids()} == old
+            starting = set()
+
+            def are_all_there() -> bool:
+                states = list(b.pool.child_states.values())
+                starting.add(states.count(State.STARTING))
+                return sorted(states, key=lambda state: state.value) == [State.READY] * 3 + [State.LEAVING] * 3
+
+            await until(are_all_there)
+            assert starting == {0, 1}
+            assert b.pool.running() != [], "the old ones are at it until their successors can take over"
+            go.touch()
+            await b.outcomes(range(3))
+            await gone(*old)
+
+    run(test(), 60)
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_child_above_its_memory_is_replaced_and_what_waited_moves_on(is_async: bool) -> None:
     async def test() -> None:

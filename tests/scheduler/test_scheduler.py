@@ -15,7 +15,16 @@ import pytest
 from redis import Redis
 
 import fastq
-from fastq import BrokerConnectionError, CronSpecError, Scheduler, ServerClosedError, Task, TaskInfo, keys
+from fastq import (
+    BrokerConnectionError,
+    CronSpecError,
+    Scheduler,
+    SchedulerEntryNotFoundError,
+    ServerClosedError,
+    Task,
+    TaskInfo,
+    keys,
+)
 from fastq.codec import decode_scheduler_entry
 from fastq.messages import SchedulerEntry
 from tests.waiting import wait_until
@@ -69,8 +78,10 @@ def test_entries_come_and_go_while_it_runs(scheduler: Scheduler, db: Redis) -> N
     wait_until(lambda: {entry.id for entry in published(db)} == {first, second}, PATIENCE_S)
     scheduler.unregister(first)
     wait_until(lambda: {entry.id for entry in published(db)} == {second}, PATIENCE_S)
-    with pytest.raises(LookupError, match=f"no scheduler entry has the id '{first}'"):
+    with pytest.raises(SchedulerEntryNotFoundError, match=f"scheduler entry not found .entry_id='{first}'") as caught:
         scheduler.unregister(first)
+    assert caught.value.entry_id == first
+    assert isinstance(caught.value, LookupError)
 
 
 def test_the_zone_of_an_entry_is_a_part_of_what_is_published(url: str, db: Redis) -> None:

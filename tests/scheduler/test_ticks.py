@@ -1,6 +1,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fastq.cron import parse
 from fastq.scheduler.ticks import MAX_MADE_UP, Missed, Pick, begin_at, pick_ticks, tick_ttl_s
@@ -58,6 +60,31 @@ def test_the_latest_of_many_is_found_as_if_all_were_gone_through(spec: str) -> N
         ticks.append(tick)
         tick = schedule.next(tick)
     assert pick_ticks(schedule, begin, now, Missed.ONCE) == Pick(ticks[-1:], ticks[-1], True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(
+        ["*/7 * * * *", "0 */3 * * *", "@every 97s", "15 2 * * mon", "CRON_TZ=America/New_York 30 1 * * *"]
+    ),
+    st.integers(0, 60 * 60 * 24 * 10),
+    st.integers(0, 60 * 60 * 24 * 3),
+    st.sampled_from(Missed),
+)
+def test_what_is_picked_is_the_end_of_what_was_due(spec: str, start_s: int, gone_s: int, missed: Missed) -> None:
+    schedule = parse(spec)
+    after = datetime(2025, 10, 28, tzinfo=UTC) + timedelta(seconds=start_s)
+    now = after + timedelta(seconds=gone_s)
+    due: list[datetime] = []
+    tick = schedule.next(after)
+    while tick is not None and tick <= now:
+        due.append(tick)
+        tick = schedule.next(tick)
+    chosen = due[-MAX_MADE_UP:] if missed is Missed.ALL else due[-1:]
+    if missed is Missed.SKIP:
+        chosen = [last for last in chosen if now - last <= MINUTE]
+    expected = Pick(chosen, due[-1], len(chosen) < len(due)) if due else None
+    assert pick_ticks(schedule, after, now, missed) == expected
 
 
 def test_intervals_of_a_shared_entry_count_from_the_epoch() -> None:

@@ -178,7 +178,19 @@ def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) ->
     assert said[1] == "no result waits for Redis any more"
 
 
-def test_a_result_is_given_up_with_an_error_once_its_lease_has_run_out(
+@pytest.mark.parametrize("way", WRITES)
+def test_an_outage_longer_than_the_lease_does_not_make_a_task_run_again(way: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acker, syncer = joined(bench)
+        acker.failed = ended(bench.hold("a", "b"), way)
+        bench.clock.advance(59)
+        await syncer.tick()
+        check_ended(bench, way)
+
+    on_bench(db, url, test)
+
+
+def test_a_result_is_given_up_with_an_error_once_others_may_take_the_task(
     db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with faulty_proxy(shared_server.socket_path) as proxy:
@@ -190,7 +202,7 @@ def test_a_result_is_given_up_with_an_error_once_its_lease_has_run_out(
             acker.add(ended([early, late], "done"), pool_is_dry=True)
             await acker.flush()
             late.leased_until_s += 10
-            bench.clock.advance(29.9)
+            bench.clock.advance(59.9)
             await syncer.tick()
             assert len(acker.failed) == 2
             bench.clock.advance(0.1)

@@ -10,7 +10,7 @@ import pytest
 
 from fastq import Client
 from fastq.errors import BrokerConnectionError
-from fastq.testing import assertions, draining, embedded_redis, inline, runs
+from fastq.testing import assertions, draining, embedded_redis, grouping, inline, runs
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +56,7 @@ def test_the_fixture_gives_an_emptied_redis_to_each_test(tmp_path: Path) -> None
     assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("module", [assertions, draining, inline, runs])
+@pytest.mark.parametrize("module", [assertions, draining, grouping, inline, runs])
 def test_the_examples_do_what_they_say(module: object) -> None:
     found = doctest.testmod(module)  # type: ignore[arg-type]  # a module
     assert found.attempted

@@ -12,8 +12,10 @@ local aggregation_set = KEYS[1]
 local task_prefix, start, limit, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local reply, ghosts, bytes = {0}, 0, 0
 for _, id in ipairs(redis.call("ZRANGE", aggregation_set, start, start + limit - 1)) do
-  -- A key that is no hash is as good as none: its error must not keep the others from being aggregated.
+  -- A key that is no hash is as good as none: its error must not keep the others from being aggregated. Any other
+  -- error says nothing of the task: in a cluster it may be on its way to another node.
   local message = redis.pcall("HGET", task_prefix .. id, "msg")
+  if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
   if type(message) == "string" then
     reply[#reply + 1] = id
     reply[#reply + 1] = message
