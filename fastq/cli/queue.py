@@ -17,7 +17,14 @@ __all__ = ["queue", "queues_argument"]
 
 MOST_DAYS: Final = 90
 
-queue = Noun("queue", help="List, describe, pause, resume and remove queues.")
+_EPILOG: Final = """\b
+Examples:
+  fastq queue inspect critical default
+  fastq queue history default --days 30 --json
+  fastq queue pause low
+  fastq queue rm old --force"""
+
+queue = Noun("queue", help="List, describe, pause, resume and remove queues.", epilog=_EPILOG)
 queues_argument = click.argument("queues", type=QueueName(), nargs=-1, required=True, metavar="QUEUE...")
 
 
