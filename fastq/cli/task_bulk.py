@@ -8,7 +8,7 @@ import click
 
 from fastq.broker.operation import Flow
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
-from fastq.cli.commands import StateName, Verb, queue_option
+from fastq.cli.commands import Verb, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, pass_session
 from fastq.cli.task import group_option, of_group
@@ -64,7 +64,7 @@ def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> 
 @click.option(
     "--state",
     "-s",
-    type=StateName(
+    type=state_choice(
         TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED, TaskState.AGGREGATING
     ),
     required=True,
@@ -82,7 +82,7 @@ def run_all(session: Session, queue: str, state: str, group: str | None, yes: bo
 
 @click.command("archive-all", cls=Verb)
 @queue_option
-@click.option("--state", "-s", type=StateName(*_WAITING), required=True, help="the state the tasks are in")
+@click.option("--state", "-s", type=state_choice(*_WAITING), required=True, help="the state the tasks are in")
 @group_option
 @yes_option
 @pass_session
@@ -98,7 +98,7 @@ def archive_all(session: Session, queue: str, state: str, group: str | None, yes
 @click.option(
     "--state",
     "-s",
-    type=StateName(*_WAITING, TaskState.ARCHIVED, TaskState.COMPLETED),
+    type=state_choice(*_WAITING, TaskState.ARCHIVED, TaskState.COMPLETED),
     required=True,
     help="the state the tasks are in",
 )
