@@ -26,6 +26,7 @@ class Verb(click.Command):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         named.setdefault("context_settings", SETTINGS)
+        named.setdefault("epilog", "The options for Redis, which fastq --help tells, may stand here, too.")
         super().__init__(*args, **named)
         self.params += connection_options(hidden=True)
 

@@ -19,7 +19,15 @@ from fastq.states import TaskState
 
 __all__ = ["group_option", "of_group", "task"]
 
-task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.")
+_EPILOG: Final = """\b
+Examples:
+  fastq task ls --queue default --state retry --error TimeoutError --since 1h
+  fastq task inspect --queue default --id 9f1c
+  fastq task enqueue --type mail:welcome --payload '{"to": "ann"}' --process-in 30m
+  fastq task cancel 9f1c
+  fastq task run-all --queue default --state archived"""
+
+task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.", epilog=_EPILOG)
 
 MOST_A_PAGE: Final = 10_000
 

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task, keys
-from tests.cli.commands import Fastq
+from tests.cli.commands import Fastq, read_terminal
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server
 
@@ -174,29 +174,30 @@ def test_an_interrupted_deletion_leaves_whole_tasks_and_says_how_far_it_came(
     assert db.keys("asynq:{default}:t:*") == []
 
 
+@pytest.mark.parametrize(("verb", "done"), [("archive-all", "archived"), ("delete-all", "deleted")])
+def test_other_work_is_interrupted_between_two_pieces_too(
+    crowded: Fastq, db: Redis, tmp_path: Path, verb: str, done: str
+) -> None:
+    with Client(crowded.url) as client:
+        client.enqueue_many(Task("t", process_in=3600) for n in range(MANY))
+    for words, name in (("run-all", "made pending"), (verb, done)):
+        program = [sys.executable, "-c", INTERRUPTED, "task", words, "-q", "default", "-s", "scheduled", "-y"]
+        ended = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+        assert ended.returncode == 130, ended.stderr
+        assert f"fastq: interrupted: {name} 200 of " in ended.stderr
+    assert db.zcard(keys.scheduled("default")) == MANY - 400
+
+
 @pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
 def test_on_a_terminal_progress_is_shown(crowded: Fastq, tmp_path: Path, words: tuple[str, ...]) -> None:
     leader, follower = pty.openpty()
     program = [sys.executable, "-m", "fastq", *words]
     with subprocess.Popen(program, env=environment(crowded.url, tmp_path), stderr=follower) as process:
         os.close(follower)
-        text = read_all(leader)
+        text = read_terminal(leader)
         assert process.wait() == 0
     os.close(leader)
     assert re.search(r"deleted [\d,]+ of 1,000 tasks …", text)
-
-
-def read_all(leader: int) -> str:
-    """Read until everybody has closed the terminal's other end."""
-    text = b""
-    while True:
-        try:
-            some = os.read(leader, 65_536)
-        except OSError:  # how Linux says so
-            some = b""
-        if not some:
-            return text.decode()
-        text += some
 
 
 @pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
