@@ -266,11 +266,10 @@ class ServerProcess:
         await self.hooks.stop()
         await stop_all(self.subscriber, self.healthchecker)
         await self._say_last_words(left_s())
-        if answers():
-            await self.heartbeater.finish(LAST_WORDS_S)
+        last_s = LAST_WORDS_S if answers() else GOODBYE_S  # asked now: an actor that is stopped takes its trouble along
+        await self.heartbeater.finish(last_s)
         await stop_all(*self.actors)
         self.stall.stop()
-        last_s = LAST_WORDS_S if answers() else GOODBYE_S
         await within(last_s, self._broker.run_many(clear_server_state(self.identity)))
         await within(LAST_WORDS_S, self._broker.close())
 
