@@ -1,5 +1,6 @@
 """A scheduler that does as its provider says."""
 
+import itertools
 import re
 import threading
 from collections.abc import Iterator
@@ -193,6 +194,28 @@ def test_a_config_that_cannot_be_registered_is_said_once_and_tried_again(
         del provider.answer[5]
         manager.sync()
         published(db, "second", "good")
+
+
+def test_the_end_does_not_wait_for_a_provider_that_hangs(
+    url: str, db: Redis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fastq.periodic.PROVIDER_MAY_TAKE_S", 0.01)
+    hanging, released, calls = threading.Event(), threading.Event(), itertools.count()
+
+    def provider() -> list[Config]:
+        if next(calls):
+            hanging.set()
+            released.wait(PATIENCE_S)
+        return [Config("@daily", "a"), Config("@weekly", str(next(calls)))]
+
+    with PeriodicTaskManager(url, provider, sync_interval=0.1):
+        assert hanging.wait(PATIENCE_S)
+    assert "the end does not wait for it" in caplog.text
+    released.set()
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "fastq periodic"], PATIENCE_S)
+    assert "the provider failed" not in caplog.text
+    left: Any = db.keys("asynq:scheduler*")
+    assert left == []
 
 
 @pytest.mark.parametrize("answer", [RuntimeError("away"), None, [None]], ids=str)

@@ -1,1 +1,1 @@
-"""The commands: ``fastq-worker`` and, in time, ``fastq``."""
+"""The commands: ``fastq``, one noun a file, and ``fastq-worker``."""

@@ -14,7 +14,17 @@ from fastq.inspector import Inspector
 from fastq.options import check_text
 from fastq.states import TaskState
 
-__all__ = ["SETTINGS", "GroupName", "Noun", "QueueName", "StateName", "TaskId", "Verb", "json_option", "queue_option"]
+__all__ = [
+    "SETTINGS",
+    "GroupName",
+    "Noun",
+    "QueueName",
+    "TaskId",
+    "Verb",
+    "json_option",
+    "queue_option",
+    "state_choice",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,6 +36,7 @@ class Verb(click.Command):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         named.setdefault("context_settings", SETTINGS)
+        named.setdefault("epilog", "The options for Redis, which fastq --help tells, may stand here, too.")
         super().__init__(*args, **named)
         self.params += connection_options(hidden=True)
 
@@ -127,8 +138,8 @@ class QueueName(_Name):
             return []
 
 
-def StateName(*states: TaskState) -> click.Choice[str]:  # noqa: N802 - stands where a type stands
-    """Be one of these states."""
+def state_choice(*states: TaskState) -> click.Choice[str]:
+    """Make the type of an option that takes one of these states."""
     return click.Choice([state.value for state in states], case_sensitive=False)
 
 

@@ -16,14 +16,14 @@ from urllib.parse import quote
 import click
 
 from fastq.broker.connection import DEFAULT_URL
-from fastq.broker.uri import parse_redis_uri
+from fastq.broker.uri import ConnectionSpec, parse_redis_uri
 from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind
 
 __all__ = ["config_path", "connection_options", "given_defaults", "redis_url"]
 
 GIVEN: Final = "fastq.given"
 CLUSTER_ADDRS: Final = ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))
-_NAMES: Final = ("redis", "db", "username", "password", "cluster", "cluster_addrs", "tls", "insecure")
+_NAMES: Final = ("redis", "db", "username", "password", "cluster", "cluster_addrs", "tls", "tls_server", "insecure")
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster"}
@@ -48,6 +48,7 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
             "--cluster-addrs", "--cluster_addrs", metavar="HOST:PORT,...", help="some nodes of the cluster"
         ),
         option("--tls", is_flag=True, default=None, help="talk TLS"),
+        option("--tls-server", "--tls_server", metavar="NAME", help="talk TLS; the certificate must have this name"),
         option("--insecure", is_flag=True, default=None, help="accept any certificate"),
         option(
             "--config", metavar="FILE",
@@ -71,10 +72,19 @@ def redis_url(context: click.Context) -> str:
         spoken = _from_environment(os.environ) | flags
         parts = spoken if spoken.keys() & {"redis", "cluster_addrs"} or path is None else _from_file(path) | spoken
         url = _composed(parts)
-        parse_redis_uri(url)
+        _check_server_name(parse_redis_uri(url), parts.get("tls_server"))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return url
+
+
+def _check_server_name(spec: ConnectionSpec, name: str | None) -> None:
+    """Refuse a name that would not be checked: a certificate is held against the host that is connected to."""
+    for host in [address.host for address in spec.addresses if name and address.host != name]:
+        raise ValueError(
+            f"--tls-server {name!r} is not the host, {host!r}, whose name the certificate must have; "
+            "write that name in the URL, or --insecure"
+        )
 
 
 def given_defaults(context: click.Context) -> dict[str, Any]:
@@ -145,7 +155,7 @@ def _text(value: object) -> str:
 def _composed(parts: Mapping[str, Any]) -> str:
     url = _base(parts)
     scheme, _, rest = url.partition("://")
-    if (parts.get("tls") or parts.get("insecure")) and not scheme.startswith("rediss"):
+    if any(parts.get(name) for name in ("tls", "tls_server", "insecure")) and not scheme.startswith("rediss"):
         if scheme not in _SECURE:
             raise ValueError(f"--tls goes with redis:// and redis-cluster:// only, not with {scheme}://")
         scheme = _SECURE[scheme]

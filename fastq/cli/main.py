@@ -1,6 +1,7 @@
 """``fastq``: the command with which people look at queues and act on them; also ``python -m fastq``."""
 
 import sys
+from io import TextIOWrapper
 from typing import Any, Final
 
 import click
@@ -59,6 +60,9 @@ class _Frame(Noun):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run as a program: never returns."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # what the encoding lacks is no reason to fail
         try:
             code = super().main(*args, **{**extra, "prog_name": NAME, "standalone_mode": False})
         except click.ClickException as error:

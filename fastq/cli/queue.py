@@ -9,7 +9,7 @@ from fastq.cli.commands import Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.records import daily_record, queue_record
 from fastq.cli.session import Session, each, emit, pass_session
-from fastq.cli.stats import STATES, state_counts
+from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.inspector import QueueInfo
 
@@ -17,7 +17,14 @@ __all__ = ["queue", "queues_argument"]
 
 MOST_DAYS: Final = 90
 
-queue = Noun("queue", help="List, describe, pause, resume and remove queues.")
+_EPILOG: Final = """\b
+Examples:
+  fastq queue inspect critical default
+  fastq queue history default --days 30 --json
+  fastq queue pause low
+  fastq queue rm old --force"""
+
+queue = Noun("queue", help="List, describe, pause, resume and remove queues.", epilog=_EPILOG)
 queues_argument = click.argument("queues", type=QueueName(), nargs=-1, required=True, metavar="QUEUE...")
 
 
@@ -86,7 +93,7 @@ def _show(session: Session, info: QueueInfo) -> None:
         ],
     )
     screen.say()
-    table(screen, [Column(state.value.upper(), right=True) for state in STATES], [state_counts(info)])
+    table(screen, STATE_COLUMNS, [state_counts(info)])
     screen.say()
     counters = [("today (UTC)", info.processed, info.failed), ("in total", info.processed_total, info.failed_total)]
     _show_counters(session, "", counters)

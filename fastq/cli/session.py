@@ -15,6 +15,7 @@ from fastq.broker.blocking import BlockingBroker
 from fastq.broker.open import open_broker
 from fastq.broker.uri import ConnectionKind, parse_redis_uri
 from fastq.cli.connection import redis_url
+from fastq.cli.human import clean
 from fastq.demo.screen import Screen
 from fastq.errors import BrokerError, FastqError, QueueNotEmptyError, QueueNotFoundError, TaskNotFoundError
 from fastq.inspector import Inspector
@@ -116,7 +117,7 @@ def each(session: Session, names: Sequence[str], act: Callable[[str], None]) -> 
 
 def say_failure(text: str) -> None:
     """Write what went wrong to stderr, as one line."""
-    click.echo(f"fastq: {' '.join(text.split())}", err=True)
+    click.echo(f"fastq: {clean(' '.join(text.split()))}", err=True)
 
 
 def emit(data: Any) -> None:

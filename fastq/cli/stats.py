@@ -17,7 +17,7 @@ from fastq.errors import BrokerAuthError, QueueNotFoundError
 from fastq.inspector import QueueInfo
 from fastq.states import TaskState
 
-__all__ = ["STATES", "STATE_COLOURS", "state_counts", "stats"]
+__all__ = ["STATES", "STATE_COLOURS", "STATE_COLUMNS", "state_counts", "stats"]
 
 STATES: Final = (
     TaskState.ACTIVE,
@@ -39,15 +39,19 @@ STATE_COLOURS: Final[Mapping[TaskState, str]] = {
 }
 _MICROSECOND: Final = timedelta(microseconds=1)
 
+_SHORT: Final = ("ACT", "PEND", "AGGR", "SCHED", "RETRY", "ARCH", "COMPL")
+STATE_COLUMNS: Final = tuple(
+    Column(state.value.upper(), right=True, short=short) for state, short in zip(STATES, _SHORT, strict=True)
+)
 _COLUMNS: Final = (
     Column("QUEUE", cut=True),
     Column("SIZE", right=True),
-    *(Column(state.value.upper(), right=True) for state in STATES),
-    Column("LATENCY", right=True),
-    Column("MEMORY", right=True),
-    Column("PROCESSED", right=True),
-    Column("FAILED", right=True),
-    Column("ERRORS", right=True),
+    *STATE_COLUMNS,
+    Column("LATENCY", right=True, rank=1),
+    Column("MEMORY", right=True, rank=2),
+    Column("PROCESSED", right=True, short="DONE", rank=4),
+    Column("FAILED", right=True, rank=3),
+    Column("ERRORS", right=True, rank=5),
 )
 
 
@@ -136,7 +140,7 @@ def _show(session: Session, queues: Sequence[QueueInfo], redis: Mapping[str, str
     heading(screen, "Tasks by state")
     table(
         screen,
-        [Column(state.value.upper(), right=True) for state in STATES],
+        STATE_COLUMNS,
         [[_count(_total(queues, state.value), state) for state in STATES]],
     )
     screen.say()

@@ -6,12 +6,14 @@ In a pipe nothing is cut and nothing coloured. Where the encoding lacks a charac
 import shutil
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self, TypeVar
 
 from fastq.demo.screen import Screen
 
 __all__ = ["Cell", "Column", "facts", "heading", "table"]
+
+T = TypeVar("T")
 
 GAP: Final = "  "
 LEAST_WIDTH: Final = 12
@@ -20,11 +22,17 @@ LEAST_WIDTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Describe a column; ``right`` is for numbers, ``cut`` for texts that may be shortened to fit the window."""
+    """Describe a column; ``right`` is for numbers.
+
+    What a narrow window does to it: it shows the ``short`` title, a text of a column with ``cut`` is shortened, and at
+    last columns are left out, those with the highest ``rank`` first, those with rank 0 never.
+    """
 
     title: str
     right: bool = False
     cut: bool = False
+    short: str = ""
+    rank: int = 0
 
 
 class Cell(str):
@@ -57,28 +65,54 @@ def facts(screen: Screen, pairs: Iterable[tuple[str, str]]) -> None:
 
 def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Write a table with its titles; the titles alone if there are no rows."""
-    body = [list(row) for row in rows]
-    widths = [max([_width(column.title), *(_width(row[at]) for row in body)]) for at, column in enumerate(columns)]
+    laid = _Layout.of(columns, [list(row) for row in rows])
     if screen.is_live:
-        widths = _fitted(columns, widths, shutil.get_terminal_size().columns)
-    screen.say(screen.paint(_line(columns, widths, [column.title for column in columns]), bold=True))
-    for row in body:
-        screen.say(_line(columns, widths, row, screen))
+        laid = laid.fitted(shutil.get_terminal_size().columns - 1)
+    titles = [column.title for column in laid.columns]
+    screen.say(screen.paint(_line(laid.columns, laid.widths, titles), bold=True))
+    for row in laid.rows:
+        screen.say(_line(laid.columns, laid.widths, row, screen))
 
 
-def _fitted(columns: Sequence[Column], widths: list[int], window: int) -> list[int]:
-    """Take from the widest column that may be cut, until the line fits."""
-    fitted = list(widths)
-    over = sum(fitted) + len(GAP) * (len(fitted) - 1) - (window - 1)
-    while over > 0:
-        at = max((at for at, column in enumerate(columns) if column.cut), key=fitted.__getitem__, default=None)
-        if at is None or fitted[at] <= LEAST_WIDTH:
-            break
-        others = [fitted[other] for other, column in enumerate(columns) if column.cut and other != at]
-        step = min(over, max(1, fitted[at] - max([LEAST_WIDTH, *others])), fitted[at] - LEAST_WIDTH)
-        fitted[at] -= step
-        over -= step
-    return fitted
+class _Layout(NamedTuple):
+    columns: Sequence[Column]
+    rows: list[list[str]]
+    widths: list[int]
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], rows: list[list[str]]) -> "_Layout":
+        widths = [max([_width(column.title), *(_width(row[at]) for row in rows)]) for at, column in enumerate(columns)]
+        return cls(columns, rows, widths)
+
+    def over(self, window: int) -> int:
+        return sum(self.widths) + len(GAP) * (len(self.widths) - 1) - window
+
+    def fitted(self, window: int) -> "_Layout":
+        """Do what is needed, and no more, for a line to fit."""
+        if self.over(window) <= 0:
+            return self
+        laid = self.of([replace(column, title=column.short or column.title) for column in self.columns], self.rows)
+        while (cut := laid.cut(window)).over(window) > 0 and any(column.rank for column in laid.columns):
+            laid = laid.without(max(range(len(laid.columns)), key=lambda at: laid.columns[at].rank))
+        return cut
+
+    def without(self, at: int) -> "_Layout":
+        def left(items: Sequence[T]) -> list[T]:
+            return [*items[:at], *items[at + 1 :]]
+
+        return _Layout(left(self.columns), [left(row) for row in self.rows], left(self.widths))
+
+    def cut(self, window: int) -> "_Layout":
+        """Take from the widest column that may be cut, until the line fits or none may be cut any more."""
+        widths = list(self.widths)
+        while (over := self._replace(widths=widths).over(window)) > 0:
+            may = [at for at, column in enumerate(self.columns) if column.cut and widths[at] > LEAST_WIDTH]
+            if not may:
+                break
+            widest = max(may, key=widths.__getitem__)
+            next_widest = max([LEAST_WIDTH, *(widths[at] for at in may if at != widest)])
+            widths[widest] -= min(over, max(1, widths[widest] - next_widest))
+        return self._replace(widths=widths)
 
 
 def _line(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str], screen: Screen | None = None) -> str:

@@ -7,19 +7,27 @@ from typing import Final
 import click
 
 from fastq.cli.bulk import confirm, yes_option
-from fastq.cli.commands import GroupName, Noun, QueueName, StateName, TaskId, json_option, queue_option
+from fastq.cli.commands import GroupName, Noun, QueueName, TaskId, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number, payload_text, span, stamp, when
 from fastq.cli.records import task_record
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.stats import STATE_COLOURS, STATES
 from fastq.cli.tables import Cell, Column, facts, table
-from fastq.cli.task_filter import FILTER_OPTIONS, Filter
+from fastq.cli.task_filter import Filter, filter_options
 from fastq.info import TaskInfo
 from fastq.states import TaskState
 
 __all__ = ["group_option", "of_group", "task"]
 
-task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.")
+_EPILOG: Final = """\b
+Examples:
+  fastq task ls --queue default --state retry --error TimeoutError --since 1h
+  fastq task inspect --queue default --id 9f1c
+  fastq task enqueue --type mail:welcome --payload '{"to": "ann"}' --process-in 30m
+  fastq task cancel 9f1c
+  fastq task run-all --queue default --state archived"""
+
+task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.", epilog=_EPILOG)
 
 MOST_A_PAGE: Final = 10_000
 
@@ -70,13 +78,13 @@ def of_group(state: TaskState, group: str | None) -> str | None:
 
 @task.verb("ls", "list")
 @queue_option
-@click.option("--state", "-s", type=StateName(*STATES), required=True, help="the state the tasks are in")
+@click.option("--state", "-s", type=state_choice(*STATES), required=True, help="the state the tasks are in")
 @group_option
 @click.option("--page", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="which page")
 @click.option(
     "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="tasks a page"
 )
-@FILTER_OPTIONS
+@filter_options
 @json_option
 @pass_session
 def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_json: bool, **more: str | None) -> None:

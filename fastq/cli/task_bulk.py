@@ -8,7 +8,7 @@ import click
 
 from fastq.broker.operation import Flow
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
-from fastq.cli.commands import StateName, Verb, queue_option
+from fastq.cli.commands import Verb, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, pass_session
 from fastq.cli.task import group_option, of_group
@@ -30,10 +30,10 @@ class _Change:
     state: TaskState
     group: str | None
 
-    @property
-    def tasks(self) -> str:
+    def tasks(self, count: int) -> str:
+        """Write how many tasks of which kind."""
         group = "" if self.group is None else f" in group {clean(self.group)}"
-        return f"{self.state} tasks of {clean(self.queue)}{group}"
+        return f"{number(count)} {self.state} task{'' if count == 1 else 's'} of {clean(self.queue)}{group}"
 
 
 def _change(done: str, warning: str, queue: str, state: str, group: str | None) -> _Change:
@@ -52,11 +52,11 @@ def _count(session: Session, change: _Change) -> int:
 def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> None:
     total = _count(session, change)
     if not total:
-        session.screen.say(f"There are no {change.tasks}.")
+        session.screen.say(f"There are {change.tasks(0).replace('0', 'no', 1)}.")
         return
-    confirm(f"{number(total)} {change.tasks} {change.warning}.", yes=yes)
+    confirm(f"{change.tasks(total)} will be {change.warning}.", yes=yes)
     count = carry_out(session, flow, Progress(session, change.done, total))
-    session.screen.say(f"{change.done.capitalize()} {number(count)} {change.tasks}.")
+    session.screen.say(f"{change.tasks(count)} {change.done}.")
 
 
 @click.command("run-all", cls=Verb)
@@ -64,7 +64,7 @@ def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> 
 @click.option(
     "--state",
     "-s",
-    type=StateName(
+    type=state_choice(
         TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED, TaskState.AGGREGATING
     ),
     required=True,
@@ -75,20 +75,20 @@ def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> 
 @pass_session
 def run_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
     """Move all tasks in a state to pending."""
-    change = _change("made pending", "will be pending, and run as soon as servers get to them", queue, state, group)
+    change = _change("made pending", "pending, and run as soon as servers get to them", queue, state, group)
     flow = run_all_tasks(queue, change.state, change.group, time.time_ns())
     _apply(session, change, flow, yes=yes)
 
 
 @click.command("archive-all", cls=Verb)
 @queue_option
-@click.option("--state", "-s", type=StateName(*_WAITING), required=True, help="the state the tasks are in")
+@click.option("--state", "-s", type=state_choice(*_WAITING), required=True, help="the state the tasks are in")
 @group_option
 @yes_option
 @pass_session
 def archive_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
     """Move all tasks in a state to the archive, which keeps the last 10,000."""
-    change = _change("archived", "will be archived; the archive keeps the last 10,000", queue, state, group)
+    change = _change("archived", "archived; the archive keeps the last 10,000", queue, state, group)
     flow = archive_all_tasks(queue, change.state, change.group, time.time_ns())
     _apply(session, change, flow, yes=yes)
 
@@ -98,7 +98,7 @@ def archive_all(session: Session, queue: str, state: str, group: str | None, yes
 @click.option(
     "--state",
     "-s",
-    type=StateName(*_WAITING, TaskState.ARCHIVED, TaskState.COMPLETED),
+    type=state_choice(*_WAITING, TaskState.ARCHIVED, TaskState.COMPLETED),
     required=True,
     help="the state the tasks are in",
 )
@@ -107,5 +107,5 @@ def archive_all(session: Session, queue: str, state: str, group: str | None, yes
 @pass_session
 def delete_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
     """Delete all tasks in a state."""
-    change = _change("deleted", "will be deleted for good", queue, state, group)
+    change = _change("deleted", "deleted for good", queue, state, group)
     _apply(session, change, delete_all_tasks(queue, change.state, change.group), yes=yes)

@@ -14,14 +14,14 @@ from fastq.cli.times import read_duration, read_time
 from fastq.info import TaskInfo
 from fastq.states import TaskState
 
-__all__ = ["FILTER_OPTIONS", "Filter"]
+__all__ = ["Filter", "filter_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _DATED: Final = (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
 
-def FILTER_OPTIONS(command: F) -> F:  # noqa: N802 - stands where a constant decorator stands
+def filter_options(command: F) -> F:
     """Give a command the filters."""
     for option in (
         click.option("--error", metavar="REGEX", help="those whose last error matches"),

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from fastq.broker.cancel import cancel_processing
 from fastq.broker.inspect_actions import (
     DONE,
     FAR,
@@ -23,7 +24,7 @@ from fastq.inspector.checks import check_queue, check_task_id
 from fastq.inspector.queues import require_queue
 from fastq.task import encode_payload
 
-__all__ = ["archive", "delete", "run", "update_task_payload"]
+__all__ = ["archive", "cancel", "delete", "run", "update_task_payload"]
 
 CHANGED: Final = -1
 
@@ -66,6 +67,11 @@ def update_task_payload(queue: str, task_id: str, payload: object) -> Flow[None]
         message = yield from _message(queue, task_id)
         outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
     _settle(queue, task_id, "update", outcome)
+
+
+def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
+    """Ask the server that runs a task to stop it, and say what is to become of it."""
+    return cancel_processing(check_task_id(task_id), None if queue is None else check_queue(queue), outcome)
 
 
 def _require(queue: str, task_id: str) -> Flow[None]:

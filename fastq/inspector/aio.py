@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from fastq.broker.cancel import cancel_processing
 from fastq.broker.open import AsyncRedis, open_async_broker
 from fastq.clock import SystemClock
 from fastq.info import TaskInfo
 from fastq.inspector import actions, bulk, processes, queues, tasks
-from fastq.inspector.checks import check_page, check_task_id
+from fastq.inspector.checks import check_page
 from fastq.inspector.named import DEFAULT_PAGE_SIZE, NamedByState
 from fastq.inspector.records import ClusterNode, DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.inspector.tasks import Listing
@@ -121,7 +120,7 @@ class AsyncInspector(NamedByState[Coroutine[Any, Any, list[TaskInfo]], Coroutine
 
     async def cancel_processing(self, task_id: str, outcome: str | None = None, *, queue: str | None = None) -> None:
         """Ask the server that runs a task to stop it; see ``Inspector.cancel_processing``."""
-        await self._drive(cancel_processing(check_task_id(task_id), queue, outcome))
+        await self._drive(actions.cancel(task_id, outcome, queue))
 
     # Servers, schedulers, cluster
 

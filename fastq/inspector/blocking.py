@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from fastq.broker.cancel import cancel_processing
 from fastq.broker.open import BlockingRedis, open_broker
 from fastq.clock import SystemClock
 from fastq.info import TaskInfo
 from fastq.inspector import actions, bulk, processes, queues, tasks
-from fastq.inspector.checks import check_page, check_task_id
+from fastq.inspector.checks import check_page
 from fastq.inspector.named import DEFAULT_PAGE_SIZE, NamedByState
 from fastq.inspector.records import ClusterNode, DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.inspector.tasks import Listing
@@ -155,7 +154,7 @@ class Inspector(NamedByState[list[TaskInfo], int]):
         ``outcome`` says what becomes of it then: "retry" (as asynq has it: archived if no attempt is left), "archive"
         or "delete"; Go's servers retry whatever it says. ``queue`` tells tasks apart that have the same id.
         """
-        self._drive(cancel_processing(check_task_id(task_id), queue, outcome))
+        self._drive(actions.cancel(task_id, outcome, queue))
 
     # Servers, schedulers, cluster
 

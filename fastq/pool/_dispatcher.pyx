@@ -22,6 +22,8 @@ cdef uint32_t AWAKE = layout.BELL_AWAKE
 cdef uint32_t ASLEEP = layout.BELL_ASLEEP
 cdef int64_t MAX_BYTES = 1_000_000
 cdef int MAX_TYPES = 1024
+# The mean is over all types: a run of quick ones among slow ones is to fetch no more than the mix is worth.
+cdef int MEAN_SPAN = 64
 
 
 cdef class Dispatcher:
@@ -53,7 +55,7 @@ cdef class Dispatcher:
         self.feeds = []
         self.waiting = deque()
         self.estimates = {}
-        self.mean = Estimate()
+        self.mean = Estimate(MEAN_SPAN)
         self.mean.ns = self.prefetch_ns
 
     def add(self, feed: Feed) -> None:

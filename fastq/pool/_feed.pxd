@@ -5,7 +5,8 @@ from fastq.pool._slots cimport Slots
 
 cdef class Estimate:
     cdef double ns
-    cdef bint known
+    cdef int span
+    cdef int count
     cdef void update(self, double ran_ns) noexcept
 
 cdef class Submission:

@@ -39,12 +39,15 @@ assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
 
 
 cdef class Estimate:
-    """Guess how long a type of task takes, from how long the last ones took."""
+    """Guess how long a task takes, from how long the last ``span`` or so took."""
+
+    def __cinit__(self, span: int = 5):
+        self.span = span
 
     cdef void update(self, double ran_ns) noexcept:
-        # The first counts in full, later ones a fifth: about the last ten matter.
-        self.ns = self.ns + (ran_ns - self.ns) / 5 if self.known else ran_ns
-        self.known = True
+        # The first counts in full, the second half, and so on.
+        self.count += self.count < self.span
+        self.ns += (ran_ns - self.ns) / self.count
 
 
 cdef class Submission:

@@ -62,6 +62,7 @@ class Engine:
         self._register = QueueRegister(clock)
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
+        self._names: set[str] = set()
         self._beat_at_s = 0.0
         self._said: set[type[BrokerError]] = set()
         self._with_history: set[str] = set()
@@ -74,16 +75,22 @@ class Engine:
         """Follow an entry from now on; ``ValueError`` if one of its name is followed."""
         name = entry.registration.name
         with self._lock:
-            if name is not None and any(name == other.registration.name for other in self._entries.values()):
+            if name in self._names:
                 raise ValueError(f"name {name!r} is another entry's already")
+            if name is not None:
+                self._names.add(name)
             self._entries[entry.id] = entry
             self._beat_at_s = 0.0
 
     def remove(self, entry_id: str) -> bool:
         """Follow an entry no longer; false if it was not."""
         with self._lock:
+            entry = self._entries.pop(entry_id, None)
+            if entry is None:
+                return False
+            self._names.discard(entry.registration.name or "")
             self._beat_at_s = 0.0
-            return self._entries.pop(entry_id, None) is not None
+            return True
 
     def turn(self) -> float:
         """Enqueue what is due and beat if it is time; return the seconds until there may be something to do."""

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 from fastq.server.actor import end_task
 
-__all__ = ["LAST_WORDS_S", "Ending", "within"]
+__all__ = ["GOODBYE_S", "LAST_WORDS_S", "Ending", "within"]
 
 LAST_WORDS_S: Final = 1.0
 TO_A_SILENT_REDIS_S: Final = 0.25
-"""The least that is tried where Redis does not answer: to write, and to take the server's name off the list."""
+"""The least for which writes are tried where Redis does not answer."""
+GOODBYE_S: Final = 0.1
+"""For how long it is then asked to take the server's name off the list, which it does by itself in 10 s."""
 INTERPRETER_S: Final = 0.15
 """What Python's own end takes."""
 
@@ -25,7 +27,7 @@ class Ending:
     def __init__(self, shutdown_timeout_s: float, hurry: asyncio.Event) -> None:
         self._now_s = asyncio.get_running_loop().time
         self._handlers_until_s = self._now_s() + shutdown_timeout_s
-        self._until_s = self._handlers_until_s + LAST_WORDS_S - TO_A_SILENT_REDIS_S - INTERPRETER_S
+        self._until_s = self._handlers_until_s + LAST_WORDS_S - GOODBYE_S - INTERPRETER_S
         self._hurry = hurry
 
     async def wait(self, work: Coroutine[Any, Any, object], within_s: float | None = None) -> None:

@@ -29,7 +29,7 @@ from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.crew import Crew, CrewCallbacks
-from fastq.server.ending import LAST_WORDS_S, Ending, within
+from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.fetcher import Fetcher
 from fastq.server.forwarder import Forwarder
 from fastq.server.healthchecker import Healthchecker
@@ -266,11 +266,11 @@ class ServerProcess:
         await self.hooks.stop()
         await stop_all(self.subscriber, self.healthchecker)
         await self._say_last_words(left_s())
-        if answers():
-            await self.heartbeater.finish(LAST_WORDS_S)
+        last_s = LAST_WORDS_S if answers() else GOODBYE_S  # asked now: an actor that is stopped takes its trouble along
+        await self.heartbeater.finish(last_s)
         await stop_all(*self.actors)
         self.stall.stop()
-        await within(min(left_s(), LAST_WORDS_S), self._broker.run_many(clear_server_state(self.identity)))
+        await within(last_s, self._broker.run_many(clear_server_state(self.identity)))
         await within(LAST_WORDS_S, self._broker.close())
 
     async def _say_last_words(self, seconds: float) -> None:

@@ -1,6 +1,7 @@
 """Cancel: fastq's own message goes first, asynq's bare id follows; what is no message is refused with its reason."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from fastq.broker.cancel import CancelAs, Cancellation, cancel_processing, read_
 from fastq.broker.open import open_async_broker, open_broker
 from fastq.errors import BrokerError
 from tests.broker.harness import run
+from tests.redis_servers import redis_cluster
 
 OURS, ASYNQS = keys.CANCEL_AS_CHANNEL, keys.CANCEL_CHANNEL
 Hear = Callable[[int], list[tuple[str, bytes]]]
@@ -83,6 +85,26 @@ def test_where_our_channel_is_forbidden_the_task_is_not_retried_instead(url: str
         broker.close()
         db.acl_deluser("limited")
     assert hear(1) == [(ASYNQS, b"id-2")]
+
+
+def test_in_a_cluster_subscribers_at_any_node_hear_the_outcome_first() -> None:
+    channels = [OURS, ASYNQS]
+    with ExitStack() as stack:
+        nodes = stack.enter_context(redis_cluster())
+        ears: list[Any] = []
+        for node in nodes:
+            db: Any = stack.enter_context(node.client())
+            ears.append(stack.enter_context(db.pubsub()))
+            ears[-1].subscribe(*channels)
+            assert {ears[-1].get_message(timeout=20.0)["type"] for _ in channels} == {"subscribe"}
+        broker = open_broker("redis-cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes))
+        for number in range(20):
+            broker.drive(cancel_processing(f"id-{number}", "q", "delete"))
+        broker.close()
+        for ear in ears:
+            heard = [ear.get_message(timeout=20.0) for _ in range(40)]
+            assert [message["channel"].decode() for message in heard] == channels * 20
+            assert [message["data"] for message in heard[1::2]] == [b"id-%d" % number for number in range(20)]
 
 
 @pytest.mark.parametrize("outcome", CancelAs)

@@ -1,7 +1,7 @@
 """Runs ``fastq`` as a user would, holds what it writes as JSON against the schema, and fills a Redis to look at."""
 
 import json
-from collections.abc import Sequence
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from fastq import Client, Task, keys
 from fastq.cli.main import main
 from tests.inspector.harness import Seeded
 
-__all__ = ["NOWHERE", "SCHEMA", "Fastq", "fill"]
+__all__ = ["NOWHERE", "SCHEMA", "Fastq", "fill", "read_terminal"]
 
 NOWHERE = "unix:///nowhere/redis.sock"
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "cli.schema.json").read_text())
@@ -89,6 +89,14 @@ def now_s() -> int:
     return int(datetime.now(UTC).timestamp())
 
 
-def columns(line: str) -> Sequence[str]:
-    """Return the cells of a table's line, which two blanks part."""
-    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+def read_terminal(leader: int) -> str:
+    """Read until everybody has closed the terminal's other end."""
+    text = b""
+    while True:
+        try:
+            some = os.read(leader, 65_536)
+        except OSError:  # how Linux says so
+            some = b""
+        if not some:
+            return text.decode()
+        text += some

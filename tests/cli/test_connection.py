@@ -30,6 +30,7 @@ def url_of(*words: str) -> str:
         ("-u host -p s", "redis://:s@host"),
         ("-u host --tls", "rediss://host"),
         ("-u rediss://host --tls", "rediss://host"),
+        ("-u host --tls_server host", "rediss://host"),
         ("-u host --insecure", "rediss://host?ssl_cert_reqs=none"),
         ("-u rediss://host?ssl_ca_certs=f --insecure", "rediss://host?ssl_cert_reqs=none&ssl_ca_certs=f"),
         ("-u unix:///r.sock?db=1 -n 2 -p s", "unix:///r.sock?db=2&password=s&db=1"),
@@ -48,6 +49,7 @@ def test_options_make_a_url(words: str, url: str) -> None:
     ("words", "text"),
     [
         ("-u unix:///r.sock --tls", "--tls goes with redis:// and redis-cluster:// only, not with unix://"),
+        ("-u 10.0.0.1:6380 --tls-server redis.example", "is not the host, '10.0.0.1', whose name the certificate"),
         ("-u redis://h --cluster", "write redis-cluster://host:port"),
         ("--cluster -n 3", "a cluster has database 0 only, not 3"),
         ("-u rediss://h?ssl_cert_reqs=perhaps", "ssl_cert_reqs must be none or required, not 'perhaps'"),

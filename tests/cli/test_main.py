@@ -3,17 +3,19 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from fastq import Client
 from fastq._version import __version__
 from fastq.cli.commands import Noun
 from fastq.cli.main import main
 from tests.cli.commands import NOWHERE, Fastq
-from tests.e2e.harness import ROOT
-from tests.redis_servers import redis_server
+from tests.e2e.harness import ROOT, workers_on
+from tests.redis_servers import redis_server, tls_redis_server
 
 TALKING = [
     "stats",
@@ -110,6 +112,21 @@ def test_without_redis_each_command_says_so_in_one_line(fastq: Fastq, words: str
     assert "Is it running, and is FASTQ_REDIS_URL or --redis right?" in line
 
 
+def test_of_many_names_redis_away_is_said_once() -> None:
+    for words in ("queue pause a b c", "queue rm a b -y", "task run -q a -i x -i y", "task cancel x y"):
+        Fastq(NOWHERE).failure(*words.split())
+
+
+def test_a_worker_is_told_where_redis_is(fastq: Fastq, tmp_path: Path) -> None:
+    with Client(fastq.url) as client:
+        client.enqueue("ok")
+    program = (sys.executable, "-m", "fastq", "--redis", fastq.url, "worker")
+    with workers_on(NOWHERE, tmp_path) as workers:
+        worker = workers.start("--burst", "--concurrency", "1", program=program)
+        assert worker.ended() == 0, worker.text
+        assert "1 tasks done" in worker.text
+
+
 def test_with_a_wrong_password_each_command_says_so_in_one_line(fastq: Fastq) -> None:
     with redis_server(password="right") as server:
         for words in TALKING:
@@ -157,6 +174,34 @@ def test_it_runs_as_a_program(filled: Fastq, tmp_path: Path, program: tuple[str,
     assert (done.returncode, done.stdout, done.stderr) == (0, "critical\ndefault\nlow\n", "")
     failed = subprocess.run([sys.executable, *program, "queue", "l"], env=env, capture_output=True, text=True)
     assert (failed.returncode, failed.stdout) == (2, "")
+
+
+def test_an_encoding_without_the_characters_is_no_reason_to_fail(filled: Fastq, tmp_path: Path) -> None:
+    env = {"PYTHONPATH": str(ROOT), "FASTQ_REDIS_URL": filled.url, "HOME": str(tmp_path), "PYTHONIOENCODING": "ascii"}
+    program = [sys.executable, "-m", "fastq", "task", "ls", "-q", "default", "-s", "pending"]
+    done = subprocess.run(program, env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u043f\\u0438\\u0441" in done.stdout
+
+
+def test_a_user_who_may_not_do_it_is_told_so(filled: Fastq, db: Any) -> None:
+    db.execute_command("ACL", "SETUSER", "reader", "on", ">word", "~*", "&*", "+@all", "-setnx", "-@write")
+    try:
+        reader = Fastq(f"{filled.url}?username=reader&password=word")
+        assert reader.done("queue", "ls")
+        for words in ("queue pause default", "task delete-all -q default -s pending --yes", "task enqueue -t t -l x"):
+            assert "the Redis user may not do this; extend its ACL rules" in reader.failure(*words.split())
+    finally:
+        db.execute_command("ACL", "DELUSER", "reader")
+
+
+@pytest.mark.slow
+def test_any_certificate_is_accepted_if_that_is_wished(fastq: Fastq, tmp_path: Path) -> None:
+    with tls_redis_server(tmp_path) as (_, port, authority):
+        server = Fastq(f"127.0.0.1:{port}")
+        assert "certificate verify failed" in server.failure("queue", "ls", "--tls")
+        assert server.done("queue", "ls", "--insecure") == ""
+        assert Fastq(f"rediss://localhost:{port}?ssl_ca_certs={authority}").done("queue", "ls") == ""
 
 
 def test_a_reader_that_goes_away_is_no_error_to_see(filled: Fastq, tmp_path: Path) -> None:

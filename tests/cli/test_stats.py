@@ -1,10 +1,16 @@
 """``fastq stats``."""
 
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from redis import Redis
 
-from tests.cli.commands import Fastq
+from tests.cli.commands import Fastq, read_terminal
+from tests.e2e.harness import ROOT
 
 
 def test_stats_counts_by_state_and_queue(filled: Fastq) -> None:
@@ -18,6 +24,23 @@ def test_stats_counts_by_state_and_queue(filled: Fastq) -> None:
     assert rows["critical"].startswith("critical 1 0 1 0 0 0 0 0 ")
     assert rows["low"].startswith("low (paused) 0 0 0 0 0 0 0 0 - ")
     assert "40 10 25.00%" in lines
+
+
+def test_stats_fits_a_small_terminal(filled: Fastq, tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    env = {"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}
+    program = [sys.executable, "-m", "fastq", "-u", filled.url, "stats"]
+    with subprocess.Popen(program, env=env, stdout=follower) as process:
+        os.close(follower)
+        lines = read_terminal(leader).splitlines()
+        assert process.wait() == 0
+    os.close(leader)
+    assert max(map(len, lines)) < 80
+    assert lines[1].split() == ["ACTIVE", "PENDING", "AGGREGATING", "SCHEDULED", "RETRY", "ARCHIVED", "COMPLETED"]
+    titles = ["QUEUE", "SIZE", "ACT", "PEND", "AGGR", "SCHED", "RETRY", "ARCH", "COMPL", "LATENCY"]
+    shown = lines[lines.index("Queues") + 1].split()
+    assert shown[: len(titles)] == titles  # MEMORY, too, if its numbers are short
+    assert "ERRORS" not in shown
 
 
 def test_stats_tells_of_redis(filled: Fastq, db: Redis) -> None:

@@ -71,6 +71,32 @@ def test_a_narrow_window_leaves_something_of_each_column(
     assert written(*terminal)[1] == f"{'n' * 11}…  1  {'x' * 11}…"
 
 
+@pytest.mark.parametrize(
+    ("window", "lines"),
+    [
+        (33, ["NAME  PROCESSED  MEMORY  LATENCY", "q             1       2        3"]),
+        (32, ["NAME  DONE  MEMORY  LATENCY", "q        1       2        3"]),
+        (27, ["NAME  DONE  LATENCY", "q        1        3"]),
+        (19, ["NAME  DONE", "q        1"]),
+        (5, ["NAME  DONE", "q        1"]),
+    ],
+)
+def test_a_narrow_window_gets_short_titles_then_fewer_columns(
+    terminal: tuple[Screen, int], monkeypatch: pytest.MonkeyPatch, window: int, lines: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(window))
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = Screen(terminal[0]._out)
+    columns = [
+        Column("NAME"),
+        Column("PROCESSED", right=True, short="DONE"),
+        Column("MEMORY", right=True, rank=2),
+        Column("LATENCY", right=True, rank=1),
+    ]
+    table(screen, columns, [("q", "1", "2", "3")])
+    assert written(screen, terminal[1]) == lines
+
+
 def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch, terminal: tuple[Screen, int]) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     screen = Screen(terminal[0]._out)

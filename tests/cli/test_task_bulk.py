@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task, keys
-from tests.cli.commands import Fastq
+from tests.cli.commands import Fastq, read_terminal
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server
 
@@ -25,23 +25,38 @@ MANY = 1_000
         (
             "run-all -s scheduled",
             "2 scheduled tasks of default will be pending",
-            "Made pending 2 scheduled tasks of default.",
+            "2 scheduled tasks of default made pending.",
             ("pending", 5),
         ),
-        ("runall -s retry", "1 retry tasks", "Made pending 1 retry tasks of default.", ("pending", 4)),
-        ("run-all -s archived", "1 archived tasks", "Made pending 1 archived", ("pending", 4)),
-        ("run-all -s completed", "1 completed tasks", "Made pending 1 completed", ("pending", 4)),
+        ("runall -s retry", "1 retry task of", "1 retry task of default made pending.", ("pending", 4)),
+        ("run-all -s archived", "1 archived task of", "1 archived task of default made pending.", ("pending", 4)),
+        ("run-all -s completed", "1 completed task of", "1 completed task of default made pending.", ("pending", 4)),
         (
             "run-all -s aggregating -g mails",
             "2 aggregating tasks of default in group mails",
-            "Made pending 2 aggregating tasks of default in group mails.",
+            "2 aggregating tasks of default in group mails made pending.",
             ("pending", 5),
         ),
-        ("archive-all -s pending", "the archive keeps the last 10,000", "Archived 3 pending", ("archived", 4)),
-        ("archiveall -s aggregating -g mails", "2 aggregating", "Archived 2 aggregating", ("archived", 3)),
-        ("delete-all -s pending", "will be deleted for good", "Deleted 3 pending tasks of default.", ("pending", 0)),
-        ("deleteall -s completed", "1 completed", "Deleted 1 completed", ("completed", 0)),
-        ("delete-all -s aggregating -g mails", "2 aggregating", "Deleted 2 aggregating", ("aggregating", 0)),
+        (
+            "archive-all -s pending",
+            "the archive keeps the last 10,000",
+            "3 pending tasks of default archived.",
+            ("archived", 4),
+        ),
+        (
+            "archiveall -s aggregating -g mails",
+            "2 aggregating",
+            "2 aggregating tasks of default in group mails archived.",
+            ("archived", 3),
+        ),
+        ("delete-all -s pending", "will be deleted for good", "3 pending tasks of default deleted.", ("pending", 0)),
+        ("deleteall -s completed", "1 completed", "1 completed task of default deleted.", ("completed", 0)),
+        (
+            "delete-all -s aggregating -g mails",
+            "2 aggregating",
+            "2 aggregating tasks of default in group mails deleted.",
+            ("aggregating", 0),
+        ),
     ],
 )
 def test_all_tasks_of_a_state_are_changed_once_the_answer_is_yes(
@@ -159,29 +174,30 @@ def test_an_interrupted_deletion_leaves_whole_tasks_and_says_how_far_it_came(
     assert db.keys("asynq:{default}:t:*") == []
 
 
+@pytest.mark.parametrize(("verb", "done"), [("archive-all", "archived"), ("delete-all", "deleted")])
+def test_other_work_is_interrupted_between_two_pieces_too(
+    crowded: Fastq, db: Redis, tmp_path: Path, verb: str, done: str
+) -> None:
+    with Client(crowded.url) as client:
+        client.enqueue_many(Task("t", process_in=3600) for n in range(MANY))
+    for words, name in (("run-all", "made pending"), (verb, done)):
+        program = [sys.executable, "-c", INTERRUPTED, "task", words, "-q", "default", "-s", "scheduled", "-y"]
+        ended = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+        assert ended.returncode == 130, ended.stderr
+        assert f"fastq: interrupted: {name} 200 of " in ended.stderr
+    assert db.zcard(keys.scheduled("default")) == MANY - 400
+
+
 @pytest.mark.parametrize("words", DELETIONS, ids=" ".join)
 def test_on_a_terminal_progress_is_shown(crowded: Fastq, tmp_path: Path, words: tuple[str, ...]) -> None:
     leader, follower = pty.openpty()
     program = [sys.executable, "-m", "fastq", *words]
     with subprocess.Popen(program, env=environment(crowded.url, tmp_path), stderr=follower) as process:
         os.close(follower)
-        text = read_all(leader)
+        text = read_terminal(leader)
         assert process.wait() == 0
     os.close(leader)
     assert re.search(r"deleted [\d,]+ of 1,000 tasks …", text)
-
-
-def read_all(leader: int) -> str:
-    """Read until everybody has closed the terminal's other end."""
-    text = b""
-    while True:
-        try:
-            some = os.read(leader, 65_536)
-        except OSError:  # how Linux says so
-            some = b""
-        if not some:
-            return text.decode()
-        text += some
 
 
 @pytest.mark.parametrize("words", DELETIONS, ids=" ".join)

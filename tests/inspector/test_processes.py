@@ -143,10 +143,15 @@ def test_a_cancellation_with_an_outcome_goes_to_fastqs_channel_first(ask: Ask, h
 
 
 @pytest.mark.parametrize(
-    ("args", "text"), [((" ",), "task_id must"), (("id-1", "explode"), "outcome must be one of .*'explode'")]
+    ("args", "queue", "text"),
+    [
+        ((" ",), None, "task_id must"),
+        (("id-1", "explode"), None, "outcome must be one of .*'explode'"),
+        (("id-1", "retry"), " ", "queue must"),
+    ],
 )
 def test_a_cancellation_of_nothing_or_with_an_unknown_outcome_is_refused(
-    ask: Ask, db: Redis, args: tuple[str, ...], text: str
+    ask: Ask, db: Redis, args: tuple[str, ...], queue: str | None, text: str
 ) -> None:
     with pytest.raises(ValueError, match=text):
-        ask("cancel_processing", *args)
+        ask("cancel_processing", *args, queue=queue)

@@ -153,6 +153,18 @@ def test_a_child_near_the_end_of_its_task_gets_the_next(desk: Desk) -> None:
     assert desk.loads == [2, 1]
 
 
+def test_a_few_quick_tasks_in_a_row_do_not_make_it_fetch_as_if_all_were_quick(desk: Desk) -> None:
+    """Of a mix it would take hundreds, most of which go back; a kill would cost them all an attempt."""
+    desk.learn(10 * MS)
+    desk.submit(*range(10))
+    while desk.dispatcher.pending:
+        for child in desk.children:
+            child.work_off(1000)
+        desk.dispatcher.collect([])
+        desk.dispatcher.dispatch()
+    assert 2 <= desk.dispatcher.free(only_async=False) < 20
+
+
 def test_a_last_attempt_never_waits(desk: Desk) -> None:
     desk.learn(1000)
     desk.submit(1, 2)

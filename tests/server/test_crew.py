@@ -88,6 +88,19 @@ def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
     on_crew(test)
 
 
+def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
+    """A dequeue may be answered at the very end, when there is no child left to run what it brings."""
+
+    def test(bench: Bench) -> None:
+        bench.accept("a")
+        assert [result.task.id for result in bench.crew.give_back()] == ["a"]
+        bench.accept("b", "c")
+        assert bench.ended() == [("b", "Requeued"), ("c", "Requeued")]
+        assert bench.crew.pool.pending == 0
+
+    on_crew(test)
+
+
 def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFixture) -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "a", "c", "b")

@@ -148,6 +148,27 @@ def test_where_it_may_not_wait_the_queue_is_polled_and_it_tries_again_later(
     assert said[1] == "queue default is waited for again"
 
 
+def test_a_replica_is_asked_again_soon_since_a_failover_passes(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A minute of polling after each failover would be a minute of slow pick-up."""
+    refusal = b"-READONLY You can't write against a read only replica.\r\n"
+    with faulty_proxy(shared_server.socket_path, Fault("BLMOVE", Act.ANSWER, times=2, answer=refusal)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            ear = Ear()
+            waker = Waker(bench.broker, QUEUE, ear)
+            bench.db.lpush(PENDING, "a")
+            waker.start()
+            waker.arm()
+            await ear.until(3)
+            assert waker.works
+            await waker.stop()
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    assert logged(caplog) == [], "the fetcher says it"
+
+
 @pytest.mark.parametrize("act", [Act.CUT_BEFORE_REPLY, Act.CUT_BEFORE_REQUEST, Act.CUT_IN_REPLY])
 def test_a_lost_connection_is_made_anew(act: Act, db: Redis, shared_server: RedisServer) -> None:
     with faulty_proxy(shared_server.socket_path, Fault("BLMOVE", act)) as proxy:
