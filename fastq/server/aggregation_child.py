@@ -36,6 +36,7 @@ class AggregationChild:
             argument=str(config.group_aggregator),
             start_method=config.start_method,
             timeout_grace=0.0,
+            prefetch_time=self._patience_s,  # what waits is not given back: there is no other child
         )
         self._child = SpareChild(pool, "the group aggregator")
 

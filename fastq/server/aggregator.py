@@ -7,11 +7,21 @@ one with it is deleted by fastq's.
 """
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from fastq.broker.aggregate import AggregationSet, Commit, GroupRule, archive_members, commit_set, scan_groups, take_set
+from fastq.broker.aggregate import (
+    MAX_SET,
+    AggregationSet,
+    Commit,
+    GroupRule,
+    archive_members,
+    commit_set,
+    scan_groups,
+    take_set,
+)
 from fastq.broker.enqueue import register_queue
 from fastq.broker.lease import LeasedTask
 from fastq.clock import Clock
@@ -31,6 +41,8 @@ FIRST_WAIT_S: Final = 10.0
 LONGEST_WAIT_S: Final = 120.0
 LEAST_PAUSE_S: Final = 0.05
 MAX_KNOWN_WAITS: Final = 10_000
+MAX_AT_ONCE: Final = 8
+QUICK_S: Final = 1.0
 
 Combine: TypeAlias = Callable[[str, str, Sequence[bytes]], Awaitable[Combined | Unreadable | AggregationFailure]]
 
@@ -42,7 +54,7 @@ _REFUSALS: Final = {
 
 
 class Aggregator(Actor):
-    """Aggregate the groups of every queue, one set after the other."""
+    """Aggregate the groups of every queue."""
 
     name = "aggregator"
 
@@ -66,6 +78,8 @@ class Aggregator(Actor):
         self.tick_limit_s = 1.25 * timing.aggregation_s
         self.prepare: Callable[[], Awaitable[bool]] | None = None
         """Starts what ``combine`` needs, before a set is taken: that must not cost the set's time."""
+        self._limit = min(rule.max_size or MAX_SET, MAX_SET)
+        self._at_once = 1
         self._open: set[AggregationSet] = set()
         self._waits = Waits(clock)
         self.aggregated = 0
@@ -105,17 +119,29 @@ class Aggregator(Actor):
         while True:
             self.get_on()
             found = await self._commands.run(scan_groups(queue, cursor, self._rule, self._now_s()))
-            for group in found.due:
-                if self._finishing:
-                    return pause_s
-                if not self._waits.left_s(queue, group):
-                    await self._aggregate_group(queue, group)
-                pause_s = min(pause_s, self._waits.left_s(queue, group) or pause_s)
+            await self._aggregate_groups(queue, [name for name in found.due if not self._waits.left_s(queue, name)])
+            pause_s = min([pause_s, *filter(None, (self._waits.left_s(queue, name) for name in found.due))])
             if found.next_due_s is not None:
                 pause_s = min(pause_s, found.next_due_s - self._clock.unix_ns() / 1e9)
             cursor = found.cursor
-            if not cursor:
+            if not cursor or self._finishing:
                 return pause_s
+
+    async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> None:
+        """Aggregate groups, several at once as long as that is quick: each set has its time, and one child for all."""
+        start = 0
+        while start < len(groups) and not self._finishing:
+            some = groups[start : start + self._at_once]
+            start += len(some)
+            began_s = time.monotonic()
+            results = await asyncio.gather(
+                *(self._aggregate_group(queue, group) for group in some), return_exceptions=True
+            )
+            for result in results:
+                if result is not None:
+                    raise result
+            is_quick = time.monotonic() - began_s < QUICK_S
+            self._at_once = min(2 * self._at_once, MAX_AT_ONCE) if is_quick else 1
 
     async def _aggregate_group(self, queue: str, group: str) -> None:
         """Aggregate set after set of a group, for as long as it is due."""
@@ -129,23 +155,24 @@ class Aggregator(Actor):
             self.get_on()
             self._open.add(one)
             taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
-            more = taken > 0 and await self._aggregate(one, taken)
+            done = await self._aggregate(one, taken) if taken else 0
+            more = 0 < done < taken or done == self._limit  # what was too much for one set, in bytes or number
             self._open.discard(one)
 
-    async def _aggregate(self, one: AggregationSet, taken: int) -> bool:
-        """Put one task in the place of a set; False if that failed, and its tasks are in their group again."""
+    async def _aggregate(self, one: AggregationSet, taken: int) -> int:
+        """Put one task in the place of a set; return of how many tasks, 0 if they are in their group again."""
         members, answer = await self._answer(one, taken)
         if isinstance(answer, Combined):
             refusal = await self._commit(one, members, answer)
             if refusal is None:
-                return True
+                return len(members)
             answer = AggregationFailure(refusal)
         if not await give_back(self._commands, one):
             await clear_away(self._commands, one)
         if answer is None:
-            return True
+            return taken
         self._note_failure(one, len(members), answer)
-        return False
+        return 0
 
     async def _answer(
         self, one: AggregationSet, taken: int

@@ -51,7 +51,6 @@ class Commands:
         if len(self._senders) < MOST_UNDER_WAY:
             sender = asyncio.create_task(self._send(), name="fastq commands")
             self._senders.add(sender)
-            sender.add_done_callback(self._senders.discard)
         return await answer
 
     async def _send(self) -> None:
@@ -64,6 +63,8 @@ class Commands:
                     _give(answer, [next(results) for _ in operations])
                 batch = ()
         finally:
+            # Here and not once the task is done: who asks between the two would wait for a sender that takes no more.
+            self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
             # Only a loop that is being closed cancels this.
             for operations, answer in (*batch, *self._waiting):
                 _give(answer, [_unknown("the command connection was closed")] * len(operations))

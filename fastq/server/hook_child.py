@@ -37,6 +37,7 @@ class HookChild:
             argument=argument,
             start_method=config.start_method,
             timeout_grace=0.0,
+            prefetch_time=2 * LIMIT_S,  # what waits is not given back: there is no other child
         )
         self._child = SpareChild(pool, "the hooks")
 

@@ -26,6 +26,8 @@ def aggregate(group: str, tasks: Sequence[GroupedTask]) -> Any:
         os.kill(os.getpid(), signal.SIGSEGV)
     if group in ("crash", "hang"):
         threading.Event().wait()
+    if group == "slow":
+        threading.Event().wait(0.1)
     if group == "raise":
         raise LookupError("nothing there")
     return Task(str(os.getpid()), b"".join(task.payload for task in tasks))
@@ -70,6 +72,16 @@ def test_a_set_of_five_thousand_goes_there_and_back() -> None:
         answer = await asked.combine("q", "ok", [encoded(payload=bytes(1000))] * 5000)
         assert isinstance(answer, Combined)
         assert len(answer.task.message) > 5_000_000
+        await asked.stop()
+
+    run(test())
+
+
+def test_sets_that_wait_behind_slow_ones_are_aggregated_too() -> None:
+    async def test() -> None:
+        asked = child()
+        answers = await asyncio.gather(*(asked.combine("q", "slow", [encoded()]) for _ in range(8)))
+        assert {type(answer) for answer in answers} == {Combined}
         await asked.stop()
 
     run(test())

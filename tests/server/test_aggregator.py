@@ -363,17 +363,19 @@ class MortalCommands(Commands):
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         self._left -= 1
-        if self._left == 0 and not self._applied:
-            raise KilledError
+        if self._left < 0 or (self._left == 0 and not self._applied):
+            raise KilledError  # whoever asks after that is dead, too
+        was_last = self._left == 0
         results = await super().run_many(operations)
-        if self._left == 0:
+        if was_last:
             raise KilledError
         return results
 
 
+@pytest.mark.parametrize("at_once", [1, 8])
 @pytest.mark.parametrize("applied", [False, True])
 def test_a_server_that_is_killed_at_any_step_neither_loses_nor_doubles_a_task(
-    applied: bool, db: Redis, url: str
+    applied: bool, at_once: int, db: Redis, url: str
 ) -> None:
     """Another server sees to what it left, after the deadline of the set; unique locks and all."""
     locks = {f"asynq:{{default}}:unique:t:{task_id}": task_id for task_id in "abcdx"}
@@ -387,8 +389,10 @@ def test_a_server_that_is_killed_at_any_step_neither_loses_nor_doubles_a_task(
         bench.db.mset(locks)
         rule = GroupRule(60, max_size=3)
         mortal = MortalCommands(bench, dies_at, applied=applied)
+        aggregating = aggregator_on(bench, rule=rule, commands=mortal)
+        aggregating._at_once = at_once
         try:
-            await aggregator_on(bench, rule=rule, commands=mortal).tick()
+            await aggregating.tick()
         except KilledError:
             died = True
         else:

@@ -160,3 +160,18 @@ def test_a_pipeline_that_hangs_is_given_up_and_the_next_one_is_sent(monkeypatch:
         await asyncio.gather(*hanging)
 
     run(test)
+
+
+def test_who_asks_again_at_once_is_never_left_waiting() -> None:
+    """A sender that has just ended takes nothing more, and must not count as one."""
+
+    async def test() -> None:
+        commands = commands_on(Pipelines())
+
+        async def ask_on_and_on(name: str) -> None:
+            for _ in range(50):
+                await commands.run(ask(name))
+
+        await asyncio.gather(*(ask_on_and_on(name) for name in "abcdefgh"))
+
+    run(test)
