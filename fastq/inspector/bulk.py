@@ -73,7 +73,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=force)
     if not closing.closed:
         in_groups = 0 if any(closing.sizes.values()) else (yield from _count_grouped(queue))
-        raise QueueNotEmptyError(queue, closing.sizes | {TaskState.AGGREGATING: in_groups})
+        raise QueueNotEmptyError(queue, {**closing.sizes, TaskState.AGGREGATING: in_groups})
     if force:  # else what is in it now came when it was found empty
         yield from delete_contents(queue)
     swept = yield from sweep_queue(queue)
@@ -84,7 +84,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
 def _require_empty(queue: str, now_ns: int) -> Flow[None]:
     """Refuse a queue that has tasks; take the groups of one that has none off its list."""
     stats: QueueStats = yield queue_stats(queue, now_ns / SECOND_NS)
-    sizes = stats.sizes
+    sizes: dict[str, int] = {**stats.sizes}
     if not any(sizes.values()):
         sizes = {TaskState.AGGREGATING: (yield from _count_grouped(queue))}
     if any(sizes.values()):
