@@ -1,6 +1,7 @@
 """What an inspector does to all tasks of a state, or to all of a queue, as flows; in pieces, so not atomic."""
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from fastq.broker.inspect_bulk import Source, archive_all, delete_all, run_all
@@ -73,7 +74,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=force)
     if not closing.closed:
         in_groups = 0 if any(closing.sizes.values()) else (yield from _count_grouped(queue))
-        raise QueueNotEmptyError(queue, {**closing.sizes, TaskState.AGGREGATING: in_groups})
+        raise _not_empty(queue, closing.sizes, in_groups)
     if force:  # else what is in it now came when it was found empty
         yield from delete_contents(queue)
     swept = yield from sweep_queue(queue)
@@ -84,14 +85,18 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
 def _require_empty(queue: str, now_ns: int) -> Flow[None]:
     """Refuse a queue that has tasks; take the groups of one that has none off its list."""
     stats: QueueStats = yield queue_stats(queue, now_ns / SECOND_NS)
-    sizes: dict[str, int] = {**stats.sizes}
-    if not any(sizes.values()):
-        sizes = {TaskState.AGGREGATING: (yield from _count_grouped(queue))}
-    if any(sizes.values()):
-        raise QueueNotEmptyError(queue, sizes)
+    in_groups = 0 if any(stats.sizes.values()) else (yield from _count_grouped(queue))
+    if in_groups or any(stats.sizes.values()):
+        raise _not_empty(queue, stats.sizes, in_groups)
     yield from unlist_groups(queue, list((yield from group_sizes(queue))))
 
 
 def _count_grouped(queue: str) -> Flow[int]:
     found = yield from scan_groups(queue)
     return sum(group.size for group in found.values())
+
+
+def _not_empty(queue: str, sizes: Mapping[TaskState, int], in_groups: int) -> QueueNotEmptyError:
+    return QueueNotEmptyError(
+        queue, {state.value: size for state, size in (*sizes.items(), (TaskState.AGGREGATING, in_groups))}
+    )
