@@ -142,6 +142,7 @@ class ServerProcess:
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
         self.aggregation = Aggregation(config, timing, commands, clock)
         self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
+        self.aggregation.reclaimer.get_on = self.recoverer.get_on
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
             actor.trouble = self.trouble
