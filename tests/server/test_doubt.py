@@ -31,18 +31,21 @@ class LosingReplies:
         self.is_losing = True
         self.carried_out = 0
         self.end = asyncio.Event()
+        self._news = asyncio.Condition()
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         results = await self._broker.run_many(operations)
-        self.carried_out += 1
+        async with self._news:
+            self.carried_out += 1
+            self._news.notify_all()
         if not self.is_losing:
             return results
         await self.end.wait()
         return [BrokerConnectionError("lost", maybe_applied=True) for _ in operations]
 
     async def until_carried_out(self, count: int) -> None:
-        while self.carried_out < count:
-            await asyncio.sleep(0.001)
+        async with self._news:
+            await self._news.wait_for(lambda: self.carried_out >= count)
 
 
 @pytest.mark.parametrize("way", ["done", "complete"])
