@@ -265,8 +265,9 @@ class ServerProcess:
             return ending.last_words_s(answers())
 
         await self.crew.settle(0.0 if self._hurry.is_set() else left_s())
+        await stop_all(self.healthchecker, self.recoverer)  # who asks hooks; without them defaults would decide
         await self.hooks.stop()
-        await stop_all(self.subscriber, self.healthchecker)
+        await stop_all(self.subscriber)
         await self._say_last_words(left_s())
         last_s = LAST_WORDS_S if answers() else GOODBYE_S  # asked now: an actor that is stopped takes its trouble along
         await self.heartbeater.finish(last_s)
