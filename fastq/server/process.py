@@ -136,6 +136,7 @@ class ServerProcess:
             self.crew,
             config.seconds("task_check_interval"),
         )
+        self.syncer.may_bring = self.fetcher.may_bring
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
