@@ -337,10 +337,6 @@ def test_when_processed_wraps_failed_begins_anew_with_it(way: str, bench: QueueB
 
 
 @pytest.mark.parametrize("way", ENDS)
-def lock_of(task_id: str) -> str:
-    return keys.unique(QUEUE, "t", task_id.encode())
-
-
 def test_a_place_that_is_none_costs_no_task(way: str, bench: QueueBench) -> None:
     """The error of a key of another type, half-way, would leave a task in no list at all, and one more at each try."""
     bench.activate("a", "b")
@@ -371,6 +367,10 @@ def test_the_archive_never_holds_more_than_10_000_and_hashes_go_with_their_ids(b
     assert sorted(places[-3:]) == ["a", "b", "c"]
     assert len(bench.db.keys(f"{keys.task_prefix(QUEUE)}*")) == ARCHIVE_MAX_SIZE
     assert [bench.task(f"old-0000{number}") for number in range(3)] == [{}, {}, {}]
+
+
+def lock_of(task_id: str) -> str:
+    return keys.unique(QUEUE, "t", task_id.encode())
 
 
 def test_what_the_archive_drops_leaves_no_unique_lock_and_takes_no_other_s(bench: QueueBench) -> None:
