@@ -1,9 +1,10 @@
 """Look at processes from outside."""
 
 import os
+import subprocess
 from pathlib import Path
 
-__all__ = ["is_running"]
+__all__ = ["children", "is_running"]
 
 
 def is_running(pid: int) -> bool:
@@ -17,3 +18,10 @@ def is_running(pid: int) -> bool:
     except OSError:  # no /proc here, or gone just now
         return not Path("/proc/self").exists()
     return state not in "ZX"
+
+
+def children() -> set[int]:
+    """Return the children of this process."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()]
+    return {int(pid) for pid, parent, name in rows if int(parent) == os.getpid() and name != "ps"}

@@ -142,7 +142,7 @@ def test_what_is_configured_twice_is_registered_twice_and_removed_twice(
         {"cronspec": "@daily"},
         [Config("@weekly", "c"), None],
         [Config("@weekly", "c"), ("@daily", "t")],
-        (1 / zero for zero in [1, 0]),
+        pytest.param((1 / zero for zero in [1, 0]), id="a generator that raises"),
     ],
     ids=str,
 )

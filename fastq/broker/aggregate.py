@@ -27,10 +27,12 @@ __all__ = [
     "GroupRule",
     "GroupScan",
     "Relisted",
+    "SetList",
     "archive_members",
     "commit_set",
     "count_groups",
     "delete_members",
+    "drop_sets",
     "list_sets",
     "read_set",
     "reclaim_set",
@@ -77,10 +79,18 @@ class AggregationSet:
         return keys.aggregation_set(self.queue, self.group, self.id)
 
     @classmethod
-    def of_key(cls, queue: str, key: str) -> "AggregationSet":
-        """Read a key as asynq does: the set's id is what comes after the last colon."""
+    def of_key(cls, queue: str, key: str) -> "AggregationSet | None":
+        """Read a key as asynq does: the set's id is what comes after the last colon; None if it is no set's."""
         group, _, set_id = key.removeprefix(keys.group_prefix(queue)).rpartition(":")
-        return cls(queue, group, set_id)
+        one = cls(queue, group, set_id)
+        return one if one.key == key else None
+
+
+class SetList(NamedTuple):
+    """Hold sets, and what is on the list of a queue's sets without being the key of one."""
+
+    sets: list[AggregationSet]
+    foreign: list[bytes]
 
 
 class GroupScan(NamedTuple):
@@ -213,7 +223,10 @@ def reclaim_set(one: AggregationSet, start: int = 0) -> Operation[int]:
 
 
 def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now_s: int) -> Operation[int]:
-    """Put tasks of a set (id, message) that cannot be read into the archive, and trim it; returns how many."""
+    """Put tasks of a set (id, message) that cannot be read into the archive, and trim it; returns how many.
+
+    500 tasks at most: a call trims no more than 750.
+    """
     words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
     expire_before = now_s - int(ARCHIVE_EXPIRY.total_seconds())
     return Operation(
@@ -226,7 +239,7 @@ def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now
     )
 
 
-def list_sets(queue: str, until_s: int | None, limit: int) -> Operation[list[AggregationSet]]:
+def list_sets(queue: str, until_s: int | None, limit: int) -> Operation[SetList]:
     """List sets whose deadline was at ``until_s`` or before; with None those that were aggregated and not deleted."""
     span = (AGGREGATED, AGGREGATED) if until_s is None else ("-inf", until_s)
     return Operation(
@@ -234,9 +247,25 @@ def list_sets(queue: str, until_s: int | None, limit: int) -> Operation[list[Agg
         None,
         (keys.aggregation_sets(queue),),
         (*span, "LIMIT", 0, limit),
-        lambda reply: [AggregationSet.of_key(queue, key) for key in _texts(reply)],
+        lambda reply: _parse_sets(queue, reply),
         idempotent=True,
     )
+
+
+def _parse_sets(queue: str, reply: list[bytes]) -> SetList:
+    found = SetList([], [])
+    for member in reply:
+        one = AggregationSet.of_key(queue, member.decode(errors="replace"))
+        if one is not None and one.key.encode() == member:
+            found.sets.append(one)
+        else:
+            found.foreign.append(member)
+    return found
+
+
+def drop_sets(queue: str, foreign: Sequence[bytes]) -> Operation[int]:
+    """Take off the list what is no set; returns how many."""
+    return Operation("ZREM", None, (keys.aggregation_sets(queue),), tuple(foreign), int, idempotent=True)
 
 
 def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:

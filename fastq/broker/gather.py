@@ -61,18 +61,20 @@ class GatheringTransport:
             sender.add_done_callback(self._sent)
 
     def _sent(self, sender: asyncio.Task[None]) -> None:
+        # Somebody may have come after the sender's last look, while it still counted as under way.
         self._senders.discard(sender)
         self._under_way -= 1
+        self._go_on()
 
     async def close(self) -> None:
         """Give up what is under way; who waits for it hears that it is not known what became of it."""
+        waiting, self._waiting = self._waiting, deque()
+        for commands, answer in waiting:
+            _give(answer, [Unsent(_CLOSED)] * len(commands))
         senders = list(self._senders)
         for sender in senders:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
-        while self._waiting:
-            commands, answer = self._waiting.popleft()
-            _give(answer, [Unsent(_CLOSED)] * len(commands))
 
     async def _send(self) -> None:
         while batch := list(self._next_batch()):

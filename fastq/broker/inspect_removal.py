@@ -1,7 +1,7 @@
 """Deletes a queue with all its keys, in pieces, while producers may go on."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from fastq import keys
@@ -12,7 +12,16 @@ from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 
-__all__ = ["Closing", "close_queue", "delete_contents", "forget_queue", "sweep_queue", "unlist_groups"]
+__all__ = [
+    "Closing",
+    "FoundGroup",
+    "close_queue",
+    "delete_contents",
+    "forget_queue",
+    "scan_groups",
+    "sweep_queue",
+    "unlist_groups",
+]
 
 KEYS_A_CALL: Final = 1000
 GLOB_SPECIAL: Final = re.compile(r"[*?\[\]\\^]")
@@ -65,6 +74,9 @@ def delete_contents(queue: str) -> Flow[None]:
     for state in (TaskState.SCHEDULED, TaskState.RETRY):
         yield from delete_all(Source(queue, container(queue, state), state))
     yield from _delete_groups(queue)
+    for key, group in (yield from scan_groups(queue)).items():
+        if not group.is_listed:
+            yield from delete_all(Source(queue, key, TaskState.AGGREGATING))
     for state in (TaskState.PENDING, TaskState.ARCHIVED, TaskState.COMPLETED):
         yield from delete_all(Source(queue, container(queue, state), state))
 
@@ -100,20 +112,55 @@ def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
 
 
 def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
-    """Take groups off the list; those that have tasks come back when another joins."""
+    """Take those of some groups off the list that have no tasks."""
     if groups:
-        yield Operation("SREM", None, (keys.groups(queue),), groups, int, idempotent=True)
+        args = (keys.group_prefix(queue), *groups)
+        yield Operation(
+            "unlist_groups", load_script("unlist_groups"), (keys.groups(queue),), args, int, idempotent=True
+        )
+
+
+class FoundGroup(NamedTuple):
+    """Tell how many tasks a group, or an aggregation set of one, has, and whether the queue lists it."""
+
+    size: int
+    is_listed: bool
+
+
+def scan_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
+    """Go through all keys of Redis for the groups and aggregation sets of a queue, by key; Go leaves unlisted ones."""
+    prefix = keys.group_prefix(queue)
+    script_keys = (keys.groups(queue), keys.aggregation_sets(queue))
+    found: dict[str, FoundGroup] = {}
+    cursor = "0"
+    while True:
+        args = (prefix, _pattern(prefix), cursor, KEYS_A_CALL)
+        reply: list[Any] = yield Operation(
+            "scan_groups", load_script("scan_groups"), script_keys, args, idempotent=True
+        )
+        found.update(_parse_groups(reply[1:]))
+        cursor = reply[0].decode()
+        if cursor == "0":
+            return found
+
+
+def _parse_groups(words: list[Any]) -> Iterator[tuple[str, FoundGroup]]:
+    for key, size, is_listed in zip(words[::3], words[1::3], words[2::3], strict=True):
+        yield key.decode("utf-8", "surrogateescape"), FoundGroup(size, bool(is_listed))
+
+
+def _pattern(prefix: str) -> str:
+    return GLOB_SPECIAL.sub(r"\\\g<0>", prefix) + "*"
 
 
 def sweep_queue(queue: str) -> Flow[int]:
     """Go through all keys of Redis for those of a queue that no task of it needs, and delete them; returns how many."""
     prefix = keys.queue_prefix(queue)
-    pattern = GLOB_SPECIAL.sub(r"\\\g<0>", prefix) + "*"
     script_keys = (*_containers(queue), keys.paused(queue))
     swept: Swept = Swept("0", 0)
     deleted = 0
     while True:
-        args = (prefix, pattern, swept.cursor, KEYS_A_CALL)
+        args = (prefix, _pattern(prefix), swept.cursor, KEYS_A_CALL)
         swept = yield Operation(
             "sweep_queue", load_script("sweep_queue"), script_keys, args, _parse_sweep, idempotent=True
         )

@@ -3,9 +3,11 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import click
 
+from fastq.broker.inspect_removal import scan_groups
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
 from fastq.cli.commands import Verb
 from fastq.cli.human import clean, number
@@ -32,7 +34,7 @@ def rm(session: Session, queues: Sequence[str], force: bool, yes: bool) -> int:
     found: dict[str, QueueInfo] = {}
 
     def look(name: str) -> None:
-        info = session.inspector.get_queue_info(name)
+        info = _described(session, name)
         if info.active or (info.size and not force):
             raise QueueNotEmptyError(name, {state: getattr(info, state) for state in TaskState})
         found[name] = info
@@ -43,6 +45,13 @@ def rm(session: Session, queues: Sequence[str], force: bool, yes: bool) -> int:
     listed = " and ".join(f"{clean(name)} with {number(info.size)} tasks" for name, info in found.items())
     confirm(f"This deletes for good: {listed}.", yes=yes)
     return max(code, each(session, list(found), lambda name: _remove(session, found[name], force=force)))
+
+
+def _described(session: Session, name: str) -> QueueInfo:
+    """Describe a queue, and count the tasks of groups that it does not list, too."""
+    info = session.inspector.get_queue_info(name)
+    grouped = sum(group.size for group in session.broker.drive(scan_groups(name)).values())
+    return replace(info, aggregating=grouped, size=info.size - info.aggregating + grouped)
 
 
 def _remove(session: Session, info: QueueInfo, *, force: bool) -> None:

@@ -1,15 +1,17 @@
 """What an inspector does to all tasks of a state, or to all of a queue, as flows; in pieces, so not atomic."""
 
 import logging
+from collections.abc import Mapping
 from typing import Final
 
 from fastq.broker.inspect_bulk import Source, archive_all, delete_all, run_all
-from fastq.broker.inspect_queues import group_sizes
+from fastq.broker.inspect_queues import QueueStats, group_sizes, queue_stats
 from fastq.broker.inspect_removal import (
     Closing,
     close_queue,
     delete_contents,
     forget_queue,
+    scan_groups,
     sweep_queue,
     unlist_groups,
 )
@@ -67,11 +69,12 @@ def _source(
 def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     """Delete a queue with all its keys; see ``Inspector.delete_queue``."""
     yield from require_queue(check_queue(queue))
+    if not force:
+        yield from _require_empty(queue, now_ns)
     closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=force)
-    if not closing.closed and not any(closing.sizes.values()) and not closing.sets:
-        closing = yield from _close_with_groups(queue, now_ns)
     if not closing.closed:
-        raise QueueNotEmptyError(queue, closing.sizes | {"groups in aggregation": closing.sets})
+        in_groups = 0 if any(closing.sizes.values()) else (yield from _count_grouped(queue))
+        raise _not_empty(queue, closing.sizes, in_groups)
     if force:  # else what is in it now came when it was found empty
         yield from delete_contents(queue)
     swept = yield from sweep_queue(queue)
@@ -79,13 +82,21 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     _log.info("deleted queue %r; %d of its keys belonged to no task", queue, swept)
 
 
-def _close_with_groups(queue: str, now_ns: int) -> Flow[Closing]:
-    """Close a queue of which only groups are left, if they are names without tasks."""
-    sizes = yield from group_sizes(queue)
-    if any(sizes.values()):
-        raise QueueNotEmptyError(queue, {TaskState.AGGREGATING: sum(sizes.values())})
-    yield from unlist_groups(queue, list(sizes))
-    closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=False)
-    if not closing.closed and not any(closing.sizes.values()) and not closing.sets:
-        raise QueueNotEmptyError(queue, {TaskState.AGGREGATING: sum((yield from group_sizes(queue)).values())})
-    return closing
+def _require_empty(queue: str, now_ns: int) -> Flow[None]:
+    """Refuse a queue that has tasks; take the groups of one that has none off its list."""
+    stats: QueueStats = yield queue_stats(queue, now_ns / SECOND_NS)
+    in_groups = 0 if any(stats.sizes.values()) else (yield from _count_grouped(queue))
+    if in_groups or any(stats.sizes.values()):
+        raise _not_empty(queue, stats.sizes, in_groups)
+    yield from unlist_groups(queue, list((yield from group_sizes(queue))))
+
+
+def _count_grouped(queue: str) -> Flow[int]:
+    found = yield from scan_groups(queue)
+    return sum(group.size for group in found.values())
+
+
+def _not_empty(queue: str, sizes: Mapping[TaskState, int], in_groups: int) -> QueueNotEmptyError:
+    return QueueNotEmptyError(
+        queue, {state.value: size for state, size in (*sizes.items(), (TaskState.AGGREGATING, in_groups))}
+    )

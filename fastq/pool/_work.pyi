@@ -11,6 +11,7 @@ NOTHING_LEFT: Final[int]
 WANTS_COROUTINE: Final[int]
 TOLD_TO_EXIT: Final[int]
 PARKED: Final[int]
+TOO_LATE: Final[bytes]
 
 class _Host(Protocol):
     @property

@@ -92,10 +92,16 @@ class Engine:
             self._beat_at_s = 0.0
             return True
 
+    def begin(self) -> None:
+        """Leave out what was due between the registration of the entries and now; before the first turn."""
+        now = self.now()
+        for entry in self._followed():
+            entry.begin(now)
+
     def turn(self) -> float:
         """Enqueue what is due and beat if it is time; return the seconds until there may be something to do."""
-        entries = self._followed()
-        self._recall([entry for entry in entries if not entry.recalled and self._may_try(entry)])
+        entries, now = self._followed(), self.now()
+        self._recall([entry for entry in entries if entry.must_recall(now) and self._may_try(entry)])
         picked = self._pick(entries)
         while picked:
             tasks = [task for entry, ticks in picked if (task := self._compose(entry, ticks.pop(0)))]
@@ -120,7 +126,10 @@ class Engine:
         return self._clock.monotonic_s() >= entry.retry_at_s
 
     def _recall(self, entries: Sequence[Entry]) -> None:
-        """Ask which tick was the last of entries that make up for missed ones."""
+        """Ask which tick was the last of entries that make up for missed ones.
+
+        One that was suspended, or cut off, does not repeat what others did meanwhile and Redis has forgotten.
+        """
         operations = [read_last_tick(entry.registration.queue, entry.registration.name or "") for entry in entries]
         results = self._broker.run_many(operations) if operations else []
         for entry, last in zip(entries, results, strict=True):

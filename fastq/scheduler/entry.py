@@ -12,7 +12,7 @@ from fastq.cron.schedule import Schedule
 from fastq.messages import SchedulerEntry
 from fastq.options import check_options, check_text, complete
 from fastq.scheduler.option_list import option_strings
-from fastq.scheduler.ticks import Missed, Pick, begin_at, next_tick, pick_ticks
+from fastq.scheduler.ticks import SURELY_KNOWN, Missed, Pick, begin_at, next_tick, pick_ticks
 from fastq.task import Task
 
 __all__ = ["Attempt", "Entry", "Registration", "check_registration"]
@@ -107,14 +107,26 @@ class Entry:
         self._position = position
         self.next = next_tick(self.registration.schedule, position)
 
+    def begin(self, now: datetime) -> None:
+        """Count ticks from now on, not from the registration, unless those before the start are made up."""
+        if not self.registration.recalls:
+            self._begin(now)
+
+    def must_recall(self, now: datetime) -> bool:
+        """Tell whether it must be asked which tick was the last: at first, and when others may have gone far ahead."""
+        if not self.recalled:
+            return True
+        makes_up_all = self.registration.recalls and self.registration.missed is Missed.ALL
+        return makes_up_all and self.next is not None and now - self.next > SURELY_KNOWN
+
     def recall(self, last: LastTick | None) -> None:
-        """Go back to the last tick that a scheduler of this app tried, if it went by the same plan."""
-        self.recalled = True
+        """Go to the last tick that a scheduler of this app tried, if it went by the same plan; back at first only."""
+        is_first, self.recalled = not self.recalled, True
         self._note_answer()
         if last is None or last.plan != self.registration.plan:
             return
         tick = datetime.fromtimestamp(last.due_s, UTC)
-        if tick < self._position:
+        if is_first or tick > self._position:
             self._move_to(tick)
 
     def pick(self, now: datetime) -> Pick | None:

@@ -117,6 +117,7 @@ class Scheduler:
             if self._state is _State.ACTIVE:
                 raise RuntimeError("the scheduler is already running")
             self._state = _State.ACTIVE
+        self._engine.begin()
         self._loop.start()
 
     def shutdown(self) -> None:

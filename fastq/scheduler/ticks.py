@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from fastq.cron.schedule import IntervalSchedule, Schedule
 
-__all__ = ["MAX_MADE_UP", "Missed", "Pick", "begin_at", "next_tick", "pick_ticks", "tick_ttl_s"]
+__all__ = ["MAX_MADE_UP", "SURELY_KNOWN", "Missed", "Pick", "begin_at", "next_tick", "pick_ticks", "tick_ttl_s"]
 
 MAX_MADE_UP: Final = 1000
 """How many missed ticks of an entry are enqueued at most."""
@@ -20,6 +20,9 @@ ON_TIME: Final = timedelta(seconds=60)
 _FIRST_SPAN: Final = timedelta(hours=1)
 _MIN_TTL_S: Final = 3600
 _MAX_TTL_S: Final = 90 * 86_400
+
+SURELY_KNOWN: Final = timedelta(seconds=_MIN_TTL_S // 2)
+"""For that long after it was due, whatever the schedule, Redis knows that a tick was enqueued; so clocks may differ."""
 
 
 class Missed(StrEnum):
@@ -99,7 +102,11 @@ def begin_at(schedule: Schedule, now: datetime, *, shared: bool) -> datetime:
 
 
 def tick_ttl_s(schedule: Schedule, tick: datetime, missed: Missed) -> int:
-    """Return how long it must be known that a tick was enqueued: as long as any scheduler may still try it."""
+    """Return how long it must be known that a tick was enqueued: about as long as another scheduler may still try it.
+
+    It is too short where ticks are denser than the gap after this one: of ``Missed.ALL``, whoever is late asks first
+    which tick was the last.
+    """
     following = next_tick(schedule, tick)
     gap_s = _MAX_TTL_S if following is None else int((following - tick).total_seconds())
     tried_s = gap_s * (MAX_MADE_UP if missed is Missed.ALL else 2)

@@ -10,6 +10,7 @@ cdef class HeldTask:
     cdef public double leased_until_s
     cdef public bint held
     cdef public bint ended
+    cdef public bint returning
     cdef public bint in_doubt
     cdef public bytes written
     cdef public int reruns

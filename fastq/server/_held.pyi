@@ -12,6 +12,7 @@ class HeldTask:
     seq: int
     held: bool
     ended: bool
+    returning: bool
     in_doubt: bool
     written: bytes | None
     reruns: int

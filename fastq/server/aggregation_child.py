@@ -50,7 +50,7 @@ class AggregationChild:
         """Return what the aggregator makes of a group's messages, oldest first."""
         event = await self._child.ask(aggregation_request(queue, group, messages), self._limit_s, self._patience_s)
         if event is None:
-            return AggregationFailure("it gave no answer")
+            return AggregationFailure("the server stops" if self._child.is_stopped else "it gave no answer")
         return aggregation_answer(event.data) if event.kind is Kind.RESULT else self._failure(event)
 
     def _failure(self, event: Event) -> AggregationFailure:

@@ -1,16 +1,23 @@
 """What is done with a whole aggregation set: read it, delete it, give it back; each in stretches of 500 tasks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from fastq.broker.aggregate import STRETCH, AggregationSet, delete_members, read_set, reclaim_set
-from fastq.broker.lease import LeasedTask
+from fastq.broker.aggregate import (
+    STRETCH,
+    AggregationSet,
+    archive_members,
+    delete_members,
+    read_set,
+    reclaim_set,
+)
+from fastq.broker.lease import MAX_LISTED_BYTES, LeasedTask
 from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
 from fastq.server.commands import Commands
 
-__all__ = ["clear_away", "delete_set", "give_back", "read_members"]
+__all__ = ["archive_tasks", "clear_away", "delete_set", "give_back", "read_members"]
 
 MAX_SET_BYTES: Final = 64 * 1024 * 1024
 """Messages that are aggregated at once at most; the task that made it more is the last one."""
@@ -33,12 +40,16 @@ async def read_members(commands: Commands, one: AggregationSet, taken: int) -> l
     return members
 
 
-async def give_back(commands: Commands, one: AggregationSet, start: int = 0) -> bool:
-    """Give the tasks of a set back to their group, from a rank on; False if the set was aggregated."""
+async def give_back(commands: Commands, one: AggregationSet, start: int = 0) -> int:
+    """Give the tasks of a set back to their group, from a rank on; returns how many, -1 if the set was aggregated."""
+    moved = 0
     while True:
-        moved = await commands.run(reclaim_set(one, start))
-        if moved < STRETCH:
-            return moved >= 0
+        part = await commands.run(reclaim_set(one, start))
+        if part < 0:
+            return part
+        moved += part
+        if part < STRETCH:
+            return moved
 
 
 async def delete_set(commands: Commands, one: AggregationSet, locks: Mapping[str, str]) -> None:
@@ -46,6 +57,22 @@ async def delete_set(commands: Commands, one: AggregationSet, locks: Mapping[str
     pairs = iter(locks.items())
     while stretch := dict(islice(pairs, STRETCH)):
         await commands.run(delete_members(one, stretch))
+
+
+async def archive_tasks(
+    commands: Commands, one: AggregationSet, tasks: Iterable[tuple[str, bytes]], now_s: int
+) -> None:
+    """Put tasks of a set (id, message) into the archive, in calls of 500 tasks or 256 kB; it is trimmed in each."""
+    part: list[tuple[str, bytes]] = []
+    size = 0
+    for task in tasks:
+        if part and (len(part) == STRETCH or size + len(task[1]) > MAX_LISTED_BYTES):
+            await commands.run(archive_members(one, part, now_s))
+            part, size = [], 0
+        part.append(task)
+        size += len(task[1])
+    if part:
+        await commands.run(archive_members(one, part, now_s))
 
 
 async def clear_away(commands: Commands, one: AggregationSet) -> None:

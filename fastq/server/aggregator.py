@@ -17,7 +17,6 @@ from fastq.broker.aggregate import (
     AggregationSet,
     Commit,
     GroupRule,
-    archive_members,
     commit_set,
     scan_groups,
     take_set,
@@ -28,7 +27,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 from fastq.server.aggregation_child import AggregationFailure
-from fastq.server.aggregation_sets import clear_away, delete_set, give_back, read_members
+from fastq.server.aggregation_sets import archive_tasks, clear_away, delete_set, give_back, read_members
 from fastq.server.commands import Commands
 from fastq.server.outcomes import undecodable
 from fastq.server.timing import STANDARD, Timing
@@ -99,7 +98,7 @@ class Aggregator(Actor):
     async def tick(self) -> float:
         """Aggregate what is due in every queue; return the seconds until the next group is."""
         for one in list(self._open):  # of a tick that failed
-            if not await give_back(self._commands, one):
+            if await give_back(self._commands, one) < 0:
                 await clear_away(self._commands, one)
             self._open.discard(one)
         pauses = [self._interval_s]
@@ -167,7 +166,7 @@ class Aggregator(Actor):
             if refusal is None:
                 return len(members)
             answer = AggregationFailure(refusal)
-        if not await give_back(self._commands, one):
+        if await give_back(self._commands, one) < 0:
             await clear_away(self._commands, one)
         if answer is None:
             return taken
@@ -206,17 +205,17 @@ class Aggregator(Actor):
 
     async def _archive(self, one: AggregationSet, members: Sequence[LeasedTask], reasons: Mapping[int, str]) -> None:
         now_s = self._now_s()
-        rewritten = [
+        rewritten = (
             (task.id, undecodable(task.id, one.queue, task.message, reasons[index], now_s))
             for index, task in enumerate(members)
             if index in reasons
-        ]
-        await self._commands.run(archive_members(one, rewritten, now_s))
+        )
+        await archive_tasks(self._commands, one, rewritten, now_s)
         self._log.error(
             "group %r of queue %s: %d tasks cannot be read and go to the archive, the first: %s",
             one.group,
             one.queue,
-            len(rewritten),
+            len(reasons),
             next(iter(reasons.values())),
         )
 

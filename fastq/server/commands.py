@@ -57,7 +57,10 @@ class Commands:
         batch: Sequence[_Asked] = ()
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting, []
+                # Who was cancelled before his operations were sent holds nothing of what they would bring.
+                batch, self._waiting = [asked for asked in self._waiting if not asked[1].done()], []
+                if not batch:
+                    break
                 results = iter(await self._carry_out([op for operations, _ in batch for op in operations]))
                 for operations, answer in batch:
                     _give(answer, [next(results) for _ in operations])

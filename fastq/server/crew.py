@@ -190,8 +190,9 @@ class Crew:
         for event in others:
             task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
             kind = event.kind
-            if kind is Kind.RERUN and task.canceled is not None:
-                kind = Kind.CANCELED  # its coroutine could not hear of it, since another one blocked the loop
+            if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
+                # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
+                kind = Kind.CANCELED
             if kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, event.data)
             elif kind is Kind.RERUN and not task.reruns:
@@ -243,6 +244,7 @@ class Crew:
             write = outcome_of(task, kind, data, now_s, self._delay_rule)
         else:
             write = failure_of(task, kind, report, now_s, self._delay_rule)
+        task.returning = isinstance(write, Requeued)
         if kind > Kind.RESULT and _log.isEnabledFor(logging.INFO):
             _describe(task, kind, write, data)
         return Result(task, write)
@@ -257,7 +259,8 @@ class Crew:
 
         The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
         """
-        found = self._held.find(cancellation.task_id, cancellation.queue)
+        # One that is on its way back to its queue will come again.
+        found = [one for one in self._held.find(cancellation.task_id, cancellation.queue) if not one.returning]
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
@@ -276,7 +279,7 @@ class Crew:
         self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
         for task in tasks:
-            task.ended = True
+            task.ended = task.returning = True
         return [Result(task, Requeued(task.id)) for task in tasks if task.held]
 
 

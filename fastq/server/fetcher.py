@@ -74,15 +74,24 @@ class Fetcher(Actor):
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
         self._is_fetching = True
+        self._asked: frozenset[str] = frozenset()
+        self._is_over = False
         self.quiet = asyncio.Event()
         """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
 
     def stop_fetching(self) -> None:
         """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
         self._is_fetching = False
+        # Of these nothing is asked any more that could tell the end of their trouble.
+        for queue in self._prioritizer.weights:
+            self._note_answer(queue)
         if self._task is None:
             self.quiet.set()
         self.wake()
+
+    def may_bring(self, queue: str) -> bool:
+        """Tell whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
+        return queue in self._asked or (not self._is_over and self._lost.is_open(queue))
 
     def queue_has_tasks(self, queue: str) -> None:
         """Let a resting queue be asked at once."""
@@ -100,6 +109,7 @@ class Fetcher(Actor):
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._take_lost(at_once=True)
+        self._is_over = True
 
     @property
     def all_resting(self) -> bool:
@@ -122,12 +132,15 @@ class Fetcher(Actor):
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
+        self._asked = frozenset(queue for queue, _ in quotas)
         try:
             results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
         except asyncio.CancelledError:
             for queue, _ in quotas:
                 self._lost.add(queue, score)
             raise
+        finally:
+            self._asked = frozenset()
         for (queue, count), result in zip(quotas, results, strict=True):
             if isinstance(result, BrokerError):
                 self._prioritizer.give_back(queue, count)

@@ -136,11 +136,13 @@ class ServerProcess:
             self.crew,
             config.seconds("task_check_interval"),
         )
+        self.syncer.may_bring = self.fetcher.may_bring
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         self.fetcher.wakers = self.wakers
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
         self.aggregation = Aggregation(config, timing, commands, clock)
         self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
+        self.aggregation.reclaimer.get_on = self.recoverer.get_on
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
             actor.trouble = self.trouble
@@ -263,8 +265,9 @@ class ServerProcess:
             return ending.last_words_s(answers())
 
         await self.crew.settle(0.0 if self._hurry.is_set() else left_s())
+        await stop_all(self.healthchecker, self.recoverer)  # who asks hooks; without them defaults would decide
         await self.hooks.stop()
-        await stop_all(self.subscriber, self.healthchecker)
+        await stop_all(self.subscriber)
         await self._say_last_words(left_s())
         last_s = LAST_WORDS_S if answers() else GOODBYE_S  # asked now: an actor that is stopped takes its trouble along
         await self.heartbeater.finish(last_s)

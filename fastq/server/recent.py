@@ -20,12 +20,16 @@ class Recent(dict[K, tuple[float, V]]):
 
     def put(self, key: K, value: V) -> None:
         """Keep a value from now on."""
+        self.forget_what_is_over()
+        self.pop(key, None)
+        self[key] = (self._clock.monotonic_s() + self._keep_s, value)
+
+    def forget_what_is_over(self) -> None:
+        """Drop the entries whose time is up."""
         # They stand in the order of their ends, so that only those that are over are looked at: thousands may come.
         now_s = self._clock.monotonic_s()
         while self and next(iter(self.values()))[0] <= now_s:
             del self[next(iter(self))]
-        self.pop(key, None)
-        self[key] = (now_s + self._keep_s, value)
 
     def take(self, key: K) -> V | None:
         """Return what is kept under a key, and forget it."""

@@ -1,9 +1,10 @@
 """What the recoverer does for groups: sets of dead servers, and groups that nobody would look at."""
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
-from fastq.broker.aggregate import count_groups, list_sets, relist_groups
+from fastq.broker.aggregate import AggregationSet, count_groups, drop_sets, list_sets, relist_groups
 from fastq.clock import Clock
 from fastq.server.aggregation_sets import clear_away, give_back
 from fastq.server.commands import Commands
@@ -28,13 +29,16 @@ class Reclaimer:
         self._commands = commands
         self._clock = clock
         self._aggregates = aggregates
+        self.get_on: Callable[[], None] = lambda: None
+        """Told at each step, since all of it may take long."""
         self._cursors: dict[str, int] = {}
         self._warned: set[str] = set()
 
     async def reclaim(self, queue: str) -> None:
         """Do all of it for one queue."""
         await self._give_back_stale(queue)
-        for one in await self._commands.run(list_sets(queue, None, SETS_AT_ONCE)):
+        for one in await self._sets(queue, None):
+            self.get_on()
             await clear_away(self._commands, one)
         if self._aggregates:
             await self._relist(queue)
@@ -43,15 +47,32 @@ class Reclaimer:
 
     async def _give_back_stale(self, queue: str) -> None:
         now_s = self._clock.unix_ns() // 1_000_000_000
-        stale = await self._commands.run(list_sets(queue, now_s, SETS_AT_ONCE))
-        while stale:
+        before: list[AggregationSet] = []
+        # What was given back is not listed again: the same list once more is one that cannot be given back.
+        while (stale := await self._sets(queue, now_s)) != before:
             for one in stale:
-                await give_back(self._commands, one)
-                _log.warning("gave tasks back to group %r of queue %s: they were not aggregated", one.group, queue)
-            stale = await self._commands.run(list_sets(queue, now_s, SETS_AT_ONCE))
+                self.get_on()
+                if await give_back(self._commands, one) > 0:
+                    _log.warning("gave tasks back to group %r of queue %s: they were not aggregated", one.group, queue)
+            before = stale
+
+    async def _sets(self, queue: str, until_s: int | None) -> list[AggregationSet]:
+        """List sets; what is none goes off the list, so that it does not hide others."""
+        while True:
+            found = await self._commands.run(list_sets(queue, until_s, SETS_AT_ONCE))
+            if not found.foreign or not await self._commands.run(drop_sets(queue, found.foreign)):
+                return found.sets
+            self.get_on()
+            _log.warning(
+                "queue %s: %d members of aggregation_sets were no sets and are dropped, the first: %r",
+                queue,
+                len(found.foreign),
+                found.foreign[0],
+            )
 
     async def _relist(self, queue: str) -> None:
         for _ in range(STRETCHES_A_ROUND):
+            self.get_on()
             found = await self._commands.run(relist_groups(queue, self._cursors.get(queue, 0)))
             self._cursors[queue] = found.cursor
             if found.groups:

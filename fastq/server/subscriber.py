@@ -71,6 +71,9 @@ class Subscriber(Actor):
     @property
     def remembers(self) -> bool:
         """Tell whether any id is kept."""
+        if not self._unknown:
+            return False
+        self._unknown.forget_what_is_over()
         return bool(self._unknown)
 
     def _hear(self, heard: Heard) -> None:

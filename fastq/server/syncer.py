@@ -9,7 +9,7 @@ ends with the lease that the task had then. If it dies: the tasks are recovered 
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastq.broker.finish import Guard
@@ -37,6 +37,7 @@ class Syncer(Actor):
         self._clock = holdings.clock
         self._grace_s = holdings.timing.recover_grace_s
         self._timer: asyncio.TimerHandle | None = None
+        self.may_bring: Callable[[str], bool] = lambda queue: False
         acker.on_failed = self._take_note
 
     def _take_note(self) -> None:
@@ -53,8 +54,19 @@ class Syncer(Actor):
         now_s = self._clock.monotonic_s()
         alive = [result for result in results if result.task.is_writable(now_s, self._grace_s)]
         self._give_up([result.task for result in results if not result.task.is_writable(now_s, self._grace_s)])
-        if alive:
-            await self._acker.write(alive, Guard(self._owner))
+        ready = [result for result in alive if not self._is_early(result.task)]
+        if len(ready) < len(alive):
+            self._acker.failed += [result for result in alive if self._is_early(result.task)]
+            self._take_note()
+        if ready:
+            await self._acker.write(ready, Guard(self._owner))
+
+    def _is_early(self, task: HeldTask) -> bool:
+        """Tell whether a task whose end is in doubt may have come back, with our mark, without our knowing.
+
+        Written now, the end of this run would be that of the next one.
+        """
+        return task.in_doubt and self.may_bring(task.queue)
 
     def _give_up(self, tasks: Sequence[HeldTask]) -> None:
         """Let go of tasks, and say so once for each queue and reason."""

@@ -360,15 +360,17 @@ def test_sets_are_listed_by_their_deadline_or_as_aggregated(bench: QueueBench) -
     made = {name: AggregationSet(QUEUE, "g:with:colons", name) for name in names}
     bench.db.zadd(keys.aggregation_sets(QUEUE), {made[name].key: score for name, score in names.items()})
     bench.db.zadd(keys.aggregation_sets(QUEUE), {b"asynq:{default}:g:\xff:x": 1})
-    assert bench.run(list_sets(QUEUE, NOW_S, 10)) == [made["old"], made["now"]]
-    assert bench.run(list_sets(QUEUE, NOW_S, 2)) == [made["old"]]
-    assert bench.run(list_sets(QUEUE, None, 10)) == [made["done"]]
+    assert bench.run(list_sets(QUEUE, NOW_S, 10)) == ([made["old"], made["now"]], [b"asynq:{default}:g:\xff:x"])
+    assert bench.run(list_sets(QUEUE, NOW_S, 2)).sets == [made["old"]]
+    assert bench.run(list_sets(QUEUE, None, 10)) == ([made["done"]], [])
 
 
 def test_the_key_of_a_set_says_its_group_as_go_reads_it() -> None:
     one = AggregationSet(QUEUE, "a:b", "c0ffee")
     assert one.key == "asynq:{default}:g:a:b:c0ffee"
     assert AggregationSet.of_key(QUEUE, one.key) == one
+    for foreign in ("garbage", "a:b", "asynq:{default}:g:no-set-id", "asynq:{other}:g:g:id", ""):
+        assert AggregationSet.of_key(QUEUE, foreign) is None
 
 
 # What cannot be read, what is not listed --------------------------------------------------------------------------
@@ -410,6 +412,14 @@ def test_groups_with_tasks_that_are_not_listed_are_listed(bench: QueueBench) -> 
     assert relist(bench) == 2
     assert listed(bench) == {b"listed", b"lost", b"lost:too"}
     assert relist(bench) == 0
+
+
+def test_an_id_without_a_task_does_not_hide_a_group_that_is_not_listed(bench: QueueBench) -> None:
+    join(bench, dict.fromkeys("abcdefghi", 1.0) | {"j": 2}, "lost")
+    bench.db.delete(*(keys.task(QUEUE, ghost) for ghost in "abcdefghi"))
+    bench.db.srem(keys.groups(QUEUE), "lost")
+    assert relist(bench) == 1
+    assert listed(bench) == {b"lost"}
 
 
 def test_the_name_of_a_queue_is_no_pattern(db: Redis, url: str) -> None:

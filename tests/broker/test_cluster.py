@@ -330,7 +330,7 @@ def test_groups_are_aggregated_on_the_nodes_of_their_queues(cluster: Cluster) ->
             assert broker.run(scan_groups(queue, 0, rule, now_s)).due == ["g"]
             one = AggregationSet(queue, "g", "s")
             assert broker.run(take_set(one, rule, now_s, now_s + 120)) == 2
-            assert broker.run(list_sets(queue, now_s + 120, 10)) == [one]
+            assert broker.run(list_sets(queue, now_s + 120, 10)).sets == [one]
             assert broker.run(reclaim_set(one)) == 2
             with node.client() as db:
                 db.srem(keys.groups(queue), "g")

@@ -192,3 +192,44 @@ def test_a_refusal_is_its_caller_s_alone(db: Redis, url: str) -> None:
         assert sum(isinstance(result, TaskInfo) for result in results) == 19
 
     run(test)
+
+
+def test_a_caller_who_comes_as_two_pipelines_end_in_one_turn_is_not_left_waiting() -> None:
+    """A woken caller asks again before the loop has counted the sender that woke him as gone."""
+
+    class OneByOne(Server):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ends: list[asyncio.Future[None]] = []
+
+        async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+            self.ends.append(asyncio.get_running_loop().create_future())
+            await self.ends[-1]
+            return [None for _ in commands]
+
+    async def ask_often(transport: GatheringTransport, times: int) -> None:
+        for _ in range(times):
+            await transport.transfer(ask("x"))
+
+    async def turns() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def test() -> None:
+        server = OneByOne()
+        transport = GatheringTransport(server)
+        callers = [asyncio.create_task(ask_often(transport, times)) for times in (1, 1, 2, 2)]
+        await turns()
+        server.ends.pop(0).set_result(None)
+        await turns()  # the third and the fourth go out together
+        callers.append(asyncio.create_task(ask_often(transport, 1)))
+        await turns()
+        server.ends.pop(0).set_result(None)
+        await turns()  # the fifth goes out: two senders
+        while server.ends:
+            for end in [server.ends.pop() for _ in list(server.ends)]:
+                end.set_result(None)
+            await turns()
+        assert all(caller.done() for caller in callers)
+
+    run(test)

@@ -116,6 +116,19 @@ def test_a_queue_with_tasks_is_removed_by_force_only(filled: Fastq, db: Redis) -
     assert db.keys("asynq:{critical}*") == []
 
 
+def test_tasks_of_groups_that_are_not_listed_are_counted_before_a_queue_is_removed(filled: Fastq, db: Redis) -> None:
+    with Client(filled.url) as client:
+        client.enqueue("t", group="g", queue="low", task_id="it")
+    db.srem(keys.groups("low"), "g")
+    line = filled.failure("queue", "rm", "low", "--yes")
+    assert line == "fastq: queue is not empty: it has 1 aggregating (queue='low'); --force deletes them, too"
+    assert db.exists(keys.task("low", "it"))
+    asked = filled.run("queue", "rm", "low", "--force", input="n\n")
+    assert "This deletes for good: low with 1 tasks. Go on?" in asked.stderr
+    assert filled.done("queue", "rm", "low", "--force", "--yes") == "Deleted low.\n"
+    assert db.keys("asynq:{low}*") == []
+
+
 def test_active_tasks_are_in_the_way_and_keep_no_other_queue_from_it(filled: Fastq, db: Redis) -> None:
     result = filled.run("queue", "rm", "default", "critical", "--force", "--yes")
     assert (result.exit_code, result.stdout) == (1, "Deleted critical.\n")

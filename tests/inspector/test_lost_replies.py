@@ -59,7 +59,6 @@ def test_what_only_reads_is_asked_again(
         ("delete_tasks", ("delete_all_retry_tasks", "default"), {}),
         ("run_tasks", ("run_all_retry_tasks", "default"), {"pending": ["c", "b", "a"]}),
         ("archive_tasks", ("archive_all_retry_tasks", "default"), {"archived": ["a", "b", "c"]}),
-        ("close_queue", ("delete_queue", "default"), {"retry": ["a", "b", "c"]}),
     ],
 )
 def test_what_changes_something_is_done_once_and_the_error_says_that_it_may_be_done(
@@ -77,3 +76,11 @@ def test_what_changes_something_is_done_once_and_the_error_says_that_it_may_be_d
     assert (error.value.operation, error.value.maybe_applied) == (script, True)
     assert proxy.times_seen == 1
     assert queue.places() == places
+
+
+def test_a_queue_whose_closing_nobody_answered_is_not_deleted(ask: Ask, queue: Seeded, proxy: CuttingProxy) -> None:
+    lose_reply_of(proxy, queue.db, "close_queue")
+    with pytest.raises(BrokerConnectionError) as error:
+        ask("delete_queue", "default")
+    assert (error.value.operation, error.value.maybe_applied, proxy.times_seen) == ("close_queue", True, 1)
+    assert ask("queues") == ["default"]

@@ -53,6 +53,29 @@ def test_an_interval_first_fires_one_period_after_it_was_registered(bench: Bench
     assert entry.next == NOON + timedelta(seconds=6)
 
 
+@pytest.mark.parametrize(
+    ("how", "fires"),
+    [
+        ({}, False),
+        ({"missed": "all"}, False),
+        ({"name": "n"}, False),
+        ({"name": "n", "missed": "once"}, True),
+        ({"name": "n", "missed": "all"}, True),
+    ],
+)
+@pytest.mark.parametrize("spec", ["* * * * *", "@every 60s"])
+def test_ticks_between_registration_and_start_do_not_fire_unless_they_are_made_up(
+    bench: Bench, db: Redis, spec: str, how: dict[str, Any], fires: bool
+) -> None:
+    bench.add(spec, **how)
+    bench.clock.advance(70)
+    bench.engine.begin()
+    bench.turn()
+    assert bool(pending(db)) is fires
+    bench.turn(after=60)
+    assert len(pending(db)) == 1 + fires
+
+
 def test_the_pause_is_until_the_next_tick_or_beat_and_never_long(bench: Bench) -> None:
     assert bench.turn() == 1.0
     bench.add("* * * * *")

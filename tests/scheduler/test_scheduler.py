@@ -84,6 +84,19 @@ def test_entries_come_and_go_while_it_runs(scheduler: Scheduler, db: Redis) -> N
     assert isinstance(caught.value, LookupError)
 
 
+def test_one_that_is_started_long_after_registering_does_not_fire_at_once(scheduler: Scheduler, db: Redis) -> None:
+    scheduler.register("@every 10h", "t", missed="all")
+    (entry,) = scheduler._engine._followed()
+    now = scheduler._engine.now()
+    entry._begin(now - timedelta(hours=19))  # as if it had been registered then
+    scheduler.start()
+    wait_until(lambda: published(db), PATIENCE_S)
+    (listed,) = published(db)
+    assert listed.next_enqueue_time is not None
+    assert listed.next_enqueue_time >= now + timedelta(hours=9)
+    assert db.keys(keys.pending("default")) == []
+
+
 def test_the_zone_of_an_entry_is_a_part_of_what_is_published(url: str, db: Redis) -> None:
     with Scheduler(url, location="Asia/Tokyo") as scheduler:
         scheduler.register("0 6 * * *", "a")

@@ -133,6 +133,56 @@ def test_no_ticks_are_made_up_by_another_spec_or_without_any_before(url: str, db
         assert len(pending(db)) == 2
 
 
+@pytest.mark.parametrize("began_without_redis", [False, True])
+def test_one_that_was_suspended_does_not_repeat_ticks_that_redis_has_forgotten(
+    url: str, db: Redis, began_without_redis: bool
+) -> None:
+    begin, spec = NOON.replace(hour=8, minute=59), "* 9 * * *"
+    with bench_on(url, now=begin) as (awake,), bench_on(url, now=begin) as (suspended,):
+        entries = [bench.add(spec, name="n", missed="all") for bench in (awake, suspended)]
+        awake.turn()
+        if not began_without_redis:
+            suspended.turn()
+        for _ in range(61):
+            awake.turn(after=60)
+        assert len(pending(db)) == 60
+        gone_s = 19 * HOUR_S
+        for key in db.scan_iter("asynq:{default}:tick:*"):
+            if int(str(db.ttl(key))) < gone_s - 2 * HOUR_S:
+                db.delete(key)
+        suspended.turn(after=gone_s)
+        assert len(pending(db)) == 60
+        assert suspended.heard.infos == []
+        suspended.turn(after=5 * HOUR_S + 60)
+        assert len(pending(db)) == 61
+        assert entries[1].prev == begin + timedelta(days=1, minutes=1)
+
+
+def test_one_that_was_suspended_makes_up_what_nobody_did_meanwhile(url: str, db: Redis) -> None:
+    with bench_on(url, count=2) as (ended, suspended):
+        for bench in (ended, suspended):
+            bench.add("*/10 * * * *", name="n", missed="all")
+            bench.turn()
+        for _ in range(6):
+            ended.turn(after=600)
+        suspended.turn(after=HOUR_S)
+        assert len(pending(db)) == 12
+
+
+def test_a_late_scheduler_without_redis_does_not_take_its_ticks_for_done(shared_server: RedisServer, db: Redis) -> None:
+    with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
+        bench.add("*/10 * * * *", name="n", missed="all")
+        bench.turn()
+        for command in ("GET", "EVALSHA", "ZADD", "EVAL"):
+            proxy.faults.append(Fault(command, Act.CUT_BEFORE_REQUEST, times=None))
+        bench.turn(after=HOUR_S)
+        bench.turn(after=5)
+        assert pending(db) == []
+        proxy.faults.clear()
+        bench.turn(after=5)
+        assert len(pending(db)) == 6
+
+
 # Lost replies ------------------------------------------------------------------------------------------------------
 
 

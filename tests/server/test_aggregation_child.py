@@ -14,6 +14,7 @@ from fastq.codec import decode_task_message
 from fastq.server.aggregation_child import AggregationChild, AggregationFailure
 from fastq.worker.aggregation import Combined, GroupedTask, Unreadable
 from tests.pool.harness import run
+from tests.processes import children
 from tests.server.harness import logged
 from tests.worker.harness import encoded
 
@@ -115,9 +116,22 @@ def test_a_child_that_is_stopped_answers_that_the_server_stops() -> None:
         while not asked._child._answers:
             await asyncio.sleep(0)
         await asked.stop()
-        assert await asking in ("the server stops", "it gave no answer")
+        assert await asking == "the server stops"
 
     run(test())
+
+
+def test_a_child_that_was_stopped_is_not_started_by_who_asks_late(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        before = children()
+        asked = child()
+        await asked.stop()
+        assert await why(asked, "ok") == "the server stops"
+        assert not await asked.prepare()
+        assert children() == before
+
+    run(test())
+    assert logged(caplog) == []
 
 
 def test_an_aggregator_that_cannot_be_loaded_is_said_each_time(caplog: pytest.LogCaptureFixture) -> None:

@@ -282,6 +282,43 @@ def test_tasks_that_cannot_be_read_go_to_the_archive_and_the_others_are_aggregat
     assert len(logged(caplog)) == 2
 
 
+class ArchiveSizes(Commands):
+    """Note how many tasks, and how many bytes of messages, each call puts into the archive."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.broker)
+        self.seen: list[tuple[int, int]] = []
+
+    async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        for operation in operations:
+            if operation.name == "archive_aggregating":
+                messages = [word for word in operation.args[5::2] if isinstance(word, bytes)]
+                self.seen.append((len(messages), sum(map(len, messages))))
+        return await super().run_many(operations)
+
+
+@pytest.mark.parametrize(("count", "padding", "calls"), [(1001, 10, 3), (7, 100_000, 4), (2, 300_000, 2)])
+def test_many_tasks_that_cannot_be_read_do_not_go_to_the_archive_in_one_script_call(
+    count: int, padding: int, calls: int, db: Redis, url: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        ids = [f"{number:04d}" for number in range(count)]
+        join(bench.queue, dict.fromkeys([*ids, "good"], 1.0))
+        pipeline = bench.db.pipeline(transaction=False)
+        for task_id in ids:
+            pipeline.hset(keys.task(QUEUE, task_id), "msg", b"\xff" * padding)
+        pipeline.execute()
+        commands = ArchiveSizes(bench)
+        await aggregator_on(bench, commands=commands).tick()
+        assert outcome(bench.queue) == {"whole:g": ["good"]}
+        assert leftovers(bench.queue) == {}
+        assert sorted(bench.queue.places()["archived"]) == ids
+        assert len(commands.seen) == calls
+        assert all(tasks == 1 or (tasks <= 500 and size <= 256_000) for tasks, size in commands.seen)
+
+    on_bench(db, url, test)
+
+
 def test_nothing_is_taken_while_the_aggregator_cannot_be_started(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         join(bench.queue, {"a": 1})

@@ -175,3 +175,21 @@ def test_who_asks_again_at_once_is_never_left_waiting() -> None:
         await asyncio.gather(*(ask_on_and_on(name) for name in "abcdefgh"))
 
     run(test)
+
+
+def test_what_a_cancelled_caller_asked_for_is_not_sent_any_more() -> None:
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        pipelines.open.clear()
+        under_way = await ask_one_by_one(commands, "a1", "a2")
+        gone, here = (asyncio.create_task(commands.run(ask(word))) for word in "bc")
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        pipelines.open.set()
+        assert await here == "c!"
+        await asyncio.gather(*under_way)
+        assert pipelines.sent == [["a1"], ["a2"], ["c"]]
+
+    run(test)

@@ -306,6 +306,20 @@ def test_a_waiting_task_that_is_cancelled_is_withdrawn_and_fails() -> None:
     on_crew(test)
 
 
+def test_a_cancellation_of_a_task_on_its_way_back_to_its_queue_is_not_swallowed() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b")
+        bench.tell(("a", Kind.RETURNED, b""))
+        assert bench.ended() == [("a", "Requeued")]
+        assert not bench.crew.cancel(Cancellation("a")), "it is remembered for when the task comes again"
+        submission = bench.submission("b")
+        bench.task("b").canceled = CancelAs.RETRY  # told between the pool's answer and its delivery
+        bench.tell((submission, Kind.RETURNED, b""))
+        assert bench.ended() == [("a", "Requeued"), ("b", "Retried")]
+
+    on_crew(test)
+
+
 def test_tasks_of_one_id_in_two_queues_are_cancelled_both() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):

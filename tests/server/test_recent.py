@@ -50,3 +50,14 @@ def test_putting_costs_no_more_when_thousands_are_kept() -> None:
     # Ten times as many take about ten times as long; it was a hundred times, with the loop standing still.
     few, many = min(cost_s(2_000) for _ in range(5)), min(cost_s(20_000) for _ in range(3))
     assert many < 40 * few
+
+
+def test_what_is_over_is_forgotten_also_if_nothing_comes_any_more() -> None:
+    clock = ManualClock(0)
+    recent = Recent[str, int](2.0, clock)
+    recent.put("a", 1)
+    clock.advance(1.0)
+    recent.put("b", 2)
+    clock.advance(1.0)
+    recent.forget_what_is_over()
+    assert list(recent) == ["b"]

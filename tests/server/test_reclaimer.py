@@ -5,6 +5,7 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.aggregate import STRETCH, AggregationSet
+from fastq.server.commands import Commands
 from fastq.server.reclaimer import Reclaimer
 from fastq.server.recoverer import Recoverer
 from tests.broker.harness import NOW_S, QUEUE
@@ -49,6 +50,69 @@ def test_more_sets_than_one_look_shows_go_back_too(db: Redis, url: str) -> None:
         assert "sets" not in leftovers(bench.queue)
 
     on_bench(db, url, test)
+
+
+def test_what_is_no_set_neither_holds_the_recoverer_up_nor_hides_the_sets(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fastq.server.reclaimer.SETS_AT_ONCE", 2)
+
+    async def test(bench: Bench) -> None:
+        foreign = {b"garbage": 1, b"asynq:{default}:g:\xff:x": 2, b"asynq:{default}:g:g": 3, b"a:b": float("inf")}
+        bench.db.zadd(keys.aggregation_sets(QUEUE), foreign)
+        stage(bench, {"a": 1}, NOW_S)
+        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        rounds = 0
+
+        def get_on() -> None:
+            nonlocal rounds
+            rounds += 1
+            assert rounds < 100, "it never ends"
+
+        reclaimer.get_on = get_on
+        await reclaimer.reclaim(QUEUE)
+        found = leftovers(bench.queue)
+        assert found == {"groups": {"asynq:{default}:g:g": {"a": 1}}, "listed": {"g"}, "tasks": ["a"]}
+        assert rounds > 3
+
+    on_bench(db, url, test)
+    says = [line for line in logged(caplog) if "were no sets" in line]
+    assert len(says) == 3
+    assert says[0].endswith("2 members of aggregation_sets were no sets and are dropped, the first: b'garbage'")
+
+
+def test_sets_that_cannot_be_given_back_are_asked_for_once_a_round(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever keeps one on the list."""
+    asked: list[AggregationSet] = []
+
+    async def in_vain(commands: Commands, one: AggregationSet) -> int:
+        assert not asked, "it never ends"
+        asked.append(one)
+        return 0
+
+    monkeypatch.setattr("fastq.server.reclaimer.give_back", in_vain)
+
+    async def test(bench: Bench) -> None:
+        stage(bench, {"a": 1}, NOW_S)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+
+    on_bench(db, url, test)
+    assert asked == [ONE]
+    assert logged(caplog) == [], "nothing was given back"
+
+
+def test_a_set_without_tasks_goes_and_nothing_is_said_of_tasks(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.zadd(keys.aggregation_sets(QUEUE), {ONE.key: 1})
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        assert leftovers(bench.queue) == {}
+
+    on_bench(db, url, test)
+    assert logged(caplog) == []
 
 
 def test_what_is_left_of_an_aggregated_set_is_deleted_with_its_locks(db: Redis, url: str) -> None:

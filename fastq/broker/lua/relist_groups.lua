@@ -16,10 +16,13 @@ local listed = 0
 for _, key in ipairs(found[2]) do
   local name = string.sub(key, #group_prefix + 1)
   if redis.call("SISMEMBER", groups, name) == 0 then
-    -- An aggregation set's key looks the same; its tasks know the name of their group.
-    local id = redis.call("ZRANGE", key, 0, 0)[1]
-    if id and redis.pcall("HGET", task_prefix .. id, "group") == name then
-      listed = listed + redis.call("SADD", groups, name)
+    -- An aggregation set's key looks the same; its tasks know the name of their group. The first few are asked: one
+    -- may be an id without a task.
+    for _, id in ipairs(redis.call("ZRANGE", key, 0, 9)) do
+      if redis.pcall("HGET", task_prefix .. id, "group") == name then
+        listed = listed + redis.call("SADD", groups, name)
+        break
+      end
     end
   end
 end

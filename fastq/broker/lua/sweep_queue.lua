@@ -27,6 +27,19 @@ for _, each in ipairs({lists, sets}) do
   for _, key in pairs(each) do kept[key] = true end
 end
 
+-- A group need not be listed to have tasks; a set of one that is aggregated is.
+local known_sets
+local function is_grouped(id, group)
+  local prefix = queue_prefix .. "g:" .. group
+  if type(redis.pcall("ZSCORE", prefix, id)) == "string" then return true end
+  known_sets = known_sets or redis.call("ZRANGE", aggregation_sets, 0, -1)
+  for _, set in ipairs(known_sets) do
+    local is_of_group = string.sub(set, 1, #prefix + 1) == prefix .. ":"
+    if is_of_group and type(redis.pcall("ZSCORE", set, id)) == "string" then return true end
+  end
+  return false
+end
+
 -- A task that came while the queue was being deleted is where its state says; one in a long list is taken to be.
 local function is_alive(id)
   local found = redis.pcall("HMGET", queue_prefix .. "t:" .. id, "state", "group")
@@ -35,16 +48,14 @@ local function is_alive(id)
     return redis.call("LLEN", lists[state]) > 1000 or redis.call("LPOS", lists[state], id) ~= false
   end
   if sets[state] then return redis.call("ZSCORE", sets[state], id) ~= false end
-  return state == "aggregating" and redis.call("SISMEMBER", groups, group or "") == 1
+  return state == "aggregating" and is_grouped(id, group or "")
 end
 
 local function is_needed(key)
   local name = string.sub(key, #queue_prefix + 1)
   if kept[key] then return true end
   if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end
-  if string.sub(name, 1, 2) == "g:" then
-    return redis.call("SISMEMBER", groups, string.sub(name, 3)) == 1 or redis.call("ZSCORE", aggregation_sets, key)
-  end
+  if string.sub(name, 1, 2) == "g:" then return redis.call("TYPE", key).ok == "zset" end
   if string.sub(name, 1, 7) == "unique:" then
     local owner = redis.pcall("GET", key)
     return type(owner) == "string" and is_alive(owner)
