@@ -8,6 +8,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -56,7 +57,13 @@ class Semaphore:
                 "would be lost for ever if its process died; give it one"
             )
         token = Token(self.scope, holder.id, int(holder.deadline.timestamp()))
-        return self._broker.drive(acquire_token(token, self.max_tokens, self._now_s()))
+        try:
+            return self._broker.drive(acquire_token(token, self.max_tokens, self._now_s()))
+        except Exception:
+            raise
+        except BaseException:  # the task is cancelled or its time is up, and it may have the token by now
+            self._give_back(holder)
+            raise
 
     def release(self, task: RunningTask | None = None) -> bool:
         """Give the token of a task back, the current one unless given; False if it has none, or its time was up."""
@@ -97,19 +104,22 @@ class Semaphore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        holder = current_task()
         try:
-            self.release()
-        except BrokerError as failure:
-            # The work is done: it must not be done again for the token, which ends by itself.
-            _log.warning("a token of semaphore %r is held until its task's time is up: %s", self.scope, failure)
+            self._give_back(holder)
+        except BaseException:  # the task was cancelled, or its time ran out, before it was through
+            self._give_back(holder)
+            raise
 
     async def __aenter__(self) -> Self:
         # In a thread, since the connection blocks; the current task goes with the context.
         entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
         try:
             return await asyncio.shield(entering)
-        except asyncio.CancelledError:
-            await asyncio.wait({entering})
+        except BaseException:  # what a signal raises may show here as well as a cancellation
+            while not entering.done():
+                with suppress(asyncio.CancelledError):  # once more; the first is raised below
+                    await asyncio.wait({entering})
             if not entering.cancelled() and entering.exception() is None:
                 await self.__aexit__(None, None, None)
             raise
@@ -118,6 +128,13 @@ class Semaphore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+
+    def _give_back(self, holder: RunningTask) -> None:
+        try:
+            self.release(holder)
+        except BrokerError as failure:
+            # The work is done: it must not be done again for the token, which ends by itself.
+            _log.warning("a token of semaphore %r is held until its task's time is up: %s", self.scope, failure)
 
     def _now_s(self) -> int:
         return self._clock.unix_ns() // 1_000_000_000

@@ -100,22 +100,49 @@ class GoldenStep:
 
 
 def snapshot(db: Redis) -> Cells:
-    """Read the whole keyspace."""
+    """Read the whole keyspace at one moment."""
     cells: Cells = {}
-    for raw_key in sorted(db.scan_iter(count=1000)):
-        kind: Any = db.type(raw_key)
-        left_ms = int(db.pttl(raw_key))
-        expires = time.time() + left_ms / 1000 if left_ms >= 0 else None
-        cells |= _cells_of_key(_text(raw_key), kind.decode(), _READERS[kind.decode()](db, raw_key), expires)
+    answer: Any = db.eval(_READ_ALL, 0)
+    read_at = time.time()
+    for raw_key, kind, left_ms, value in json.loads(answer.decode("latin-1")):  # cjson gives bytes as they are
+        expires = read_at + left_ms / 1000 if left_ms >= 0 else None
+        cells |= _cells_of_key(_text(_raw(raw_key)), kind, _READERS[kind](value), expires)
     return cells
 
 
+_READ_ALL = """
+local read = {
+  string = function(key) return redis.call('GET', key) end,
+  set = function(key) return redis.call('SMEMBERS', key) end,
+  list = function(key) return redis.call('LRANGE', key, 0, -1) end,
+  zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
+  hash = function(key) return redis.call('HGETALL', key) end,
+}
+local keys = redis.call('KEYS', '*')
+table.sort(keys)
+local found = {}
+for i, key in ipairs(keys) do
+  local kind = redis.call('TYPE', key).ok
+  found[i] = {key, kind, redis.call('PTTL', key), read[kind](key)}
+end
+return #keys == 0 and '[]' or cjson.encode(found)
+"""
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _pairs(flat: Sequence[str]) -> Iterable[tuple[bytes, str]]:
+    return ((_raw(flat[index]), flat[index + 1]) for index in range(0, len(flat), 2))
+
+
 _READERS: Mapping[str, Any] = {
-    "string": lambda db, key: db.get(key),
-    "set": lambda db, key: db.smembers(key),
-    "list": lambda db, key: db.lrange(key, 0, -1),
-    "zset": lambda db, key: db.zrange(key, 0, -1, withscores=True),
-    "hash": lambda db, key: db.hgetall(key),
+    "string": _raw,
+    "set": lambda members: {_raw(member) for member in members},
+    "list": lambda elements: [_raw(element) for element in elements],
+    "zset": lambda flat: [(member, float(score)) for member, score in _pairs(flat)],
+    "hash": lambda flat: {name: _raw(value) for name, value in _pairs(flat)},
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Semaphore, SemaphoreFullError, ServeMux
+from fastq import Semaphore, SemaphoreFullError, ServeMux, TaskCanceled, TaskTimeout
 from fastq.worker.running import CURRENT, RunningTask
 from tests.redis_servers import redis_server
 from tests.worker.harness import FakeContext, running
@@ -117,6 +117,43 @@ def test_with_holds_a_token_however_the_block_ends(semaphore: Semaphore, db: Red
     assert holders(db) == {}
 
 
+@pytest.mark.parametrize("kind", [TaskCanceled, TaskTimeout, KeyboardInterrupt])
+def test_a_task_that_is_ended_while_it_asks_keeps_no_token(
+    semaphore: Semaphore, db: Redis, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    """A signal raises in it, and Redis has given the token by then."""
+    drive = semaphore._broker.drive
+
+    def ended(flow: Any) -> None:
+        assert drive(flow)
+        assert holders(db).keys() == {"a"}
+        raise kind("it ends")
+
+    monkeypatch.setattr(semaphore._broker, "drive", ended)
+    with inside(a_task("a")):
+        with pytest.raises(kind, match="it ends"), semaphore:
+            pytest.fail("it was ended before")
+        with pytest.raises(kind, match="it ends"):
+            semaphore.acquire()
+    assert holders(db) == {}
+
+
+def test_a_task_that_is_ended_while_it_gives_its_token_back_keeps_none(
+    semaphore: Semaphore, db: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = semaphore._broker.run
+    ends = [TaskTimeout("it ends")]
+
+    def ended(operation: Any) -> Any:
+        if ends:
+            raise ends.pop()
+        return run(operation)
+
+    with inside(a_task("a")), pytest.raises(TaskTimeout, match="it ends"), semaphore:
+        monkeypatch.setattr(semaphore._broker, "run", ended)
+    assert holders(db) == {}
+
+
 def test_a_full_semaphore_is_an_error_that_says_which(semaphore: Semaphore, db: Redis) -> None:
     for other in "xy":
         semaphore.acquire(a_task(other))
@@ -141,7 +178,10 @@ def test_async_with_does_the_same_on_a_loop(semaphore: Semaphore, db: Redis) -> 
     assert holders(db) == {}
 
 
-def test_a_coroutine_that_is_cancelled_while_it_asks_keeps_no_token(semaphore: Semaphore, db: Redis) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_coroutine_that_is_cancelled_while_it_asks_keeps_no_token(
+    semaphore: Semaphore, db: Redis, times: int
+) -> None:
     async def handler(asked: threading.Event, may_ask: threading.Event) -> None:
         CURRENT.set(a_task("a"))
         acquire = semaphore.acquire
@@ -159,8 +199,9 @@ def test_a_coroutine_that_is_cancelled_while_it_asks_keeps_no_token(semaphore: S
         asked, may_ask = threading.Event(), threading.Event()
         running = asyncio.create_task(handler(asked, may_ask))
         await asyncio.to_thread(asked.wait)
-        running.cancel()
-        await asyncio.sleep(0)
+        for _ in range(times):
+            running.cancel()
+            await asyncio.sleep(0)
         may_ask.set()
         with pytest.raises(asyncio.CancelledError):
             await running

@@ -136,7 +136,7 @@ def scan_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
     while True:
         args = (prefix, _pattern(prefix), cursor, KEYS_A_CALL)
         reply: list[Any] = yield Operation(
-            "scan_groups", load_script("scan_groups"), script_keys, args, idempotent=True
+            "find_groups", load_script("find_groups"), script_keys, args, idempotent=True
         )
         found.update(_parse_groups(reply[1:]))
         cursor = reply[0].decode()

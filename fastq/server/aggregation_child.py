@@ -3,6 +3,7 @@
 Not the hook child: making one task of thousands may take long, and is not to keep the hooks waiting.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,9 +37,10 @@ class AggregationChild:
             argument=str(config.group_aggregator),
             start_method=config.start_method,
             timeout_grace=0.0,
-            prefetch_time=self._patience_s,  # what waits is not given back: there is no other child
+            prefetch_time=self._patience_s,  # a call that waits for a new child is not given back
         )
         self._child = SpareChild(pool, "the group aggregator")
+        self._turn = asyncio.Lock()
 
     async def prepare(self) -> bool:
         """Start the child unless it runs; tell whether it does."""
@@ -47,8 +49,12 @@ class AggregationChild:
     async def combine(
         self, queue: str, group: str, messages: Sequence[bytes]
     ) -> Combined | Unreadable | AggregationFailure:
-        """Return what the aggregator makes of a group's messages, oldest first."""
-        event = await self._child.ask(aggregation_request(queue, group, messages), self._limit_s, self._patience_s)
+        """Return what the aggregator makes of a group's messages, oldest first; one call after the other.
+
+        So patience is with the call itself, not with those before it.
+        """
+        async with self._turn:
+            event = await self._child.ask(aggregation_request(queue, group, messages), self._limit_s, self._patience_s)
         if event is None:
             return AggregationFailure("the server stops" if self._child.is_stopped else "it gave no answer")
         return aggregation_answer(event.data) if event.kind is Kind.RESULT else self._failure(event)

@@ -17,27 +17,38 @@ from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
 from fastq.server.commands import Commands
 
-__all__ = ["archive_tasks", "clear_away", "delete_set", "give_back", "read_members"]
+__all__ = ["SetReading", "archive_tasks", "clear_away", "delete_set", "give_back"]
 
 MAX_SET_BYTES: Final = 64 * 1024 * 1024
 """Messages that are aggregated at once at most; the task that made it more is the last one."""
 
 
-async def read_members(commands: Commands, one: AggregationSet, taken: int) -> list[LeasedTask]:
-    """Read the tasks of a set of ``taken``, in order; what is beyond 64 MB goes back to the group."""
-    members: list[LeasedTask] = []
-    ghosts = size = 0
-    while len(members) + ghosts < taken:
-        part = await commands.run(read_set(one, len(members)))
+class SetReading:
+    """Read the tasks of a set of ``taken``, in order and in parts; what is beyond 64 MB goes back to the group."""
+
+    def __init__(self, commands: Commands, one: AggregationSet, taken: int) -> None:
+        self._commands = commands
+        self._set = one
+        self._left = taken
+        self._bytes = 0
+        self.members: list[LeasedTask] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether all is read."""
+        return self._left <= 0
+
+    async def read_part(self) -> None:
+        """Read 500 tasks or 256 kB more."""
+        part = await self._commands.run(read_set(self._set, len(self.members)))
+        self.members += part.tasks
+        self._left -= part.ghosts + len(part.tasks)
+        self._bytes += sum(len(task.message) for task in part.tasks)
         if not part.tasks and not part.ghosts:
-            break
-        ghosts += part.ghosts
-        members += part.tasks
-        size += sum(len(task.message) for task in part.tasks)
-        if size >= MAX_SET_BYTES:
-            await give_back(commands, one, len(members))
-            break
-    return members
+            self._left = 0
+        elif self._bytes >= MAX_SET_BYTES:
+            await give_back(self._commands, self._set, len(self.members))
+            self._left = 0
 
 
 async def give_back(commands: Commands, one: AggregationSet, start: int = 0) -> int:

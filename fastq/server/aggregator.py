@@ -27,7 +27,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 from fastq.server.aggregation_child import AggregationFailure
-from fastq.server.aggregation_sets import archive_tasks, clear_away, delete_set, give_back, read_members
+from fastq.server.aggregation_sets import SetReading, archive_tasks, clear_away, delete_set, give_back
 from fastq.server.commands import Commands
 from fastq.server.outcomes import undecodable
 from fastq.server.timing import STANDARD, Timing
@@ -42,6 +42,9 @@ LEAST_PAUSE_S: Final = 0.05
 MAX_KNOWN_WAITS: Final = 10_000
 MAX_AT_ONCE: Final = 8
 QUICK_S: Final = 1.0
+"""How long several sets may take together; one that waits for longer goes back to its group, for a later turn."""
+NOT_NOW: Final = -1
+"""In place of a number of tasks: the set has to wait, through no fault of its group."""
 
 Combine: TypeAlias = Callable[[str, str, Sequence[bytes]], Awaitable[Combined | Unreadable | AggregationFailure]]
 
@@ -79,6 +82,7 @@ class Aggregator(Actor):
         """Starts what ``combine`` needs, before a set is taken: that must not cost the set's time."""
         self._limit = min(rule.max_size or MAX_SET, MAX_SET)
         self._at_once = 1
+        self._turn = asyncio.Lock()
         self._open: set[AggregationSet] = set()
         self._waits = Waits(clock)
         self.aggregated = 0
@@ -98,8 +102,7 @@ class Aggregator(Actor):
     async def tick(self) -> float:
         """Aggregate what is due in every queue; return the seconds until the next group is."""
         for one in list(self._open):  # of a tick that failed
-            if await give_back(self._commands, one) < 0:
-                await clear_away(self._commands, one)
+            await self._give_back(one)
             self._open.discard(one)
         pauses = [self._interval_s]
         failure: BrokerError | None = None
@@ -128,26 +131,26 @@ class Aggregator(Actor):
 
     async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> None:
         """Aggregate groups, several at once as long as that is quick: each set has its time, and one child for all."""
-        start = 0
-        while start < len(groups) and not self._finishing:
-            some = groups[start : start + self._at_once]
-            start += len(some)
+        left = list(groups)
+        while left and not self._finishing:
+            some, left = left[: self._at_once], left[self._at_once :]
             began_s = time.monotonic()
             results = await asyncio.gather(
                 *(self._aggregate_group(queue, group) for group in some), return_exceptions=True
             )
             for result in results:
-                if result is not None:
+                if isinstance(result, BaseException):
                     raise result
+            left[:0] = [group for group, result in zip(some, results, strict=True) if not result]
             is_quick = time.monotonic() - began_s < QUICK_S
             self._at_once = min(2 * self._at_once, MAX_AT_ONCE) if is_quick else 1
 
-    async def _aggregate_group(self, queue: str, group: str) -> None:
-        """Aggregate set after set of a group, for as long as it is due."""
+    async def _aggregate_group(self, queue: str, group: str) -> bool:
+        """Aggregate set after set of a group, for as long as it is due; False if it has to wait for the others."""
         if self.prepare is not None and not await self.prepare():
             self._waits.longer(queue, group)
-            return
-        more = True
+            return True
+        done, more = 0, True
         while more and not self._finishing:
             one = AggregationSet(queue, group, str(uuid.uuid4()))
             now_s = self._now_s()
@@ -157,34 +160,72 @@ class Aggregator(Actor):
             done = await self._aggregate(one, taken) if taken else 0
             more = 0 < done < taken or done == self._limit  # what was too much for one set, in bytes or number
             self._open.discard(one)
+        return done != NOT_NOW
 
     async def _aggregate(self, one: AggregationSet, taken: int) -> int:
-        """Put one task in the place of a set; return of how many tasks, 0 if they are in their group again."""
-        members, answer = await self._answer(one, taken)
+        """Put one task in the place of a set; return of how many tasks, 0 or less if they are in their group again.
+
+        Ahead of its turn no more of a set is read than one part, and a large one is settled before the next one's.
+        """
+        reading = SetReading(self._commands, one, taken)
+        await reading.read_part()
+        is_small = reading.is_done
+        if not await self._has_turn():
+            await self._give_back(one)
+            return NOT_NOW
+        try:
+            members, answer = await self._answer(one, reading)
+            if not is_small:
+                return await self._settle(one, taken, members, answer)
+        finally:
+            self._turn.release()
+        return await self._settle(one, taken, members, answer)
+
+    async def _has_turn(self) -> bool:
+        """Wait until the child is free, since a call's time begins with the call; False if that takes long."""
+        try:
+            async with asyncio.timeout(QUICK_S):
+                return await self._turn.acquire()
+        except TimeoutError:
+            return False
+
+    async def _settle(
+        self,
+        one: AggregationSet,
+        taken: int,
+        members: Sequence[LeasedTask],
+        answer: Combined | AggregationFailure | None,
+    ) -> int:
         if isinstance(answer, Combined):
             refusal = await self._commit(one, members, answer)
             if refusal is None:
                 return len(members)
             answer = AggregationFailure(refusal)
-        if await give_back(self._commands, one) < 0:
-            await clear_away(self._commands, one)
+        await self._give_back(one)
         if answer is None:
             return taken
         self._note_failure(one, len(members), answer)
         return 0
 
     async def _answer(
-        self, one: AggregationSet, taken: int
+        self, one: AggregationSet, reading: SetReading
     ) -> tuple[list[LeasedTask], Combined | AggregationFailure | None]:
         """Return the tasks of a set that can be read, and what the aggregator makes of them; None if there are none."""
-        while members := await read_members(self._commands, one, taken):
+        while not reading.is_done:
+            await reading.read_part()
+        members = reading.members
+        while members:
             self.get_on()
             answer = await self._combine(one.queue, one.group, [task.message for task in members])
             if not isinstance(answer, Unreadable):
                 return members, answer
             await self._archive(one, members, answer.reasons)
-            taken = len(members) - len(answer.reasons)
+            members = [task for index, task in enumerate(members) if index not in answer.reasons]
         return [], None
+
+    async def _give_back(self, one: AggregationSet) -> None:
+        if await give_back(self._commands, one) < 0:
+            await clear_away(self._commands, one)
 
     async def _commit(self, one: AggregationSet, members: Sequence[LeasedTask], combined: Combined) -> str | None:
         """Enqueue the new task and delete its parts; return why it could not be."""

@@ -380,11 +380,14 @@ def test_tasks_that_cannot_be_read_go_to_the_archive_which_is_kept_within_bounds
     join(bench, {"a": 1, "b": 2})
     take(bench)
     bench.archive({f"old-{number}": NOW_S - 10 + number for number in range(3)} | {"ancient": 1})
+    lock = keys.unique(QUEUE, "t", b"ancient")
+    bench.db.hset(keys.task(QUEUE, "ancient"), "unique_key", lock)
+    bench.db.set(lock, "ancient")
     archived = [("a", b"rewritten"), ("stranger", b"not in the set")]
     assert bench.run(archive_members(ONE, archived, NOW_S)) == 1
     assert list(bench.scores("archived")) == ["old-0", "old-1", "old-2", "a"]
     assert bench.task("a") == {"msg": b"rewritten", "state": b"archived", "group": b"g"}
-    assert (bench.task("stranger"), bench.task("ancient")) == ({}, {})
+    assert (bench.task("stranger"), bench.task("ancient"), bench.db.exists(lock)) == ({}, {}, 0)
     assert list(bench.scores("g:g:set-1")) == ["b"]
     assert bench.counters() == {}
 

@@ -369,6 +369,26 @@ def test_the_archive_never_holds_more_than_10_000_and_hashes_go_with_their_ids(b
     assert [bench.task(f"old-0000{number}") for number in range(3)] == [{}, {}, {}]
 
 
+def lock_of(task_id: str) -> str:
+    return keys.unique(QUEUE, "t", task_id.encode())
+
+
+def test_what_the_archive_drops_leaves_no_unique_lock_and_takes_no_other_s(bench: QueueBench) -> None:
+    cutoff_s = int((NOW - timedelta(days=90)).timestamp())
+    bench.archive({"expired": cutoff_s - 1, "other": cutoff_s - 1, "wrong": cutoff_s - 1})
+    bench.archive({f"old-{number:05d}": NOW_S - 20_000 + number for number in range(ARCHIVE_MAX_SIZE)})
+    for task_id, owner in {"expired": "expired", "other": "new one", "old-00000": "old-00000", "a": "a"}.items():
+        bench.db.hset(keys.task(QUEUE, task_id), "unique_key", lock_of(task_id))
+        bench.db.set(lock_of(task_id), owner)
+    bench.db.hset(keys.task(QUEUE, "wrong"), "unique_key", keys.archived(QUEUE))
+    bench.activate("a")
+    bench.db.hset(keys.task(QUEUE, "a"), "unique_key", lock_of("a"))
+    assert bench.run(archive(QUEUE, [("a", b"m")], NOW, ANYBODYS)) == [OK]
+    assert sorted(bench.db.keys(bench.key("unique:*"))) == [lock_of("a").encode(), lock_of("other").encode()]
+    assert len(bench.places()["archived"]) == ARCHIVE_MAX_SIZE
+    assert sorted(bench.states()) == sorted(bench.places()["archived"])
+
+
 def test_an_archive_that_others_overfilled_shrinks_to_its_size_in_bounded_steps(bench: QueueBench) -> None:
     """One call for a million tasks too many would hold Redis for seconds; each takes 750 off and adds 500 at most."""
     bench.archive({f"old-{number:05d}": NOW_S - 20_000 + number for number in range(ARCHIVE_MAX_SIZE + 1700)})

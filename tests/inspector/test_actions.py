@@ -170,10 +170,13 @@ def test_a_key_that_is_no_task_is_not_found(ask: Ask, queue: Seeded) -> None:
             ask(method, "default", "it")
 
 
-def test_the_archive_is_kept_at_ten_thousand_with_the_tasks_of_those_that_go(ask: Ask, queue: Seeded) -> None:
+def test_the_archive_is_kept_at_ten_thousand_and_tasks_and_locks_of_the_others_go(ask: Ask, queue: Seeded) -> None:
     now = int(time.time())
     queue.archive({f"{number:05}": now - 10 for number in range(10_000)})
     queue.add("archived", {"expired": now - 91 * 86_400})
+    for name, lock in (("expired", LOCK), ("00000", LOCK + "0")):
+        queue.db.hset(keys.task("default", name), "unique_key", lock)
+        queue.db.set(lock, name)
     queue.pend("it")
     ask("archive_task", "default", "it")
     ids = queue.places()["archived"]

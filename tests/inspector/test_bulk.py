@@ -117,6 +117,17 @@ def test_more_than_the_archive_holds_leaves_ten_thousand_and_no_orphans(
     assert queue.db.dbsize() == 10_000 + 2
 
 
+def test_tasks_that_archiving_drops_leave_no_locks_behind(ask: Ask, queue: Seeded) -> None:
+    begin_s = int(time.time()) - 20_000
+    queue.archive({f"old-{number:05d}": begin_s + number for number in range(10_000)})
+    queue.add("archived", {"long ago": 1})
+    queue.pend("a", "b")
+    lock_each(queue, "long ago", "old-00000", "old-00002", "b")
+    assert ask("archive_all_pending_tasks", "default") == 2
+    left = {keys.unique("default", "t", name) for name in (b"old-00002", b"b")}
+    assert {key for key in queue.all_keys() if ":unique:" in key} == left
+
+
 def test_locks_that_only_the_messages_name_are_released_too(
     ask: Ask, queue: Seeded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from fastq.worker.aggregation import Combined, GroupedTask, Unreadable
 from tests.pool.harness import run
 from tests.processes import children
 from tests.server.harness import logged
+from tests.waiting import until
 from tests.worker.harness import encoded
 
 HERE = "tests.server.test_aggregation_child"
@@ -88,6 +89,21 @@ def test_sets_that_wait_behind_slow_ones_are_aggregated_too() -> None:
     run(test())
 
 
+def test_the_patience_with_a_call_does_not_begin_while_another_one_runs() -> None:
+    async def test() -> None:
+        asked = child()
+        await ok(asked)
+        first, *others = [asyncio.create_task(why(asked, "hang")) for _ in range(3)]
+        await until(lambda: asked._child._answers)
+        for _ in range(20):
+            await asyncio.sleep(0)
+            assert len(asked._child._answers) == 1
+        await asked.stop()
+        assert {await asking for asking in (first, *others)} == {"the server stops"}
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     ("group", "says"),
     [
@@ -128,7 +144,7 @@ def test_a_child_that_was_stopped_is_not_started_by_who_asks_late(caplog: pytest
         await asked.stop()
         assert await why(asked, "ok") == "the server stops"
         assert not await asked.prepare()
-        assert children() == before
+        assert not children() - before
 
     run(test())
     assert logged(caplog) == []

@@ -24,6 +24,7 @@ from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.waiting import until
 
 DUE_S = NOW_S - 60
 SCRIPTS = (
@@ -168,6 +169,82 @@ def test_messages_beyond_64_mb_wait_for_the_next_set(db: Redis, url: str, monkey
         await aggregator_on(bench, combine=made).tick()
         assert outcome(bench.queue) == {"whole": ["ab", "cd", "e"]}
         assert (leftovers(bench.queue), calls["g"]) == ({}, 3)
+
+    on_bench(db, url, test)
+
+
+class Counted(Commands):
+    """Count what is asked by its name, and reads of sets by their keys."""
+
+    def __init__(self, bench: Bench, asked: Counter[str]) -> None:
+        super().__init__(bench.broker)
+        self._asked = asked
+
+    async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        for operation in operations:
+            self._asked[operation.name] += 1
+            if operation.name == "read_aggregation_set":
+                self._asked[operation.keys[0]] += 1
+        return await super().run_many(operations)
+
+
+def test_sets_behind_a_slow_one_go_back_without_failure_and_have_their_turn_later(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fastq.server.aggregator.QUICK_S", 0.05)
+    inner = in_process(concat)
+    calls: list[str] = []
+    asked = Counter[str]()
+
+    async def test(bench: Bench) -> None:
+        for group in "abcd":
+            join(bench.queue, {group: 1}, group)
+
+        async def slow_at_first(queue: str, group: str, messages: Sequence[bytes]) -> Any:
+            calls.append(group)
+            if len(calls) == 1:
+                await until(lambda: asked["reclaim_aggregation_set"] == 3)
+                await until(lambda: len(bench.queue.scores("aggregation_sets")) == 1)
+                assert leftovers(bench.queue)["listed"] == set("abcd") - {group}
+            return await inner(queue, group, messages)
+
+        aggregating = aggregator_on(bench, commands=Counted(bench, asked), combine=slow_at_first)
+        aggregating._at_once = 8
+        await aggregating.tick()
+        assert outcome(bench.queue) == {f"whole:{group}": [group] for group in "abcd"}
+        assert (sorted(calls), leftovers(bench.queue), aggregating.is_busy) == (list("abcd"), {}, False)
+
+    on_bench(db, url, test)
+    assert logged(caplog) == []
+
+
+def test_one_set_at_a_time_is_read_whole(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the others that wait there is a part of 256 kB at most."""
+    monkeypatch.setattr("fastq.server.aggregator.QUICK_S", 20.0)
+    inner = in_process(lambda group, tasks: Task("whole", str(len(tasks)).encode()))
+    asked = Counter[str]()
+    calls = 0
+
+    def read() -> dict[str, int]:
+        return {key: parts for key, parts in asked.items() if key.startswith(keys.group_prefix(QUEUE))}
+
+    async def combine(queue: str, group: str, messages: Sequence[bytes]) -> Any:
+        nonlocal calls
+        calls += 1
+        await until(lambda: len(read()) == 3)
+        assert len([key for key, parts in read().items() if parts > 1]) == calls
+        return await inner(queue, group, messages)
+
+    async def test(bench: Bench) -> None:
+        for group in "abc":
+            ids = [f"{group}{number}" for number in range(6)]
+            join(bench.queue, dict.fromkeys(ids, 1.0), group)
+            for task_id in ids:
+                bench.queue.put(task_id, "aggregating", payload=bytes(100_000))
+        aggregating = aggregator_on(bench, commands=Counted(bench, asked), combine=combine)
+        aggregating._at_once = 8
+        await aggregating.tick()
+        assert outcome(bench.queue) == {"whole": ["6", "6", "6"]}
 
     on_bench(db, url, test)
 

@@ -15,7 +15,7 @@ ARGV[6] now              unix seconds
 ARGV[7] expire_before    unix seconds; what was archived until then is deleted
 ARGV[8] max_size         tasks that the archive holds at most
 ARGV[9...] tasks         two values for each: id, message
-builds  task_prefix .. id, same hash tag
+builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   archiveCmd (which breaks with many expired tasks, after it has taken the task off active)
 ]]
@@ -59,10 +59,15 @@ if failures == 0 then return outcomes end
 -- 750 a call at most: what others overfilled by far still gets smaller, since a call adds no more than 500.
 local function drop(ids)
   if #ids == 0 then return end
-  local tasks = {}
-  for at, id in ipairs(ids) do tasks[at] = task_prefix .. id end
+  local doomed = {}
+  for _, id in ipairs(ids) do
+    local hash = task_prefix .. id
+    local lock = redis.pcall("HMGET", hash, "unique_key")[1]
+    if lock and redis.pcall("GET", lock) == id then doomed[#doomed + 1] = lock end
+    doomed[#doomed + 1] = hash
+  end
   redis.call("ZREM", archived, unpack(ids))
-  redis.call("DEL", unpack(tasks))
+  redis.call("DEL", unpack(doomed))
 end
 local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
 drop(expired)

@@ -13,7 +13,7 @@ ARGV[4] seen_at           where it was seen in pending, counted from the head; "
 ARGV[5] now               unix seconds
 ARGV[6] expire_before     unix seconds; what was archived until then is deleted
 ARGV[7] max_size          tasks that the archive holds at most
-builds  task_prefix .. task_id, group_prefix .. group, same hash tag
+builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 archived | 0 no such task | the reason why not: its state, aggregation (it is being made into another), far
   (too deep in pending to be found at once)
 asynq   archiveTaskCmd (which trims the archive without the tasks' hashes)
@@ -75,10 +75,15 @@ redis.call("HSET", task, "state", "archived")
 -- 750 a call at most: what others overfilled by far still gets smaller, since a call adds no more than 500.
 local function drop(ids)
   if #ids == 0 then return end
-  local tasks = {}
-  for at, id in ipairs(ids) do tasks[at] = task_prefix .. id end
+  local doomed = {}
+  for _, id in ipairs(ids) do
+    local hash = task_prefix .. id
+    local lock = redis.pcall("HMGET", hash, "unique_key")[1]
+    if lock and redis.pcall("GET", lock) == id then doomed[#doomed + 1] = lock end
+    doomed[#doomed + 1] = hash
+  end
   redis.call("ZREM", archived, unpack(ids))
-  redis.call("DEL", unpack(tasks))
+  redis.call("DEL", unpack(doomed))
 end
 local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
 drop(expired)

@@ -10,7 +10,7 @@ ARGV[4] count        ids to take at most
 ARGV[5] now            unix seconds
 ARGV[6] expire_before  unix seconds; what was archived until then is deleted
 ARGV[7] max_size       tasks that the archive holds at most
-builds  task_prefix .. id, same hash tag
+builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks moved
 asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks in one call; the archive is trimmed
   without the tasks' hashes)
@@ -65,10 +65,15 @@ if #moved > 0 then redis.call("ZADD", archived, unpack(moved)) end
 -- 750 a call at most: what others overfilled by far still gets smaller, since a call adds no more than 500.
 local function drop(ids)
   if #ids == 0 then return end
-  local tasks = {}
-  for at, id in ipairs(ids) do tasks[at] = task_prefix .. id end
+  local doomed = {}
+  for _, id in ipairs(ids) do
+    local hash = task_prefix .. id
+    local lock = redis.pcall("HMGET", hash, "unique_key")[1]
+    if lock and redis.pcall("GET", lock) == id then doomed[#doomed + 1] = lock end
+    doomed[#doomed + 1] = hash
+  end
   redis.call("ZREM", archived, unpack(ids))
-  redis.call("DEL", unpack(tasks))
+  redis.call("DEL", unpack(doomed))
 end
 local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
 drop(expired)

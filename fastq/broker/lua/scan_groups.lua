@@ -1,24 +1,43 @@
---[[ scan_groups: look through a stretch of all keys for groups and aggregation sets of a queue, listed or not.
-KEYS[1] groups            asynq:{q}:groups
-KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
-ARGV[1] group_prefix      asynq:{q}:g:
-ARGV[2] pattern           group_prefix as a pattern of SCAN, with * at the end
-ARGV[3] cursor            SCAN's: 0, then what was returned first, until that is 0 again
-ARGV[4] count             keys to look at, about
-builds  none; what SCAN finds begins with group_prefix
-returns list: cursor, then key, size, 1 if it is listed or 0, and so on; a key may come twice
-asynq   none (groups that its recoverer fills again need not be listed)
+--[[ scan_groups: look through a stretch of a queue's groups for those that are to be aggregated; changes nothing.
+KEYS[1] groups        asynq:{q}:groups
+ARGV[1] group_prefix  asynq:{q}:g:
+ARGV[2] cursor        SSCAN's: 0, then what was returned, until that is 0 again
+ARGV[3] count         groups to look at, about
+ARGV[4] now           unix seconds
+ARGV[5] grace         seconds that a group waits for another task
+ARGV[6] max_delay     seconds that its oldest task waits at most, 0 for no limit
+ARGV[7] max_size      tasks with which it waits no more, 0 for no limit
+builds  group_prefix .. name, same hash tag
+returns list: cursor, unix seconds at which the next of the others is due or "", then the names of those that are due
+asynq   none (SMEMBERS, then aggregationCheckCmd for each)
 ]]
-local groups, aggregation_sets = KEYS[1], KEYS[2]
-local group_prefix, pattern, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local found = redis.call("SCAN", cursor, "MATCH", pattern, "COUNT", count)
-local reply = {found[1]}
-for _, key in ipairs(found[2]) do
-  if redis.call("TYPE", key).ok == "zset" then
-    local is_group = redis.call("SISMEMBER", groups, string.sub(key, #group_prefix + 1)) == 1
-    reply[#reply + 1] = key
-    reply[#reply + 1] = redis.call("ZCARD", key)
-    reply[#reply + 1] = (is_group or redis.call("ZSCORE", aggregation_sets, key)) and 1 or 0
+local groups = KEYS[1]
+local group_prefix, cursor, count, now = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local grace, max_delay, max_size = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+
+-- begin: due at
+-- Unix seconds from which a group is to be aggregated (nil: never, it is empty), and its size.
+local function due_at(key)
+  local size = redis.pcall("ZCARD", key)
+  if type(size) ~= "number" or size == 0 then return nil, 0 end
+  if max_size > 0 and size >= max_size then return 0, size end
+  local at = tonumber(redis.call("ZRANGE", key, -1, -1, "WITHSCORES")[2]) + grace
+  if max_delay > 0 then
+    at = math.min(at, tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]) + max_delay)
+  end
+  return at, size
+end
+-- end: due at
+
+local found = redis.call("SSCAN", groups, cursor, "COUNT", count)
+local reply, next_due = {found[1], ""}, nil
+for _, name in ipairs(found[2]) do
+  local at = due_at(group_prefix .. name)
+  if at and at <= now then
+    reply[#reply + 1] = name
+  elseif at and (not next_due or at < next_due) then
+    next_due = at
   end
 end
+if next_due then reply[2] = string.format("%.17g", next_due) end
 return reply

@@ -16,6 +16,7 @@ type peer struct {
 	schedulers map[string]*asynq.Scheduler
 	journal    *journal
 	gates      *gates
+	step       *step
 }
 
 func newPeer() *peer {
@@ -47,6 +48,8 @@ func operations() map[string]operation {
 		"scheduler_unregister": bind(schedulerUnregister),
 		"scheduler_shutdown":   bind(schedulerShutdown),
 		"cron_next":            bind(cronNext),
+		"step_begin":           bind(stepBegin),
+		"step_end":             bind(stepEnd),
 		"bench_enqueue":        bind(benchEnqueue),
 		"bench_process":        bind(benchProcess),
 	}

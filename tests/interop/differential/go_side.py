@@ -1,0 +1,91 @@
+"""Apply operations through real Go asynq."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, Operation, Outcome
+from tests.interop.peer import SECOND_NS, GoPeer
+from tests.interop.records import PeerError
+
+__all__ = ["GoSide"]
+
+ERRORS = {
+    "task already exists": "DuplicateTaskError",
+    "task ID conflicts with another task": "TaskIDConflictError",
+    "must contain one or more characters": "ValueError",
+    "task typename cannot be empty": "ValueError",
+    "task ID cannot be empty": "ValueError",
+    "group key cannot be empty": "ValueError",
+    "Unique TTL cannot be less than 1s": "ValueError",
+    "number of days must be positive": "ValueError",
+    "task not found": "TaskNotFoundError",
+    "queue not found": "QueueNotFoundError",
+    "does not exist": "QueueNotFoundError",
+    "queue is not empty": "QueueNotEmptyError",
+    "cannot remove queue with active tasks": "QueueNotEmptyError",
+    "is already paused": "QueueStateError",
+    "is not paused": "QueueStateError",
+    "task is already": "TaskStateError",
+    "cannot archive task in active state": "TaskStateError",
+    "cannot delete task in active state": "TaskStateError",
+    "cannot update task that is not in scheduled state": "TaskStateError",
+}
+"""Part of the text of Go's error → fastq's class for it."""
+NOTHING_FOR_NS = SECOND_NS // 50
+LIMIT_NS = 30 * SECOND_NS
+
+
+class GoSide:
+    """Drive the peer, with a client and an inspector of its own for each sequence."""
+
+    def __init__(self, peer: GoPeer, socket: Path) -> None:
+        self._peer = peer
+        self._socket = socket
+
+    def renew_clients(self) -> None:
+        self._peer.request("connect", socket=str(self._socket))
+
+    def apply(self, operation: Operation) -> Outcome:
+        try:
+            return Outcome(self._call(operation))
+        except PeerError as error:
+            return Outcome(error=_class_of(error))
+
+    def _call(self, operation: Operation) -> str:
+        match operation.method, operation.args:
+            case "enqueue", (type, payload):
+                return str(self._peer.request(ENQUEUE, type=type, **_task(payload, operation.options))["state"])
+            case "begin", (queue, expected):
+                wait_ns = LIMIT_NS if expected else NOTHING_FOR_NS
+                return str(self._peer.request(f"step_{BEGIN}", queue=queue, wait_ns=wait_ns, timeout=60))
+            case "end", (_, outcome, text):
+                return str(self._peer.request(f"step_{END}", script=_script(outcome, text)))
+            case "cancel", (_, task_id):
+                return str(self._peer.request(f"step_{END}", **{CANCEL: task_id}))
+            case method, args:
+                return str(self._peer.inspect(_go_name(method), *args, *operation.options.values()))
+
+
+def _class_of(error: PeerError) -> str:
+    """Return the name of fastq's class; one that has none is named as it is, and so is a difference."""
+    classes = {name for text, name in ERRORS.items() if text in error.text}
+    return classes.pop() if len(classes) == 1 else str(error)
+
+
+def _go_name(method: str) -> str:
+    return "".join(word.title() for word in method.split("_"))
+
+
+def _script(outcome: str, text: bytes) -> Mapping[str, Any]:
+    return {"do": outcome, "result": text} if outcome == "result" else {"do": outcome, "text": text.decode()}
+
+
+def _task(payload: bytes | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put fastq's options into the peer's words: whole nanoseconds instead of seconds."""
+    options = dict(given)
+    task = {"payload": payload, "headers": options.pop("headers", None)}
+    for name in ("timeout", "unique", "process_in", "retention"):
+        if name in options:
+            options[f"{name}_ns"] = round(options.pop(name) * SECOND_NS)
+    return {**{name: value for name, value in task.items() if value is not None}, "options": options}

@@ -1,0 +1,277 @@
+"""Every operation and every way it may end: what the generator must reach, and how it tries to."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from random import Random
+from typing import Any, TypeAlias
+
+from fastq import keys
+from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, Operation
+from tests.interop.differential.state import State, TaskAt
+
+__all__ = ["OK", "Goal", "all_goals"]
+
+OK, NOTHING = "ok", "nothing"
+QUEUES = ("default", "low")
+GROUPS = ("g1", "g2")
+HOUR_S = 3600
+IDS = [f"id-{number}" for number in range(100, 130)]
+Build: TypeAlias = Callable[[State, Random], Operation | None]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Be an operation that ends in one way; ``build`` makes one that should, if the state allows."""
+
+    name: str
+    ending: str
+    build: Build
+
+
+HOW_MANY_ARE_KEPT = 0.8
+"""Tasks of any kind with a retention; without, few would ever be completed."""
+
+# Enqueueing ---------------------------------------------------------------------------------------------------------
+
+OPTIONS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
+    "enqueue": lambda _: {},
+    "enqueue_scheduled": lambda rng: {"process_in": HOUR_S * rng.randint(1, 99)},
+    "enqueue_unique": lambda _: {"unique": HOUR_S},
+    "enqueue_unique_scheduled": lambda rng: {"unique": HOUR_S, "process_in": HOUR_S * rng.randint(1, 99)},
+    "enqueue_group": lambda rng: {"group": rng.choice(GROUPS)},
+    "enqueue_group_unique": lambda rng: {"group": rng.choice(GROUPS), "unique": HOUR_S},
+    "enqueue_group_scheduled": lambda rng: {"group": rng.choice(GROUPS), "process_in": HOUR_S * rng.randint(1, 99)},
+    "enqueue_retention": lambda rng: {"retention": HOUR_S * rng.randint(1, 99)},
+    "enqueue_headers": lambda rng: {"headers": {"trace": str(rng.random())}},
+    "enqueue_deadline": lambda rng: {"deadline": datetime(rng.randint(2100, 2200), 1, 1, tzinfo=UTC)},
+    "enqueue_timeout": lambda rng: {"timeout": rng.randint(30, 9000) / 2},
+    "enqueue_max_retry": lambda rng: {"max_retry": rng.choice((0, 1, 5, -1))},
+}
+
+
+def enqueue_goals() -> Iterator[Goal]:
+    for name, options_of in OPTIONS.items():
+        yield Goal(name, OK, enqueue(name, options_of, new_id))
+        yield Goal(name, "TaskIDConflictError", enqueue(name, options_of, used_id))
+        yield Goal(name, "ValueError", enqueue(name, options_of, bad))
+        if "unique" in name:
+            yield Goal(name, "DuplicateTaskError", enqueue(name, options_of, same_payload))
+
+
+Choice: TypeAlias = Callable[[State, Random], Mapping[str, Any] | None]
+
+
+def enqueue(name: str, options_of: Callable[[Random], dict[str, Any]], choose: Choice) -> Build:
+    def build(state: State, rng: Random) -> Operation | None:
+        chosen = choose(state, rng)
+        if chosen is None:
+            return None
+        given = {"type": "t", "payload": rng.choice((None, b"", b"p" + rng.randbytes(3))), **chosen}
+        if "unique" in name:  # one that no other has, unless it is to be a duplicate
+            given["payload"] = chosen.get("payload", b"u" + chosen["task_id"].encode())
+        type, payload = given.pop("type"), given.pop("payload")
+        kept = {"retention": HOUR_S} if rng.random() < HOW_MANY_ARE_KEPT else {}
+        return Operation(name, ENQUEUE, (type, payload), {**kept, **options_of(rng), **given})
+
+    return build
+
+
+def new_id(state: State, rng: Random) -> Mapping[str, Any] | None:
+    queue = rng.choice(QUEUES)
+    used = {task.id for task in state.tasks}
+    free = [each for each in IDS if each not in used and not locks(state, each)]
+    return {"queue": queue, "task_id": rng.choice(free)} if free else None
+
+
+def locks(state: State, task_id: str) -> list[str]:
+    return [queue for queue in QUEUES if keys.unique(queue, "t", b"u" + task_id.encode()) in state.keys]
+
+
+def used_id(state: State, rng: Random) -> Mapping[str, Any] | None:
+    tasks = [task for task in state.tasks if task.queue not in locks(state, task.id)]
+    if not tasks:
+        return None
+    task = rng.choice(tasks)
+    return {"queue": task.queue, "task_id": task.id}
+
+
+def bad(state: State, rng: Random) -> Mapping[str, Any]:
+    wrong = rng.choice(({"type": " "}, {"queue": ""}, {"task_id": "\t"}, {"group": " "}, {"unique": 0.5}))
+    return {"queue": rng.choice(QUEUES), "task_id": "bad", **wrong}
+
+
+def same_payload(state: State, rng: Random) -> Mapping[str, Any] | None:
+    free = [(queue, each) for each in IDS for queue in locks(state, each)]
+    if not free:
+        return None
+    queue, each = rng.choice(free)
+    return {"queue": queue, "task_id": "another", "payload": b"u" + each.encode()}
+
+
+# The inspector ------------------------------------------------------------------------------------------------------
+
+ALL = ("pending", "active", "scheduled", "retry", "archived", "completed", "aggregating")
+TASK_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "run_task": ("scheduled", "retry", "archived", "completed", "aggregating"),
+    "archive_task": ("pending", "scheduled", "retry", "completed", "aggregating"),
+    "delete_task": ("pending", "scheduled", "retry", "archived", "completed", "aggregating"),
+    "update_task_payload": ("scheduled",),
+}
+"""Action → the states in which it can be done."""
+ALL_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "delete_all": ("pending", "scheduled", "retry", "archived", "completed", "aggregating"),
+    "run_all": ("scheduled", "retry", "archived", "aggregating"),
+    "archive_all": ("pending", "scheduled", "retry", "aggregating"),
+}
+
+
+def inspector_goals() -> Iterator[Goal]:
+    for action, states in TASK_ACTIONS.items():
+        yield Goal(action, OK, on_task(action, states))
+        yield Goal(action, "TaskStateError", on_task(action, tuple(set(ALL) - set(states))))
+        yield Goal(action, "TaskNotFoundError", on_none(action, known=True))
+        yield Goal(action, "QueueNotFoundError", on_none(action, known=False))
+    for action, states in ALL_ACTIONS.items():
+        for state in states:
+            name = f"{action}_{state}_tasks"
+            yield Goal(name, OK, on_all(name, state))
+            group = (GROUPS[0],) if state == "aggregating" else ()
+            yield Goal(name, "QueueNotFoundError", always(Operation(name, name, ("nosuch", *group))))
+
+
+def always(operation: Operation) -> Build:
+    return lambda _state, _rng: operation
+
+
+def on_task(action: str, states: tuple[str, ...]) -> Build:
+    def build(state: State, rng: Random) -> Operation | None:
+        tasks = state.within(states)
+        return task_call(action, rng.choice(sorted(tasks, key=str)), rng) if tasks else None
+
+    return build
+
+
+def on_none(action: str, *, known: bool) -> Build:
+    def build(state: State, rng: Random) -> Operation | None:
+        queues = state.queues if known else ["nosuch"]
+        return task_call(action, TaskAt(rng.choice(queues), "none", ""), rng) if queues else None
+
+    return build
+
+
+def task_call(action: str, task: TaskAt, rng: Random) -> Operation:
+    new = (b"new" + rng.randbytes(2),) if action == "update_task_payload" else ()
+    return Operation(action, action, (task.queue, task.id, *new))
+
+
+def on_all(name: str, place: str) -> Build:
+    def build(state: State, rng: Random) -> Operation | None:
+        tasks = state.within((place,))
+        if not tasks:
+            return None
+        task = rng.choice(tasks)
+        return Operation(name, name, (task.queue, task.group) if place == "aggregating" else (task.queue,))
+
+    return build
+
+
+# Queues -------------------------------------------------------------------------------------------------------------
+
+
+def queue_goals() -> Iterator[Goal]:
+    for name, done, refused in (("pause_queue", runs, is_paused), ("unpause_queue", is_paused, runs)):
+        yield Goal(name, OK, on_queue(name, done))
+        yield Goal(name, "QueueStateError", on_queue(name, refused))
+    for name, force in (("delete_queue", False), ("delete_queue_by_force", True)):
+        options = {"force": force}
+        yield Goal(name, OK, on_queue(name, is_empty if not force else is_idle, options))
+        yield Goal(name, "QueueNotEmptyError", on_queue(name, is_busy if force else is_filled, options))
+        yield Goal(name, "QueueNotFoundError", always(Operation(name, "delete_queue", ("nosuch",), options)))
+
+
+Condition: TypeAlias = Callable[[State, str], bool]
+
+
+def on_queue(name: str, holds: Condition, options: Mapping[str, Any] | None = None) -> Build:
+    def build(state: State, rng: Random) -> Operation | None:
+        queues = [queue for queue in state.queues if holds(state, queue)]
+        return Operation(name, name.removesuffix("_by_force"), (rng.choice(queues),), options or {}) if queues else None
+
+    return build
+
+
+def is_paused(state: State, queue: str) -> bool:
+    return queue in state.paused
+
+
+def runs(state: State, queue: str) -> bool:
+    return queue not in state.paused
+
+
+def is_busy(state: State, queue: str) -> bool:
+    return state.held is not None and state.held.queue == queue
+
+
+def is_idle(state: State, queue: str) -> bool:
+    return not is_busy(state, queue)
+
+
+def is_filled(state: State, queue: str) -> bool:
+    return any(task.queue == queue and task.state not in ("completed", "aggregating") for task in state.tasks)
+
+
+def is_empty(state: State, queue: str) -> bool:
+    return not state.sizes(queue)
+
+
+# Handlers -----------------------------------------------------------------------------------------------------------
+
+ENDINGS = {
+    "ok": b"",
+    "result": b"result \x00\xff data",
+    "error": "boom ✗".encode(),
+    "not_failure": b"not yet",
+    "skip": b"bad input",
+    "revoke": b"not wanted",
+    "panic": b"oh no",
+}
+
+
+def handler_goals() -> Iterator[Goal]:
+    yield Goal(BEGIN, OK, begin_one)
+    yield Goal(BEGIN, NOTHING, begin_none)
+    for outcome in ENDINGS:
+        yield Goal(f"{END}_{outcome}", OK, end_in(outcome))
+    yield Goal(CANCEL, OK, end_by_cancel)
+
+
+def begin_one(state: State, rng: Random) -> Operation | None:
+    queues = sorted({task.queue for task in state.tasks if task.state == "pending"} - state.paused)
+    return None if state.held or not queues else Operation(BEGIN, BEGIN, (rng.choice(queues), True))
+
+
+def begin_none(state: State, rng: Random) -> Operation | None:
+    filled = {task.queue for task in state.tasks if task.state == "pending"} - state.paused
+    queues = sorted(set(QUEUES) - filled)
+    return None if state.held or not queues else Operation(BEGIN, BEGIN, (rng.choice(queues), False))
+
+
+def end_in(outcome: str) -> Build:
+    def build(state: State, rng: Random) -> Operation | None:
+        task = state.held
+        if task is None:
+            return None
+        return Operation(f"{END}_{outcome}", END, ((task.queue, task.id), outcome, ENDINGS[outcome]))
+
+    return build
+
+
+def end_by_cancel(state: State, rng: Random) -> Operation | None:
+    task = state.held
+    return Operation(CANCEL, CANCEL, (task.queue, task.id)) if task else None
+
+
+def all_goals() -> list[Goal]:
+    """Return them in an order that is always the same."""
+    return [*enqueue_goals(), *inspector_goals(), *queue_goals(), *handler_goals()]

@@ -1,0 +1,66 @@
+"""What the generator has to know of a database to choose what can succeed, and what must fail."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from tests.keyspace import Cells
+
+__all__ = ["State", "TaskAt", "state_of"]
+
+TASK = re.compile(r"asynq:\{(.*?)\}:t:(.*)", re.DOTALL)
+PAUSED = re.compile(r"asynq:\{(.*?)\}:paused")
+
+
+@dataclass(frozen=True)
+class TaskAt:
+    """Be a task: where it is, and in which state."""
+
+    queue: str
+    id: str
+    state: str
+    group: str = ""
+
+
+@dataclass
+class State:
+    """Hold the tasks, the queues that are known and those that are paused, and the keys of all locks."""
+
+    tasks: list[TaskAt] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    paused: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+
+    def within(self, states: Collection[str]) -> list[TaskAt]:
+        """Return the tasks in one of the states, of queues that are known."""
+        return [task for task in self.tasks if task.state in states and task.queue in self.queues]
+
+    @property
+    def held(self) -> TaskAt | None:
+        """The task that a handler has; there is one at most."""
+        return next((task for task in self.tasks if task.state == "active"), None)
+
+    def sizes(self, queue: str) -> int:
+        return sum(task.queue == queue for task in self.tasks)
+
+
+def state_of(cells: Cells) -> State:
+    """Read it from a snapshot."""
+    state = State()
+    parts = {(place.key, place.part): str(value) for place, value in cells.items() if place.part in ("state", "group")}
+    for key, part in parts:
+        if part == "state" and (task := TASK.fullmatch(key)):
+            state.tasks.append(TaskAt(task[1], task[2], parts[key, "state"], parts.get((key, "group"), "")))
+    for place, value in cells.items():
+        if place.key == "asynq:queues" and place.part == "members":
+            state.queues = sorted(_texts(value))
+        elif paused := PAUSED.fullmatch(place.key):
+            state.paused.add(paused[1])
+        state.keys.add(place.key)
+    state.tasks.sort(key=lambda task: (task.queue, task.id))
+    return state
+
+
+def _texts(value: object) -> Iterable[str]:
+    assert isinstance(value, tuple)
+    return value
