@@ -10,6 +10,7 @@ from fastq.cli.human import clean, payload_text, stamp, when
 from fastq.cli.records import entry_record, event_record
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.tables import Column, heading, table
+from fastq.inspector.checks import MAX_PAGE
 
 __all__ = ["cron"]
 
@@ -55,7 +56,7 @@ def ls(session: Session, as_json: bool) -> None:
 
 @cron.verb("history")
 @click.argument("entry_ids", nargs=-1, required=True, metavar="ENTRY_ID...")
-@click.option("--page", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="which page")
+@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="which page")
 @click.option(
     "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="events a page"
 )

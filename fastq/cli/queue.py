@@ -5,12 +5,14 @@ from typing import Final
 
 import click
 
+from fastq.broker.inspect_queues import queue_exists
 from fastq.cli.commands import Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.records import daily_record, queue_record
-from fastq.cli.session import Session, each, emit, pass_session
+from fastq.cli.session import Session, askable, each, emit, pass_session
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
+from fastq.errors import QueueNotFoundError
 from fastq.inspector import QueueInfo
 
 __all__ = ["queue", "queues_argument"]
@@ -42,7 +44,7 @@ def ls(session: Session, as_json: bool) -> None:
             for name in names:
                 session.screen.say(clean(name))
         return
-    places = [(name, inspector.cluster_key_slot(name), inspector.cluster_nodes(name)) for name in names]
+    places = [(name, inspector.cluster_key_slot(name), inspector.cluster_nodes(name)) for name in askable(names)]
     if as_json:
         emit(
             [
@@ -141,11 +143,14 @@ def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -
 
 @queue.verb("pause")
 @queues_argument
+@click.option("--ahead", is_flag=True, help="pause queues, too, that there are not yet")
 @pass_session
-def pause(session: Session, queues: Sequence[str]) -> int:
+def pause(session: Session, queues: Sequence[str], ahead: bool) -> int:
     """Let servers take nothing more from queues; what runs, runs on."""
 
     def act(name: str) -> None:
+        if not ahead and not session.broker.run(queue_exists(name)):
+            raise QueueNotFoundError(name)
         session.inspector.pause_queue(name)
         session.screen.say(f"Paused {clean(name)}.")
 

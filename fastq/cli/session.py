@@ -19,9 +19,10 @@ from fastq.cli.human import clean
 from fastq.demo.screen import Screen
 from fastq.errors import BrokerError, FastqError, QueueNotEmptyError, QueueNotFoundError, TaskNotFoundError
 from fastq.inspector import Inspector
+from fastq.inspector.checks import check_queue
 from fastq.states import TaskState
 
-__all__ = ["Session", "each", "emit", "pass_session", "say_failure"]
+__all__ = ["Session", "askable", "each", "emit", "pass_session", "say_failure"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class Session:
 
 
 def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Callable[P, int]:
-    """Give a command its session as the first argument; an error of fastq's ends it with exit code 1."""
+    """Give a command its session as the first argument; fastq's errors end it with code 1, a bad value with 2."""
 
     @functools.wraps(function)
     def run(*args: P.args, **named: P.kwargs) -> int:
@@ -97,8 +98,21 @@ def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Cal
             except FastqError as error:
                 session.fail(error)
                 return 1
+            except (ValueError, TypeError) as error:  # what an inspector was asked cannot be asked
+                raise click.UsageError(str(error)) from None
 
     return run
+
+
+def askable(names: Sequence[str]) -> list[str]:
+    """Return the queues that can be asked for; of others, as anybody may list them, say that they are skipped."""
+    known = []
+    for name in names:
+        try:
+            known.append(check_queue(name))
+        except ValueError as error:
+            say_failure(f"skipped: {error}")
+    return known
 
 
 def each(session: Session, names: Sequence[str], act: Callable[[str], None]) -> int:

@@ -11,7 +11,7 @@ from fastq.broker.redis_info import cluster_info, redis_info
 from fastq.cli.commands import Verb, json_option
 from fastq.cli.human import clean, number, payload_text, share, size, span
 from fastq.cli.records import time_text
-from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.session import Session, askable, emit, pass_session
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.errors import BrokerAuthError, QueueNotFoundError
 from fastq.inspector import QueueInfo
@@ -79,7 +79,7 @@ def stats(session: Session, as_json: bool) -> None:
 
 def _queue_infos(session: Session) -> list[QueueInfo]:
     infos = []
-    for name in session.inspector.queues():
+    for name in askable(session.inspector.queues()):
         with suppress(QueueNotFoundError):  # deleted since it was listed
             infos.append(session.inspector.get_queue_info(name))
     return infos

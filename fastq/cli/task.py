@@ -15,6 +15,7 @@ from fastq.cli.stats import STATE_COLOURS, STATES
 from fastq.cli.tables import Cell, Column, facts, table
 from fastq.cli.task_filter import Filter, filter_options
 from fastq.info import TaskInfo
+from fastq.inspector.checks import MAX_PAGE
 from fastq.states import TaskState
 
 __all__ = ["group_option", "of_group", "task"]
@@ -80,7 +81,7 @@ def of_group(state: TaskState, group: str | None) -> str | None:
 @queue_option
 @click.option("--state", "-s", type=state_choice(*STATES), required=True, help="the state the tasks are in")
 @group_option
-@click.option("--page", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="which page")
+@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="which page")
 @click.option(
     "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="tasks a page"
 )
@@ -161,15 +162,23 @@ def _pairs(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
     ]
 
 
+_ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
+
+
 @task.verb("cancel")
 @click.argument("ids", type=TaskId(), nargs=-1, required=True, metavar="TASK_ID...")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue, where ids are in several")
 @click.option(
     "--outcome", type=click.Choice(["retry", "archive", "delete"]), help="what becomes of them then; Go servers retry"
 )
+@yes_option
 @pass_session
-def cancel(session: Session, ids: Sequence[str], queue: str | None, outcome: str | None) -> int:
+def cancel(session: Session, ids: Sequence[str], queue: str | None, outcome: str | None, yes: bool) -> int:
     """Ask the servers that run tasks to stop them; nobody answers, so nothing tells whether they ran."""
+    if outcome in _ENDS:
+        where = "any queue" if queue is None else clean(queue)
+        listed = ", ".join(map(clean, ids))
+        confirm(f"What runs in {where} as {listed} will be stopped and {_ENDS[outcome]}.", yes=yes)
 
     def act(task_id: str) -> None:
         session.inspector.cancel_processing(task_id, outcome, queue=queue)

@@ -5,7 +5,7 @@ from typing import Final
 from fastq.options import check_text
 from fastq.states import TaskState
 
-__all__ = ["MAX_PAGE_SIZE", "check_count", "check_page", "check_queue", "check_state", "check_task_id"]
+__all__ = ["MAX_PAGE", "MAX_PAGE_SIZE", "check_count", "check_page", "check_queue", "check_state", "check_task_id"]
 
 MAX_PAGE_SIZE: Final = 10_000
 MAX_PAGE: Final = 10**12

@@ -54,3 +54,7 @@ def test_history_tells_when_a_task_was_enqueued(fastq: Fastq, db: Any) -> None:
     assert [event["task_id"] for event in found[0]["events"]] == ["t2", "t1", "t0"]
     assert found[1] == {"entry_id": "nix", "events": []}
     assert "Missing argument 'ENTRY_ID...'" in fastq.failure("cron", "history", code=2)
+
+
+def test_an_entry_without_an_id_is_misuse(fastq: Fastq) -> None:
+    assert "must contain one or more characters" in fastq.failure("cron", "history", "", code=2)

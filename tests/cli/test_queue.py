@@ -90,3 +90,11 @@ def test_one_in_the_wrong_state_keeps_no_other_from_it(filled: Fastq, db: Redis)
     assert (result.exit_code, result.stdout) == (1, "Paused default.\n")
     assert result.stderr == "fastq: queue is already paused (queue='low')\n"
     assert "not paused" in filled.failure("queue", "resume", "critical")
+
+
+def test_a_queue_that_there_is_not_is_paused_only_if_that_is_meant(filled: Fastq, db: Redis) -> None:
+    line = filled.failure("queue", "pause", "defalt")
+    assert line == "fastq: queue not found (queue='defalt'); did you mean 'default'?"
+    assert not db.exists(keys.paused("defalt"))
+    assert filled.done("queue", "pause", "new", "--ahead") == "Paused new.\n"
+    assert db.exists(keys.paused("new"))

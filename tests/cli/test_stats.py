@@ -9,6 +9,7 @@ from typing import Any
 
 from redis import Redis
 
+from fastq import keys
 from tests.cli.commands import Fastq, read_terminal
 from tests.e2e.harness import ROOT
 
@@ -83,3 +84,11 @@ def test_stats_are_shown_to_a_user_who_may_not_ask_for_redis_own(filled: Fastq, 
         assert plain.json("stats")["redis"] == {}
     finally:
         db.execute_command("ACL", "DELUSER", "plain")
+
+
+def test_a_queue_whose_name_is_no_text_is_skipped_and_that_is_said(filled: Fastq, db: Redis) -> None:
+    db.sadd(keys.all_queues(), b"\xff")
+    for words in (("stats",), ("stats", "--json")):
+        result = filled.run(*words)
+        assert (result.exit_code, "default" in result.stdout) == (0, True)
+        assert result.stderr == "fastq: skipped: queue must be valid Unicode text: '\\udcff'\n"

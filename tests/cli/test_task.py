@@ -235,7 +235,7 @@ def test_cancelling_is_published(filled: Fastq, db: Any) -> None:
         assert "Asked the servers to stop a1." in filled.done("task", "cancel", "a1", "a2")
         wait_until(lambda: heard(4), 20)
         assert [message["data"] for message in got[2:]] == [b"a1", b"a2"]
-        filled.done("task", "cancel", "a1", "--queue", "default", "--outcome", "delete")
+        filled.done("task", "cancel", "a1", "--queue", "default", "--outcome", "delete", "--yes")
         wait_until(lambda: heard(5), 20)
         assert got[4]["channel"] == b"asynq:cancel:as"
 
@@ -284,3 +284,25 @@ def test_what_became_of_an_enqueued_task_is_said(fastq: Fastq) -> None:
 )
 def test_a_task_that_cannot_be_is_misuse(fastq: Fastq, words: list[str], text: str) -> None:
     assert text in fastq.failure("task", "enqueue", *words, code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("--outcome delete", "What runs in any queue as a1, a2 will be stopped and deleted for good. Go on? [y/N]"),
+        ("--outcome archive -q default", "What runs in default as a1, a2 will be stopped and archived. Go on? [y/N]"),
+    ],
+)
+def test_no_running_task_is_deleted_or_archived_without_asking(filled: Fastq, words: str, asked: str) -> None:
+    command = ("task", "cancel", "a1", "a2", *words.split())
+    refused = filled.run(*command, input="n\n")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert asked in refused.stderr
+    assert filled.run(*command, input="").exit_code == 2
+    assert filled.done(*command, "-y").count("Asked the servers to stop") == 2
+
+
+def test_a_page_beyond_what_there_can_be_is_misuse(filled: Fastq) -> None:
+    words = ("task", "ls", "-q", "default", "-s", "pending", "--page", "10000000000000")
+    assert "'--page': 10000000000000 is not in the range" in filled.failure(*words, code=2)
+    assert "There are no pending tasks" in filled.done(*words[:-1], "1000000000000")
