@@ -29,17 +29,34 @@ MAX_DELETED_BYTES: Final = 6_000_000
 
 
 class Source(NamedTuple):
-    """Name a list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` if it is one's."""
+    """Name a list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` if it is one's.
+
+    ``last`` is the newest id of a list, or the greatest score, that is still meant; all are if it is empty.
+    """
 
     queue: str
     key: str
     state: TaskState
     group: str = ""
+    last: bytes = b""
 
     def size(self) -> Operation[int]:
         """Count the ids."""
-        command = "LLEN" if self.state in (TaskState.PENDING, TaskState.ACTIVE) else "ZCARD"
-        return Operation(command, None, (self.key,), (), idempotent=True)
+        return Operation("LLEN" if self._is_list else "ZCARD", None, (self.key,), (), idempotent=True)
+
+    def find_last(self) -> Operation[bytes]:
+        """Read what ``last`` is to be for those that are there now."""
+        if self._is_list:
+            return Operation("LINDEX", None, (self.key,), (0,), lambda reply: reply or b"", idempotent=True)
+        return Operation("ZRANGE", None, (self.key,), (-1, -1, "WITHSCORES"), _greatest, idempotent=True)
+
+    @property
+    def _is_list(self) -> bool:
+        return self.state in (TaskState.PENDING, TaskState.ACTIVE)
+
+
+def _greatest(reply: list[bytes]) -> bytes:
+    return reply[1] if reply else b""
 
 
 class Taken(NamedTuple):
@@ -74,7 +91,7 @@ def _take(
 ) -> Operation[Taken]:
     queue = source.queue
     script_keys = (source.key, keys.lease(queue), keys.groups(queue), *more_keys)
-    args = (keys.task_prefix(queue), source.state.value, source.group, count, *more)
+    args = (keys.task_prefix(queue), source.state.value, source.group, count, source.last, *more)
     return Operation(name, load_script(name), script_keys, args, _parse)
 
 
@@ -100,6 +117,7 @@ def archive_all(source: Source, now: datetime) -> Flow[int]:
 
 def _take_all(source: Source, take: Take) -> Flow[int]:
     left: int = yield source.size()
+    source = source._replace(last=(yield source.find_last()))  # what comes later is not meant, whoever takes the rest
     tasks = 0
     while left > 0:
         try:

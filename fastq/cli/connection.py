@@ -1,17 +1,18 @@
 """Which Redis a command talks to: options, environment and configuration file, made into one URL.
 
-An option wins over ``$FASTQ_<NAME>`` (``$FASTQ_REDIS_URL`` for the URL), that over the file. What the file says counts
-only where neither of the others names a server: its password is not for any other.
+Options come first, then the file of ``--config``, then ``$FASTQ_<NAME>`` (``$FASTQ_REDIS_URL`` for the URL), then the
+user's own file. Where one names a server, nothing counts that comes after it: its password is for no other server.
+What a URL says itself gives way to options only.
 """
 
 import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 import click
 
@@ -19,7 +20,7 @@ from fastq.broker.connection import DEFAULT_URL
 from fastq.broker.uri import ConnectionSpec, parse_redis_uri
 from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind
 
-__all__ = ["config_path", "connection_options", "given_defaults", "redis_url"]
+__all__ = ["config_path", "connection_options", "given_defaults", "redis_url", "runner_url"]
 
 GIVEN: Final = "fastq.given"
 CLUSTER_ADDRS: Final = ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))
@@ -67,15 +68,36 @@ def _note(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 def redis_url(context: click.Context) -> str:
     """Return the URL; ``UsageError`` says what is wrong with the options, a variable or the file."""
     flags: dict[str, Any] = dict(context.meta.get(GIVEN, {}))
-    path = config_path(flags.pop("config", None))
+    named = flags.pop("config", None)
     try:
-        spoken = _from_environment(os.environ) | flags
-        parts = spoken if spoken.keys() & {"redis", "cluster_addrs"} or path is None else _from_file(path) | spoken
-        url = _composed(parts)
+        if "redis" in flags and "cluster_addrs" in flags:
+            raise ValueError("--redis and --cluster-addrs both name a server; one of them is enough")
+        layers = [flags, *_layers(named)]
+        parts = _merged(layers)
+        url = _composed(parts, flags)
         _check_server_name(parse_redis_uri(url), parts.get("tls_server"))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     return url
+
+
+def _layers(named: str | None) -> Iterator[dict[str, Any]]:
+    """Read what there is beside the options, in the order in which it counts; a file that is named must be there."""
+    if named is not None:
+        yield _from_file(Path(named))
+    yield _from_environment(os.environ)
+    if named is None and (path := config_path(None)) is not None:
+        yield _from_file(path)
+
+
+def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Put layers together, the first one on top, down to the one that names a server."""
+    parts: dict[str, Any] = {}
+    for layer in layers:
+        parts = {**layer, **parts}
+        if "redis" in layer or layer.get("cluster_addrs"):
+            break
+    return parts
 
 
 def _check_server_name(spec: ConnectionSpec, name: str | None) -> None:
@@ -92,6 +114,19 @@ def given_defaults(context: click.Context) -> dict[str, Any]:
     given = dict(context.meta.get(GIVEN, {}))
     file = given.pop("config", None)
     return ({"redis": redis_url(context)} if given else {}) | ({"config": file} if file else {})
+
+
+def runner_url(option: str | None, file: Mapping[str, Any]) -> str | None:
+    """Return the URL for a command that runs an app: its option, then the environment, then its file; None if none."""
+    flags = {} if option is None else {"redis": option}
+    in_file = file.get("redis")
+    said = {} if in_file is None else {"redis": _value("redis", in_file, "redis in the file")}
+    parts = _merged((flags, _from_environment(os.environ), said))
+    if not parts:
+        return None
+    url = _composed(parts, flags)
+    _check_server_name(parse_redis_uri(url), parts.get("tls_server"))
+    return url
 
 
 def config_path(given: str | None) -> Path | None:
@@ -152,9 +187,11 @@ def _text(value: object) -> str:
     return value
 
 
-def _composed(parts: Mapping[str, Any]) -> str:
+def _composed(parts: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
     url = _base(parts)
     scheme, _, rest = url.partition("://")
+    own = _own_parts(scheme, rest) - flags.keys() if "redis" in parts else set()
+    parts = {name: value for name, value in parts.items() if name not in own}
     if any(parts.get(name) for name in ("tls", "tls_server", "insecure")) and not scheme.startswith("rediss"):
         if scheme not in _SECURE:
             raise ValueError(f"--tls goes with redis:// and redis-cluster:// only, not with {scheme}://")
@@ -164,7 +201,7 @@ def _composed(parts: Mapping[str, Any]) -> str:
         authority = _with_user(authority, parts)
         path = f"/{parts['db']}" if "db" in parts else path
     else:
-        given = {name: parts[name] for name in ("username", "password") if name in parts}
+        given: dict[str, Any] = {name: parts[name] for name in ("username", "password") if name in parts}
         if "db" in parts and scheme == "redis-sentinel":
             path = f"/{parts['db']}"
         elif "db" in parts:
@@ -174,6 +211,20 @@ def _composed(parts: Mapping[str, Any]) -> str:
     if parts.get("insecure"):
         query = _with_parameter(query, "ssl_cert_reqs", "none")
     return f"{scheme}://{authority}{path}{query}"
+
+
+def _own_parts(scheme: str, rest: str) -> set[str]:
+    """Return what a URL says itself of database, user and password."""
+    authority, path, query = _split(rest)
+    username, _, password = authority.rpartition("@")[0].partition(":")
+    said = dict(parse_qsl(query[1:]))
+    if scheme in _WITH_USER:
+        said = {"db": path.strip("/")}
+    elif scheme == "redis-sentinel":
+        said["db"] = path.strip("/")
+    if scheme != "redis-sentinel":  # there they are the sentinels'
+        said = {"username": username, "password": password, **{name: text for name, text in said.items() if text}}
+    return {name for name in ("db", "username", "password") if said.get(name)}
 
 
 def _base(parts: Mapping[str, Any]) -> str:

@@ -12,9 +12,9 @@ from typing import Any, Final
 import click
 
 from fastq._version import __version__
-from fastq.broker.uri import parse_redis_uri
+from fastq.cli.connection import runner_url
 from fastq.cli.scheduling import SchedulingOptions, run_scheduler
-from fastq.cli.sources import Sources, read_seconds, read_text, search_here
+from fastq.cli.sources import Sources, read_seconds, search_here
 from fastq.server.settings import SETTINGS, build_config, from_environment, from_file
 from fastq.worker.names import split_name
 
@@ -77,9 +77,7 @@ def _options(flags: dict[str, Any]) -> SchedulingOptions:
         raise ValueError("APP is missing: name your Scheduler, for example myapp.schedule:scheduler")
     split_name(app)
     sources = Sources(flags, file)
-    url = sources.first("redis", read_text, variable="FASTQ_REDIS_URL")
-    if url is not None:
-        parse_redis_uri(url)
+    url = runner_url(flags["redis"], file)
     timeout_s = sources.first("connect_timeout", read_seconds)
     variables = {name: os.environ.get(name, "") for name in (f"FASTQ_{setting.upper()}" for setting in _LOG_SETTINGS)}
     log = build_config(

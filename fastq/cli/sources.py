@@ -20,9 +20,9 @@ class Sources:
         self._flags = flags
         self._file = file
 
-    def first(self, name: str, read: Callable[[Any], T], variable: str = "") -> T | None:
+    def first(self, name: str, read: Callable[[Any], T]) -> T | None:
         """Return what the first source says, None if none does; ``ValueError`` names the source."""
-        variable = variable or f"FASTQ_{name.upper()}"
+        variable = f"FASTQ_{name.upper()}"
         for source, value in (
             (name.replace("_", "-"), self._flags[name]),
             (variable, os.environ.get(variable) or None),

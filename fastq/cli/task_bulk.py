@@ -6,6 +6,8 @@ from typing import Final
 
 import click
 
+from fastq import keys
+from fastq.broker.inspect_bulk import Source
 from fastq.broker.operation import Flow
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
 from fastq.cli.commands import Verb, queue_option, state_choice
@@ -46,7 +48,10 @@ def _count(session: Session, change: _Change) -> int:
     if change.group is None:
         count: int = getattr(info, change.state.value)
         return count
-    return next((group.size for group in session.inspector.groups(change.queue) if group.group == change.group), 0)
+    size: int = session.broker.run(
+        Source(change.queue, keys.group(change.queue, change.group), change.state, change.group).size()
+    )
+    return size
 
 
 def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fastq._version import __version__
-from fastq.broker.uri import parse_redis_uri
+from fastq.cli.connection import runner_url
 from fastq.cli.sources import Sources, read_flag, read_seconds, read_text, search_here
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
@@ -114,9 +114,7 @@ def _options(flags: dict[str, Any]) -> ProcessOptions:
     if not app:
         raise ValueError("APP is missing: name your ServeMux, for example myapp.tasks:mux")
     split_name(app)
-    url = sources.first("redis", read_text, variable="FASTQ_REDIS_URL")
-    if url is not None:
-        parse_redis_uri(url)
+    url = runner_url(flags["redis"], file)
     given = {
         name: parse_setting(name, value) if isinstance(value, str) else value
         for name, value in flags.items()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final
 
 from fastq import keys
@@ -13,7 +13,7 @@ from fastq.broker.inspect_queues import list_queues
 from fastq.broker.lease import LeasedTask, Owner
 from fastq.broker.maintain import forward
 from fastq.broker.open import BlockingRedis, open_broker
-from fastq.errors import InvalidMessageError
+from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.info import at_unix_ns
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
@@ -93,7 +93,8 @@ class _Draining:
     def _forward(self, queue: str, early: Sequence[TaskState]) -> None:
         now_ns = time.time_ns()
         for state in early:
-            self._broker.drive(run_all_tasks(queue, state, None, now_ns))
+            with suppress(QueueNotFoundError):  # nobody has enqueued anything into it yet
+                self._broker.drive(run_all_tasks(queue, state, None, now_ns))
         for key in (keys.scheduled(queue), keys.retry(queue)):
             while self._broker.run(forward(queue, key, now_ns, FORWARDED_AT_ONCE)).taken == FORWARDED_AT_ONCE:
                 pass

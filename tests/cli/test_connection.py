@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fastq.cli.connection import connection_options, redis_url
+from fastq.cli.connection import connection_options, redis_url, runner_url
 from tests.cli.commands import NOWHERE, Fastq
 
 
@@ -66,10 +66,64 @@ def test_the_environment_gives_what_options_do_not(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("FASTQ_PASSWORD", "secret")
     assert url_of() == "redis://:secret@host:1/4"
     assert url_of("-n", "5") == "redis://:secret@host:1/5"
-    assert url_of("-u", "other") == "redis://:secret@other"
     monkeypatch.setenv("FASTQ_DB", "many")
     with pytest.raises(click.UsageError, match="FASTQ_DB: 'many' is not a whole number"):
         url_of()
+
+
+@pytest.mark.parametrize(
+    ("environment", "words", "url"),
+    [
+        ("CLUSTER_ADDRS=prod1:7000 TLS=1 DB=1 USERNAME=ann PASSWORD=prod", "-u staging:6379", "redis://staging:6379"),
+        ("CLUSTER=1", "-u staging:6379", "redis://staging:6379"),
+        ("PASSWORD=prod", "--cluster-addrs c:7000", "redis-cluster://c:7000"),
+        ("REDIS_URL=redis://:prod@prod:6379/5", "--cluster-addrs c:7000", "redis-cluster://c:7000"),
+        ("REDIS_URL=redis://:prod@prod:6379/5 PASSWORD=prod", "--config {file}", "redis://staging:6379/0"),
+    ],
+)
+def test_nothing_of_the_environment_goes_to_a_server_that_the_command_line_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: str, words: str, url: str
+) -> None:
+    file = tmp_path / "staging.toml"
+    file.write_text('redis = "redis://staging:6379/0"\n')
+    for pair in environment.split():
+        name, _, value = pair.partition("=")
+        monkeypatch.setenv(f"FASTQ_{name}", value)
+    assert url_of(*words.format(file=file).split()) == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://ann:own@h/3", "unix:///r.sock?db=3&username=ann&password=own", "rediss-cluster://ann:own@h:1/0"],
+)
+def test_what_a_url_says_itself_gives_way_to_options_only(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    for name, value in (("DB", "1"), ("USERNAME", "bob"), ("PASSWORD", "other"), ("REDIS_URL", url)):
+        monkeypatch.setenv(f"FASTQ_{name}", value)
+    assert url_of() == url
+    assert "mine" in url_of("-p", "mine")
+
+
+def test_two_servers_on_one_command_line_are_misuse() -> None:
+    with pytest.raises(click.UsageError, match="--redis and --cluster-addrs both name a server"):
+        url_of("-u", "redis://h", "--cluster-addrs", "c:7000")
+
+
+@pytest.mark.parametrize("words", [(), ("-u", "redis://h")])
+def test_a_file_that_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    monkeypatch.setenv("FASTQ_REDIS_URL", "redis://prod")
+    with pytest.raises(click.UsageError, match=r"cannot read /nowhere\.toml"):
+        url_of("--config", "/nowhere.toml", *words)
+
+
+def test_the_environment_counts_for_what_runs_apps_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runner_url(None, {}) is None
+    monkeypatch.setenv("FASTQ_DB", "3")
+    monkeypatch.setenv("FASTQ_PASSWORD", "secret")
+    assert runner_url(None, {}) == "redis://:secret@127.0.0.1:6379/3"
+    assert runner_url(None, {"redis": "redis://h"}) == "redis://:secret@h/3"
+    assert runner_url("redis://h", {"redis": "redis://other"}) == "redis://h"
+    monkeypatch.setenv("FASTQ_REDIS_URL", "host:1")
+    assert runner_url(None, {"redis": "redis://other"}) == "redis://:secret@host:1/3"
 
 
 FILE = 'uri = "host:1"\npassword = "secret"\ndb = 2\ncluster_addrs = []\nconcurrency = 3\n'

@@ -83,6 +83,14 @@ def test_of_no_tasks_none_are_changed_and_nothing_is_asked(filled: Fastq, verb: 
     assert "did you mean 'default'?" in filled.failure("task", verb, "-q", "defaul", "-s", "retry")
 
 
+@pytest.mark.parametrize("verb", ["run-all", "archive-all", "delete-all"])
+def test_tasks_of_a_group_that_is_not_listed_are_changed_too(filled: Fastq, db: Redis, verb: str) -> None:
+    db.srem(keys.groups("default"), "mails")
+    said = filled.done("task", verb, "-q", "default", "-s", "aggregating", "-g", "mails", "--yes")
+    assert said.startswith("2 aggregating tasks of default in group mails ")
+    assert not db.exists(keys.group("default", "mails"))
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -11,7 +11,7 @@ from fastq import BrokerError, Client, QueueNotEmptyError, QueueNotFoundError, T
 from fastq.broker import inspect_bulk
 from fastq.broker.inspect_bulk import Source, delete_all, run_all
 from fastq.broker.open import open_broker
-from fastq.inspector.bulk import delete_queue
+from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, delete_queue
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
 
@@ -171,7 +171,49 @@ def test_tasks_that_come_back_meanwhile_are_not_done_for_ever(queue: Seeded, url
 
     flow = run_all(Source("default", keys.retry("default"), TaskState.RETRY), 1)
     assert drive(flow, url, meanwhile) == 7
-    assert calls == ["ZCARD", "run_tasks", "run_tasks", "run_tasks"]
+    assert calls == ["ZCARD", "ZRANGE", "run_tasks", "run_tasks", "run_tasks"]
+
+
+@pytest.mark.parametrize("act", [delete_all_tasks, archive_all_tasks])
+def test_tasks_that_are_enqueued_after_the_start_are_not_deleted_or_archived(
+    queue: Seeded, url: str, act: Callable[..., Any]
+) -> None:
+    fill(queue, "pending", "abcdefgh")
+    done: list[str] = []
+
+    def meanwhile(name: str) -> None:
+        done.append(name)
+        if done.count(name) == 1 and name.endswith("_tasks"):
+            queue.db.rpop(keys.pending("default"), 2)  # servers go on
+            queue.pend("new-1", "new-2", "new-3")  # and so do producers
+
+    more = () if act is delete_all_tasks else (time.time_ns(),)
+    assert drive(act("default", "pending", None, *more), url, meanwhile) == 6
+    assert queue.db.lrange(keys.pending("default"), 0, -1) == [b"new-3", b"new-2", b"new-1"]
+
+
+def test_nothing_more_is_deleted_once_servers_took_the_newest_of_the_start(queue: Seeded, url: str) -> None:
+    fill(queue, "pending", "abcdef")
+
+    def meanwhile(name: str) -> None:
+        if name == "LINDEX":
+            queue.db.delete(keys.pending("default"))
+            queue.pend("new-1", "new-2")
+
+    assert drive(delete_all_tasks("default", "pending", None), url, meanwhile) == 0
+    assert queue.places() == {"pending": ["new-2", "new-1"]}
+
+
+def test_tasks_that_are_archived_after_the_start_are_not_deleted(queue: Seeded, url: str) -> None:
+    fill(queue, "archived", "abcd")
+
+    def meanwhile(name: str) -> None:
+        if name == "ZRANGE":
+            queue.db.zrem(keys.archived("default"), "a", "b")
+            queue.add("archived", {"new-1": NOW_S + 60, "new-2": NOW_S + 60})
+
+    assert drive(delete_all_tasks("default", "archived", None), url, meanwhile) == 2
+    assert queue.places() == {"archived": ["new-1", "new-2"]}
 
 
 def test_big_tasks_are_deleted_a_few_at_a_time(queue: Seeded, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +224,7 @@ def test_big_tasks_are_deleted_a_few_at_a_time(queue: Seeded, url: str, monkeypa
     left: list[int] = []
     flow = delete_all(Source("default", keys.retry("default"), TaskState.RETRY))
     assert drive(flow, url, lambda _: left.append(queue.db.zcard(keys.retry("default")))) == 7
-    assert left == [7, 4, 3, 0]
+    assert left == [7, 7, 4, 3, 0]
 
 
 def test_an_error_of_redis_tells_how_far_it_went(queue: Seeded, url: str) -> None:

@@ -158,3 +158,8 @@ def test_tasks_that_enqueue_themselves_for_ever_are_an_error(url: str, monkeypat
     enqueue(url, "again")
     with pytest.raises(RuntimeError, match="drain: 20 runs and no end, the last of 'again'"):
         drain(mux, url)
+
+
+def test_a_queue_that_there_is_not_yet_is_no_error(mux: ServeMux, url: str, db: Redis) -> None:
+    assert drain(mux, url, queues=["nothing"], scheduled=True, retries=True) == []
+    assert db.keys("*") == []

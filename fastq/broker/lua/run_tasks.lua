@@ -7,21 +7,27 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] state        that of the tasks in the source
 ARGV[3] group        its name, if the source is one, else ""
 ARGV[4] count        ids to take at most
-ARGV[5] now_ns       unix nanoseconds
+ARGV[5] last         the newest id of a list, or greatest score, to take; "" for no bound
+ARGV[6] now_ns       unix nanoseconds
 builds  task_prefix .. id, same hash tag
 returns list: ids taken, tasks moved
 asynq   runAllCmd, runAllAggregatingCmd (all tasks in one call, and pending_since is not set)
 ]]
 local source, lease, groups, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local task_prefix, state, group, count, now_ns = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local task_prefix, state, group, count, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local now_ns = ARGV[6]
 
 -- begin: take some
 local is_list = redis.call("TYPE", source).ok == "list"
 
 -- Returns the ids to take: the oldest of a list, those of the lowest scores of a set.
 local function ids_to_take()
-  if not is_list then return redis.call("ZRANGE", source, 0, count - 1) end
-  local ids, oldest_last = {}, redis.call("LRANGE", source, -count, -1)
+  if not is_list then
+    return redis.call("ZRANGE", source, "-inf", last == "" and "+inf" or last, "BYSCORE", "LIMIT", 0, count)
+  end
+  local newer = last == "" and 0 or redis.call("LPOS", source, last)
+  local number = newer and math.min(count, redis.call("LLEN", source) - newer) or 0
+  local ids, oldest_last = {}, number > 0 and redis.call("LRANGE", source, -number, -1) or {}
   for at = #oldest_last, 1, -1 do ids[#ids + 1] = oldest_last[at] end
   return ids
 end
