@@ -6,6 +6,7 @@ from typing import Final
 import click
 
 from fastq.broker.inspect_queues import queue_exists
+from fastq.cli.acting import Acting
 from fastq.cli.commands import Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.records import daily_record, queue_record
@@ -144,27 +145,29 @@ def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -
 @queue.verb("pause")
 @queues_argument
 @click.option("--ahead", is_flag=True, help="pause queues, too, that there are not yet")
+@json_option
 @pass_session
-def pause(session: Session, queues: Sequence[str], ahead: bool) -> int:
+def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -> int:
     """Let servers take nothing more from queues; what runs, runs on."""
 
-    def act(name: str) -> None:
+    def act(name: str) -> str:
         if not ahead and not session.broker.run(queue_exists(name)):
             raise QueueNotFoundError(name)
         session.inspector.pause_queue(name)
-        session.screen.say(f"Paused {clean(name)}.")
+        return f"Paused {clean(name)}."
 
-    return each(session, queues, act)
+    return Acting(session, as_json=as_json).each(queues, act).end()
 
 
 @queue.verb("resume", "unpause")
 @queues_argument
+@json_option
 @pass_session
-def resume(session: Session, queues: Sequence[str]) -> int:
+def resume(session: Session, queues: Sequence[str], as_json: bool) -> int:
     """Let servers take tasks from queues again."""
 
-    def act(name: str) -> None:
+    def act(name: str) -> str:
         session.inspector.unpause_queue(name)
-        session.screen.say(f"Resumed {clean(name)}.")
+        return f"Resumed {clean(name)}."
 
-    return each(session, queues, act)
+    return Acting(session, as_json=as_json).each(queues, act).end()

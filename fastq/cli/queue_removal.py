@@ -8,11 +8,12 @@ from dataclasses import replace
 import click
 
 from fastq.broker.inspect_removal import scan_groups
+from fastq.cli.acting import Acting
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
-from fastq.cli.commands import Verb
+from fastq.cli.commands import Verb, json_option
 from fastq.cli.human import clean, number
 from fastq.cli.queue import queues_argument
-from fastq.cli.session import Session, each, pass_session, say_failure
+from fastq.cli.session import Session, pass_session, say_failure
 from fastq.errors import BrokerError, QueueNotEmptyError, QueueStateError
 from fastq.inspector import QueueInfo
 from fastq.inspector.bulk import delete_queue
@@ -25,8 +26,9 @@ __all__ = ["rm"]
 @queues_argument
 @click.option("--force", "-f", is_flag=True, help="delete the tasks in it, too")
 @yes_option
+@json_option
 @pass_session
-def rm(session: Session, queues: Sequence[str], force: bool, yes: bool) -> int:
+def rm(session: Session, queues: Sequence[str], force: bool, yes: bool, as_json: bool) -> int:
     """Delete queues; with tasks in them only by --force, and never while tasks are active.
 
     A queue is paused while it is deleted. All keys of Redis are gone through, in pieces, for what belongs to it.
@@ -39,12 +41,12 @@ def rm(session: Session, queues: Sequence[str], force: bool, yes: bool) -> int:
             raise QueueNotEmptyError(name, {state: getattr(info, state) for state in TaskState})
         found[name] = info
 
-    code = each(session, queues, look)
+    acting = Acting(session, as_json=as_json).look(queues, look)
     if not found:
-        return code
+        return acting.end()
     listed = " and ".join(f"{clean(name)} with {number(info.size)} tasks" for name, info in found.items())
     confirm(f"This deletes for good: {listed}.", yes=yes)
-    return max(code, each(session, list(found), lambda name: _remove(session, found[name], force=force)))
+    return acting.each(list(found), lambda name: _remove(session, found[name], force=force)).end()
 
 
 def _described(session: Session, name: str) -> QueueInfo:
@@ -54,7 +56,7 @@ def _described(session: Session, name: str) -> QueueInfo:
     return replace(info, aggregating=grouped, size=info.size - info.aggregating + grouped)
 
 
-def _remove(session: Session, info: QueueInfo, *, force: bool) -> None:
+def _remove(session: Session, info: QueueInfo, *, force: bool) -> str:
     flow = delete_queue(info.queue, time.time_ns(), force=force)
     done = False
     try:
@@ -63,7 +65,7 @@ def _remove(session: Session, info: QueueInfo, *, force: bool) -> None:
     finally:
         if not done and not info.paused:  # it was paused to be deleted; what is left of it is to be worked on
             _resume(session, info.queue)
-    session.screen.say(f"Deleted {clean(info.queue)}.")
+    return f"Deleted {clean(info.queue)}."
 
 
 def _resume(session: Session, queue: str) -> None:

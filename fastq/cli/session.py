@@ -115,8 +115,13 @@ def askable(names: Sequence[str]) -> list[str]:
     return known
 
 
-def each(session: Session, names: Sequence[str], act: Callable[[str], None]) -> int:
-    """Do something to each, whatever becomes of the others; returns the exit code. Redis away ends it at once."""
+def each(
+    session: Session, names: Sequence[str], act: Callable[[str], None], failed: dict[str, str] | None = None
+) -> int:
+    """Do something to each, whatever becomes of the others; returns the exit code. Redis away ends it at once.
+
+    ``failed`` gets the error of each that failed.
+    """
     code = 0
     for name in dict.fromkeys(names):
         try:
@@ -126,6 +131,8 @@ def each(session: Session, names: Sequence[str], act: Callable[[str], None]) -> 
         except FastqError as error:
             session.fail(error)
             code = 1
+            if failed is not None:
+                failed[name] = str(error)
     return code
 
 

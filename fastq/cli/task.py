@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import GroupName, Noun, QueueName, TaskId, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number, payload_text, span, stamp, when
@@ -172,65 +173,72 @@ _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
     "--outcome", type=click.Choice(["retry", "archive", "delete"]), help="what becomes of them then; Go servers retry"
 )
 @yes_option
+@json_option
 @pass_session
-def cancel(session: Session, ids: Sequence[str], queue: str | None, outcome: str | None, yes: bool) -> int:
+def cancel(
+    session: Session, ids: Sequence[str], queue: str | None, outcome: str | None, yes: bool, as_json: bool
+) -> int:
     """Ask the servers that run tasks to stop them; nobody answers, so nothing tells whether they ran."""
     if outcome in _ENDS:
         where = "any queue" if queue is None else clean(queue)
         listed = ", ".join(map(clean, ids))
         confirm(f"What runs in {where} as {listed} will be stopped and {_ENDS[outcome]}.", yes=yes)
 
-    def act(task_id: str) -> None:
+    def act(task_id: str) -> str:
         session.inspector.cancel_processing(task_id, outcome, queue=queue)
-        session.screen.say(f"Asked the servers to stop {clean(task_id)}.")
+        return f"Asked the servers to stop {clean(task_id)}."
 
-    return each(session, ids, act)
+    return Acting(session, as_json=as_json).each(ids, act).end()
 
 
 @task.verb("run")
 @queue_option
 @ids_option
+@json_option
 @pass_session
-def run(session: Session, queue: str, ids: Sequence[str]) -> int:
+def run(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
     """Move tasks that wait, or were put away, to pending."""
 
-    def act(task_id: str) -> None:
+    def act(task_id: str) -> str:
         session.inspector.run_task(queue, task_id)
-        session.screen.say(f"{clean(task_id)} is pending.")
+        return f"{clean(task_id)} is pending."
 
-    return each(session, ids, act)
+    return Acting(session, as_json=as_json).each(ids, act).end()
 
 
 @task.verb("archive")
 @queue_option
 @ids_option
+@json_option
 @pass_session
-def archive(session: Session, queue: str, ids: Sequence[str]) -> int:
+def archive(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
     """Move tasks that nobody works on to the archive."""
 
-    def act(task_id: str) -> None:
+    def act(task_id: str) -> str:
         session.inspector.archive_task(queue, task_id)
-        session.screen.say(f"{clean(task_id)} is archived.")
+        return f"{clean(task_id)} is archived."
 
-    return each(session, ids, act)
+    return Acting(session, as_json=as_json).each(ids, act).end()
 
 
 @task.verb("delete", "remove", "rm")
 @queue_option
 @ids_option
 @yes_option
+@json_option
 @pass_session
-def delete(session: Session, queue: str, ids: Sequence[str], yes: bool) -> int:
+def delete(session: Session, queue: str, ids: Sequence[str], yes: bool, as_json: bool) -> int:
     """Delete tasks that nobody works on."""
     found: list[TaskInfo] = []
-    code = each(session, ids, lambda task_id: found.append(session.inspector.get_task_info(queue, task_id)))
+    acting = Acting(session, as_json=as_json)
+    acting.look(ids, lambda task_id: found.append(session.inspector.get_task_info(queue, task_id)))
     if not found:
-        return code
+        return acting.end()
     listed = ", ".join(f"{clean(info.id)} ({info.state}, {clean(info.type)})" for info in found)
     confirm(f"This deletes from {clean(queue)} for good: {listed}.", yes=yes)
 
-    def act(task_id: str) -> None:
+    def act(task_id: str) -> str:
         session.inspector.delete_task(queue, task_id)
-        session.screen.say(f"{clean(task_id)} is deleted.")
+        return f"{clean(task_id)} is deleted."
 
-    return max(code, each(session, [info.id for info in found], act))
+    return acting.each([info.id for info in found], act).end()

@@ -9,10 +9,11 @@ import click
 from fastq import keys
 from fastq.broker.inspect_bulk import Source
 from fastq.broker.operation import Flow
+from fastq.cli.acting import acted_record
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
-from fastq.cli.commands import Verb, queue_option, state_choice
+from fastq.cli.commands import Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
-from fastq.cli.session import Session, pass_session
+from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.task import group_option, of_group
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
 from fastq.states import TaskState
@@ -54,14 +55,18 @@ def _count(session: Session, change: _Change) -> int:
     return size
 
 
-def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> None:
+def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool, as_json: bool) -> None:
     total = _count(session, change)
-    if not total:
+    count = 0
+    if total:
+        confirm(f"{change.tasks(total)} will be {change.warning}.", yes=yes)
+        count = carry_out(session, flow, Progress(session, change.done, total))
+    if as_json:
+        emit(acted_record(count, {}))
+    elif total:
+        session.screen.say(f"{change.tasks(count)} {change.done}.")
+    else:
         session.screen.say(f"There are {change.tasks(0).replace('0', 'no', 1)}.")
-        return
-    confirm(f"{change.tasks(total)} will be {change.warning}.", yes=yes)
-    count = carry_out(session, flow, Progress(session, change.done, total))
-    session.screen.say(f"{change.tasks(count)} {change.done}.")
 
 
 @click.command("run-all", cls=Verb)
@@ -77,12 +82,13 @@ def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool) -> 
 )
 @group_option
 @yes_option
+@json_option
 @pass_session
-def run_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
+def run_all(session: Session, queue: str, state: str, group: str | None, yes: bool, as_json: bool) -> None:
     """Move all tasks in a state to pending."""
     change = _change("made pending", "pending, and run as soon as servers get to them", queue, state, group)
     flow = run_all_tasks(queue, change.state, change.group, time.time_ns())
-    _apply(session, change, flow, yes=yes)
+    _apply(session, change, flow, yes=yes, as_json=as_json)
 
 
 @click.command("archive-all", cls=Verb)
@@ -90,12 +96,13 @@ def run_all(session: Session, queue: str, state: str, group: str | None, yes: bo
 @click.option("--state", "-s", type=state_choice(*_WAITING), required=True, help="the state the tasks are in")
 @group_option
 @yes_option
+@json_option
 @pass_session
-def archive_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
+def archive_all(session: Session, queue: str, state: str, group: str | None, yes: bool, as_json: bool) -> None:
     """Move all tasks in a state to the archive, which keeps the last 10,000."""
     change = _change("archived", "archived; the archive keeps the last 10,000", queue, state, group)
     flow = archive_all_tasks(queue, change.state, change.group, time.time_ns())
-    _apply(session, change, flow, yes=yes)
+    _apply(session, change, flow, yes=yes, as_json=as_json)
 
 
 @click.command("delete-all", cls=Verb)
@@ -109,8 +116,9 @@ def archive_all(session: Session, queue: str, state: str, group: str | None, yes
 )
 @group_option
 @yes_option
+@json_option
 @pass_session
-def delete_all(session: Session, queue: str, state: str, group: str | None, yes: bool) -> None:
+def delete_all(session: Session, queue: str, state: str, group: str | None, yes: bool, as_json: bool) -> None:
     """Delete all tasks in a state."""
     change = _change("deleted", "deleted for good", queue, state, group)
-    _apply(session, change, delete_all_tasks(queue, change.state, change.group), yes=yes)
+    _apply(session, change, delete_all_tasks(queue, change.state, change.group), yes=yes, as_json=as_json)

@@ -1,5 +1,6 @@
 """``fastq task run-all``, ``archive-all``, ``delete-all``; ``fastq queue rm``: asking, progress, interruption."""
 
+import json
 import os
 import pty
 import re
@@ -8,11 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 from redis import Redis
 
 from fastq import Client, Task, keys
-from tests.cli.commands import Fastq, read_terminal
+from tests.cli.commands import SCHEMA, Fastq, read_terminal
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server
 
@@ -103,6 +105,41 @@ def test_tasks_of_a_group_that_is_not_listed_are_changed_too(filled: Fastq, db: 
 )
 def test_a_wrong_state_is_misuse(filled: Fastq, words: str, text: str) -> None:
     assert text in filled.failure("task", *words.split(), "-q", "default", "--yes", code=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("task run-all -q default -s scheduled", 2),
+        ("task archive-all -q default -s pending", 3),
+        ("task delete-all -q default -s retry", 1),
+        ("task delete-all -q low -s retry", 0),
+        ("task delete -q default -i p1 -i p1 -i p2", 2),
+        ("task cancel a1 a2 --outcome delete", 2),
+        ("queue rm critical --force", 1),
+    ],
+)
+def test_what_was_done_is_told_as_json(filled: Fastq, words: str, count: int) -> None:
+    assert filled.json(*words.split(), "--yes") == {"count": count, "failed": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "count", "error"),
+    [
+        ("task run -q default -i s1 -i nix", 1, "task not found (queue='default', task_id='nix')"),
+        ("task archive -q default -i nix -i s1", 1, "task not found (queue='default', task_id='nix')"),
+        ("task delete -q default -i nix --yes", 0, "task not found (queue='default', task_id='nix')"),
+        ("queue pause nix default", 1, "queue not found (queue='nix')"),
+        ("queue resume low nix", 1, "queue is not paused (queue='nix')"),
+        ("queue rm low nix --yes", 1, "queue not found (queue='nix')"),
+    ],
+)
+def test_what_failed_is_told_as_json_with_its_error(filled: Fastq, words: str, count: int, error: str) -> None:
+    result = filled.run(*words.split(), "--json")
+    found = json.loads(result.stdout)
+    jsonschema.validate(found, {**SCHEMA, "$ref": f"#/$defs/{' '.join(words.split()[:2])}"})
+    assert (result.exit_code, found) == (1, {"count": count, "failed": [{"id": "nix", "error": error}]})
+    assert error in result.stderr
 
 
 # Queues -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""What a command that acts on what is named says of it: a line for each, or as JSON how many were done, what failed."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from fastq.cli.session import Session, each, emit
+
+__all__ = ["Acting", "acted_record"]
+
+
+class Acting:
+    """Do something to each that is named, whatever becomes of the others; ``end`` says as JSON what became of them."""
+
+    def __init__(self, session: Session, *, as_json: bool) -> None:
+        self._session = session
+        self._as_json = as_json
+        self._done = 0
+        self._failed: dict[str, str] = {}
+
+    def look(self, names: Sequence[str], act: Callable[[str], None]) -> Self:
+        """Do to each what is done before; one that fails is not acted on, and counts as failed."""
+        each(self._session, names, act, self._failed)
+        return self
+
+    def each(self, names: Sequence[str], act: Callable[[str], str]) -> Self:
+        """Act on each, and say the line that this returns."""
+
+        def act_and_say(name: str) -> None:
+            line = act(name)
+            self._done += 1
+            if not self._as_json:
+                self._session.screen.say(line)
+
+        return self.look(names, act_and_say)
+
+    def end(self) -> int:
+        """Write the JSON, if it is wanted; returns the exit code."""
+        if self._as_json:
+            emit(acted_record(self._done, self._failed))
+        return 1 if self._failed else 0
+
+
+def acted_record(count: int, failed: dict[str, str]) -> dict[str, Any]:
+    """Describe what was done: to how many, and to which not, and why."""
+    return {"count": count, "failed": [{"id": name, "error": error} for name, error in failed.items()]}
