@@ -1,5 +1,6 @@
 """The Redis that most tests share: one private server a session, emptied for each test."""
 
+import logging
 import signal
 from collections.abc import Iterator
 
@@ -13,6 +14,16 @@ __all__: list[str] = []
 # A run under nohup ignores SIGHUP, one in a shell's background SIGINT, and so would every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_was() -> Iterator[None]:
+    """Take back what a command that ran in this process has set: its stderr ends with its test."""
+    logger = logging.getLogger("fastq")
+    before = logger.handlers, logger.propagate, logger.level
+    yield
+    logger.handlers, logger.propagate = before[:2]
+    logger.setLevel(before[2])
 
 
 @pytest.fixture(scope="session")

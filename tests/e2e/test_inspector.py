@@ -66,7 +66,7 @@ def test_a_cancelled_task_ends_as_told(
     workers: Workers, client: Client, view: View, inspector: Inspector, outcome: str | None, state: str
 ) -> None:
     workers.start("--concurrency", "1").is_ready()
-    client.enqueue("sleep", b"600", task_id="it", timeout=700)
+    client.enqueue("sleep", headers={"seconds": "600"}, task_id="it", timeout=700)
     view.until("active", "it")
     wait_until(lambda: listeners(view) == [1, 1], 30.0)  # the server is ready a moment before it hears
     inspector.cancel_processing("it", outcome)
