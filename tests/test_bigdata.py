@@ -13,5 +13,5 @@ def test_each_case_is_timed_and_none_fails(capsys: pytest.CaptureFixture[str]) -
     rows = [re.fullmatch(r"(?P<name>.+?) +[\d.]+ ms  \w+ +(?P<calls>\d+)", line) for line in lines[2:-1]]
     named = {row["name"]: int(row["calls"]) for row in rows if row}
     assert list(named) == [case.name for case in cases(Size(2000, 40))]
-    assert named["delete_all_pending_tasks"] == 2 + 2000 // 200
+    assert named["delete_all_pending_tasks"] == 3 + 2000 // 200  # how many there are, which is the newest, the pieces
     assert lines[-1].startswith("above 5 ms: ")
