@@ -17,8 +17,8 @@ __all__ = [
     "FoundGroup",
     "close_queue",
     "delete_contents",
+    "find_groups",
     "forget_queue",
-    "scan_groups",
     "sweep_queue",
     "unlist_groups",
 ]
@@ -74,7 +74,7 @@ def delete_contents(queue: str) -> Flow[None]:
     for state in (TaskState.SCHEDULED, TaskState.RETRY):
         yield from delete_all(Source(queue, container(queue, state), state))
     yield from _delete_groups(queue)
-    for key, group in (yield from scan_groups(queue)).items():
+    for key, group in (yield from find_groups(queue)).items():
         if not group.is_listed:
             yield from delete_all(Source(queue, key, TaskState.AGGREGATING))
     for state in (TaskState.PENDING, TaskState.ARCHIVED, TaskState.COMPLETED):
@@ -127,7 +127,7 @@ class FoundGroup(NamedTuple):
     is_listed: bool
 
 
-def scan_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
+def find_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
     """Go through all keys of Redis for the groups and aggregation sets of a queue, by key; Go leaves unlisted ones."""
     prefix = keys.group_prefix(queue)
     script_keys = (keys.groups(queue), keys.aggregation_sets(queue))

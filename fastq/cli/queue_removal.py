@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from fastq.broker.inspect_removal import scan_groups
+from fastq.broker.inspect_removal import find_groups
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
 from fastq.cli.commands import Verb, json_option
@@ -52,7 +52,7 @@ def rm(session: Session, queues: Sequence[str], force: bool, yes: bool, as_json:
 def _described(session: Session, name: str) -> QueueInfo:
     """Describe a queue, and count the tasks of groups that it does not list, too."""
     info = session.inspector.get_queue_info(name)
-    grouped = sum(group.size for group in session.broker.drive(scan_groups(name)).values())
+    grouped = sum(group.size for group in session.broker.drive(find_groups(name)).values())
     return replace(info, aggregating=grouped, size=info.size - info.aggregating + grouped)
 
 

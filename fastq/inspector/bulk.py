@@ -10,8 +10,8 @@ from fastq.broker.inspect_removal import (
     Closing,
     close_queue,
     delete_contents,
+    find_groups,
     forget_queue,
-    scan_groups,
     sweep_queue,
     unlist_groups,
 )
@@ -92,7 +92,7 @@ def _require_empty(queue: str, now_ns: int) -> Flow[None]:
 
 
 def _count_grouped(queue: str) -> Flow[int]:
-    found = yield from scan_groups(queue)
+    found = yield from find_groups(queue)
     return sum(group.size for group in found.values())
 
 
