@@ -13,7 +13,7 @@ class NumberRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check a number."""
-        number = super().convert(value, param, ctx)
-        if isinstance(number, float) and math.isnan(number):
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
             self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
         return number

@@ -69,8 +69,8 @@ class Site:
     def __enter__(self) -> Self:
         try:
             self._begin()
-        except BaseException:
-            self.__exit__(None, None, None)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
             raise
         return self
 
@@ -89,6 +89,9 @@ class Site:
         try:
             if self._server.pid is not None:
                 self._server.shutdown()
+        except FastqError:
+            if error is None:  # else what went wrong first says more
+                raise
         finally:
             try:
                 self._sweep()

@@ -41,7 +41,7 @@ def spread(loads: Sequence[Load]) -> float:
     mean = sum(load.rate * load.duration for load in loads) / rate if rate else 0.0
     if not mean:
         return 0.0
-    return max(0.0, sum(load.rate * load.duration**2 for load in loads) / rate / mean**2 - 1)
+    return max(0.0, sum(load.rate * (load.duration / mean) ** 2 for load in loads) / rate - 1)
 
 
 def waiting(slots: int, offered: float, mean_s: float, squared_variation: float) -> Waiting:
