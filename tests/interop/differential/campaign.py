@@ -7,15 +7,16 @@ from pathlib import Path
 
 from redis import Redis
 
-from tests.interop.differential.comparison import Intended, Pair
+from tests.interop.differential.comparison import Pair
 from tests.interop.differential.fastq_side import FastqSide
 from tests.interop.differential.generator import Generator
 from tests.interop.differential.go_side import GoSide
-from tests.interop.differential.goals import OK
-from tests.interop.differential.operation import BEGIN, Operation, Outcome
+from tests.interop.differential.goal import NOTHING, OK
+from tests.interop.differential.intended import Intended, Step
+from tests.interop.differential.operation import BEGIN, TEND, Operation, Outcome
 from tests.interop.differential.state import State, state_of
 from tests.interop.peer import GoPeer
-from tests.keyspace import Window
+from tests.keyspace import Cells, Window
 from tests.redis_servers import RedisServer, redis_server
 
 __all__ = ["Campaign", "UnequalError", "campaign"]
@@ -47,9 +48,10 @@ class Campaign:
         self.pair.theirs.flushall()
         self.pair.ours.flushall()
         self.go.renew_clients()
-        self.fastq.begin_sequence()
+        self.fastq.begin_sequence(is_async=self.generator.coin())
         self.sequences += 1
         state, done = State(), list[Operation]()
+        self._before: Cells = {}
         window = Window(time.time(), 0)
         for _ in range(STEPS):
             state = self._step(self.generator.next(state), done, window)
@@ -58,10 +60,11 @@ class Campaign:
 
     def _step(self, operation: Operation, done: list[Operation], window: Window) -> State:
         done.append(operation)
+        self.pair.run(operation.before)
         outcomes = (self.go.apply(operation), self.fastq.apply(operation))
-        self.generator.reached[operation.name, _ending(operation, outcomes[1])] += 1
         differences, cells = self.pair.compare(window._replace(end_s=time.time()), outcomes)
-        left = self.intended.unexplained(operation, differences)
+        left = self.intended.unexplained(Step(operation, str(outcomes[1]), self._before), differences)
+        self._before = cells
         if left:
             lines = [*map(str, done), *(f"  {place}: Go {go!r}, fastq {ours!r}" for place, (go, ours) in left.items())]
             raise UnequalError(f"sequence {self.sequences}, step {len(done)} differs:\n" + "\n".join(lines))
@@ -69,12 +72,18 @@ class Campaign:
             # Clients remember the queues that they made known, Go's for good; new ones make them known again.
             self.go.renew_clients()
             self.fastq.renew_clients()
-        return state_of(cells)
+        state = state_of(cells)
+        self.generator.reached[operation.name, _ending(operation, outcomes[1], state)] += 1
+        return state
 
 
-def _ending(operation: Operation, outcome: Outcome) -> str:
+def _ending(operation: Operation, outcome: Outcome, state: State) -> str:
     if operation.method == BEGIN and outcome.value == "None":
-        return "nothing"
+        return NOTHING
+    if late := state.keys & set(operation.gone):
+        raise AssertionError(f"{operation}: still there on both sides: {late}")
+    if operation.method == TEND and not operation.gone:
+        return NOTHING
     return outcome.error or OK
 
 

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from random import Random
 
-from tests.interop.differential.goals import OK, Goal, all_goals
+from tests.interop.differential.goal import OK, Goal
+from tests.interop.differential.goals import all_goals
 from tests.interop.differential.operation import Operation
 from tests.interop.differential.state import State
 
@@ -46,9 +47,13 @@ class Generator:
         lacking = {goal: float(_enough(goal) - self.reached[goal.name, goal.ending]) for goal in self.goals}
         return {goal: count for goal, count in lacking.items() if count > 0}
 
+    def coin(self) -> bool:
+        """Choose between two ways to the same."""
+        return self._rng.random() < 0.5
+
     def last(self, state: State) -> Operation | None:
         """Return what must be done before a sequence may end: no task stays with a handler."""
-        endings = [goal for goal in self.goals if goal.name.startswith("end_")]
+        endings = [goal for goal in self.goals if goal.name.startswith("end_") and goal.name.count("_") == 1]
         return self._rng.choice(endings).build(state, self._rng)
 
 

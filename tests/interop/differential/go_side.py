@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, Operation, Outcome
+from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, TEND, Operation, Outcome
+from tests.interop.differential.reading import PAGED, told_by_go
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import PeerError
 
@@ -63,8 +64,15 @@ class GoSide:
                 return str(self._peer.request(f"step_{END}", script=_script(outcome, text)))
             case "cancel", (_, task_id):
                 return str(self._peer.request(f"step_{END}", **{CANCEL: task_id}))
+            case "tend", (actor, queue):
+                (made,) = self._peer.request(TEND, rounds=[{"actor": actor, "queue": queue}], timeout=60)
+                return str(made["errors"] or "")
             case method, args:
-                return str(self._peer.inspect(_go_name(method), *args, *operation.options.values()))
+                options = operation.options
+                more = (
+                    [{"page": options["page"], "size": options["page_size"]}] if method in PAGED else options.values()
+                )
+                return told_by_go(method, self._peer.inspect(_go_name(method), *args, *more))
 
 
 def _class_of(error: PeerError) -> str:

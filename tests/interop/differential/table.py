@@ -1,7 +1,7 @@
 """The table of what was reached: operations, how often each succeeded, and how often it met which error."""
 
 from tests.interop.differential.campaign import Campaign
-from tests.interop.differential.goals import OK
+from tests.interop.differential.goal import OK
 
 __all__ = ["table_of"]
 
