@@ -1,10 +1,9 @@
 """Compares the two databases, and brings Go's to what fastq left where they differ on purpose."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.interop.differential.operation import Outcome
 from tests.keyspace import Cells, Difference, GoldenStep, Place, Window, differences_between, snapshot
 
 __all__ = ["OUTCOME", "Pair"]
@@ -22,14 +21,14 @@ class Pair:
     theirs: Any
     ours: Any
 
-    def run(self, commands: Iterable[tuple[Any, ...]]) -> None:
+    def run(self, commands: Sequence[tuple[Any, ...]]) -> None:
         """Send commands to both."""
         for db in (self.theirs, self.ours):
             for command in commands:
                 db.execute_command(*command)
 
-    def compare(self, window: Window, outcomes: tuple[Outcome, Outcome]) -> tuple[dict[Place, Difference], Cells]:
-        """Return where they differ, the outcomes included, and what fastq's holds; then make Go's equal to fastq's.
+    def compare(self, window: Window) -> tuple[dict[Place, Difference], Cells]:
+        """Return where they differ, and what fastq's holds; then make Go's equal to fastq's.
 
         So one step's difference is not the next one's, too. Members whose scores agree to the second may be in another
         order; that is no difference, but is levelled out as well.
@@ -42,8 +41,6 @@ class Pair:
         differences = differences_between(step, unordered[1], [window])
         if differences or reordered:
             self._level(reordered | {place.key for place in differences})
-        if outcomes[0] != outcomes[1]:
-            differences[OUTCOME] = Difference(str(outcomes[0]), str(outcomes[1]))
         return differences, ours
 
     def _level(self, keys: set[str]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -11,14 +12,11 @@ from fastq import AsyncClient, AsyncInspector, Client, FastqError, Inspector, ke
 from fastq.broker.cancel import Cancellation
 from fastq.codec import decode_task_message
 from fastq.pool.outcome import Kind
-from fastq.server.actor import Actor
 from fastq.server.config import ServerConfig
-from fastq.server.forwarder import Forwarder
-from fastq.server.janitor import Janitor
-from fastq.server.reclaimer import Reclaimer
-from fastq.server.recoverer import Recoverer
 from fastq.server.subscriber import Subscriber
-from tests.interop.differential.operation import Operation, Outcome
+from tests.interop.differential.actors import tended
+from tests.interop.differential.goal import NOTHING
+from tests.interop.differential.operation import TEND, Operation, Outcome
 from tests.interop.differential.reading import told_by_fastq
 from tests.test_keyspace_server import Stage
 from tests.waiting import until
@@ -84,7 +82,13 @@ class FastqSide:
         made = method(*args, **options)
         return self._runner.run(made) if inspect.iscoroutine(made) else made
 
-    def apply(self, operation: Operation) -> Outcome:
+    def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Apply them one after the other."""
+        return [self._apply(operation) for operation in operations]
+
+    def _apply(self, operation: Operation) -> Outcome:
+        if operation.method == TEND:
+            return self._runner.run(tended(self._stage, operation))
         try:
             return Outcome(self._told(operation))
         except (FastqError, ValueError, TypeError) as error:
@@ -95,23 +99,20 @@ class FastqSide:
             case "enqueue", (type, payload):
                 return str(self._call(self._client.enqueue, type, payload, **operation.options).state)
             case "begin", (queue, _):
-                return str(self._runner.run(self._begin(queue)))
+                return self._runner.run(self._begin(queue))
             case "end", (task, outcome, text):
                 return str(self._runner.run(self._end(task, outcome, text)))
             case "cancel", (_, task_id):
                 self._cancel(task_id)
                 return str(None)
-            case "tend", (actor, queue):
-                self._runner.run(self._tend(actor, queue))
-                return ""
             case method, args:
                 return told_by_fastq(method, self._call(getattr(self._inspector, method), *args, **operation.options))
 
-    async def _begin(self, queue: str) -> str | None:
+    async def _begin(self, queue: str) -> str:
         self._stage.config = ServerConfig(concurrency=1, queues={queue: 1})
         await self._stage.fetch(room=1)
         held = [task.id for _, tasks in self._stage.held.by_queue() for task in tasks]
-        return held[0] if held else None
+        return held[0] if held else NOTHING
 
     async def _end(self, task: tuple[str, str], outcome: str, text: bytes) -> None:
         if outcome == "panic":  # Go's text has the place in the handler's source in it
@@ -142,17 +143,3 @@ class FastqSide:
         subscriber = self._runner.run(listen())
         self._call(self._inspector.cancel_processing, task_id)
         self._runner.run(end(subscriber))
-
-    async def _tend(self, actor: str, queue: str) -> None:
-        await self._actor(actor, queue).tick()
-
-    def _actor(self, name: str, queue: str) -> Actor:
-        commands, clock = self._stage.commands, self._stage.holdings.clock
-        match name:
-            case "forwarder":
-                return Forwarder(commands, [queue], 5.0, clock)
-            case "janitor":
-                return Janitor(commands, [queue], 5.0, 100, clock)
-        recoverer = Recoverer(commands, [queue], lambda retried: 3600.0, clock)
-        recoverer.reclaim = Reclaimer(commands, clock, aggregates=True).reclaim
-        return recoverer

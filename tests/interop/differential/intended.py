@@ -38,7 +38,7 @@ class IntendedEntry:
     """Allow a difference after some operations, in all places that a pattern matches; see differences.toml.
 
     ``was`` is the state that the task must have had of which the place is, or whose lock it is; ``outcome`` is how the
-    operation must have ended in fastq.
+    operation must have ended in fastq; both are patterns, too.
     """
 
     row: str
@@ -57,7 +57,7 @@ class IntendedEntry:
             and _is(self.go, difference.golden)
             and _is(self.fastq, difference.found)
             and (not self.was or re.fullmatch(self.was, step.state_of_owner(place)) is not None)
-            and (not self.outcome or self.outcome == step.outcome)
+            and (not self.outcome or re.fullmatch(self.outcome, step.outcome) is not None)
         )
 
     def _pattern(self, operation: Operation) -> str:
@@ -93,6 +93,3 @@ class Intended:
             if not allowing:
                 left[place] = difference
         return left
-
-    def unused(self) -> list[IntendedEntry]:
-        return [entry for entry in self.entries if not self.used[entry]]

@@ -1,10 +1,11 @@
 """What is done to both sides, as data, and what came of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastq import keys
+from tests.keyspace import Place
 
 __all__ = ["BEGIN", "CANCEL", "END", "ENQUEUE", "TEND", "Operation", "Outcome"]
 
@@ -35,7 +36,7 @@ class Operation:
                 return str(self.options["queue"])
             case "end", ((queue, _), *_):
                 return str(queue)
-            case "tend", (_, queue):
+            case "tend", (_, queue, *_):
                 return str(queue)
             case _, (queue, *_):
                 return str(queue)
@@ -60,6 +61,10 @@ class Operation:
             return ""
         type, payload = self.args
         return keys.unique(self.queue, type, payload)
+
+    def concerns(self, place: Place, others: Sequence["Operation"]) -> bool:
+        """Tell whether a difference is this one's among operations that were made at the same time."""
+        return len(others) == 1 or place.key.startswith(keys.queue_prefix(self.queue))
 
     def __str__(self) -> str:
         given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.options.items())]

@@ -72,7 +72,7 @@ func (r round) make(p *peer, conn *connection) (tended, error) {
 		return tended{}, badRequest("asynq made no Redis client of these parameters")
 	}
 	defer bare.Close()
-	begin, ok := map[string]*begin{
+	first, ok := map[string]*begin{
 		"recoverer":  nil, // its first round is over before it can be told to stop
 		"forwarder":  {command: "eval", key: "scheduled"},
 		"janitor":    {command: "eval", key: "completed"},
@@ -81,20 +81,23 @@ func (r round) make(p *peer, conn *connection) (tended, error) {
 	if !ok {
 		return tended{}, badRequest("there is no actor %q", r.Actor)
 	}
-	if begin != nil {
-		begin.key = "asynq:{" + r.Queue + "}:" + begin.key
-		begin.seen = make(chan struct{})
-		bare.AddHook(begin)
+	if first != nil {
+		first.key = "asynq:{" + r.Queue + "}:" + first.key
+		first.seen = make(chan struct{})
+		bare.AddHook(first)
 	}
-	return r.serve(p, bare, begin)
+	return r.serve(p, bare, first)
 }
 
 // serve runs a server until the actor has begun; its shutdown waits for the end of what was begun.
-func (r round) serve(p *peer, bare redis.UniversalClient, begin *begin) (tended, error) {
-	hour, soon := time.Hour, time.Millisecond
+func (r round) serve(p *peer, bare redis.UniversalClient, first *begin) (tended, error) {
+	hour, soon, taskCheck := time.Hour, time.Millisecond, 2*time.Millisecond
+	if r.Actor == "aggregator" {
+		taskCheck = 100 * time.Millisecond // it has a second to wait
+	}
 	params := serverParams{
 		Queues: map[string]int{r.Queue: 1}, Concurrency: 1, RetryDelay: &hour,
-		TaskCheck: 5 * time.Millisecond, DelayedTaskCheck: hour, JanitorInterval: hour, LogLevel: "error",
+		TaskCheck: taskCheck, DelayedTaskCheck: hour, JanitorInterval: hour, LogLevel: "error",
 	}
 	switch r.Actor {
 	case "forwarder":
@@ -118,8 +121,8 @@ func (r round) serve(p *peer, bare redis.UniversalClient, begin *begin) (tended,
 	if err := server.Start(scriptHandler{"tend", p.journal, p.gates, connectParams{}}); err != nil {
 		return tended{}, err
 	}
-	if begin != nil {
-		<-begin.seen
+	if first != nil {
+		<-first.seen
 	}
 	server.Shutdown()
 	return tended{made.made, said.lines}, nil
