@@ -42,6 +42,7 @@ TALKING = [
     "server stop --all --yes",
     "cron ls",
     "cron history x",
+    "doctor",
 ]
 """Every command that asks something of Redis."""
 
