@@ -89,7 +89,7 @@ class Crowd:
     def start_servers(self) -> None:
         timing = {"recoverer_interval_s": 1.0, "heartbeat_interval_s": 1.0}
         self.running = [
-            self.workers.start_timed(timing, app=f"{app.__name__}:mux", **FASTQ_SERVER, strict_priority=strict)
+            self.workers.start_timed(timing, f"{app.__name__}:mux", **FASTQ_SERVER, strict_priority=strict)
             for strict in (False, True)
         ]
         for name, strict in (("a", False), ("b", True)):
