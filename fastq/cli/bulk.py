@@ -4,7 +4,6 @@ A signal is noted, and acted on between two pieces of work: each piece is done w
 """
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
@@ -13,17 +12,17 @@ import click
 from fastq.broker.inspect_bulk import Taken
 from fastq.broker.operation import Flow, Operation, Step
 from fastq.cli.human import number
+from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 
-__all__ = ["Progress", "carry_out", "confirm", "yes_option"]
+__all__ = ["EXIT_SIGNAL", "Progress", "carry_out", "confirm", "yes_option"]
 
 T = TypeVar("T")
 
 EXIT_SIGNAL: Final = 128
-SHOWN_EVERY_S: Final = 0.1
-PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "sweep_queue"})
+PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "run_chosen", "sweep_queue"})
 """The operations before which work may end: whatever the last one left to be done has been done then."""
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="do not ask")
@@ -47,11 +46,10 @@ class Progress:
     """Count the tasks that are done, and show it on a terminal, some times a second."""
 
     def __init__(self, session: Session, done: str, total: int) -> None:
-        self._screen = session.notes
+        self._line = StatusLine(session.notes)
         self._done = done
         self._total = total
         self._count = 0
-        self._shown_s = 0.0
 
     def __str__(self) -> str:
         return f"{self._done} {number(self._count)} of {number(self._total)} tasks"
@@ -61,15 +59,12 @@ class Progress:
         for taken in result if isinstance(result, Sequence) and not isinstance(result, Taken) else (result,):
             if isinstance(taken, Taken):
                 self._count += taken.tasks
-        now_s = time.monotonic()
-        if self._count and self._screen.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
-            self._shown_s = now_s
-            self._screen.show([f"{self} …"])
+        if self._count:
+            self._line.show(self)
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._shown_s:
-            self._screen.show([""])
+        self._line.clear()
 
 
 def carry_out(session: Session, flow: Flow[T], progress: Progress) -> T:
