@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib  # type: ignore[import-not-found]  # in an environment of its own
 
 matplotlib.use("agg")
-from matplotlib import pyplot  # type: ignore[import-not-found]
+from matplotlib import pyplot
 
 INK = "#7d8590"
 OURS = "#e8793a"
