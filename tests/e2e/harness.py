@@ -127,9 +127,9 @@ class Workers:
         command = list(program or (sys.executable, "-m", "fastq.cli.worker"))
         return self._start([*command, *([app] if app else []), *flags], env or {})
 
-    def start_timed(self, timing: Mapping[str, float], **config: Any) -> Worker:
+    def start_timed(self, timing: Mapping[str, float], app: str = APP, /, **config: Any) -> Worker:
         """Start a server whose fixed times are others."""
-        order = {"app": APP, "redis": self.url, "timing": timing, "config": config}
+        order = {"app": app, "redis": self.url, "timing": timing, "config": config}
         return self._start([sys.executable, "-m", "tests.e2e.serve", json.dumps(order)], {})
 
     def _start(self, command: list[str], env: Mapping[str, str]) -> Worker:
