@@ -15,6 +15,7 @@ from fastq.cli.demo import main as demo_command
 from fastq.cli.doctor import doctor
 from fastq.cli.group import group
 from fastq.cli.queue import queue
+from fastq.cli.queue_drain import drain
 from fastq.cli.queue_removal import rm
 from fastq.cli.scheduler import command as scheduler_command
 from fastq.cli.server import server
@@ -24,6 +25,7 @@ from fastq.cli.stats import stats
 from fastq.cli.task import task
 from fastq.cli.task_bulk import archive_all, delete_all, run_all
 from fastq.cli.task_enqueue import enqueue
+from fastq.cli.task_retry import retry
 from fastq.cli.worker import main as worker_command
 from fastq.errors import FastqError
 
@@ -135,8 +137,10 @@ def _completion(shell: str) -> None:
     click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())
 
 
+queue.add(drain)
 queue.add(rm, "remove", "delete")
 task.add(enqueue)
+task.add(retry)
 task.add(run_all, "runall")
 task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
