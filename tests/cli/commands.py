@@ -46,7 +46,8 @@ class Fastq:
 
     def json(self, *words: str) -> Any:
         """Run it with ``--json``, and hold what it wrote against the schema."""
-        return checked_json(self.done(*words, "--json"), " ".join(words[: 1 if words[0] == "stats" else 2]))
+        name = " ".join(words[: 1 if words[0] in ("stats", "doctor") else 2])
+        return checked_json(self.done(*words, "--json"), name)
 
     def failure(self, *words: str, code: int = 1, input: str | None = None) -> str:
         """Run it, see it fail with this code and one line on stderr, and return that line."""
