@@ -32,6 +32,7 @@ def contents(db: Redis) -> Mapping[bytes, bytes | None]:
 
 
 @linux_only
+@pytest.mark.slow
 def test_a_short_measurement_makes_a_profile_and_leaves_nothing(fastq: Fastq, db: Redis, tmp_path: Path) -> None:
     with Client(fastq.url) as client:
         client.enqueue("others", b"work", queue="theirs")
@@ -68,6 +69,7 @@ def measuring(url: str, directory: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 @linux_only
+@pytest.mark.slow
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_it_leaves_nothing(url: str, db: Redis, tmp_path: Path, signum: int, code: int) -> None:
     with measuring(url, tmp_path) as process:
@@ -83,6 +85,7 @@ def test_interrupted_it_leaves_nothing(url: str, db: Redis, tmp_path: Path, sign
 
 
 @linux_only
+@pytest.mark.slow
 def test_a_server_that_is_killed_ends_it_and_nothing_is_left(url: str, db: Redis, tmp_path: Path) -> None:
     with measuring(url, tmp_path) as process:
         wait_until(lambda: any(b":processed" in key for key in names(db)), LIMIT_S)
