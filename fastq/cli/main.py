@@ -11,6 +11,7 @@ from fastq._version import __version__
 from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.cron import cron
+from fastq.cli.dash.command import dash
 from fastq.cli.demo import main as demo_command
 from fastq.cli.group import group
 from fastq.cli.queue import queue
@@ -138,7 +139,7 @@ task.add(enqueue)
 task.add(run_all, "runall")
 task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
-for _command in (stats, queue, task, group, server, cron):
+for _command in (stats, queue, task, group, server, cron, dash):
     main.add(_command)
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")

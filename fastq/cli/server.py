@@ -1,5 +1,7 @@
 """``fastq server``: lists the servers that are running, Go's and fastq's."""
 
+from datetime import datetime
+
 from fastq.cli.commands import Noun, json_option
 from fastq.cli.human import clean, when
 from fastq.cli.records import server_record
@@ -7,11 +9,11 @@ from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
 from fastq.inspector import ServerInfo
 
-__all__ = ["server"]
+__all__ = ["COLUMNS", "server", "server_row"]
 
 server = Noun("server", help="List the servers that work on queues.")
 
-_COLUMNS = (
+COLUMNS = (
     Column("HOST"),
     Column("PID", right=True),
     Column("STATE"),
@@ -35,10 +37,11 @@ def ls(session: Session, as_json: bool) -> None:
     elif not servers:
         session.screen.say("There are no servers running.")
     else:
-        table(session.screen, _COLUMNS, [_row(session, info) for info in servers])
+        table(session.screen, COLUMNS, [server_row(info, session.now) for info in servers])
 
 
-def _row(session: Session, info: ServerInfo) -> list[str]:
+def server_row(info: ServerInfo, now: datetime) -> list[str]:
+    """Write a server for a table of ``COLUMNS``."""
     queues = sorted(info.queues.items(), key=lambda item: (-item[1], item[0]))
     weights = " ".join(f"{clean(name)}:{weight}" for name, weight in queues)
     return [
@@ -47,5 +50,5 @@ def _row(session: Session, info: ServerInfo) -> list[str]:
         Cell(clean(info.status), "green" if info.status == "active" else "yellow"),
         f"{len(info.active_workers)}/{info.concurrency}",
         f"{weights} (strict)" if info.strict_priority else weights,
-        when(info.started, session.now),
+        when(info.started, now),
     ]

@@ -40,6 +40,7 @@ TALKING = [
     "server ls",
     "cron ls",
     "cron history x",
+    "dash",
 ]
 """Every command that asks something of Redis."""
 
