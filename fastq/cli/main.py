@@ -18,6 +18,7 @@ from fastq.cli.queue import queue
 from fastq.cli.queue_removal import rm
 from fastq.cli.scheduler import command as scheduler_command
 from fastq.cli.server import server
+from fastq.cli.server_control import quiet, stop
 from fastq.cli.session import say_failure
 from fastq.cli.stats import stats
 from fastq.cli.task import task
@@ -139,6 +140,8 @@ task.add(enqueue)
 task.add(run_all, "runall")
 task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
+server.add(quiet)
+server.add(stop)
 for _command in (stats, queue, task, group, server, cron, dash):
     main.add(_command)
 main.add_command(worker_command, "worker")

@@ -1,19 +1,22 @@
-"""``fastq server``: lists the servers that are running, Go's and fastq's."""
+"""``fastq server``: lists the servers that are running, Go's and fastq's; ``server_control`` has what ends them."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from fastq.cli.commands import Noun, json_option
 from fastq.cli.human import clean, when
 from fastq.cli.records import server_record
+from fastq.cli.server_names import short_ids
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
 from fastq.inspector import ServerInfo
 
-__all__ = ["COLUMNS", "server", "server_row"]
+__all__ = ["COLUMNS", "server", "server_rows"]
 
-server = Noun("server", help="List the servers that work on queues.")
+server = Noun("server", help="List the servers that work on queues, and stop them.")
 
 COLUMNS = (
+    Column("ID"),
     Column("HOST"),
     Column("PID", right=True),
     Column("STATE"),
@@ -37,11 +40,16 @@ def ls(session: Session, as_json: bool) -> None:
     elif not servers:
         session.screen.say("There are no servers running.")
     else:
-        table(session.screen, COLUMNS, [server_row(info, session.now) for info in servers])
+        table(session.screen, COLUMNS, server_rows(servers, session.now))
 
 
-def server_row(info: ServerInfo, now: datetime) -> list[str]:
-    """Write a server for a table of ``COLUMNS``."""
+def server_rows(servers: Sequence[ServerInfo], now: datetime) -> list[list[str]]:
+    """Write servers for a table of ``COLUMNS``."""
+    ids = short_ids(servers)
+    return [[clean(ids[info.id]), *_row(info, now)] for info in servers]
+
+
+def _row(info: ServerInfo, now: datetime) -> list[str]:
     queues = sorted(info.queues.items(), key=lambda item: (-item[1], item[0]))
     weights = " ".join(f"{clean(name)}:{weight}" for name, weight in queues)
     return [

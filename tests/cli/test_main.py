@@ -38,6 +38,8 @@ TALKING = [
     "task delete-all -q default -s retry --yes",
     "group ls -q default",
     "server ls",
+    "server quiet x --yes",
+    "server stop --all --yes",
     "cron ls",
     "cron history x",
     "dash",

@@ -11,7 +11,7 @@ from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.task import TaskView
 from fastq.cli.dash.view import Hint, Line, View
 from fastq.cli.human import clean, number, payload_text, span, when
-from fastq.cli.server import COLUMNS, server_row
+from fastq.cli.server import COLUMNS, server_rows
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import ServerInfo
 from fastq.messages import WorkerInfo
@@ -61,7 +61,7 @@ class ServersView(View):
         servers, now = self._servers or (), datetime.now(UTC)
         busy, slots = sum(len(info.active_workers) for info in servers), sum(info.concurrency for info in servers)
         self._sum.say(f" {number(len(servers))} servers  {number(busy)} of {number(slots)} children busy")
-        rows = [Row(info.id, server_row(info, now)) for info in servers]
+        rows = [Row(info.id, cells) for info, cells in zip(servers, server_rows(servers, now), strict=True)]
         self._grid.show(COLUMNS, rows, "  There are no servers running." if self._servers is not None else "  …")
         self._draw_work()
 
