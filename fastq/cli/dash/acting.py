@@ -10,8 +10,9 @@ from fastq.cli.dash.confirm import Confirm
 from fastq.cli.dash.jobs import Job, cancelling, doing, may
 from fastq.cli.dash.view import Hint, View
 from fastq.info import TaskInfo
+from fastq.states import TaskState
 
-__all__ = ["ACTING", "ACTING_HINTS", "Acting"]
+__all__ = ["ACTING", "Acting", "hints_for"]
 
 ACTING: Final[Sequence[BindingType]] = (
     Binding("r", "act('run')", "run or retry the task now"),
@@ -19,12 +20,15 @@ ACTING: Final[Sequence[BindingType]] = (
     Binding("d", "act('delete')", "delete the task"),
     Binding("c", "act('cancel')", "cancel the task"),
 )
-ACTING_HINTS: Final = (
-    Hint("r", "run now", acts=True),
-    Hint("a", "archive", acts=True),
-    Hint("d", "delete", acts=True),
-    Hint("c", "cancel", acts=True),
-)
+NAMES: Final = {"r": "run", "a": "archive", "d": "delete", "c": "cancel"}
+
+
+def hints_for(state: TaskState, *, all_too: bool = False) -> list[Hint]:
+    """Name the keys for what can be done to tasks in a state; those for all of them are the capitals."""
+    possible = [(key, name) for key, name in NAMES.items() if may(name, state)]
+    hints = [Hint(key, name, acts=True) for key, name in possible]
+    capitals = [key.upper() for key, name in possible if name != "cancel"]
+    return hints + ([Hint("/".join(capitals), "all", acts=True)] if all_too and capitals else [])
 
 
 class Acting(View):

@@ -30,17 +30,16 @@ PLACES: Final[Mapping[str, type[View]]] = {"servers": ServersView, "cron": CronV
 
 CSS: Final = """
 Screen { layout: vertical; background: $background; }
-Line { width: 100%; height: 1; }
+Line { width: 100%; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
 Grid { width: 100%; height: 1fr; }
-#keys { height: auto; max-height: 3; }
+#keys { height: 2; }
 #more { height: 2; }
 #scroll { height: 1fr; }
-#task { height: auto; }
 #search { height: 1; }
 #about { margin-top: 1; }
 ModalScreen { align: center middle; }
 #box { width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 1 2; border: round $secondary; }
-#question, #progress, #help { height: auto; }
+#task, #question, #progress, #help { height: auto; text-wrap: wrap; }
 #answers { margin-top: 1; }
 """
 
@@ -82,7 +81,7 @@ class Dash(App[int]):
     def look_now(self) -> None:
         """Look at all queues."""
         self._looked_s = time.monotonic()
-        self._look = self.run_worker(self._look_once(), group="queues", exclusive=True)
+        self._look = self.run_worker(self._look_once, group="queues", exclusive=True)
 
     async def _look_once(self) -> None:
         with self.desk.health.asking():

@@ -5,16 +5,19 @@ from typing import Final, Self, TypeVar
 
 from rich.text import Text
 
+from fastq.cli.human import number
 from fastq.cli.stats import STATE_COLOURS, STATES
 from fastq.cli.tables import Cell
 from fastq.inspector import QueueInfo
+from fastq.states import TaskState
 
-__all__ = ["Painted", "spark", "state_bar", "text_of"]
+__all__ = ["Painted", "spark", "state_bar", "state_texts", "text_of"]
 
 K = TypeVar("K")
 
 LEVELS: Final = "▁▂▃▄▅▆▇█"
 BLOCK: Final = "█"
+SHORT: Final = ("act", "pend", "aggr", "sched", "retry", "arch", "compl")
 
 
 class Painted(Cell):
@@ -51,6 +54,16 @@ def state_bar(info: QueueInfo, width: int) -> Painted:
         return Painted.of([("·" * width, "dim")])
     cells = shares(counts, width)
     return Painted.of([(BLOCK * cells[state], STATE_COLOURS[state]) for state in counts])
+
+
+def state_texts(info: QueueInfo | None, width: int) -> list[tuple[TaskState, str]]:
+    """Write each state with its count, in short if all together would be wider than a line."""
+    counts = [number(getattr(info, state.value)) if info else "-" for state in STATES]
+    names: Sequence[str] = [state.value for state in STATES]
+    if sum(map(len, (*names, *counts))) + 3 * len(names) > width:
+        names = SHORT
+    texts = (f"{name} {count}" for name, count in zip(names, counts, strict=True))
+    return list(zip(STATES, texts, strict=True))
 
 
 def shares(counts: Mapping[K, int], width: int) -> dict[K, int]:

@@ -55,7 +55,7 @@ class Confirm(ModalScreen[str]):
     def on_mount(self) -> None:
         """Ask."""
         style = "bold red" if self._job.destroys else "bold"
-        self.query_one("#question", Line).update(Text(self._job.question, style=style))
+        self.query_one("#question", Line).say(Text(self._job.question, style=style))
         self.query_one("#answers", Line).say(keys_text([Hint("y", "yes"), Hint("n", "no"), Hint("Esc", "no")]))
         self.set_interval(SHOWN_EVERY_S, self._show)
 
@@ -68,7 +68,7 @@ class Confirm(ModalScreen[str]):
         if not self._begun:
             self._begun = True
             self.query_one("#answers", Line).say(keys_text([Hint("Esc", "stop; the rest stays as it is")]))
-            self.run_worker(self._work(), group="job")
+            self.run_worker(self._work, group="job")
 
     def action_stop(self) -> None:
         """Let everything be as it is; what has begun ends after its current piece."""

@@ -54,4 +54,4 @@ class Help(ModalScreen[None]):
         for key, does in self._keys:
             text.append(f"\n{key:<16}", style="bold cyan").append(does)
         text.append("\n\nWhat changes something asks before: y does it.", style="dim")
-        self.query_one("#help", Line).update(text)
+        self.query_one("#help", Line).say(text)

@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from fastq.cli.dash.cells import spark, state_bar, text_of
+from fastq.cli.dash.cells import spark, state_bar, state_texts
 from fastq.cli.dash.confirm import Confirm
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.grid import Grid, Row
@@ -15,7 +15,7 @@ from fastq.cli.dash.jobs import pausing
 from fastq.cli.dash.tasks import TasksView
 from fastq.cli.dash.view import Hint, Line, View
 from fastq.cli.human import clean, number, share, size, span
-from fastq.cli.stats import STATES, state_counts
+from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import QueueInfo
 
@@ -101,14 +101,15 @@ class QueuesView(View):
         whole = self.desk.tracks.whole
         done, failed = (sum(getattr(info, name) for info in queues) for name in ("processed", "failed"))
         text = Text(f" {number(len(queues))} queues  {number(sum(info.size for info in queues))} tasks  ")
-        text.append(f"{per_second(whole.rate)}/s ", style="bold").append(spark(whole.processed, 20), style="green")
-        text.append(f"  {per_second(whole.failure_rate)} failed/s ", style="red" if whole.failure_rate else "")
-        text.append(f" today {number(done)} done, {share(failed, done)} failed")
+        text.append(f"{per_second(whole.rate)}/s ", style="bold").append(spark(whole.processed, 16), style="green")
+        text.append(f"  {per_second(whole.failure_rate)} failed/s", style="red" if whole.failure_rate else "")
+        if self.size.width >= WIDE:
+            text.append(f"  today {number(done)} done, {share(failed, done)} failed")
         self._sum.say(text)
 
     def _draw_more(self) -> None:
         info = self.desk.queue(self._grid.key) if self._grid.key is not None else None
-        self._more.say("" if info is None else _more(info))
+        self._more.say("" if info is None else _more(info, self.size.width))
 
     def on_grid_moved(self) -> None:
         """Tell more of another queue."""
@@ -125,14 +126,15 @@ class QueuesView(View):
             Confirm.ask(self, pausing(self.desk, info))
 
 
-def _more(info: QueueInfo) -> Text:
+def _more(info: QueueInfo, width: int) -> Text:
     """Write what is in a queue, state by state, and what passed through it."""
-    text = Text(" ")
-    for state, count in zip(STATES, state_counts(info), strict=True):
-        text.append(f"{state} ", style="dim").append_text(text_of(count, count)).append("  ")
+    text = Text()
+    for state, counted in state_texts(info, width):
+        text.append(f" {counted} ", style=STATE_COLOURS[state] if getattr(info, state.value) else "dim")
     paused = "  paused" if info.paused else ""
     text.append(
-        f"\n groups {number(info.groups)}  today {number(info.processed)} done, {number(info.failed)} failed"
-        f"  in total {number(info.processed_total)} done, {number(info.failed_total)} failed{paused}"
+        f"\n today {number(info.processed)} done, {number(info.failed)} failed"
+        f""
+        f"  in total {number(info.processed_total)} done{paused}"
     )
     return text

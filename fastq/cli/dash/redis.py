@@ -68,9 +68,9 @@ class RedisView(View):
     def draw(self) -> None:
         """Show what Redis said last."""
         if self._refused:
-            self._text.update(Text(" This user may not ask for it.", style="yellow"))
+            self._text.say(Text(" This user may not ask for it.", style="yellow"))
         elif self._facts is not None:
-            self._text.update(self._written(self._facts))
+            self._text.say(self._written(self._facts))
 
     def _written(self, facts: Mapping[str, str]) -> Text:
         text = Text()

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from fastq.cli.dash.acting import ACTING, ACTING_HINTS, Acting
+from fastq.cli.dash.acting import ACTING, Acting, hints_for
 from fastq.cli.dash.cells import text_of
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.payload import shown_lines
@@ -38,7 +38,7 @@ class TaskView(Acting):
     """Show a task."""
 
     PLACE = "Queues"
-    HINTS: ClassVar[Sequence[Hint]] = (Hint("j/k", "scroll"), *ACTING_HINTS, Hint("Esc", "back"))
+    HINTS: ClassVar[Sequence[Hint]] = (Hint("j/k", "scroll"), Hint("Esc", "back"))
     BINDINGS: ClassVar[list[BindingType]] = [*ACTING]
 
     def __init__(self, desk: Desk, queue: str, task_id: str) -> None:
@@ -68,6 +68,11 @@ class TaskView(Acting):
         """Return the task."""
         return None if self._is_gone else self._info
 
+    def hints(self) -> Sequence[Hint]:
+        """Return the keys of this view, with what can be done to the task."""
+        info = self.target()
+        return (*self.HINTS, *(hints_for(info.state) if info else ()))
+
     def draw(self) -> None:
         """Show the task as it was seen last."""
         where = Text(" task ").append(clean(self._task_id), style="bold")
@@ -76,7 +81,7 @@ class TaskView(Acting):
         self._where.say(where)
         if self._info is not None:
             text = _text(self._info)
-            self._text.update(text)
+            self._text.say(text)
 
 
 def _text(info: TaskInfo) -> Text:

@@ -1,15 +1,15 @@
 """The tasks of a queue, a state at a time and a page at a time; groups first where tasks are in groups."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.events import Resize
 from textual.widget import Widget
 from textual.widgets import Input
 
-from fastq.cli.dash.acting import ACTING, ACTING_HINTS, Acting
+from fastq.cli.dash.acting import ACTING, Acting, hints_for
+from fastq.cli.dash.cells import state_texts
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.finder import Finder
 from fastq.cli.dash.grid import Grid, Row
@@ -26,8 +26,6 @@ from fastq.states import TaskState
 
 __all__ = ["TasksView"]
 
-SHORT: Final = ("act", "pend", "aggr", "sched", "retry", "arch", "compl")
-
 
 class TasksView(Acting):
     """List the tasks of a queue."""
@@ -38,8 +36,6 @@ class TasksView(Acting):
         Hint("h/l", "state"),
         Hint("n/p", "page"),
         Hint("/", "search"),
-        *ACTING_HINTS,
-        Hint("R/A/D", "all", acts=True),
         Hint("Esc", "back"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,8 +59,8 @@ class TasksView(Acting):
         self._input = Input(id="search", placeholder="an id, or part of type, payload or error", compact=True)
         self._groups: Sequence[GroupInfo] | None = None
         self._is_gone = False
-        info = desk.queue(queue)
-        self._finder = Finder(Place(queue, next((state for state in STATES if _count(info, state)), TaskState.PENDING)))
+        self._is_begun = False
+        self._finder = Finder(Place(queue, TaskState.ACTIVE))
 
     @property
     def state(self) -> TaskState:
@@ -88,23 +84,28 @@ class TasksView(Acting):
 
     async def look(self) -> None:
         """Read the groups, a page, or what matches the search."""
+        if not self._is_begun:
+            await self._begin()
         self._is_gone = False
         if self.lists_groups:
             self._groups = await self.desk.inspector.groups(self.queue)
         else:
             await self._finder.look(self.desk, self._grid.room, self.draw)
 
+    async def _begin(self) -> None:
+        """Begin with the first state that has tasks."""
+        info = self.desk.queue(self.queue) or await self.desk.inspector.get_queue_info(self.queue)
+        state = next((state for state in STATES if getattr(info, state.value)), TaskState.ACTIVE)
+        self._finder, self._is_begun = Finder(Place(self.queue, state)), True
+
     def bears(self, error: FastqError) -> bool:
         """Take it that the queue is no more."""
         self._is_gone = isinstance(error, QueueNotFoundError)
         return self._is_gone
 
-    def on_resize(self, event: Resize) -> None:
-        """Read as many tasks as there is room for."""
-        del event
-        self.call_after_refresh(self._refit)
-
-    def _refit(self) -> None:
+    def refit(self) -> None:
+        """Read as many tasks as there is room for now."""
+        super().refit()
         found = self._finder.found
         if found is not None and not self._finder.text and found.size != self._grid.room:
             self.look_now()
@@ -125,14 +126,9 @@ class TasksView(Acting):
             self._grid.show(columns_of(self.state), [row_of(info) for info in found.infos] if found else [], nothing)
 
     def _tabs_text(self) -> Text:
-        info = self.desk.queue(self.queue)
-        counts = [number(_count(info, state)) if info else "-" for state in STATES]
-        names: Sequence[str] = [state.value for state in STATES]
-        if sum(map(len, (*names, *counts))) + 3 * len(names) > self.size.width:
-            names = SHORT
         text = Text()
-        for state, name, count in zip(STATES, names, counts, strict=True):
-            text.append(f" {name} {count} ", style=f"{STATE_COLOURS[state]}{' reverse' * (state is self.state)}")
+        for state, counted in state_texts(self.desk.queue(self.queue), self.size.width):
+            text.append(f" {counted} ", style=f"{STATE_COLOURS[state]}{' reverse' * (state is self.state)}")
         return text
 
     def _where_text(self) -> Text:
@@ -146,10 +142,14 @@ class TasksView(Acting):
             text.append(f"  group {clean(self._finder.place.group)}")
         return text.append(f"  {self.state} {self._finder}")
 
+    def hints(self) -> Sequence[Hint]:
+        """Return the keys of this view, with what can be done in this state."""
+        return self.HINTS if self.lists_groups else (*self.HINTS, *hints_for(self.state, all_too=True))
+
     # Moving about
 
     def _go(self, place: Place) -> None:
-        self._finder = Finder(place)
+        self._finder, self._is_begun = Finder(place), True
         self._groups = None
         self._grid.action_first()
         self.draw()
@@ -221,7 +221,3 @@ class TasksView(Acting):
             self.confirm(doing_all(name, self.desk, self._finder.place, self._finder.total))
         else:
             self.say(f"Cannot {name} what is {self.state}.")
-
-
-def _count(info: object, state: TaskState) -> int:
-    return int(getattr(info, state.value, 0))

@@ -35,12 +35,14 @@ class Line(Static):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, markup=False)
+        self._said: Text | None = None
 
     def say(self, text: str | Text, style: str = "") -> None:
-        """Show a text, cut where the line ends."""
+        """Show a text."""
         shown = Text(text, style=style) if isinstance(text, str) else text
-        shown.no_wrap, shown.overflow = True, "ellipsis"
-        self.update(shown)
+        before, self._said = self._said, shown
+        if before is None or (shown, shown.style) != (before, before.style):  # else the terminal needs nothing
+            self.update(shown)
 
 
 def keys_text(hints: Iterable[Hint], width: int = 0) -> Text:
@@ -102,6 +104,15 @@ class View(Screen[None]):
         self.draw()
         self.look_now()
 
+    def on_resize(self) -> None:
+        """Show as much as there is room for now."""
+        self.call_after_refresh(self.refit)
+
+    def refit(self) -> None:
+        """Show what was found in another room."""
+        self.draw()
+        self.draw_frame()
+
     def on_screen_resume(self) -> None:
         """Look again when what was in front is gone."""
         if self._look is not None:
@@ -122,7 +133,7 @@ class View(Screen[None]):
     def look_now(self) -> None:
         """Look, whatever is under way."""
         self.looked_s = time.monotonic()
-        self._look = self.run_worker(self._look_once(), group="look", exclusive=True)
+        self._look = self.run_worker(self._look_once, group="look", exclusive=True)
 
     async def _look_once(self) -> None:
         with self.desk.health.asking():
@@ -154,7 +165,7 @@ class View(Screen[None]):
         return self.HINTS
 
     def _head_text(self) -> Text:
-        text = Text(" fastq ", style="bold reverse")
+        text = Text().append(" fastq ", style="bold reverse")
         text.append(f" {clean(self.desk.broker.transport.where)}")
         if self.desk.options.read_only:
             text.append("  read-only", style="yellow")

@@ -1,17 +1,20 @@
 """Drives the dashboard through its keys, and reads what stands on the screen, without fixed pauses."""
 
 import asyncio
+import functools
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec
 
 from textual.pilot import Pilot
 
 from fastq.cli.dash.app import Dash
 from fastq.cli.dash.desk import Options
 
-__all__ = ["SMALL", "Driver", "driven"]
+__all__ = ["SMALL", "Driver", "driven", "on_a_loop"]
+
+P = ParamSpec("P")
 
 SMALL = (80, 24)
 LIMIT_S = 30.0
@@ -46,9 +49,19 @@ class Driver:
         """Make the window another size."""
         await self._pilot.resize_terminal(width, height)
 
-    async def sees(self, *parts: str) -> str:
-        """Wait until all parts stand on the screen, and return it."""
-        return await self.until(lambda text: all(part in text for part in parts), repr(parts))
+    async def sees(self, *parts: str, no: str = "\0") -> str:
+        """Wait until all parts stand on the screen, and ``no`` does not; lines of a box count as one."""
+
+        def is_seen(text: str) -> bool:
+            unwrapped = " ".join(text.replace("│", " ").split())
+            return all(part in text or part in unwrapped for part in parts) and no not in text
+
+        return await self.until(is_seen, repr(parts))
+
+    def row(self, word: str) -> str:
+        """Return the one line with a word, single-spaced."""
+        (line,) = [" ".join(line.split()) for line in self.lines if word in line]
+        return line
 
     async def until(self, predicate: Callable[[str], bool], what: str = "") -> str:
         """Wait until something is true of the screen's text, and return that."""
@@ -70,3 +83,16 @@ async def driven(url: str, size: tuple[int, int] = SMALL, **options: Any) -> Asy
             yield Driver(app, pilot)
     finally:
         await app.desk.close()
+
+
+def on_a_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Make a coroutine function a test."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **named: P.kwargs) -> None:
+        async def body() -> None:
+            await test(*args, **named)
+
+        asyncio.run(body())
+
+    return run
