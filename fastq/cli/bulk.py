@@ -4,7 +4,6 @@ A signal is noted, and acted on between two pieces of work: each piece is done w
 """
 
 import sys
-import time
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,16 +11,16 @@ import click
 from fastq.broker.operation import Flow
 from fastq.cli.human import number
 from fastq.cli.pieces import count_tasks, watched
+from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 
-__all__ = ["Progress", "carry_out", "confirm", "yes_option"]
+__all__ = ["EXIT_SIGNAL", "Progress", "carry_out", "confirm", "yes_option"]
 
 T = TypeVar("T")
 
 EXIT_SIGNAL: Final = 128
-SHOWN_EVERY_S: Final = 0.1
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="do not ask")
 
@@ -44,11 +43,10 @@ class Progress:
     """Count the tasks that are done, and show it on a terminal, some times a second."""
 
     def __init__(self, session: Session, done: str, total: int) -> None:
-        self._screen = session.notes
+        self._line = StatusLine(session.notes)
         self._done = done
         self._total = total
         self._count = 0
-        self._shown_s = 0.0
 
     def __str__(self) -> str:
         return f"{self._done} {number(self._count)} of {number(self._total)} tasks"
@@ -56,15 +54,12 @@ class Progress:
     def note(self, result: Any) -> None:
         """Count what an operation did, if it is one that does something to tasks."""
         self._count += count_tasks(result)
-        now_s = time.monotonic()
-        if self._count and self._screen.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
-            self._shown_s = now_s
-            self._screen.show([f"{self} …"])
+        if self._count:
+            self._line.show(self)
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._shown_s:
-            self._screen.show([""])
+        self._line.clear()
 
 
 def carry_out(session: Session, flow: Flow[T], progress: Progress) -> T:

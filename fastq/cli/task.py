@@ -1,14 +1,17 @@
 """``fastq task``: lists and describes tasks, and acts on those that are named."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
 
+from fastq.broker.inspect_bulk import Source
+from fastq.broker.inspect_tasks import container
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import GroupName, Noun, QueueName, TaskId, json_option, queue_option, state_choice
 from fastq.cli.human import clean, payload_text
+from fastq.cli.progress import Look
 from fastq.cli.records import task_record
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.stats import STATES
@@ -71,7 +74,7 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
     group = of_group(known, more.pop("group"))
     wanted = Filter.of(known, session.now, **more)
     if wanted.is_needed:
-        found = wanted.page(session.inspector.iter_tasks(queue, known, group=group, page_size=500), page, size)
+        found = wanted.page(_all_tasks(session, queue, known, group), page, size)
     else:
         found = session.inspector.list_tasks(queue, known, group=group, page=page, page_size=size)
     if as_json:
@@ -83,6 +86,12 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
         shown = (*COMMON, *BY_STATE[known])
         rows = ([show(info, session.now) for _, show in shown] for info in found)
         table(session.screen, [column for column, _ in shown], rows)
+
+
+def _all_tasks(session: Session, queue: str, state: TaskState, group: str | None) -> Iterator[TaskInfo]:
+    """Go through all tasks in a state, and show on a terminal how far that is."""
+    total = session.broker.run(Source(queue, container(queue, state, group or ""), state).size())
+    return Look(session.notes, total).over(session.inspector.iter_tasks(queue, state, group=group, page_size=500))
 
 
 @task.verb("inspect")
