@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.worker import Worker
 
 from fastq.cli.dash.jobs import Job, Progress, StoppedError
 from fastq.cli.dash.view import Hint, Line, View, keys_text
@@ -30,7 +31,7 @@ class Confirm(ModalScreen[str]):
         super().__init__()
         self._job = job
         self._progress = Progress(job.total)
-        self._begun = False
+        self._worker: Worker[None] | None = None
 
     @classmethod
     def ask(cls, view: View, job: Job) -> None:
@@ -60,19 +61,18 @@ class Confirm(ModalScreen[str]):
         self.set_interval(SHOWN_EVERY_S, self._show)
 
     def _show(self) -> None:
-        if self._begun:
+        if self._worker is not None:
             self.query_one("#progress", Line).say(f"{self._progress} {self._job.done} …")
 
     def action_go_on(self) -> None:
         """Begin the work."""
-        if not self._begun:
-            self._begun = True
+        if self._worker is None:
             self.query_one("#answers", Line).say(keys_text([Hint("Esc", "stop; the rest stays as it is")]))
-            self.run_worker(self._work, group="job")
+            self._worker = self.run_worker(self._work, group="job")
 
     def action_stop(self) -> None:
         """Let everything be as it is; what has begun ends after its current piece."""
-        if self._begun:
+        if self._worker is not None:
             self._progress.stop()
         else:
             self.dismiss("Nothing was done.")
