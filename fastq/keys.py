@@ -1,4 +1,4 @@
-"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names; one channel is ours.
+"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names; two channels are ours.
 
 All keys of a queue share the hash tag ``{queue}``, so a script may touch any of them in a cluster. The keys of servers,
 workers and schedulers are tagged by their own id; the four ``all_*`` sets and the counters of a scope have no tag.
@@ -19,6 +19,7 @@ __all__ = [
     "all_workers",
     "archived",
     "completed",
+    "control_channel",
     "failed",
     "failed_total",
     "group",
@@ -50,6 +51,11 @@ CANCEL_CHANNEL = "asynq:cancel"
 
 CANCEL_AS_CHANNEL = "asynq:cancel:as"
 """fastq's own channel beside it: JSON objects with the ``id`` of a task, its ``queue``, and the ``outcome`` wanted."""
+
+
+def control_channel(server_id: str) -> str:
+    """Name the channel on which one of fastq's servers is told to stop; not asynq's."""
+    return f"asynq:control:{server_id}"
 
 
 def all_queues() -> str:

@@ -4,27 +4,23 @@ A signal is noted, and acted on between two pieces of work: each piece is done w
 """
 
 import sys
-import time
-from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 import click
 
-from fastq.broker.inspect_bulk import Taken
-from fastq.broker.operation import Flow, Operation, Step
+from fastq.broker.operation import Flow
 from fastq.cli.human import number
+from fastq.cli.pieces import count_tasks, watched
+from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 
-__all__ = ["Progress", "carry_out", "confirm", "yes_option"]
+__all__ = ["EXIT_SIGNAL", "Progress", "carry_out", "confirm", "yes_option"]
 
 T = TypeVar("T")
 
 EXIT_SIGNAL: Final = 128
-SHOWN_EVERY_S: Final = 0.1
-PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "sweep_queue"})
-"""The operations before which work may end: whatever the last one left to be done has been done then."""
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="do not ask")
 
@@ -47,29 +43,23 @@ class Progress:
     """Count the tasks that are done, and show it on a terminal, some times a second."""
 
     def __init__(self, session: Session, done: str, total: int) -> None:
-        self._screen = session.notes
+        self._line = StatusLine(session.notes)
         self._done = done
         self._total = total
         self._count = 0
-        self._shown_s = 0.0
 
     def __str__(self) -> str:
         return f"{self._done} {number(self._count)} of {number(self._total)} tasks"
 
     def note(self, result: Any) -> None:
         """Count what an operation did, if it is one that does something to tasks."""
-        for taken in result if isinstance(result, Sequence) and not isinstance(result, Taken) else (result,):
-            if isinstance(taken, Taken):
-                self._count += taken.tasks
-        now_s = time.monotonic()
-        if self._count and self._screen.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
-            self._shown_s = now_s
-            self._screen.show([f"{self} …"])
+        self._count += count_tasks(result)
+        if self._count:
+            self._line.show(self)
 
     def clear(self) -> None:
         """Take the line away."""
-        if self._shown_s:
-            self._screen.show([""])
+        self._line.clear()
 
 
 def carry_out(session: Session, flow: Flow[T], progress: Progress) -> T:
@@ -79,7 +69,7 @@ def carry_out(session: Session, flow: Flow[T], progress: Progress) -> T:
     """
     with Interruption() as interruption:
         try:
-            return session.broker.drive(_watched(flow, progress, interruption))
+            return session.broker.drive(watched(flow, progress.note, interruption.check))
         except Interrupted as signal:
             say_failure(f"interrupted: {progress}; the rest is as it was")
             code = EXIT_SIGNAL + signal.signum
@@ -88,27 +78,3 @@ def carry_out(session: Session, flow: Flow[T], progress: Progress) -> T:
         finally:
             progress.clear()
     click.get_current_context().exit(code)
-
-
-def _watched(flow: Flow[T], progress: Progress, interruption: Interruption) -> Flow[T]:
-    """Be the flow, but stop between two pieces of work once a signal came."""
-    try:
-        step: Step = next(flow)
-        while True:
-            if _is_piece(step):
-                interruption.check()
-            try:
-                result = yield step
-            except BrokerError as error:
-                step = flow.throw(error)
-            else:
-                progress.note(result)
-                step = flow.send(result)
-    except StopIteration as end:
-        found: T = end.value
-        return found
-
-
-def _is_piece(step: Step) -> bool:
-    operations = step if isinstance(step, tuple) else (step,)
-    return any(isinstance(operation, Operation) and operation.name in PIECES for operation in operations)

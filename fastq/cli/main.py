@@ -12,16 +12,20 @@ from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.cron import cron
 from fastq.cli.demo import main as demo_command
+from fastq.cli.doctor import doctor
 from fastq.cli.group import group
 from fastq.cli.queue import queue
+from fastq.cli.queue_drain import drain
 from fastq.cli.queue_removal import rm
 from fastq.cli.scheduler import command as scheduler_command
 from fastq.cli.server import server
+from fastq.cli.server_control import quiet, stop
 from fastq.cli.session import say_failure
 from fastq.cli.stats import stats
 from fastq.cli.task import task
 from fastq.cli.task_bulk import archive_all, delete_all, run_all
 from fastq.cli.task_enqueue import enqueue
+from fastq.cli.task_retry import retry
 from fastq.cli.worker import main as worker_command
 from fastq.errors import FastqError
 
@@ -133,12 +137,16 @@ def _completion(shell: str) -> None:
     click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())
 
 
+queue.add(drain)
 queue.add(rm, "remove", "delete")
 task.add(enqueue)
+task.add(retry)
 task.add(run_all, "runall")
 task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
-for _command in (stats, queue, task, group, server, cron):
+server.add(quiet)
+server.add(stop)
+for _command in (stats, queue, task, group, server, cron, doctor):
     main.add(_command)
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")

@@ -1,17 +1,19 @@
-"""``fastq server``: lists the servers that are running, Go's and fastq's."""
+"""``fastq server``: lists the servers that are running, Go's and fastq's; ``server_control`` has what ends them."""
 
 from fastq.cli.commands import Noun, json_option
 from fastq.cli.human import clean, when
 from fastq.cli.records import server_record
+from fastq.cli.server_names import short_ids
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
 from fastq.inspector import ServerInfo
 
 __all__ = ["server"]
 
-server = Noun("server", help="List the servers that work on queues.")
+server = Noun("server", help="List the servers that work on queues, and stop them.")
 
 _COLUMNS = (
+    Column("ID"),
     Column("HOST"),
     Column("PID", right=True),
     Column("STATE"),
@@ -35,7 +37,8 @@ def ls(session: Session, as_json: bool) -> None:
     elif not servers:
         session.screen.say("There are no servers running.")
     else:
-        table(session.screen, _COLUMNS, [_row(session, info) for info in servers])
+        ids = short_ids(servers)
+        table(session.screen, _COLUMNS, [[clean(ids[info.id]), *_row(session, info)] for info in servers])
 
 
 def _row(session: Session, info: ServerInfo) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self, TypeVar
 
 from fastq.demo.screen import Screen
 
-__all__ = ["Cell", "Column", "facts", "heading", "table"]
+__all__ = ["Cell", "Column", "Layout", "facts", "heading", "pad", "shortened", "table", "width_of"]
 
 T = TypeVar("T")
 
@@ -58,14 +58,14 @@ def heading(screen: Screen, text: str) -> None:
 def facts(screen: Screen, pairs: Iterable[tuple[str, str]]) -> None:
     """Write names and values, a pair a line."""
     rows = list(pairs)
-    width = max((_width(name) for name, _ in rows), default=0)
+    width = max((width_of(name) for name, _ in rows), default=0)
     for name, value in rows:
-        screen.say(f"{screen.paint(_pad(name, width), dim=True)}{GAP}{_painted(screen, value, value)}".rstrip())
+        screen.say(f"{screen.paint(pad(name, width), dim=True)}{GAP}{_painted(screen, value, value)}".rstrip())
 
 
 def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
     """Write a table with its titles; the titles alone if there are no rows."""
-    laid = _Layout.of(columns, [list(row) for row in rows])
+    laid = Layout.of(columns, [list(row) for row in rows])
     if screen.is_live:
         laid = laid.fitted(shutil.get_terminal_size().columns - 1)
     titles = [column.title for column in laid.columns]
@@ -74,20 +74,26 @@ def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str
         screen.say(_line(laid.columns, laid.widths, row, screen))
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
+    """Be a table with the widths of its columns."""
+
     columns: Sequence[Column]
     rows: list[list[str]]
     widths: list[int]
 
     @classmethod
-    def of(cls, columns: Sequence[Column], rows: list[list[str]]) -> "_Layout":
-        widths = [max([_width(column.title), *(_width(row[at]) for row in rows)]) for at, column in enumerate(columns)]
+    def of(cls, columns: Sequence[Column], rows: list[list[str]]) -> "Layout":
+        """Make each column as wide as its widest text."""
+        widths = [
+            max([width_of(column.title), *(width_of(row[at]) for row in rows)]) for at, column in enumerate(columns)
+        ]
         return cls(columns, rows, widths)
 
     def over(self, window: int) -> int:
+        """Count by how much a line is wider than the window."""
         return sum(self.widths) + len(GAP) * (len(self.widths) - 1) - window
 
-    def fitted(self, window: int) -> "_Layout":
+    def fitted(self, window: int) -> "Layout":
         """Do what is needed, and no more, for a line to fit."""
         if self.over(window) <= 0:
             return self
@@ -96,13 +102,15 @@ class _Layout(NamedTuple):
             laid = laid.without(max(range(len(laid.columns)), key=lambda at: laid.columns[at].rank))
         return cut
 
-    def without(self, at: int) -> "_Layout":
+    def without(self, at: int) -> "Layout":
+        """Leave out a column."""
+
         def left(items: Sequence[T]) -> list[T]:
             return [*items[:at], *items[at + 1 :]]
 
-        return _Layout(left(self.columns), [left(row) for row in self.rows], left(self.widths))
+        return Layout(left(self.columns), [left(row) for row in self.rows], left(self.widths))
 
-    def cut(self, window: int) -> "_Layout":
+    def cut(self, window: int) -> "Layout":
         """Take from the widest column that may be cut, until the line fits or none may be cut any more."""
         widths = list(self.widths)
         while (over := self._replace(widths=widths).over(window)) > 0:
@@ -118,7 +126,7 @@ class _Layout(NamedTuple):
 def _line(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str], screen: Screen | None = None) -> str:
     parts = []
     for column, width, text in zip(columns, widths, row, strict=True):
-        shown = _pad(_shortened(text, width), width, right=column.right)
+        shown = pad(shortened(text, width), width, right=column.right)
         parts.append(_painted(screen, text, shown) if screen else shown)
     return GAP.join(parts).rstrip()
 
@@ -127,23 +135,25 @@ def _painted(screen: Screen, text: str, shown: str) -> str:
     return screen.paint(shown, fg=text.fg, dim=text.dim or None) if isinstance(text, Cell) else shown
 
 
-def _shortened(text: str, width: int) -> str:
-    if _width(text) <= width:
+def shortened(text: str, width: int) -> str:
+    """Return text that takes no more columns than this, with a sign where something is missing."""
+    if width_of(text) <= width:
         return text
     kept = ""
     for char in text:
-        if _width(kept + char) > width - 1:
+        if width_of(kept + char) > width - 1:
             break
         kept += char
     return f"{kept}…"
 
 
-def _pad(text: str, width: int, *, right: bool = False) -> str:
-    blank = " " * (width - _width(text))
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Return text that fills so many columns."""
+    blank = " " * (width - width_of(text))
     return blank + text if right else text + blank
 
 
-def _width(text: str) -> int:
+def width_of(text: str) -> int:
     """Count the columns that a text takes."""
     if text.isascii():
         return len(text)

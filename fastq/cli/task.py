@@ -1,20 +1,23 @@
 """``fastq task``: lists and describes tasks, and acts on those that are named."""
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
 
+from fastq.broker.inspect_bulk import Source
+from fastq.broker.inspect_tasks import container
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import GroupName, Noun, QueueName, TaskId, json_option, queue_option, state_choice
-from fastq.cli.human import clean, number, payload_text, span, stamp, when
+from fastq.cli.human import clean, payload_text
+from fastq.cli.progress import Look
 from fastq.cli.records import task_record
 from fastq.cli.session import Session, each, emit, pass_session
-from fastq.cli.stats import STATE_COLOURS, STATES
-from fastq.cli.tables import Cell, Column, facts, table
+from fastq.cli.stats import STATES
+from fastq.cli.tables import facts, table
 from fastq.cli.task_filter import Filter, filter_options
+from fastq.cli.task_shown import BY_STATE, COMMON, task_facts
 from fastq.info import TaskInfo
 from fastq.inspector.checks import MAX_PAGE
 from fastq.states import TaskState
@@ -32,34 +35,6 @@ Examples:
 task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.", epilog=_EPILOG)
 
 MOST_A_PAGE: Final = 10_000
-
-Show = Callable[[TaskInfo, datetime], str]
-
-_COMMON: Final[tuple[tuple[Column, Show], ...]] = (
-    (Column("ID"), lambda info, now: clean(info.id)),
-    (Column("TYPE", cut=True), lambda info, now: clean(info.type)),
-    (Column("PAYLOAD", cut=True), lambda info, now: payload_text(info.payload)),
-)
-_FAILED: Final[tuple[Column, Show]] = (Column("LAST FAILED"), lambda info, now: when(info.last_failed_at, now))
-_ERROR: Final[tuple[Column, Show]] = (Column("LAST ERROR", cut=True), lambda info, now: clean(info.last_err) or "-")
-_BY_STATE: Final[dict[TaskState, tuple[tuple[Column, Show], ...]]] = {
-    TaskState.ACTIVE: ((Column("HELD"), lambda info, now: Cell("no", "red") if info.is_orphaned else "yes"),),
-    TaskState.PENDING: (),
-    TaskState.SCHEDULED: ((Column("PROCESS IN"), lambda info, now: when(info.next_process_at, now)),),
-    TaskState.RETRY: (
-        (Column("NEXT RETRY"), lambda info, now: when(info.next_process_at, now)),
-        _ERROR,
-        _FAILED,
-        (Column("RETRIED", right=True), lambda info, now: number(info.retried)),
-        (Column("MAX RETRY", right=True), lambda info, now: number(info.max_retry)),
-    ),
-    TaskState.ARCHIVED: (_FAILED, _ERROR),
-    TaskState.COMPLETED: (
-        (Column("COMPLETED"), lambda info, now: when(info.completed_at, now)),
-        (Column("RESULT", cut=True), lambda info, now: payload_text(info.result)),
-    ),
-    TaskState.AGGREGATING: ((Column("GROUP", cut=True), lambda info, now: clean(info.group)),),
-}
 
 ids_option = click.option(
     "--id", "-i", "ids", type=TaskId(), multiple=True, required=True, metavar="ID", help="a task's id; may be repeated"
@@ -99,7 +74,7 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
     group = of_group(known, more.pop("group"))
     wanted = Filter.of(known, session.now, **more)
     if wanted.is_needed:
-        found = wanted.page(session.inspector.iter_tasks(queue, known, group=group, page_size=500), page, size)
+        found = wanted.page(_all_tasks(session, queue, known, group), page, size)
     else:
         found = session.inspector.list_tasks(queue, known, group=group, page=page, page_size=size)
     if as_json:
@@ -108,9 +83,15 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
         which = f"on page {page} " if page > 1 else "that match " if wanted.is_needed else ""
         session.screen.say(f"There are no {known} tasks {which}in {clean(queue)}.")
     else:
-        shown = (*_COMMON, *_BY_STATE[known])
+        shown = (*COMMON, *BY_STATE[known])
         rows = ([show(info, session.now) for _, show in shown] for info in found)
         table(session.screen, [column for column, _ in shown], rows)
+
+
+def _all_tasks(session: Session, queue: str, state: TaskState, group: str | None) -> Iterator[TaskInfo]:
+    """Go through all tasks in a state, and show on a terminal how far that is."""
+    total = session.broker.run(Source(queue, container(queue, state, group or ""), state).size())
+    return Look(session.notes, total).over(session.inspector.iter_tasks(queue, state, group=group, page_size=500))
 
 
 @task.verb("inspect")
@@ -127,7 +108,9 @@ def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
         if as_json:
             records.append(task_record(info))
             return
-        pairs = _pairs(info, session.now)
+        pairs = [*task_facts(info, session.now), ("Payload", payload_text(info.payload))]
+        if info.result is not None:
+            pairs.append(("Result", payload_text(info.result)))
         facts(session.screen, [(name, text) for name, text in pairs if text])
         session.screen.say()
 
@@ -135,32 +118,6 @@ def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
     if as_json:
         emit(records)
     return code
-
-
-def _pairs(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
-    def at(moment: datetime | None) -> str:
-        return f"{stamp(moment)} ({when(moment, now)})" if moment else ""
-
-    orphaned = " (no server holds it)" if info.is_orphaned else ""
-    waits = info.state in (TaskState.SCHEDULED, TaskState.RETRY)
-    return [
-        ("Queue", clean(info.queue)),
-        ("ID", clean(info.id)),
-        ("Type", clean(info.type)),
-        ("State", Cell(f"{info.state}{orphaned}", STATE_COLOURS[info.state])),
-        ("Group", clean(info.group)),
-        ("Retried", f"{info.retried}/{info.max_retry}"),
-        ("Next process time", at(info.next_process_at) if waits else "now" if info.next_process_at else ""),
-        ("Last failed", at(info.last_failed_at)),
-        ("Last error", clean(info.last_err)),
-        ("Timeout", span(info.timeout) if info.timeout else ""),
-        ("Deadline", at(info.deadline)),
-        ("Retention", span(info.retention) if info.retention else ""),
-        ("Completed", at(info.completed_at)),
-        ("Headers", ", ".join(f"{clean(name)}={clean(value)}" for name, value in sorted(info.headers.items()))),
-        ("Payload", payload_text(info.payload)),
-        ("Result", "" if info.result is None else payload_text(info.result)),
-    ]
 
 
 _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}

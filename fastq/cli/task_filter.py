@@ -10,6 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 import click
 
+from fastq.cli.human import clean, stamp
 from fastq.cli.times import read_duration, read_time
 from fastq.info import TaskInfo
 from fastq.states import TaskState
@@ -75,6 +76,16 @@ class Filter:
         """Return one page of those that are wanted, reading no further than needed."""
         start = (page - 1) * size
         return list(itertools.islice(filter(self.wants, infos), start, start + size))
+
+    @property
+    def text(self) -> str:
+        """Say in words which tasks are wanted, to stand behind "tasks"; empty for any."""
+        words = [
+            f"of type {clean(self.type)}" if self.type is not None else "",
+            f"whose error matches {clean(self.error.pattern)}" if self.error is not None else "",
+            f"since {stamp(self.since)}" if self.since is not None else "",
+        ]
+        return " ".join(filter(None, words))
 
 
 def _moment(text: str, now: datetime) -> datetime:

@@ -15,7 +15,7 @@ from fastq.inspector.queues import require_queue
 from fastq.messages import UNDECODABLE_TYPE, TaskMessage
 from fastq.states import TaskState
 
-__all__ = ["Listing", "get_task_info"]
+__all__ = ["Listing", "describe", "get_task_info"]
 
 SECOND_NS: Final = 1_000_000_000
 IDS_A_CALL: Final = 5_000
@@ -30,7 +30,7 @@ def get_task_info(queue: str, task_id: str, now_ns: int) -> Flow[TaskInfo]:
     exists, found = yield from together(queue_exists(queue), read_tasks(queue, [task_id]))
     if not exists:
         raise QueueNotFoundError(queue)
-    info = _info_of(queue, task_id.encode(), found[0], now_ns)
+    info = describe(queue, task_id.encode(), found[0], now_ns)
     if info is None:
         raise TaskNotFoundError(queue, task_id)
     return info
@@ -62,7 +62,7 @@ class Listing:
     def read(self, ids: Sequence[bytes], now_ns: int) -> Flow[list[TaskInfo]]:
         """Read those of the tasks that are in this state."""
         found = yield from read_all_tasks(self.queue, ids)
-        infos = (_info_of(self.queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=True))
+        infos = (describe(self.queue, task_id, task, now_ns) for task_id, task in zip(ids, found, strict=True))
         return [info for info in infos if info is not None and info.state is self.state]
 
     def ids(self) -> Flow[list[bytes]]:
@@ -86,7 +86,7 @@ class Listing:
         return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
-def _info_of(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskInfo | None:
+def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskInfo | None:
     """Describe a task; None if there is none, or one of a state that asynq does not know."""
     if found.message is None or found.state not in STATES:
         return None

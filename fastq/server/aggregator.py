@@ -10,6 +10,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Final, TypeAlias
 
 from fastq.broker.aggregate import (
@@ -53,6 +54,17 @@ _REFUSALS: Final = {
     Commit.DUPLICATE: "another task holds the unique lock of the new one",
     Commit.GONE: "the set was given back to its group meanwhile",
 }
+
+
+class Turn(Enum):
+    """Say what is to become of a group after its turn."""
+
+    OVER = auto()
+    MORE = auto()
+    """There may be another set to take."""
+
+    NOT_NOW = auto()
+    """It had none: others took the time."""
 
 
 class Aggregator(Actor):
@@ -104,6 +116,17 @@ class Aggregator(Actor):
         for one in list(self._open):  # of a tick that failed
             await self._give_back(one)
             self._open.discard(one)
+        until_s = time.monotonic() + self._interval_s
+        while True:
+            pause_s, failure = await self._go_round()
+            if pause_s or self._finishing or time.monotonic() >= until_s:
+                break
+        if failure is not None:
+            raise failure
+        return pause_s
+
+    async def _go_round(self) -> tuple[float, BrokerError | None]:
+        """Take a set at most of every due group; return the seconds until the next is due, 0 if one still is."""
         pauses = [self._interval_s]
         failure: BrokerError | None = None
         for queue in self._queues:
@@ -111,27 +134,29 @@ class Aggregator(Actor):
                 pauses.append(await self._aggregate_queue(queue))
             except BrokerError as error:
                 failure = error
-        if failure is not None:
-            raise failure
-        return max(LEAST_PAUSE_S, min(pauses))
+        return min(pauses), failure
 
     async def _aggregate_queue(self, queue: str) -> float:
-        """Aggregate the due groups of a queue; return the seconds until the next of the others is due."""
-        pause_s, cursor = self._interval_s, 0
+        """Take a set at most of a queue's due groups; return the seconds until the next is due, 0 if one still is."""
+        pause_s, cursor, more = self._interval_s, 0, False
         while True:
             self.get_on()
             found = await self._commands.run(scan_groups(queue, cursor, self._rule, self._now_s()))
-            await self._aggregate_groups(queue, [name for name in found.due if not self._waits.left_s(queue, name)])
+            due = [name for name in found.due if not self._waits.left_s(queue, name)]
+            more = await self._aggregate_groups(queue, due) or more
             pause_s = min([pause_s, *filter(None, (self._waits.left_s(queue, name) for name in found.due))])
             if found.next_due_s is not None:
                 pause_s = min(pause_s, found.next_due_s - self._clock.unix_ns() / 1e9)
             cursor = found.cursor
             if not cursor or self._finishing:
-                return pause_s
+                return 0.0 if more else max(LEAST_PAUSE_S, pause_s)
 
-    async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> None:
-        """Aggregate groups, several at once as long as that is quick: each set has its time, and one child for all."""
-        left = list(groups)
+    async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> bool:
+        """Take a set of each group, several at once as long as that is quick: each has its time, and one child for all.
+
+        Returns whether some are due again.
+        """
+        left, more = list(groups), False
         while left and not self._finishing:
             some, left = left[: self._at_once], left[self._at_once :]
             began_s = time.monotonic()
@@ -141,26 +166,28 @@ class Aggregator(Actor):
             for result in results:
                 if isinstance(result, BaseException):
                     raise result
-            left[:0] = [group for group, result in zip(some, results, strict=True) if not result]
+            left[:0] = [group for group, result in zip(some, results, strict=True) if result is Turn.NOT_NOW]
+            more = more or Turn.MORE in results
             is_quick = time.monotonic() - began_s < QUICK_S
             self._at_once = min(2 * self._at_once, MAX_AT_ONCE) if is_quick else 1
+        return more
 
-    async def _aggregate_group(self, queue: str, group: str) -> bool:
-        """Aggregate set after set of a group, for as long as it is due; False if it has to wait for the others."""
+    async def _aggregate_group(self, queue: str, group: str) -> Turn:
+        """Aggregate one set of a group: one that fills up faster than that leaves the others their turns."""
         if self.prepare is not None and not await self.prepare():
             self._waits.longer(queue, group)
-            return True
-        done, more = 0, True
-        while more and not self._finishing:
-            one = AggregationSet(queue, group, str(uuid.uuid4()))
-            now_s = self._now_s()
-            self.get_on()
-            self._open.add(one)
-            taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
-            done = await self._aggregate(one, taken) if taken else 0
-            more = 0 < done < taken or done == self._limit  # what was too much for one set, in bytes or number
-            self._open.discard(one)
-        return done != NOT_NOW
+            return Turn.OVER
+        one = AggregationSet(queue, group, str(uuid.uuid4()))
+        now_s = self._now_s()
+        self.get_on()
+        self._open.add(one)
+        taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
+        done = await self._aggregate(one, taken) if taken else 0
+        self._open.discard(one)
+        if done == NOT_NOW:
+            return Turn.NOT_NOW
+        is_rest_due = 0 < done < taken or done == self._limit  # what was too much for one set, in bytes or number
+        return Turn.MORE if is_rest_due else Turn.OVER
 
     async def _aggregate(self, one: AggregationSet, taken: int) -> int:
         """Put one task in the place of a set; return of how many tasks, 0 or less if they are in their group again.

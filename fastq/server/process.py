@@ -11,8 +11,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from fastq import keys
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.cancel import CancelAs
+from fastq.broker.control import ServerOrder
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
@@ -44,7 +46,7 @@ from fastq.server.recoverer import Recoverer
 from fastq.server.repairs import Repairs, describe
 from fastq.server.result import Result
 from fastq.server.stall import StallWatch
-from fastq.server.subscriber import Subscriber
+from fastq.server.subscriber import Control, Subscriber
 from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
 from fastq.server.trouble import Trouble
@@ -122,7 +124,8 @@ class ServerProcess:
         self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.holdings, self.crew.lose)
         check_health = self.hooks.check_health if self.hooks.checks_health else None
         self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), check_health)
-        self.subscriber = Subscriber(self._broker, self.crew.cancel, clock)
+        control = Control(keys.control_channel(self.identity.server_id), self.obey)
+        self.subscriber = Subscriber(self._broker, self.crew.cancel, clock, control)
         self.syncer = Syncer(self.acker, self.holdings)
         self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
         self.recoverer.is_held = lambda queue, task_id: self.held.get(queue, task_id) is not None
@@ -224,6 +227,15 @@ class ServerProcess:
         self.showcase.status = ServerStatus.STOPPED
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
+
+    def obey(self, order: ServerOrder) -> None:
+        """Do what somebody asks for through Redis; asked again, it is being done."""
+        if order is ServerOrder.STOP and not self._stopping.is_set():
+            _log.info("told through Redis to stop; running tasks have %g s", self.config.seconds("shutdown_timeout"))
+            self.stop_soon()
+        elif order is ServerOrder.QUIET and self.showcase.status is ServerStatus.ACTIVE:
+            _log.info("told through Redis to stop fetching; what is here is finished")
+            self.stop_fetching()
 
     async def _until_drained(self) -> None:
         """Wait until the queues are empty and nothing is held here; paused queues do not count.

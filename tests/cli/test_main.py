@@ -25,6 +25,7 @@ TALKING = [
     "queue history default",
     "queue pause default",
     "queue resume default",
+    "queue drain default",
     "queue rm default --yes",
     "task ls -q default -s retry",
     "task inspect -q default -i x",
@@ -33,13 +34,17 @@ TALKING = [
     "task archive -q default -i x",
     "task delete -q default -i x --yes",
     "task enqueue -t t -l x",
+    "task retry -q default --all --yes",
     "task run-all -q default -s retry --yes",
     "task archive-all -q default -s retry --yes",
     "task delete-all -q default -s retry --yes",
     "group ls -q default",
     "server ls",
+    "server quiet x --yes",
+    "server stop --all --yes",
     "cron ls",
     "cron history x",
+    "doctor",
 ]
 """Every command that asks something of Redis."""
 

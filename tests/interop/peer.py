@@ -106,14 +106,17 @@ class GoPeer:
         finally:
             self.request("server_shutdown", name=name)
 
-    def executions(self, *, started: int = 0, finished: int = 0, timeout: float = 30.0) -> list[Execution]:
-        """Wait for so many executions, then return all so far in the order of their start."""
+    def executions(
+        self, *, started: int = 0, finished: int = 0, timeout: float = 30.0, type: str = ""
+    ) -> list[Execution]:
+        """Wait for so many executions, then return all so far, or those of a type, in the order of their start."""
         runs = self.request(
             "executions",
             started=started,
             finished=finished,
             timeout_ns=round(timeout * SECOND_NS),
             timeout=timeout + 5,
+            type=type,
         )
         return [Execution.from_json(run) for run in runs]
 

@@ -3,14 +3,14 @@
 import hashlib
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from tests.interop.records import GoOptions, GoTask
 
-__all__ = ["COMBINATIONS", "QUEUES", "SECOND_NS", "Combination", "Sample", "samples", "unix_ns"]
+__all__ = ["COMBINATIONS", "QUEUES", "SECOND_NS", "Combination", "Sample", "go_options", "samples", "unix_ns"]
 
 SECOND_NS = 1_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,13 +97,16 @@ class Sample:
 
     def go_task(self) -> GoTask:
         """Return the same task for asynq's own client."""
-        options: GoOptions = {}
-        for name, value in self.options().items():
-            if isinstance(value, timedelta):
-                options[f"{name}_ns"] = value // timedelta(microseconds=1) * 1000  # type: ignore[literal-required]  # all are there
-            else:
-                options[name] = value  # type: ignore[literal-required]  # as above
-        return GoTask(self.type, self.payload, self.headers, options)
+        return GoTask(self.type, self.payload, self.headers, go_options(self.options()))
+
+
+def go_options(options: Mapping[str, Any]) -> GoOptions:
+    """Return fastq's options as the peer names them."""
+    named: dict[str, Any] = {}
+    for name, value in options.items():
+        is_length = isinstance(value, timedelta)
+        named[f"{name}_ns" if is_length else name] = value // timedelta(microseconds=1) * 1000 if is_length else value
+    return cast(GoOptions, named)
 
 
 def unix_ns(moment: datetime) -> int:

@@ -138,3 +138,11 @@ def test_the_entries_of_a_go_scheduler_are_listed(go: GoPeer, fastq: Fastq) -> N
     event = fastq.json("cron", "history", entry_id)[0]["events"][0]
     assert go.task_info("low", event["task_id"]).state == "pending"
     go.request("scheduler_shutdown", name="s")
+
+
+def test_a_go_server_is_not_asked_to_stop(go: GoPeer, fastq: Fastq) -> None:
+    with go.server():
+        wait_until(lambda: bool(go.inspect("Servers")), LIMIT_S)
+        for verb in ("stop", "quiet"):
+            assert "does not listen: it is a server of Go" in fastq.failure("server", verb, "--all", "--yes")
+        assert go.inspect("Servers")[0]["status"] == "active"

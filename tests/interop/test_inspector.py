@@ -1,10 +1,9 @@
 """fastq's Inspector and Go's give the same answers about the same Redis, and do the same to it."""
 
-import base64
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,9 @@ from fastq import (
     FastqError,
     Inspector,
     QueueInfo,
-    SchedulerEntry,
     ServerInfo,
     TaskInfo,
     TaskState,
-    WorkerInfo,
     keys,
 )
 from fastq.pool.outcome import Kind
@@ -28,6 +25,7 @@ from tests.broker.harness import NOW_S, QueueBench, run
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import GoTask, PeerError
 from tests.interop.samples import QUEUES, samples
+from tests.interop.telling import entry_as_go_tells, ns, task_as_go_tells, task_as_go_told, told, told_of, unix_ns
 from tests.test_keyspace_server import Stage
 from tests.waiting import wait_until
 
@@ -48,49 +46,6 @@ def inspector(redis_url: str) -> Iterator[Inspector]:
 
 
 # Both tell the same -------------------------------------------------------------------------------------------------
-
-
-def unix_ns(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - EPOCH) // timedelta(microseconds=1) * 1000
-
-
-def ns(length: timedelta) -> int:
-    return length // timedelta(microseconds=1) * 1000
-
-
-def task_as_go_tells(info: TaskInfo) -> dict[str, Any]:
-    """Put a task into the words of the Go peer; what is now in one and a little later in the other is left out."""
-    return {
-        "id": info.id,
-        "queue": info.queue,
-        "type": info.type,
-        "payload": info.payload,
-        "headers": dict(info.headers),
-        "state": info.state.value,
-        "max_retry": info.max_retry,
-        "retried": info.retried,
-        "last_err": info.last_err,
-        "last_failed_at_ns": unix_ns(info.last_failed_at),
-        "timeout_ns": ns(info.timeout),
-        "deadline_ns": unix_ns(info.deadline),
-        "group": info.group,
-        "next_process_at_ns": "now" if info.state is TaskState.PENDING else unix_ns(info.next_process_at),
-        "is_orphaned": info.is_orphaned,
-        "retention_ns": ns(info.retention),
-        "completed_at_ns": unix_ns(info.completed_at),
-        "result": info.result or b"",
-    }
-
-
-def task_as_go_told(told: dict[str, Any]) -> dict[str, Any]:
-    """Make one of Go's nil and empty; the bytes are base64."""
-    return {
-        **told,
-        "payload": base64.b64decode(told["payload"] or ""),
-        "result": base64.b64decode(told["result"] or ""),
-        "headers": told["headers"] or {},
-        "next_process_at_ns": "now" if told["state"] == "pending" else told["next_process_at_ns"],
-    }
 
 
 def compare_queue(go: GoPeer, inspector: Inspector, queue: str) -> None:
@@ -187,7 +142,7 @@ def test_both_tell_the_same_of_what_both_servers_made_of_tasks(
     go.enqueue(GoTask("t", b'{"do": "wait", "gate": "g"}', options={"task_id": "held", "queue": "ran"}))
     with go.server(queues={"ran": 1}, **QUICK):
         go.executions(started=31, finished=30)
-        wait_until(lambda: inspector.get_queue_info("ran").processed == 25, 20.0)
+        wait_until(lambda: inspector.get_queue_info("ran").processed == 25)
         for queue in ("ran", "default"):
             compare_queue(go, inspector, queue)
         (orphan,) = inspector.list_active_tasks("default")
@@ -199,54 +154,17 @@ def test_both_tell_the_same_of_what_both_servers_made_of_tasks(
 
 
 def compare_servers(go: GoPeer, inspector: Inspector) -> None:
-    wait_until(lambda: any(server.active_workers for server in inspector.servers()), 20.0)
+    wait_until(lambda: any(server.active_workers for server in inspector.servers()))
     (ours,), (theirs,) = inspector.servers(), go.inspect("Servers")
     assert told_of(ours, ServerInfo.__slots__) == told(theirs)
-
-
-def told_of(record: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Put a server or worker into the words of the Go peer, to the microsecond."""
-    values = {name: getattr(record, name) for name in names}
-    for name, value in values.items():
-        if isinstance(value, datetime):
-            values[name] = unix_ns(value)
-    if workers := values.get("active_workers"):
-        values["active_workers"] = [
-            told_of(worker, [name for name in WorkerInfo.__slots__ if name not in OF_SERVER]) for worker in workers
-        ]
-    return values
-
-
-OF_SERVER = {"host", "pid", "server_id"}
-
-
-OUR_NAMES = {"started_ns": "started", "deadline_ns": "deadline"}
-
-
-def told(server: dict[str, Any]) -> dict[str, Any]:
-    """Put what the Go peer told of a server into the same form."""
-    workers = [
-        {
-            "start_time" if name == "started_ns" else OUR_NAMES.get(name, name): cut(name, value)
-            for name, value in worker.items()
-        }
-        for worker in server["active_workers"]
-    ]
-    return {OUR_NAMES.get(name, name): cut(name, value) for name, value in server.items()} | {"active_workers": workers}
-
-
-def cut(name: str, value: Any) -> Any:
-    if name == "task_payload":
-        return base64.b64decode(value)
-    return value // 1000 * 1000 if name.endswith("_ns") else value
 
 
 def test_both_tell_the_same_of_schedulers(go: GoPeer, inspector: Inspector) -> None:
     task = GoTask("tick", b"p", None, {"queue": "ticks", "max_retry": 3}).params()
     entries = [{"spec": "@every 1s", "task": task}, {"spec": "0 0 1 1 *", "task": task}]
     ids = go.request("scheduler_start", name="s", heartbeat_ns=SECOND_NS, entries=entries)
-    wait_until(lambda: len(inspector.list_scheduler_enqueue_events(ids[0])) > 2, 20.0)
-    wait_until(lambda: len(inspector.scheduler_entries()) == 2, 20.0)
+    wait_until(lambda: len(inspector.list_scheduler_enqueue_events(ids[0])) > 2)
+    wait_until(lambda: len(inspector.scheduler_entries()) == 2)
     ours = sorted(map(entry_as_go_tells, inspector.scheduler_entries()), key=lambda entry: str(entry["id"]))
     theirs = sorted(go.inspect("SchedulerEntries"), key=lambda entry: str(entry["id"]))
     moving = {"next_ns", "prev_ns"}  # another second may have come between
@@ -268,17 +186,6 @@ def test_both_tell_the_same_of_schedulers(go: GoPeer, inspector: Inspector) -> N
     assert found == told[-len(found) :]
     go.request("scheduler_shutdown", name="s")
     assert inspector.scheduler_entries() == []
-
-
-def entry_as_go_tells(entry: SchedulerEntry) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "spec": entry.spec,
-        "task": {"type": entry.task_type, "payload": base64.b64encode(entry.task_payload).decode(), "headers": None},
-        "opts": list(entry.enqueue_options),
-        "next_ns": unix_ns(entry.next_enqueue_time),
-        "prev_ns": unix_ns(entry.prev_enqueue_time),
-    }
 
 
 # Both do the same ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.cancel import CancelAs, Cancellation
-from fastq.server.subscriber import Subscriber
+from fastq.broker.control import ServerOrder
+from fastq.server.subscriber import Control, Subscriber
 from tests.broker.harness import until
 from tests.cutting_proxy import cutting_proxy
 from tests.redis_servers import RedisServer
@@ -198,6 +199,51 @@ def test_a_user_who_may_listen_to_asynqs_channel_only_still_cancels_and_it_is_sa
     said = [text for text in logged(caplog, logging.WARNING) if "asynq:cancel:as" in text]
     assert len(said) == 1
     assert "SUBSCRIBE" in said[0]
+
+
+def test_orders_on_its_own_channel_are_obeyed_and_nonsense_is_not(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    held, obeyed = Held("a"), list[ServerOrder]()
+    control = Control(keys.control_channel("me"), obeyed.append)
+
+    async def test(bench: Bench) -> None:
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, control)
+        subscriber.start()
+        await until(lambda: subscriber.is_subscribed)
+        for channel, body in (("you", '{"do": "stop"}'), ("me", "stop"), ("me", "a"), ("me", '{"do": "quiet"}')):
+            bench.db.publish(keys.control_channel(channel), body)
+        assert await heard(bench, held, "a") == [Cancellation("a")]
+        await subscriber.stop()
+
+    on_bench(db, url, test)
+    assert obeyed == [ServerOrder.QUIET]
+    (said,) = logged(caplog, logging.WARNING)
+    assert said.startswith("a message on asynq:control:me is ignored, as all like it: 'stop' is not JSON: ")
+
+
+def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
+    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin: Any = db
+    channels = [keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL]
+    admin.acl_setuser("s", enabled=True, passwords=["+p"], categories=["+@all"], keys=["*"], channels=channels)
+    held = Held("a")
+
+    async def test(bench: Bench) -> None:
+        control = Control(keys.control_channel("me"), lambda order: None)
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, control)
+        subscriber.start()
+        await until(lambda: subscriber.is_subscribed)
+        assert await heard(bench, held, full("a"), "a") == [full("a")]
+        await subscriber.stop()
+
+    try:
+        on_bench(db, shared_server.url, test, through=f"unix://s:p@{shared_server.socket_path}")
+    finally:
+        admin.acl_deluser("s")
+    (said,) = logged(caplog, logging.WARNING)
+    assert "fastq server stop does not: the Redis user may not listen to asynq:control:me" in said
 
 
 def test_a_lost_connection_is_made_anew_and_said_once(

@@ -23,6 +23,8 @@ type script struct {
 	Tokens int    `json:"tokens"`
 	// Times limits the script to the first attempts; later ones succeed. 0 means every attempt.
 	Times int `json:"times"`
+	// RetryIn is the delay before the next attempt, instead of the server's own.
+	RetryIn time.Duration `json:"retry_in_ns"`
 	// Deaf handlers do not look at their context while they sleep or wait.
 	Deaf bool `json:"deaf"`
 }

@@ -10,9 +10,11 @@ type executionsParams struct {
 	Finished int           `json:"finished"`
 	Timeout  time.Duration `json:"timeout_ns"`
 	Clear    bool          `json:"clear"`
+	// Type limits what is returned to the tasks of one type.
+	Type string `json:"type"`
 }
 
-// executions waits until so many have started and finished, then returns all; with clear it forgets them.
+// executions waits until so many have started and finished, then returns them; with clear it forgets all.
 func executions(p *peer, params executionsParams) (any, error) {
 	j := p.journal
 	err := j.await(params.Timeout, func() bool {
@@ -23,9 +25,11 @@ func executions(p *peer, params executionsParams) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%d executions started, %d finished: %w", len(j.executions), j.finished, err)
 	}
-	copies := make([]execution, len(j.executions))
-	for i, run := range j.executions {
-		copies[i] = *run
+	copies := make([]execution, 0, len(j.executions))
+	for _, run := range j.executions {
+		if params.Type == "" || params.Type == run.Type {
+			copies = append(copies, *run)
+		}
 	}
 	if params.Clear {
 		j.executions, j.finished = nil, 0

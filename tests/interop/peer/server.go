@@ -65,7 +65,12 @@ func (p *peer) serverConfig(params serverParams) (asynq.Config, error) {
 		IsFailure:                func(err error) bool { return !errors.As(err, &notFailure{}) },
 	}
 	if params.RetryDelay != nil {
-		config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return *params.RetryDelay }
+		config.RetryDelayFunc = func(_ int, _ error, task *asynq.Task) time.Duration {
+			if s, err := scriptOf(task); err == nil && s.RetryIn > 0 {
+				return s.RetryIn
+			}
+			return *params.RetryDelay
+		}
 	}
 	if params.Groups != nil {
 		config.GroupGracePeriod = params.Groups.Grace

@@ -1,0 +1,106 @@
+"""Draws a run's JSON as a PNG: ``python plot.py figures.json plot.png``, with matplotlib and nothing of fastq.
+
+The ground is transparent and the ink is grey enough for pages of either colour.
+"""
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib  # type: ignore[import-not-found]  # in an environment of its own
+
+matplotlib.use("agg")
+from matplotlib import pyplot
+
+INK = "#7d8590"
+OURS = "#e8793a"
+COLOURS = {"at least once": "#3b82c4", "at most once": "#9aa7b4"}
+
+
+def main(figures: str, target: str) -> None:
+    """Draw the no-op rates, and beside them what they cost and how soon a task begins."""
+    with open(figures) as file:
+        record = json.load(file)
+    entries = [entry for entry in record["entries"] if entry["rounds"]]
+    entries.sort(key=lambda entry: median(entry, "noop"))
+    pyplot.rcParams.update(
+        {
+            **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+            "font.size": 9,
+            "axes.titlesize": 9.5,
+            "axes.titlelocation": "left",
+        }
+    )
+    size = (10.5, 0.8 + 0.32 * len(entries))
+    figure, axes = pyplot.subplots(1, 4, figsize=size, width_ratios=(3, 1.5, 1.5, 1.5), layout="constrained")
+    draw_rates(axes[0], entries)
+    draw_bars(axes[1], entries, [median(entry, "ms") for entry in entries], "1 ms CPU tasks a second")
+    draw_bars(axes[2], entries, [latency(entry) for entry in entries], "idle latency p50, ms", log=True)
+    draw_bars(axes[3], entries, [cpu_us(entry) for entry in entries], "CPU a no-op task, µs", log=True)
+    figure.savefig(target, dpi=160, transparent=True)
+
+
+def median(entry: Any, name: str) -> float:
+    """Return the median of a figure over an entry's rounds."""
+    found: list[float] = [figures[name] for figures in entry["rounds"]]
+    return statistics.median(found)
+
+
+def cpu_us(entry: Any) -> float:
+    """Return the CPU of a no-op task, the workers' and Redis'."""
+    used: list[float] = [figures["noop_worker_us"] + figures["noop_redis_us"] for figures in entry["rounds"]]
+    return statistics.median(used)
+
+
+def latency(entry: Any) -> float:
+    """Return the median of all latencies, or zero if there are none."""
+    samples = [sample for figures in entry["rounds"] for sample in figures["latency_ms"]]
+    return statistics.median(samples) if samples else 0.0
+
+
+def colour(entry: Any) -> str:
+    """Return a colour by the guarantee; fastq has one of its own."""
+    return OURS if entry["name"] == "fastq" else COLOURS[entry["guarantee"]]
+
+
+def draw_rates(axes: Any, entries: Sequence[Any]) -> None:
+    """Draw the no-op rates on a logarithmic scale, with their range."""
+    values = [median(entry, "noop") for entry in entries]
+    ranges = [[figures["noop"] for figures in entry["rounds"]] for entry in entries]
+    below = [value - min(found) for value, found in zip(values, ranges, strict=True)]
+    above = [max(found) - value for value, found in zip(values, ranges, strict=True)]
+    draw_bars(axes, entries, values, "no-op tasks a second (logarithmic)", log=True)
+    axes.errorbar(values, range(len(entries)), xerr=(below, above), fmt="none", ecolor=INK, elinewidth=1, capsize=2)
+    axes.set_yticks(range(len(entries)), [f"{entry['title']} {entry['version']}" for entry in entries])
+    # Room for the numbers at the bars' ends.
+    axes.set_xlim(right=5 * max(values))
+    for at, (value, found) in enumerate(zip(values, ranges, strict=True)):
+        text = f"{value:,.0f}".replace(",", "\N{THIN SPACE}")
+        axes.annotate(text, (max(found), at), xytext=(5, 0), textcoords="offset points", va="center")
+    for name, shade in {"fastq, at least once": OURS, **COLOURS}.items():
+        axes.barh(0, 0, color=shade, label=name)
+    axes.legend(loc="lower right", frameon=False, labelcolor=INK, title="when its worker dies, a task runs")
+
+
+def draw_bars(axes: Any, entries: Sequence[Any], values: Sequence[float], title: str, log: bool = False) -> None:
+    """Draw one bar for each."""
+    axes.barh(range(len(entries)), values, color=[colour(entry) for entry in entries], height=0.7)
+    if log:
+        axes.set_xscale("log")
+    dress(axes, entries, title)
+
+
+def dress(axes: Any, entries: Sequence[Any], title: str) -> None:
+    """Take off what is not needed."""
+    axes.set_title(title, color=INK)
+    axes.set_yticks(range(len(entries)), [""] * len(entries))
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.6, len(entries) - 0.4)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

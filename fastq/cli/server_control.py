@@ -1,0 +1,143 @@
+"""``fastq server stop`` and ``quiet``: tell servers of fastq to end, or to fetch no more, and see that they do."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from fastq.broker.control import ServerOrder, count_listeners, send_order
+from fastq.cli.acting import Acting
+from fastq.cli.bulk import confirm, yes_option
+from fastq.cli.commands import Verb, json_option
+from fastq.cli.human import clean, number
+from fastq.cli.server_names import name_of, the_server
+from fastq.cli.session import Session, pass_session
+from fastq.errors import BrokerAuthError, FastqError
+from fastq.inspector import ServerInfo
+
+__all__ = ["quiet", "stop"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WAIT_S: Final = 15.0
+"""A server shows its new state at once; one that died meanwhile is gone from the list within 10 s."""
+LOOK_EVERY_S: Final = 0.2
+OBEYED: Final = {ServerOrder.STOP: {"closed"}, ServerOrder.QUIET: {"stopped", "closed"}}
+"""The states in which a server does what it was told."""
+
+
+def _options(command: F) -> F:
+    for option in (
+        json_option,
+        yes_option,
+        click.option("--no-wait", is_flag=True, help="do not wait until they do it"),
+        click.option("--all", "every", is_flag=True, help="all servers that there are"),
+        click.argument("ids", nargs=-1, metavar="SERVER..."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("stop", cls=Verb)
+@_options
+@pass_session
+def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:
+    """End servers as SIGTERM does: what runs has their shutdown timeout, what does not end in it is run again.
+
+    SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. What starts a server again when it
+    ends (systemd, Kubernetes) does so after this, too. Servers of Go have no ear for it: end them by a signal.
+    """
+    return _Telling(session, ServerOrder.STOP, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
+
+
+@click.command("quiet", cls=Verb)
+@_options
+@pass_session
+def quiet(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:
+    """Let servers take no more tasks, and finish what they have, as SIGTSTP does; only a restart takes it back.
+
+    SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. Servers of Go have no ear for it: send
+    them the signal.
+    """
+    return _Telling(session, ServerOrder.QUIET, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
+
+
+class _Telling:
+    """Tell servers one after the other, then wait for all of them."""
+
+    def __init__(self, session: Session, order: ServerOrder, *, wait: bool) -> None:
+        self._session = session
+        self._order = order
+        self._wait = wait
+
+    def run(self, ids: Sequence[str], *, every: bool, yes: bool, as_json: bool) -> int:
+        if bool(ids) == every:
+            raise click.UsageError("name servers, or --all of them; fastq server ls lists those that there are")
+        running = self._session.inspector.servers()
+        if every and not running:
+            raise FastqError("there are no servers running")
+        acting = Acting(self._session, as_json=as_json)
+        chosen: dict[str, ServerInfo] = {}
+
+        def choose(name: str) -> None:
+            info = the_server(name, running)
+            chosen[info.id] = info
+
+        acting.look([info.id for info in running] if every else ids, choose)
+        if not chosen:
+            return acting.end()
+        confirm(self._question(list(chosen.values())), yes=yes)
+        told: list[str] = []
+
+        def tell(server_id: str) -> None:
+            self._tell(chosen[server_id])
+            told.append(server_id)
+
+        acting.look(list(chosen), tell)
+        deadline_s = time.monotonic() + WAIT_S
+        return acting.each(told, lambda server_id: self._outcome(chosen[server_id], deadline_s)).end()
+
+    def _question(self, chosen: Sequence[ServerInfo]) -> str:
+        names = ", ".join(map(name_of, chosen))
+        tasks = sum(len(info.active_workers) for info in chosen)
+        what = "will end" if self._order is ServerOrder.STOP else "will take no more tasks until a restart"
+        return f"{names}: {what}; {_running(tasks)} there now."
+
+    def _tell(self, info: ServerInfo) -> None:
+        broker = self._session.broker
+        try:
+            listeners = broker.run(count_listeners(info.id))
+        except BrokerAuthError:
+            listeners = 1  # who may not count them finds out by waiting
+        if not listeners:
+            signal = "SIGTERM" if self._order is ServerOrder.STOP else "SIGTSTP"
+            raise FastqError(
+                f"{name_of(info)} does not listen: it is a server of Go, or may not; send {signal} to {info.pid} "
+                f"on {clean(info.host)}"
+            )
+        broker.run(send_order(info.id, self._order))
+
+    def _outcome(self, info: ServerInfo, deadline_s: float) -> str:
+        if not self._wait:
+            return f"Told {name_of(info)}."
+        for now in self._looks(info.id, deadline_s):
+            if now is None:
+                return f"{name_of(info)} is gone."
+            if now.status in OBEYED[self._order]:
+                done = "is ending" if now.status == "closed" else "takes no more tasks"
+                return f"{name_of(info)} {done}; {_running(len(now.active_workers))} there."
+        raise FastqError(f"{name_of(info)} was told, but shows no sign of it after {WAIT_S:g} s; see its log")
+
+    def _looks(self, server_id: str, deadline_s: float) -> Iterator[ServerInfo | None]:
+        """Look again and again what a server shows of itself; None once it is gone."""
+        while True:
+            found = [info for info in self._session.inspector.servers() if info.id == server_id]
+            yield found[0] if found else None
+            if time.monotonic() > deadline_s:
+                return
+            time.sleep(LOOK_EVERY_S)
+
+
+def _running(count: int) -> str:
+    return "one task runs" if count == 1 else f"{number(count) if count else 'no'} tasks run"

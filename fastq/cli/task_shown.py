@@ -1,0 +1,67 @@
+"""How tasks are shown to people: the columns of each state, and all that is known of one task."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from fastq.cli.human import clean, number, payload_text, span, stamp, when
+from fastq.cli.stats import STATE_COLOURS
+from fastq.cli.tables import Cell, Column
+from fastq.info import TaskInfo
+from fastq.states import TaskState
+
+__all__ = ["BY_STATE", "COMMON", "Show", "task_facts"]
+
+Show = Callable[[TaskInfo, datetime], str]
+
+COMMON: Final[tuple[tuple[Column, Show], ...]] = (
+    (Column("ID"), lambda info, now: clean(info.id)),
+    (Column("TYPE", cut=True), lambda info, now: clean(info.type)),
+    (Column("PAYLOAD", cut=True), lambda info, now: payload_text(info.payload)),
+)
+_FAILED: Final[tuple[Column, Show]] = (Column("LAST FAILED"), lambda info, now: when(info.last_failed_at, now))
+_ERROR: Final[tuple[Column, Show]] = (Column("LAST ERROR", cut=True), lambda info, now: clean(info.last_err) or "-")
+BY_STATE: Final[dict[TaskState, tuple[tuple[Column, Show], ...]]] = {
+    TaskState.ACTIVE: ((Column("HELD"), lambda info, now: Cell("no", "red") if info.is_orphaned else "yes"),),
+    TaskState.PENDING: (),
+    TaskState.SCHEDULED: ((Column("PROCESS IN"), lambda info, now: when(info.next_process_at, now)),),
+    TaskState.RETRY: (
+        (Column("NEXT RETRY"), lambda info, now: when(info.next_process_at, now)),
+        _ERROR,
+        _FAILED,
+        (Column("RETRIED", right=True), lambda info, now: number(info.retried)),
+        (Column("MAX RETRY", right=True), lambda info, now: number(info.max_retry)),
+    ),
+    TaskState.ARCHIVED: (_FAILED, _ERROR),
+    TaskState.COMPLETED: (
+        (Column("COMPLETED"), lambda info, now: when(info.completed_at, now)),
+        (Column("RESULT", cut=True), lambda info, now: payload_text(info.result)),
+    ),
+    TaskState.AGGREGATING: ((Column("GROUP", cut=True), lambda info, now: clean(info.group)),),
+}
+
+
+def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
+    """Name and write what is known of a task beside payload and result; what it has not is blank."""
+
+    def at(moment: datetime | None) -> str:
+        return f"{stamp(moment)} ({when(moment, now)})" if moment else ""
+
+    orphaned = " (no server holds it)" if info.is_orphaned else ""
+    waits = info.state in (TaskState.SCHEDULED, TaskState.RETRY)
+    return [
+        ("Queue", clean(info.queue)),
+        ("ID", clean(info.id)),
+        ("Type", clean(info.type)),
+        ("State", Cell(f"{info.state}{orphaned}", STATE_COLOURS[info.state])),
+        ("Group", clean(info.group)),
+        ("Retried", f"{info.retried}/{info.max_retry}"),
+        ("Next process time", at(info.next_process_at) if waits else "now" if info.next_process_at else ""),
+        ("Last failed", at(info.last_failed_at)),
+        ("Last error", clean(info.last_err)),
+        ("Timeout", span(info.timeout) if info.timeout else ""),
+        ("Deadline", at(info.deadline)),
+        ("Retention", span(info.retention) if info.retention else ""),
+        ("Completed", at(info.completed_at)),
+        ("Headers", ", ".join(f"{clean(name)}={clean(value)}" for name, value in sorted(info.headers.items()))),
+    ]
