@@ -46,6 +46,7 @@ TALKING = [
     "cron ls",
     "cron history x",
     "doctor",
+    "dash",
 ]
 """Every command that asks something of Redis."""
 
