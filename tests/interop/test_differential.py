@@ -10,7 +10,7 @@ import pytest
 from tests.interop.differential.campaign import Campaign, UnequalError, campaign
 from tests.interop.differential.generator import Generator
 from tests.interop.differential.intended import Intended, Step
-from tests.interop.differential.lanes import choosers, run_beside_each_other
+from tests.interop.differential.lanes import run_all
 from tests.interop.differential.operation import Operation, Outcome
 from tests.interop.differential.table import table_of, used_in
 from tests.keyspace import Cells, Difference, Place
@@ -31,7 +31,7 @@ def run(peer_binary: Path) -> Iterator[Campaign]:
 def test_every_operation_does_the_same_200_times_and_meets_each_error_20_times(
     peer_binary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = run_beside_each_other(choosers(SEED), peer_binary, AT_MOST)
+    runs = run_all(SEED, peer_binary, AT_MOST)
     with capsys.disabled():
         sys.stdout.write("\n" + table_of(runs))
     missing = {(goal.name, goal.ending): count for run in runs for goal, count in run.generator.missing().items()}
