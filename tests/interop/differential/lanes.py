@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tests.interop.differential.aggregating import GroupChooser
 from tests.interop.differential.campaign import Campaign, campaign
@@ -14,13 +14,15 @@ from tests.interop.differential.schedules import ScheduleCampaign, schedule_camp
 
 __all__ = ["Run", "run_all"]
 
+SHARES: Final = 2
+"""Of the sequences that wait for nothing; mostly, one side waits for the other."""
 Run: TypeAlias = Campaign | ScheduleCampaign
 
 
 def run_all(seed: int, peer_binary: Path, limit: int) -> list[Run]:
     """Let each run sequences until all its goals are reached often enough, or the limit of their number."""
     begin: Sequence[Callable[[Path], AbstractContextManager[Run]]] = (
-        partial(campaign, Generator(seed)),
+        *(partial(campaign, Generator(seed + number, SHARES)) for number in range(SHARES)),
         partial(campaign, GroupChooser(seed)),
         partial(schedule_campaign, seed),
     )

@@ -25,6 +25,7 @@ from tests.waiting import wait_until
 __all__ = ["ScheduleCampaign", "schedule_campaign"]
 
 PATIENCE_S: Final = 60.0
+AGREE_WITHIN_S = 20.0
 REGISTER, UNREGISTER, TICK, SHUTDOWN = (
     "scheduler_register",
     "scheduler_unregister",
@@ -131,7 +132,7 @@ class ScheduleCampaign:
     def _compare(self, name: str, go: GoScheduler, ours: OurScheduler) -> None:
         """Wait until both have left the same; on a busy machine one may be a beat behind."""
         try:
-            wait_until(lambda: not self._left(name, go, ours), PATIENCE_S)
+            wait_until(lambda: not self._left(name, go, ours), AGREE_WITHIN_S)
         except AssertionError:
             left = self._left(name, go, ours).items()
             lines = [f"  {place}: Go {theirs!r}, fastq {found!r}" for place, (theirs, found) in left]

@@ -61,6 +61,8 @@ def wishes(rng: Random) -> Iterator[Wish]:
             options["unique"] = HOUR_S
         elif ending == "TaskIDConflictError" or rng.random() < 0.5:
             options["task_id"] = name
+        if ending == "TaskIDConflictError":
+            options.pop("unique", None)  # Go leaves a lock then, at each tick; the other sequences have that
         options = {key: options[key] for key in ORDER if key in options}
         yield Wish(name, TICKS if ending else rng.choice(REST), ending, options)
 
