@@ -46,7 +46,8 @@ from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from fastq.states import TaskState
 from tests.broker.harness import NOW_NS, QueueBench, message
-from tests.redis_servers import RedisServer, free_port, redis_cluster, redis_server
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_cluster, redis_server
 from tests.waiting import wait_until
 
 SLOTS = 16384
@@ -354,7 +355,7 @@ def test_a_node_that_takes_over_its_first_slot_is_found(cluster: Cluster, client
     source = cluster.nodes[0]
     queue = cluster.queues_on(source)[0]
     client.do(enqueue(cluster.queues_on(source)[0]))  # the client's slot map is from before
-    config = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
+    config = {"cluster-enabled": "yes", "cluster-node-timeout": "30000"}
     with redis_server(free_port(also=10000), config=config) as newcomer:
         cluster.ask(newcomer, "CLUSTER", "MEET", "127.0.0.1", source.port)
         new_id = cluster.id_of(newcomer)

@@ -14,7 +14,7 @@ __all__ = ["build_peer", "unavailable"]
 HERE = Path(__file__).parent
 SOURCE = HERE / "peer"
 BINARY = HERE / "bin" / "peer"
-BUILD_LIMIT_S = 600
+BUILD_LIMIT_S = 3600
 
 
 def unavailable(reason: str) -> NoReturn:
