@@ -15,7 +15,8 @@ from tests.e2e.harness import workers_on
 from tests.interop.build import build_peer, unavailable
 from tests.interop.peer import GoPeer
 from tests.interop.scene import Scene, scene_on
-from tests.redis_servers import free_port, redis_server
+from tests.ports import free_port
+from tests.redis_servers import redis_server
 
 
 @pytest.fixture(scope="session")
