@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fastq import Client, Task
-from tests.broker.test_cluster import Cluster
+from tests.broker.clusters import Cluster
 from tests.e2e.harness import workers_on
 from tests.e2e.troubled import BEGIN, END, Stage, on_stage, silence
 from tests.e2e.view import View

@@ -35,7 +35,7 @@ def redis_socket() -> Iterator[Path]:
         options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", directory]
         process = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
         try:
-            patient = Retry(ConstantBackoff(0.02), 500)
+            patient = Retry(ConstantBackoff(0.02), 4500)
             with redis.Redis(unix_socket_path=str(socket), retry=patient) as probe:
                 probe.ping()
             yield socket
