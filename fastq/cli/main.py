@@ -11,6 +11,7 @@ from fastq._version import __version__
 from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.cron import cron
+from fastq.cli.dash.command import dash
 from fastq.cli.demo import main as demo_command
 from fastq.cli.doctor import doctor
 from fastq.cli.group import group
@@ -146,7 +147,7 @@ task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
 server.add(quiet)
 server.add(stop)
-for _command in (stats, queue, task, group, server, cron, doctor):
+for _command in (stats, queue, task, group, server, cron, doctor, dash):
     main.add(_command)
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")

@@ -45,6 +45,7 @@ TALKING = [
     "cron ls",
     "cron history x",
     "doctor",
+    "dash",
 ]
 """Every command that asks something of Redis."""
 

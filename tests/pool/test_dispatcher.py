@@ -135,6 +135,19 @@ def test_big_payloads_are_bounded_by_bytes(desk: Desk) -> None:
     assert desk.loads == [10, 10]
 
 
+def test_no_more_is_asked_for_than_there_are_bytes_left_for_tasks_of_the_usual_size(desk: Desk) -> None:
+    desk.learn(1000)
+    assert desk.dispatcher.free(only_async=False) == 512
+    for _ in range(100):
+        desk.submit(*range(8), size=100_000)
+        for child in desk.children:
+            child.work_off(1000)
+        desk.dispatcher.collect([])
+    assert desk.dispatcher.free(only_async=False) == 20
+    desk.submit(*range(12), size=100_000)
+    assert desk.dispatcher.free(only_async=False) == 8
+
+
 def test_a_child_in_a_long_task_gets_nothing_to_wait_behind_it(desk: Desk) -> None:
     desk.learn(10_000 * MS)
     desk.submit(1, 2, 3)
