@@ -148,7 +148,7 @@ def test_the_doctor_finds_nothing_wrong_with_what_go_does(go: GoPeer, fastq: Fas
     go.enqueue_many(RUNS + WAITS)
     go.enqueue(script({"do": "ok"}, {"unique_ns": HOUR_NS, "task_id": "u1"}, type="u"))
     with go.server(**QUICK, queues={"default": 1, "other": 1}):
-        wait_until(lambda: bool(go.inspect("Servers")), LIMIT_S)
+        wait_until(lambda: bool(go.inspect("Servers")))
         found = json.loads(fastq.run("doctor", "--json").stdout)
         assert [check for check in found["checks"] if check["level"] == "problem"] == []
         names = {check["check"]: check["seen"] for check in found["checks"]}
@@ -162,7 +162,7 @@ def test_the_doctor_finds_what_go_leaves_behind(go: GoPeer, fastq: Fastq, db: An
     go.enqueue(script({"do": "ok"}, {**unique, "process_in_ns": HOUR_NS}, type="u"))
     db.delete("asynq:{default}:t:u1")
     with go.server(**QUICK, queues={"default": 1}):
-        wait_until(lambda: db.llen("asynq:{default}:active") == 1, LIMIT_S)  # Go takes the id, and keeps it
+        wait_until(lambda: db.llen("asynq:{default}:active") == 1)  # Go takes the id, and keeps it
     result = fastq.run("doctor", "--json")
     assert result.exit_code == 1
     bad = {
