@@ -2,53 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.lease import Leased
-from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script
-from fastq.codec import view_task_message
 from fastq.errors import BrokerConnectionError
-from fastq.prioritizer import Prioritizer
-from fastq.server.fetcher import NOTHING_TO_DO_S, Fetcher
+from fastq.server.fetcher import NOTHING_TO_DO_S
 from fastq.server.waker import Waker
-from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS, QueueBench
+from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
+from tests.server.fetching import Pool, fetcher, fill
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
-
-
-class Pool:
-    """Stand for the pool: so much room, and what came in, by queue."""
-
-    def __init__(self, bench: Bench, room: int = 500) -> None:
-        self.bench = bench
-        self.room = room
-        self.taken: list[tuple[str, str]] = []
-
-    def accept(self, queue: str, leased: Leased) -> None:
-        for task in leased.tasks:
-            self.taken.append((queue, task.id))
-            self.bench.held.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
-
-    @property
-    def ids(self) -> list[str]:
-        return [task_id for _, task_id in self.taken]
-
-
-def fetcher(bench: Bench, pool: Pool, queues: Mapping[str, int] | None = None, *, strict: bool = False) -> Fetcher:
-    prioritizer = Prioritizer(queues or {QUEUE: 1}, strict, seed=1)
-    return Fetcher(bench.commands, prioritizer, bench.holdings, pool, 1.0)
-
-
-def fill(bench: Bench, queue: str, count: int) -> None:
-    QueueBench(bench.db, queue=queue).pend(*(f"{queue}-{number:03d}" for number in range(count)))
-
 
 # Fetching ---------------------------------------------------------------------------------------------------------
 
@@ -100,99 +68,6 @@ def test_strict_priority_fills_from_the_top(db: Redis, url: str) -> None:
             await fetching.tick()
         taken = [queue for queue, _ in pool.taken]
         assert taken == ["critical"] * 7 + ["low"] * 13
-
-    on_bench(db, url, test)
-
-
-def test_a_full_batch_is_handed_on_while_redis_works_on_the_next(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        fill(bench, QUEUE, 1200)
-        pool = Pool(bench, room=2000)
-        taken_when_asked: list[int] = []
-        begin = bench.commands.begin
-
-        def noting(operations: Sequence[Operation[Any]]) -> asyncio.Future[list[Any]]:
-            taken_when_asked.append(len(pool.taken))
-            return begin(operations)
-
-        bench.commands.begin = noting  # type: ignore[method-assign]  # to see when it asks
-        fetching = fetcher(bench, pool)
-        for taken in (0, 500, 1200):  # the last batch is not full: its tasks are waited for
-            assert await fetching.tick() == 0.0
-            assert len(pool.taken) == taken
-            assert fetching.may_bring(QUEUE) == (taken < 1200)
-        assert taken_when_asked == [0, 0, 500]
-        assert pool.ids == [f"{QUEUE}-{number:03d}" for number in range(1200)]
-
-    on_bench(db, url, test)
-
-
-def test_a_batch_is_not_kept_back_where_there_is_no_room_for_the_next(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        fill(bench, QUEUE, 800)
-        pool = Pool(bench, room=500)
-        fetching = fetcher(bench, pool)
-        await fetching.tick()
-        assert len(pool.taken) == 500
-        pool.room = 700
-        await fetching.tick()
-        pool.room = 0
-        assert await fetching.tick() > 0
-        assert len(pool.taken) == 800
-
-    on_bench(db, url, test)
-
-
-@pytest.mark.parametrize("end", ["stop", "finish", "no more"])
-def test_what_was_brought_is_handed_on_at_the_end(end: str, db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        fill(bench, QUEUE, 800)
-        pool = Pool(bench, room=2000)
-        fetching = fetcher(bench, pool)
-        await fetching.tick()
-        assert pool.taken == []
-        if end == "stop":
-            await fetching.stop()
-        elif end == "finish":
-            await fetching.finish(5.0)
-        else:
-            fetching.stop_fetching()
-            await fetching.tick()
-        assert len(pool.taken) == 500
-
-    on_bench(db, url, test)
-
-
-def test_what_was_brought_is_not_taken_for_lost(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        fill(bench, QUEUE, 600)
-        pool = Pool(bench, room=2000)
-        fetching = fetcher(bench, pool)
-        await fetching.tick()
-        score = OURS.score(bench.clock.unix_ns() / 1e9, 30)
-        fetching._lost.add(QUEUE, score)  # another dequeue of that second had no reply
-        bench.clock.advance(60)
-        await fetching.tick()
-        assert sorted(pool.ids) == sorted(set(pool.ids))
-        assert len(pool.taken) == 600
-
-    on_bench(db, url, test)
-
-
-def test_large_messages_are_asked_for_in_several_calls_of_one_round_trip(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        bench.queue.pend(*(f"{number:02d}" for number in range(30)), payload=bytes(100_000))
-        pool = Pool(bench, room=20)
-        fetching = fetcher(bench, pool)
-        await fetching.tick()
-        assert len(pool.taken) == 3  # a call is full with these, and nothing was known of their size
-        await fetching.tick()
-        assert pool.ids == [f"{number:02d}" for number in range(3 + 4 * 3)]
-        db.config_resetstat()
-        pool.room = 1
-        await fetching.tick()
-        calls: Any = db.info("commandstats")
-        assert (len(pool.taken), calls["cmdstat_evalsha"]["calls"]) == (16, 1)
 
     on_bench(db, url, test)
 
