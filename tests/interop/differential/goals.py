@@ -131,14 +131,13 @@ def inspector_goals() -> Iterator[Goal]:
         yield Goal(action, "QueueNotFoundError", on_none(action, known=False))
     waiting = ("pending", "scheduled", "retry")
     yield Goal("archive_task_trimming", OK, trimming("archive_task_trimming", on_task("archive_task", waiting)))
+    yield Goal("archive_all_tasks_trimming", OK, trimming("archive_all_tasks_trimming", archive_all_in_any_state))
     for action, states in ALL_ACTIONS.items():
         for state in states:
             name = f"{action}_{state}_tasks"
             yield Goal(name, OK, on_all(name, state))
             group = (GROUPS[0],) if state == "aggregating" else ()
             yield Goal(name, "QueueNotFoundError", always(Operation(name, name, ("nosuch", *group))))
-            if action == "archive_all":
-                yield Goal(f"{name}_trimming", OK, trimming(f"{name}_trimming", on_all(name, state)))
 
 
 def on_task(action: str, states: tuple[str, ...]) -> Build:
@@ -173,6 +172,14 @@ def on_all(name: str, place: str) -> Build:
     return build
 
 
+def archive_all_in_any_state(state: State, rng: Random) -> Operation | None:
+    found = sorted({task.state for task in state.within(ALL_ACTIONS["archive_all"])})
+    if not found:
+        return None
+    place = rng.choice(found)
+    return on_all(f"archive_all_{place}_tasks", place)(state, rng)
+
+
 # Queues -------------------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +192,8 @@ def queue_goals() -> Iterator[Goal]:
         yield Goal(name, OK, on_queue(name, is_empty if not force else is_idle, options))
         yield Goal(name, "QueueNotEmptyError", on_queue(name, is_busy if force else is_filled, options))
         yield Goal(name, "QueueNotFoundError", always(Operation(name, "delete_queue", ("nosuch",), options)))
+    name = "delete_queue_of_kept_tasks"
+    yield Goal(name, "QueueNotEmptyError", on_queue(name, has_only_kept_tasks, {"force": False}))
 
 
 Condition: TypeAlias = Callable[[State, str], bool]
@@ -193,7 +202,8 @@ Condition: TypeAlias = Callable[[State, str], bool]
 def on_queue(name: str, holds: Condition, options: Mapping[str, Any] | None = None) -> Build:
     def build(state: State, rng: Random) -> Operation | None:
         queues = [queue for queue in state.queues if holds(state, queue)]
-        return Operation(name, name.removesuffix("_by_force"), (rng.choice(queues),), options or {}) if queues else None
+        method = name.partition("_queue")[0] + "_queue"
+        return Operation(name, method, (rng.choice(queues),), options or {}) if queues else None
 
     return build
 
@@ -216,6 +226,10 @@ def is_idle(state: State, queue: str) -> bool:
 
 def is_filled(state: State, queue: str) -> bool:
     return any(task.queue == queue and task.state not in ("completed", "aggregating") for task in state.tasks)
+
+
+def has_only_kept_tasks(state: State, queue: str) -> bool:
+    return not is_filled(state, queue) and not is_empty(state, queue)
 
 
 def is_empty(state: State, queue: str) -> bool:
