@@ -192,6 +192,8 @@ def queue_goals() -> Iterator[Goal]:
         yield Goal(name, OK, on_queue(name, is_empty if not force else is_idle, options))
         yield Goal(name, "QueueNotEmptyError", on_queue(name, is_busy if force else is_filled, options))
         yield Goal(name, "QueueNotFoundError", always(Operation(name, "delete_queue", ("nosuch",), options)))
+    name = "delete_queue_of_kept_tasks"
+    yield Goal(name, "QueueNotEmptyError", on_queue(name, has_only_kept_tasks, {"force": False}))
 
 
 Condition: TypeAlias = Callable[[State, str], bool]
@@ -200,7 +202,8 @@ Condition: TypeAlias = Callable[[State, str], bool]
 def on_queue(name: str, holds: Condition, options: Mapping[str, Any] | None = None) -> Build:
     def build(state: State, rng: Random) -> Operation | None:
         queues = [queue for queue in state.queues if holds(state, queue)]
-        return Operation(name, name.removesuffix("_by_force"), (rng.choice(queues),), options or {}) if queues else None
+        method = name.partition("_queue")[0] + "_queue"
+        return Operation(name, method, (rng.choice(queues),), options or {}) if queues else None
 
     return build
 
@@ -223,6 +226,10 @@ def is_idle(state: State, queue: str) -> bool:
 
 def is_filled(state: State, queue: str) -> bool:
     return any(task.queue == queue and task.state not in ("completed", "aggregating") for task in state.tasks)
+
+
+def has_only_kept_tasks(state: State, queue: str) -> bool:
+    return not is_filled(state, queue) and not is_empty(state, queue)
 
 
 def is_empty(state: State, queue: str) -> bool:
