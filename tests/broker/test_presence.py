@@ -7,7 +7,13 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.open import open_broker
-from fastq.broker.presence import ServerIdentity, clear_server_state, publish_server_state, write_result
+from fastq.broker.presence import (
+    ServerIdentity,
+    clear_server_state,
+    count_servers,
+    publish_server_state,
+    write_result,
+)
 from fastq.errors import BrokerError
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
@@ -28,6 +34,12 @@ def publish(bench: QueueBench, server: ServerIdentity, workers: dict[str, bytes]
     for operation in publish_server_state(server, b"info", workers, NOW_S, ttl_s):
         assert operation.idempotent
         bench.run(operation)
+
+
+def test_servers_are_counted_until_they_are_out_of_date(bench: QueueBench) -> None:
+    publish(bench, ME, {}, ttl_s=10)
+    publish(bench, OTHER, {}, ttl_s=20)
+    assert [bench.run(count_servers(NOW_S + after_s)) for after_s in (0, 10, 11, 21)] == [2, 2, 1, 0]
 
 
 def test_a_server_is_listed_with_the_end_of_its_life(bench: QueueBench) -> None:
