@@ -102,7 +102,7 @@ class View(Screen[None]):
         """Begin to look."""
         self.draw_frame()
         self.draw()
-        self.look_now()
+        self.call_after_refresh(self.look_now)  # then it is known how much there is room for
 
     def on_resize(self) -> None:
         """Show as much as there is room for now."""
