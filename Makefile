@@ -25,7 +25,7 @@ EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types check chaos interop bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types check docs chaos interop bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ types: $(BUILT) ## Check types strictly, and each extension's stub against the m
 	$(PY) -m mypy.stubtest $(EXTENSIONS)
 
 check: lint types test ## Everything that must be green before a merge
+
+docs: $(BUILT) ## Write signatures and docstrings into docs/api
+	$(PY) docs/make_api.py
 
 chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (4-5 minutes)
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)

@@ -9,6 +9,7 @@ from typing import Any
 __all__ = ["APPS", "Command", "Contender", "Guarantee", "Place", "Rates", "beside", "module"]
 
 APPS = "benchmarks.compare.apps"
+LAUNCH = "benchmarks.compare.launch"
 
 
 class Guarantee(StrEnum):
@@ -60,12 +61,13 @@ class Contender:
     environment: str = "own"  # the file of pinned requirements, or "own" for that of this process, or "go"
     package: str = "fastq"  # whose version is told
     latency: bool = True
+    handlers: int = 2  # processes that run tasks
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def module(app: str, *arguments: str) -> Callable[[Place], Command]:
-    """Return a command that runs an app of ours as a program."""
-    return lambda place: [place.program, "-m", f"{APPS}.{app}", *arguments]
+    """Return a command that runs an app's ``main``."""
+    return lambda place: [place.program, "-m", LAUNCH, f"{APPS}.{app}", *arguments]
 
 
 def beside(place: Place, name: str, *arguments: str) -> Command:

@@ -15,7 +15,7 @@ from benchmarks.compare.surroundings import Surroundings
 __all__ = ["Family"]
 
 TICK = os.sysconf("SC_CLK_TCK")
-STOP_S = 5.0
+STOP_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Family:
     def __init__(self, commands: Sequence[Command], around: Surroundings) -> None:
         self._roots: list[subprocess.Popen[bytes]] = []
         self._known: dict[int, Process] = {}
+        self._frozen: list[Process] = []
         for command in commands:
             self._roots.append(
                 subprocess.Popen(
@@ -83,12 +84,13 @@ class Family:
 
     def freeze(self) -> None:
         """Stop everybody where they are, parents first, so that none of them wonders about its children."""
-        for process in self.members():
+        self._frozen = self.members()
+        for process in self._frozen:
             self._send(process, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let everybody go on, children first."""
-        for process in reversed(self.members()):
+        """Let those who are frozen go on, children first."""
+        for process in reversed(self._frozen):
             self._send(process, signal.SIGCONT)
 
     def cpu_s(self) -> float:

@@ -36,9 +36,9 @@ def main(figures: str, target: str) -> None:
     size = (10.5, 0.8 + 0.32 * len(entries))
     figure, axes = pyplot.subplots(1, 4, figsize=size, width_ratios=(3, 1.5, 1.5, 1.5), layout="constrained")
     draw_rates(axes[0], entries)
-    draw_bars(axes[1], entries, [median(entry, "ms") for entry in entries], "1 ms CPU tasks a second")
-    draw_bars(axes[2], entries, [latency(entry) for entry in entries], "idle latency p50, ms", log=True)
-    draw_bars(axes[3], entries, [cpu_us(entry) for entry in entries], "CPU a no-op task, µs", log=True)
+    draw_bars(axes[1], entries, [median(entry, "ms") for entry in entries], "1 ms CPU tasks/s")
+    draw_bars(axes[2], entries, [latency(entry) for entry in entries], "idle latency, ms", log=True)
+    draw_bars(axes[3], entries, [cpu_us(entry) for entry in entries], "CPU a no-op, µs", log=True)
     figure.savefig(target, dpi=160, transparent=True)
 
 
@@ -66,40 +66,51 @@ def colour(entry: Any) -> str:
 
 
 def draw_rates(axes: Any, entries: Sequence[Any]) -> None:
-    """Draw the no-op rates on a logarithmic scale, with their range."""
+    """Draw the no-op rates, with their range, the names and the legend."""
     values = [median(entry, "noop") for entry in entries]
     ranges = [[figures["noop"] for figures in entry["rounds"]] for entry in entries]
+    draw_bars(axes, entries, values, "no-op tasks a second (logarithmic)", log=True, ends=list(map(max, ranges)))
     below = [value - min(found) for value, found in zip(values, ranges, strict=True)]
     above = [max(found) - value for value, found in zip(values, ranges, strict=True)]
-    draw_bars(axes, entries, values, "no-op tasks a second (logarithmic)", log=True)
     axes.errorbar(values, range(len(entries)), xerr=(below, above), fmt="none", ecolor=INK, elinewidth=1, capsize=2)
     axes.set_yticks(range(len(entries)), [f"{entry['title']} {entry['version']}" for entry in entries])
-    # Room for the numbers at the bars' ends.
-    axes.set_xlim(right=5 * max(values))
-    for at, (value, found) in enumerate(zip(values, ranges, strict=True)):
-        text = f"{value:,.0f}".replace(",", "\N{THIN SPACE}")
-        axes.annotate(text, (max(found), at), xytext=(5, 0), textcoords="offset points", va="center")
     for name, shade in {"fastq, at least once": OURS, **COLOURS}.items():
         axes.barh(0, 0, color=shade, label=name)
     axes.legend(loc="lower right", frameon=False, labelcolor=INK, title="when its worker dies, a task runs")
 
 
-def draw_bars(axes: Any, entries: Sequence[Any], values: Sequence[float], title: str, log: bool = False) -> None:
-    """Draw one bar for each."""
+def draw_bars(
+    axes: Any,
+    entries: Sequence[Any],
+    values: Sequence[float],
+    title: str,
+    log: bool = False,
+    ends: Sequence[float] = (),
+) -> None:
+    """Draw one bar for each, its number behind its end, or where ``ends`` has it."""
     axes.barh(range(len(entries)), values, color=[colour(entry) for entry in entries], height=0.7)
     if log:
         axes.set_xscale("log")
-    dress(axes, entries, title)
-
-
-def dress(axes: Any, entries: Sequence[Any], title: str) -> None:
-    """Take off what is not needed."""
+        axes.set_xlim(min(value for value in values if value) / 2, max(values) * 4)
+    else:
+        axes.set_xlim(0, max(values) * 1.4)
+    for at, (value, end) in enumerate(zip(values, ends or values, strict=True)):
+        axes.annotate(number(value), (end, at), xytext=(5, 0), textcoords="offset points", va="center")
     axes.set_title(title, color=INK)
     axes.set_yticks(range(len(entries)), [""] * len(entries))
     axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_visible(False)
     axes.set_ylim(-0.6, len(entries) - 0.4)
-    for side in ("top", "right", "left"):
+    for side in ("top", "right", "bottom"):
         axes.spines[side].set_visible(False)
+
+
+def number(value: float) -> str:
+    """Return three digits, or as many as there are before the point; nothing for what was not measured."""
+    if not value:
+        return ""
+    decimals = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:,.{decimals}f}".replace(",", "\N{THIN SPACE}")
 
 
 if __name__ == "__main__":

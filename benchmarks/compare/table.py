@@ -55,7 +55,7 @@ def _costs(entries: Sequence[Entry]) -> Iterator[str]:
     yield "| queue | latency p50 / p99, ms | no-op: worker, µs | no-op: Redis, µs | enqueue: producer, µs | PSS, MB |"
     yield "|---|---|---|---|---|---|"
     for entry in entries:
-        samples = [sample for figures in entry.rounds for sample in figures.latency_ms]
+        samples = _samples(entry)
         latency = f"{percentile(samples, 0.5):.2f} / {percentile(samples, 0.99):.2f}" if samples else NONE
         costs = [_median(entry, read) for read in (_worker_us, _redis_us, _producer_us, _pss_mb)]
         yield f"| {_name(entry)} | {latency} | {' | '.join(map(_short, costs))} |"
@@ -74,6 +74,19 @@ def _ratios(entries: dict[str, Entry]) -> Iterator[str]:
         if other is not None:
             yield f"- no-op tasks: fastq is {ratio(mine, other):.2f} x {other.title}"
     yield f"- bulk enqueue: fastq {_number(_median(mine, _many))} a second"
+    others = [entry for entry in entries.values() if entry is not mine and _samples(entry)]
+    if _samples(mine) and others:
+        soonest = min(others, key=_p50)
+        theirs = f"{_p50(soonest):.2f} ms ({soonest.title})"
+        yield f"- idle latency p50: fastq {_p50(mine):.2f} ms, the best of the others {theirs}"
+
+
+def _samples(entry: Entry) -> list[float]:
+    return [sample for figures in entry.rounds for sample in figures.latency_ms]
+
+
+def _p50(entry: Entry) -> float:
+    return percentile(_samples(entry), 0.5)
 
 
 def _each(figures: Figures) -> float:

@@ -19,13 +19,15 @@ from benchmarks.compare.family import Family
 from benchmarks.compare.meter import Meter
 from benchmarks.compare.producer import Producer, TurnError
 from benchmarks.compare.surroundings import Surroundings, variables
-from tests.redis_servers import free_port, redis_server
+from tests.ports import free_port
+from tests.redis_servers import redis_server
 
 __all__ = ["Figures", "Plan", "Turn", "take_turn"]
 
 PATIENCE_S = 60.0  # for anything that should take seconds
 WARM_UP_S = 3.0
-POLL_S = 0.001
+FILL_S = 2.0  # who is frozen for longer finds its connections timed out
+POLL_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +80,13 @@ def take_turn(turn: Turn) -> Figures:
     path = turn.directory / f"{turn.contender.name}.meter"
     meter = Meter.create(path)
     log = (turn.directory / f"{turn.contender.name}.log").open("wb")
-    with log, redis_server(port=free_port()) as server, Redis(port=server.port) as db:
-        place = Place(turn.program, server.port)
-        around = Surroundings(variables(path, place.url, turn.contender.variables), turn.directory, log)
-        return _Measuring(turn, place, around, db, meter).run()
+    try:
+        with log, redis_server(port=free_port()) as server, Redis(port=server.port) as db:
+            place = Place(turn.program, server.port)
+            around = Surroundings(variables(path, place.url, turn.contender.variables), turn.directory, log)
+            return _Measuring(turn, place, around, db, meter).run()
+    finally:
+        path.unlink()
 
 
 class _Measuring:
@@ -131,13 +136,13 @@ class _Measuring:
             family.stop()
 
     def _warm_up(self, producer: Producer, family: Family) -> None:
-        """Give tasks until two processes have had some, or for a while; then wait for rest."""
+        """Give tasks until all processes have had some, or for a while; then wait for rest."""
         end_s = time.monotonic() + WARM_UP_S
         while True:
             done = self._meter.count()
             producer.each("noop", 10)
             self._wait_for(family, done + 10)
-            if self._meter.processes() >= 2 or time.monotonic() > end_s:
+            if self._meter.processes() >= self._contender.handlers or time.monotonic() > end_s:
                 break
 
     def _latency(self, producer: Producer, family: Family) -> None:
@@ -153,9 +158,9 @@ class _Measuring:
                 break
 
     def _no_ops(self, producer: Producer, family: Family) -> None:
-        count = self._plan.noop
-        rate, worker_s, redis_s = self._drain(producer, family, "noop", count)
         figures = self._figures
+        count = min(self._plan.noop, max(1, int(figures.many * FILL_S)))
+        rate, worker_s, redis_s = self._drain(producer, family, "noop", count)
         figures.noop = rate
         figures.noop_worker_us, figures.noop_redis_us = 1e6 * worker_s / count, 1e6 * redis_s / count
         figures.pss_mb = family.pss_mb()

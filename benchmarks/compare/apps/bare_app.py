@@ -1,10 +1,9 @@
 """The ceiling: fastq's own scripts, driven by loops that do nothing else and call no handler.
 
-``produce`` and ``work`` are its two programs.
+``produce`` and ``work`` are its two roles.
 """
 
 import os
-import sys
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -64,5 +63,6 @@ def work(db: Any) -> None:
             time.sleep(REST_S)
 
 
-if __name__ == "__main__":
-    {"produce": produce, "work": work}[sys.argv[1]](redis.Redis.from_url(os.environ["COMPARE_REDIS_URL"]))
+def main(role: str) -> None:
+    """Be one of the two programs."""
+    {"produce": produce, "work": work}[role](redis.Redis.from_url(os.environ["COMPARE_REDIS_URL"]))

@@ -1,7 +1,6 @@
-"""The least that a queue in Python can be: a list, BRPOP, a call. ``produce`` and ``work`` are its programs."""
+"""The least that a queue in Python can be: a list, BRPOP, a call. ``produce`` and ``work`` are its roles."""
 
 import os
-import sys
 from typing import Any
 
 from redis import Redis
@@ -34,5 +33,6 @@ def work(db: Any) -> None:
             run(found[1].partition(b":")[0].decode())
 
 
-if __name__ == "__main__":
-    {"produce": produce, "work": work}[sys.argv[1]](Redis.from_url(os.environ["COMPARE_REDIS_URL"]))
+def main(role: str) -> None:
+    """Be one of the two programs."""
+    {"produce": produce, "work": work}[role](Redis.from_url(os.environ["COMPARE_REDIS_URL"]))

@@ -1,4 +1,4 @@
-"""Celery: its workers import ``app``; this as a program is the producer."""
+"""Celery: its workers import ``app``; ``main`` is the producer."""
 
 import os
 
@@ -35,5 +35,6 @@ def many(kind: str, count: int) -> None:
             work.apply_async((kind, PAYLOAD), producer=producer)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Enqueue what the harness asks for."""
     serve(each, many)

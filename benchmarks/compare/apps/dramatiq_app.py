@@ -1,4 +1,4 @@
-"""Dramatiq: its workers import this module; as a program it is the producer."""
+"""Dramatiq: its workers import this module; ``main`` is the producer."""
 
 import os
 
@@ -30,5 +30,6 @@ def many(kind: str, count: int) -> None:
     dramatiq.group(work.message(kind, PAYLOAD) for _ in range(count)).run()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Enqueue what the harness asks for."""
     serve(each, many)

@@ -1,4 +1,4 @@
-"""fastq: its own ``fastq-worker`` runs ``mux``; this as a program is the producer."""
+"""fastq: its own ``fastq-worker`` runs ``mux``; ``main`` is the producer."""
 
 import os
 
@@ -37,7 +37,3 @@ def main() -> None:
                 client.enqueue(kind, payload)
 
         serve(each, lambda kind, count: client.enqueue_many(Task(kind, payload) for _ in range(count)))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Huey: its consumer imports ``huey``; this as a program is the producer."""
+"""Huey: its consumer imports ``huey``; ``main`` is the producer."""
 
 import os
 
@@ -23,5 +23,6 @@ def each(kind: str, count: int) -> None:
         work(kind, PAYLOAD)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Enqueue what the harness asks for."""
     serve(each, each)

@@ -1,4 +1,4 @@
-"""rq: its workers import ``work``; this as a program is the producer."""
+"""rq: its workers import ``work``; ``main`` is the producer."""
 
 import os
 
@@ -31,7 +31,3 @@ def main() -> None:
             queue.enqueue_many([Queue.prepare_data(name, (kind, PAYLOAD), result_ttl=0) for _ in range(size)])
 
     serve(each, many)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""SAQ: its workers import ``settings``; this as a program is the producer."""
+"""SAQ: its workers import ``settings``; ``main`` is the producer."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from saq import Queue  # type: ignore[import-not-found]  # in an environment of 
 from benchmarks.compare.meter import PAYLOAD, run
 from benchmarks.compare.produce import serve_async
 
-CHUNK = 100
+CHUNK = 20
 KEEP_NOTHING = -1
 
 queue = Queue.from_url(os.environ["COMPARE_REDIS_URL"])
@@ -34,10 +34,11 @@ async def each(kind: str, count: int) -> None:
 
 
 async def many(kind: str, count: int) -> None:
-    """Enqueue 100 at a time, as there is no call for many."""
+    """Enqueue 20 at a time, as there is no call for many."""
     for at in range(0, count, CHUNK):
         await asyncio.gather(*(enqueue(kind) for _ in range(min(CHUNK, count - at))))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Enqueue what the harness asks for."""
     serve_async(queue.connect, each, many)

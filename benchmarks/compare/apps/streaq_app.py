@@ -1,4 +1,4 @@
-"""StreaQ: its workers import ``worker``; this as a program is the producer."""
+"""StreaQ: its workers import ``worker``; ``main`` is the producer."""
 
 import os
 
@@ -31,5 +31,6 @@ async def many(kind: str, count: int) -> None:
         await worker.enqueue_many([work.enqueue(kind, PAYLOAD) for _ in range(min(CHUNK, count - at))])
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Enqueue what the harness asks for."""
     serve_async(worker.__aenter__, each, many)

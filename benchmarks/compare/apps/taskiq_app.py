@@ -1,4 +1,4 @@
-"""Taskiq, on a list or on a stream: its workers import ``broker``; this as a program is the producer."""
+"""Taskiq, on a list or on a stream: its workers import ``broker``; ``main`` is the producer."""
 
 import asyncio
 import os
@@ -11,10 +11,11 @@ from taskiq_redis import (  # type: ignore[import-not-found]  # in an environmen
 from benchmarks.compare.meter import PAYLOAD, run
 from benchmarks.compare.produce import serve_async
 
-CHUNK = 100
+CHUNK = 20
 
-kind_of_broker = RedisStreamBroker if os.environ["COMPARE_BROKER"] == "stream" else ListQueueBroker
-broker = kind_of_broker(os.environ["COMPARE_REDIS_URL"])
+URL = os.environ["COMPARE_REDIS_URL"]
+# Read from the beginning: what is enqueued before the first worker is there would be skipped otherwise.
+broker = RedisStreamBroker(URL, consumer_id="0") if os.environ["COMPARE_BROKER"] == "stream" else ListQueueBroker(URL)
 
 
 async def _work(kind: str, payload: str) -> None:
@@ -31,10 +32,11 @@ async def each(kind: str, count: int) -> None:
 
 
 async def many(kind: str, count: int) -> None:
-    """Enqueue 100 at a time, as there is no call for many."""
+    """Enqueue 20 at a time, as there is no call for many."""
     for at in range(0, count, CHUNK):
         await asyncio.gather(*(work.kiq(kind, PAYLOAD) for _ in range(min(CHUNK, count - at))))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Enqueue what the harness asks for."""
     serve_async(broker.startup, each, many)

@@ -16,6 +16,7 @@ ASYNQ = Contender(
     produce=lambda place: [place.program, "produce"],
     work=lambda place: [[place.program, "work"]],
     left=asynq_left,
+    handlers=1,
     environment="go",
     package="github.com/hibiken/asynq",
 )

@@ -16,5 +16,6 @@ BARE = Contender(
     produce=module("bare_app", "produce"),
     work=lambda place: [module("bare_app", "work")(place)],
     left=asynq_left,
+    handlers=1,
     latency=False,
 )

@@ -13,10 +13,10 @@ def _left(db: Any) -> int:
 
 BRPOP = Contender(
     name="brpop",
-    title="bare BRPOP loop",
+    title="BRPOP loop, redis-py",
     guarantee=Guarantee.MOST,
     detail="a list, no retries, no anything",
-    settings="two processes, redis-py with hiredis; bulk by LPUSH of 500",
+    settings="two processes, with hiredis; bulk by LPUSH of 500",
     guess=Rates(each=7_000, many=210_000, noop=12_000, ms=1_600),
     produce=module("brpop_app", "produce"),
     work=lambda place: [module("brpop_app", "work")(place)] * 2,
