@@ -32,7 +32,7 @@ CSS: Final = """
 Screen { layout: vertical; background: $background; }
 Line { width: 100%; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
 Grid { width: 100%; height: 1fr; }
-#keys { height: 2; }
+#foot { height: 3; text-wrap: wrap; }
 #more { height: 2; }
 #scroll { height: 1fr; }
 #search { height: 1; }

@@ -14,7 +14,8 @@ from fastq.cli.dash.tasks import TasksView
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded
-from tests.redis_servers import free_port, redis_server
+from tests.ports import free_port
+from tests.redis_servers import redis_server
 
 
 @on_a_loop
