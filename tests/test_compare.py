@@ -106,7 +106,7 @@ def test_threads_and_forks_are_counted_apart(tmp_path: Path) -> None:
     assert meter.last_began_ns() > 0
 
 
-def test_no_count_is_lost_between_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_thread_counts_in_a_slot_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "meter"
     meter = Meter.create(path)
     monkeypatch.setenv("COMPARE_METER", str(path))
@@ -122,6 +122,7 @@ def test_no_count_is_lost_between_threads(tmp_path: Path, monkeypatch: pytest.Mo
     for thread in threads:
         thread.join()
     assert meter.count() == 80_000
+    assert meter.words[0] == 5  # this thread's, and theirs
 
 
 def test_who_cannot_be_had_is_named_and_left_out(

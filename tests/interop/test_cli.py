@@ -142,3 +142,40 @@ def test_a_go_server_is_not_asked_to_stop(go: GoPeer, fastq: Fastq) -> None:
         for verb in ("stop", "quiet"):
             assert "does not listen: it is a server of Go" in fastq.failure("server", verb, "--all", "--yes")
         assert go.inspect("Servers")[0]["status"] == "active"
+
+
+def test_the_doctor_finds_nothing_wrong_with_what_go_does(go: GoPeer, fastq: Fastq) -> None:
+    go.enqueue_many(RUNS + WAITS)
+    go.enqueue(script({"do": "ok"}, {"unique_ns": HOUR_NS, "task_id": "u1"}, type="u"))
+    with go.server(**QUICK, queues={"default": 1, "other": 1}):
+        wait_until(lambda: bool(go.inspect("Servers")))
+        found = json.loads(fastq.run("doctor", "--json").stdout)
+        assert [check for check in found["checks"] if check["level"] == "problem"] == []
+        names = {check["check"]: check["seen"] for check in found["checks"]}
+        assert names["server clocks"] == "servers and schedulers: 1, as Redis'"
+
+
+def test_the_doctor_finds_what_go_leaves_behind(go: GoPeer, fastq: Fastq, db: Any) -> None:
+    go.enqueue(script({"do": "ok"}, {"task_id": "gone"}))
+    db.delete("asynq:{default}:t:gone")
+    unique: GoOptions = {"unique_ns": HOUR_NS, "task_id": "u1"}
+    go.enqueue(script({"do": "ok"}, {**unique, "process_in_ns": HOUR_NS}, type="u"))
+    db.delete("asynq:{default}:t:u1")
+    with go.server(**QUICK, queues={"default": 1}):
+        wait_until(lambda: db.llen("asynq:{default}:active") == 1)  # Go takes the id, and keeps it
+    result = fastq.run("doctor", "--json")
+    assert result.exit_code == 1
+    bad = {
+        (check["check"], check["seen"])
+        for check in json.loads(result.stdout)["checks"]
+        if check["level"] in ("problem", "warning") and check["check"] not in ("persistence", "slow commands")
+    }
+    assert bad == {
+        ("ids without task", "2 in active, scheduled"),
+        ("locks without task", "1"),
+    }
+    assert fastq.run("doctor", "--repair", "--yes").exit_code == 0
+    left = [key.decode() for key in db.scan_iter("asynq:*")]
+    assert fastq.run("doctor", "--repair", "--yes").exit_code == 0
+    assert set(left) >= {"asynq:queues"}
+    assert not [key for key in db.scan_iter("asynq:{default}:*") if b":processed" not in key]
