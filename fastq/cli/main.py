@@ -24,6 +24,8 @@ from fastq.cli.stats import stats
 from fastq.cli.task import task
 from fastq.cli.task_bulk import archive_all, delete_all, run_all
 from fastq.cli.task_enqueue import enqueue
+from fastq.cli.task_export import export
+from fastq.cli.task_import import import_tasks
 from fastq.cli.task_retry import retry
 from fastq.cli.worker import main as worker_command
 from fastq.errors import FastqError
@@ -143,6 +145,8 @@ task.add(retry)
 task.add(run_all, "runall")
 task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
+task.add(export)
+task.add(import_tasks)
 server.add(quiet)
 server.add(stop)
 for _command in (stats, queue, task, group, server, cron):

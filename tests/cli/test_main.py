@@ -38,6 +38,8 @@ TALKING = [
     "task run-all -q default -s retry --yes",
     "task archive-all -q default -s retry --yes",
     "task delete-all -q default -s retry --yes",
+    "task export -q default",
+    "task import",
     "group ls -q default",
     "server ls",
     "server quiet x --yes",
