@@ -3,6 +3,7 @@
 # make setup PYTHON=python3.13          another interpreter (after `make clean`)
 # make test ARGS='-k codec -x' JOBS=0   more arguments for pytest; one process instead of two
 # make chaos SEED=7 ARGS=--json        the same faults and tasks again, and the report as JSON
+# make compare ARGS='--only fastq,celery --quick'  two of the contenders, shortly
 # make demo TASKS=20000 REDIS=redis://…  fewer tasks, on a Redis that is there already
 
 .DEFAULT_GOAL := help
@@ -24,7 +25,7 @@ EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types check chaos interop bench bench-smoke bigdata fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types check docs chaos interop bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +51,9 @@ types: $(BUILT) ## Check types strictly, and each extension's stub against the m
 
 check: lint types test ## Everything that must be green before a merge
 
+docs: $(BUILT) ## Write signatures and docstrings into docs/api
+	$(PY) docs/make_api.py
+
 chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (4-5 minutes)
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)
 
@@ -64,6 +68,10 @@ bench-smoke: $(BUILT) ## Run each benchmark once, to see that it works
 
 bigdata: $(BUILT) ## Time what the inspector asks of a Redis with a million tasks (10-15 minutes)
 	@$(PY) -m benchmarks.bigdata $(ARGS)
+
+compare: $(BUILT) ## Compare fastq with Go asynq and nine Python queues (about 20 minutes; keep the machine idle)
+	@mkdir -p build/compare
+	@$(PY) -m benchmarks.compare --json build/compare/figures.json --table build/compare/table.md --plot build/compare/plot.png $(ARGS)
 
 fuzz: $(BUILT) ## Feed a million mutated messages to the codec
 	$(PY) -m tests.fuzz.fuzz_codec --count $(FUZZ_COUNT)

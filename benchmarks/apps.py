@@ -40,3 +40,17 @@ def cpu_bound(task: RunningTask) -> None:
 def when(task: RunningTask) -> bytes:
     """Tell when the handler began."""
     return str(time.time_ns()).encode()
+
+
+@mux.handler("bench:10ms")
+def ten_ms(task: RunningTask) -> None:
+    """Use about 10 ms of CPU."""
+    _spin(10 * LOOPS_A_MS)
+
+
+@mux.handler("bench:sleep")
+def sleep(task: RunningTask) -> bytes:
+    """Sleep for the seconds that the payload says; tell when it began."""
+    began_ns = time.time_ns()
+    time.sleep(float(task.payload))
+    return str(began_ns).encode()

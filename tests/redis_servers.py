@@ -237,7 +237,7 @@ def redis_cluster(
                 client.execute_command("CLUSTER", "ADDSLOTS", *range(first, last))
                 client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", index + 1)
                 client.execute_command("CLUSTER", "MEET", "127.0.0.1", servers[0].port)
-        wait_until(lambda: all(_knows_cluster(server, nodes) for server in servers), 30.0)
+        wait_until(lambda: all(_knows_cluster(server, nodes) for server in servers))
         yield servers
 
 

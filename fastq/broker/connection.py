@@ -32,6 +32,8 @@ RedisClient: TypeAlias = Redis | RedisCluster
 AsyncRedisClient: TypeAlias = AsyncRedis | AsyncRedisCluster
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
+READ_SIZE = 1 << 20
+"""Bytes taken at once of what asyncio has received: each turn costs the same, and a batch has 256 kB."""
 CLIENT_NAME = "fastq"
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 3.0
@@ -81,7 +83,7 @@ def connect_async(
     if spec.kind is ConnectionKind.CLUSTER:
         nodes = [AsyncClusterNode(*address) for address in spec.addresses]
         return _AsyncCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
-    settings["redis_connect_func"] = _introduce_async
+    settings |= {"redis_connect_func": _introduce_async, "socket_read_size": READ_SIZE}
     if spec.kind is ConnectionKind.SENTINEL:
         return async_master(spec, settings)
     return AsyncRedis(**settings, **_place(spec))

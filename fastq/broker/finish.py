@@ -29,6 +29,7 @@ __all__ = [
     "archive_bounds",
     "complete",
     "done",
+    "finish_done",
     "requeue",
     "retry",
 ]
@@ -96,8 +97,14 @@ def done(
     queue: str, tasks: Sequence[Done], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
 ) -> Operation[list[Finish]]:
     """Delete tasks that were done, release their locks, count them; ``side`` is the end of active to look from."""
-    ids = [task.id for task in tasks]
     locks = [word for task in tasks if task.lock for word in task]
+    return finish_done(queue, [task.id for task in tasks], locks, now, owner, side)
+
+
+def finish_done(
+    queue: str, ids: Sequence[str], locks: Sequence[str], now: datetime, owner: Owner | None, side: int
+) -> Operation[list[Finish]]:
+    """Do as ``done``, by the tasks' ids, and by turns id and lock of those that have one."""
     return Operation(
         "done",
         load_script("done"),

@@ -11,7 +11,9 @@ from fastq._version import __version__
 from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.cron import cron
+from fastq.cli.dash.command import dash
 from fastq.cli.demo import main as demo_command
+from fastq.cli.doctor import doctor
 from fastq.cli.group import group
 from fastq.cli.queue import queue
 from fastq.cli.queue_drain import drain
@@ -149,7 +151,7 @@ task.add(export)
 task.add(import_tasks)
 server.add(quiet)
 server.add(stop)
-for _command in (stats, queue, task, group, server, cron):
+for _command in (stats, queue, task, group, server, cron, doctor, dash):
     main.add(_command)
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")

@@ -1,5 +1,8 @@
 """``fastq server``: lists the servers that are running, Go's and fastq's; ``server_control`` has what ends them."""
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from fastq.cli.commands import Noun, json_option
 from fastq.cli.human import clean, when
 from fastq.cli.records import server_record
@@ -8,11 +11,11 @@ from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
 from fastq.inspector import ServerInfo
 
-__all__ = ["server"]
+__all__ = ["COLUMNS", "server", "server_rows"]
 
 server = Noun("server", help="List the servers that work on queues, and stop them.")
 
-_COLUMNS = (
+COLUMNS = (
     Column("ID"),
     Column("HOST"),
     Column("PID", right=True),
@@ -37,11 +40,16 @@ def ls(session: Session, as_json: bool) -> None:
     elif not servers:
         session.screen.say("There are no servers running.")
     else:
-        ids = short_ids(servers)
-        table(session.screen, _COLUMNS, [[clean(ids[info.id]), *_row(session, info)] for info in servers])
+        table(session.screen, COLUMNS, server_rows(servers, session.now))
 
 
-def _row(session: Session, info: ServerInfo) -> list[str]:
+def server_rows(servers: Sequence[ServerInfo], now: datetime) -> list[list[str]]:
+    """Write servers for a table of ``COLUMNS``."""
+    ids = short_ids(servers)
+    return [[clean(ids[info.id]), *_row(info, now)] for info in servers]
+
+
+def _row(info: ServerInfo, now: datetime) -> list[str]:
     queues = sorted(info.queues.items(), key=lambda item: (-item[1], item[0]))
     weights = " ".join(f"{clean(name)}:{weight}" for name, weight in queues)
     return [
@@ -50,5 +58,5 @@ def _row(session: Session, info: ServerInfo) -> list[str]:
         Cell(clean(info.status), "green" if info.status == "active" else "yellow"),
         f"{len(info.active_workers)}/{info.concurrency}",
         f"{weights} (strict)" if info.strict_priority else weights,
-        when(info.started, session.now),
+        when(info.started, now),
     ]

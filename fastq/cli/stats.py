@@ -17,7 +17,7 @@ from fastq.errors import BrokerAuthError, QueueNotFoundError
 from fastq.inspector import QueueInfo
 from fastq.states import TaskState
 
-__all__ = ["STATES", "STATE_COLOURS", "STATE_COLUMNS", "state_counts", "stats"]
+__all__ = ["STATES", "STATE_COLOURS", "STATE_COLUMNS", "cluster_pairs", "redis_pairs", "state_counts", "stats"]
 
 STATES: Final = (
     TaskState.ACTIVE,
@@ -180,13 +180,19 @@ def _show_redis(session: Session, redis: Mapping[str, str]) -> None:
     if not redis:
         session.screen.say("This user may not ask for it.")
     elif session.is_cluster:
-        names = {"cluster_state": "State", "cluster_known_nodes": "Known nodes", "cluster_size": "Size"}
-        facts(session.screen, [(title, _fact(redis, name)) for name, title in names.items()])
+        facts(session.screen, cluster_pairs(redis))
     else:
-        facts(session.screen, _redis_pairs(redis))
+        facts(session.screen, redis_pairs(redis))
 
 
-def _redis_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
+def cluster_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Name and write what is worth knowing of what a cluster says of itself."""
+    names = {"cluster_state": "State", "cluster_known_nodes": "Known nodes", "cluster_size": "Size"}
+    return [(title, _fact(redis, name)) for name, title in names.items()]
+
+
+def redis_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Name and write what is worth knowing of what Redis says of itself."""
     product = ("Valkey", "valkey_version") if "valkey_version" in redis else ("Redis", "redis_version")
     return [
         ("Version", f"{product[0]} {_fact(redis, product[1])}"),

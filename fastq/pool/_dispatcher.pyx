@@ -33,6 +33,7 @@ cdef class Dispatcher:
     cdef object waiting
     cdef dict estimates
     cdef Estimate mean
+    cdef double mean_bytes
     cdef Memory memory
     cdef char *bell
     cdef double prefetch_ns
@@ -82,6 +83,7 @@ cdef class Dispatcher:
             self.mixed |= submission.is_async
             self.scan_all |= submission.last_attempt
             last_attempts += submission.last_attempt
+            self.mean_bytes += (PyBytes_GET_SIZE(submission.data) - self.mean_bytes) / MEAN_SPAN
             self.waiting.append(submission)
         if last_attempts and self.owed:
             self.settle(last_attempts, now)
@@ -233,7 +235,7 @@ cdef class Dispatcher:
     # Limits -----------------------------------------------------------------------------------------------------
 
     def free(self, only_async: bool) -> int:
-        """Estimate how many more submissions would start within ``prefetch_time``."""
+        """Estimate how many more submissions would start within ``prefetch_time``, and find their place."""
         cdef Feed feed
         cdef Py_ssize_t count
         cdef int64_t now = atomic.now_ns()
@@ -258,8 +260,13 @@ cdef class Dispatcher:
             else:
                 feed.measure_backlog(now)
                 room = max(0.0, min((self.prefetch_ns - feed.backlog_ns) / mean, self.max_records - count))
+            room = min(room, self.places(feed))
             total += min(room, feed.left) if feed.left > 0 else room
         return max(0, <int64_t>total - <int64_t>len(self.waiting))
+
+    cdef double places(self, Feed feed):
+        """Estimate for how many more submissions of the usual size there are bytes left; a big one has its place."""
+        return max(0.0 if feed.count() else 1.0, (MAX_BYTES - feed.bytes) / max(1.0, self.mean_bytes))
 
     def relieve(self) -> list:
         """Move what waited too long to free children; return events for what none can take."""

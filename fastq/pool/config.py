@@ -28,7 +28,7 @@ class PoolConfig:
     prefetch_time: float = 0.05
     start_timeout: float = 60.0
     ring_bytes: int = 1 << 20
-    prefetch_records: int = 256
+    prefetch_records: int = 1024
 
     def __post_init__(self) -> None:
         if not all(self.runner.partition(":")):

@@ -4,6 +4,7 @@ Compiled, since every task comes by here twice on the main process' hot path.
 """
 
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
 from fastq._codec cimport ID, TaskView
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
@@ -48,6 +49,10 @@ cdef class HeldTask:
         return min(self.leased_until_s + <double>grace_s, self.write_by_s) > <double>now_s
 
 
+cdef inline int64_t seq_at(list results, Py_ssize_t at):
+    return (<HeldTask><object>PyTuple_GET_ITEM(results[at], 0)).seq
+
+
 cdef class _QueueTasks:
     """Keep a queue's held tasks by id, oldest first, and how many were taken so far."""
 
@@ -88,11 +93,10 @@ cdef class HeldTasks:
         """Let go of a task: its outcome is written, or it is not ours any more."""
         self.let_go(task)
 
-    def drop_all(self, tasks: list[HeldTask]) -> None:
-        """Let go of tasks whose outcomes are written."""
-        cdef HeldTask task
-        for task in tasks:
-            self.let_go(task)
+    def drop_all(self, results: list[Result]) -> None:
+        """Let go of the tasks whose results are written."""
+        for result in results:
+            self.let_go(<HeldTask><object>PyTuple_GET_ITEM(result, 0))
 
     cdef void let_go(self, HeldTask task):
         cdef _QueueTasks tasks
@@ -150,6 +154,33 @@ cdef class HeldTasks:
         for oldest in tasks.by_id.values():
             return Span(oldest.seq, tasks.taken - 1, len(tasks.by_id))
         return Span(tasks.taken - 1, tasks.taken - 1, 0)
+
+    def steps_to(self, queue: str, results: list[Result]) -> int:
+        """Return how many elements LREM passes among our own to find all of these from the oldest end.
+
+        They are to be in order. It takes a look at every held task that is older than the last of them.
+        """
+        cdef _QueueTasks tasks = self.queues.get(queue)
+        cdef HeldTask task
+        cdef Py_ssize_t at = 0
+        cdef Py_ssize_t count = len(results)
+        cdef int64_t older = 0
+        cdef int64_t steps = 0
+        if tasks is None or not results:
+            return 0
+        for task in tasks.by_id.values():
+            # What was let go of meanwhile is looked for all the same.
+            while at < count and seq_at(results, at) < task.seq:
+                steps += older
+                at += 1
+            if at == count:
+                break
+            if seq_at(results, at) == task.seq:
+                steps += older
+                at += 1
+            else:
+                older += 1
+        return steps + older * (count - at)
 
     def __len__(self) -> int:
         cdef _QueueTasks tasks

@@ -97,6 +97,16 @@ cdef class Intake:
         return known
 
 
+def to_submit(tasks: list[HeldTask]) -> list[Submission]:
+    """Return the submissions of tasks that have not ended meanwhile."""
+    cdef HeldTask task
+    submissions = []
+    for task in tasks:
+        if task.submission is not None and not task.ended:
+            submissions.append(task.submission)
+    return submissions
+
+
 cdef bint is_same(str text, bytes raw) except -1:
     cdef Py_ssize_t size
     cdef const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size)

@@ -11,6 +11,7 @@ from typing import Final
 
 from fastq.broker.finish import Finish, Guard
 from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.server._results import live
 from fastq.server.actor import Actor
 from fastq.server.batches import Writer
 from fastq.server.commands import Commands
@@ -44,7 +45,7 @@ class Acker(Actor):
     def first_tick_after_s(self) -> None:
         """Wait for the first result."""
 
-    def add(self, results: Sequence[Result], *, pool_is_dry: bool) -> None:
+    def add(self, results: list[Result], *, pool_is_dry: bool) -> None:
         """Take results to be written soon; at once when nothing more will come for now."""
         self._waiting += results
         if pool_is_dry or len(self._waiting) >= FLUSH_AT:
@@ -66,22 +67,22 @@ class Acker(Actor):
         """Write what waits now; for the shutdown, after the loop of ticks has ended."""
         await self.tick()
 
-    async def write(self, results: Sequence[Result], done_guard: Guard) -> None:
+    async def write(self, results: list[Result], done_guard: Guard) -> None:
         """Write results; those whose write failed for want of Redis are added to ``failed``.
 
         What became of a task that was let go of is not written: it is another's to say.
         """
         writer = Writer(self._held, self._owner, done_guard, self._clock.unix_ns())
-        live = [result for result in results if result.task.held]
+        held = live(results)
         try:
-            batches = writer.batches(live)
+            batches = writer.batches(held)
             outcomes = await self._commands.run_many([batch.operation for batch in batches])
         except asyncio.CancelledError:
-            self._keep(live, BrokerConnectionError("given up on the way", maybe_applied=True))
+            self._keep(held, BrokerConnectionError("given up on the way", maybe_applied=True))
             raise
         except Exception as error:
             # A defect; what it is about must not be held for ever.
-            self._keep(live, BrokerError(f"a defect: {error!r}", maybe_applied=True))
+            self._keep(held, BrokerError(f"a defect: {error!r}", maybe_applied=True))
             raise
         for batch, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
@@ -95,7 +96,7 @@ class Acker(Actor):
             self._is_outage = False
             self._log.info("no result waits for Redis any more")
 
-    def _keep(self, results: Sequence[Result], error: BrokerError) -> None:
+    def _keep(self, results: list[Result], error: BrokerError) -> None:
         for result in results:
             if error.maybe_applied:
                 self._held.doubt(result.task)
@@ -104,9 +105,9 @@ class Acker(Actor):
         self.failed += results
         self.on_failed()
 
-    def _settle(self, results: Sequence[Result], outcomes: Sequence[Finish]) -> None:
+    def _settle(self, results: list[Result], outcomes: Sequence[Finish]) -> None:
         if outcomes.count(Finish.OK) == len(outcomes):
-            self._held.drop_all([result.task for result in results])
+            self._held.drop_all(results)
             return
         for result, outcome in zip(results, outcomes, strict=True):
             task = result.task

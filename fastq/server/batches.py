@@ -5,9 +5,7 @@ tasks active that adds up, so it looks from the end that is nearer by the task's
 than it finds in 2 ms.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from fastq.broker.finish import (
@@ -20,13 +18,14 @@ from fastq.broker.finish import (
     Retried,
     archive,
     complete,
-    done,
+    finish_done,
     requeue,
     retry,
 )
 from fastq.broker.lease import Owner
 from fastq.broker.operation import Operation
 from fastq.info import at_unix_ns
+from fastq.server._results import by_write, done_words, most_steps, seq_of
 from fastq.server.held import HeldTasks, Span
 from fastq.server.outcomes import Archived, Requeued, Write
 from fastq.server.result import Result
@@ -37,17 +36,16 @@ MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
 MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
-"""What so many elements cost is not worth a thought: 500 tasks at this depth take 1.7 ms."""
-
-
-_seq = attrgetter("task.seq")
+"""What so many elements cost, each, is not worth a thought: 500 tasks take 1.7 ms."""
+LOOK_AT_MOST: Final = 16
+"""Held tasks looked at for each result, to know whether one call finds them all from the oldest end: the usual case."""
 
 
 class Batch(NamedTuple):
     """Pair an operation with the results it writes, in order."""
 
     operation: Operation[list[Finish]]
-    results: Sequence[Result]
+    results: list[Result]
 
 
 class Writer:
@@ -60,23 +58,27 @@ class Writer:
         self._now_ns = now_ns
         self._now = at_unix_ns(now_ns)
 
-    def batches(self, results: Sequence[Result]) -> list[Batch]:
+    def batches(self, results: list[Result]) -> list[Batch]:
         """Group results by queue and outcome into operations of bounded size."""
-        groups: defaultdict[tuple[str, type[Write]], list[Result]] = defaultdict(list)
-        for result in results:
-            groups[result.task.queue, type(result.write)].append(result)
         return [
             Batch(self._operation(queue, kind, side, part), part)
-            for (queue, kind), group in groups.items()
-            for side, part in _parts(kind, group, self._held.span(queue))
+            for (queue, kind), group in by_write(results).items()
+            for side, part in self._parts(queue, kind, group)
         ]
 
-    def _operation(
-        self, queue: str, kind: type[Write], side: int, results: Sequence[Result]
-    ) -> Operation[list[Finish]]:
-        writes = [result.write for result in results]
+    def _parts(self, queue: str, kind: type[Write], group: list[Result]) -> Iterator[tuple[int, list[Result]]]:
+        span = self._held.span(queue)
+        near = NEAR_STEPS * len(group)
+        is_near = most_steps(group, span) <= near or (
+            span.held <= LOOK_AT_MOST * len(group) and self._held.steps_to(queue, group) <= near
+        )
+        return _parts(kind, group, span, is_near=is_near)
+
+    def _operation(self, queue: str, kind: type[Write], side: int, results: list[Result]) -> Operation[list[Finish]]:
         if kind is Done:
-            return done(queue, [w for w in writes if isinstance(w, Done)], self._now, self._done_owner, side)
+            ids, locks = done_words(results)
+            return finish_done(queue, ids, locks, self._now, self._done_owner, side)
+        writes = [result.write for result in results]
         if kind is Completed:
             return complete(queue, [w for w in writes if isinstance(w, Completed)], self._now, self._done_owner, side)
         if kind is Retried:
@@ -87,13 +89,13 @@ class Writer:
         return requeue(queue, [w.id for w in writes], self._now_ns, self._guard)
 
 
-def _parts(kind: type[Write], group: list[Result], span: Span) -> Iterator[tuple[int, list[Result]]]:
+def _parts(kind: type[Write], group: list[Result], span: Span, *, is_near: bool) -> Iterator[tuple[int, list[Result]]]:
     """Give results in the calls that write them, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
-        in_order = sorted(group, key=_seq)
+        in_order = sorted(group, key=seq_of)
         yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(in_order))))
-    elif not _is_near(group, span):
+    elif not is_near:
         for side, deep in _by_side(group, span):
             yield from ((side, part) for part in _bounded(deep))
     elif kind is Done:
@@ -104,12 +106,6 @@ def _parts(kind: type[Write], group: list[Result], span: Span) -> Iterator[tuple
 
 def _slices(group: list[Result]) -> Iterator[list[Result]]:
     return (group[at : at + MAX_CALL_TASKS] for at in range(0, len(group), MAX_CALL_TASKS))
-
-
-def _is_near(group: list[Result], span: Span) -> bool:
-    """Tell whether the results are about the oldest tasks that are held: the usual case, and the cheap one."""
-    near = span.first + len(group) + NEAR_STEPS
-    return span.last < near or max(map(_seq, group)) < near
 
 
 _Deep = tuple[Result, int]
@@ -124,7 +120,7 @@ def _by_side(group: list[Result], span: Span) -> Iterator[tuple[int, list[_Deep]
     older: list[_Deep] = []
     newer: list[_Deep] = []
     others = len(group) - 1
-    for at, result in enumerate(sorted(group, key=_seq)):
+    for at, result in enumerate(sorted(group, key=seq_of)):
         # Those of the group that are nearer to the end are gone by then.
         before = max(0, min(result.task.seq - span.first, span.held - 1) - at)
         after = max(0, min(span.last - result.task.seq, span.held - 1) - (others - at))

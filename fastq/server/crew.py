@@ -22,7 +22,7 @@ from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
-from fastq.server._intake import Intake, split_done
+from fastq.server._intake import Intake, split_done, to_submit
 from fastq.server.held import HeldTask, HeldTasks, view_leased
 from fastq.server.outcomes import (
     Archived,
@@ -120,7 +120,7 @@ class Crew:
             self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
         if self._callbacks.remembers_canceled():
             rejected += self._cancel_early(queue, tasks)
-        submissions = [task.submission for task in tasks if task.submission is not None and not task.ended]
+        submissions = to_submit(tasks)
         if submissions:
             self.pool.submit(submissions)
         if rejected:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from fastq.broker.dequeue import MAX_BATCH_TASKS, NoTasks, dequeue
+from fastq.broker.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.lease import Leased
 from fastq.errors import BrokerError
 from fastq.prioritizer import Prioritizer
@@ -30,6 +30,8 @@ __all__ = ["Fetcher"]
 NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
+MOST_CALLS: Final = 4
+"""How many calls a round trip has for a queue whose messages are so large that few fill one; others are waiting."""
 IN_DOUBT_PAUSE_S: Final = 0.2
 NOTHING_TO_DO_S: Final = 3600.0
 
@@ -71,6 +73,7 @@ class Fetcher(Actor):
         self._resting: dict[str, float] = {}
         self._lost = LostDequeues(commands, holdings)
         self._failing: dict[str, int] = {}
+        self._mean_bytes: dict[str, float] = {}
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
         self._is_fetching = True
@@ -132,6 +135,7 @@ class Fetcher(Actor):
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
+        quotas = [part for queue, count in quotas for part in self._calls(queue, count)]
         self._asked = frozenset(queue for queue, _ in quotas)
         try:
             results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
@@ -152,6 +156,12 @@ class Fetcher(Actor):
                 self._take(queue, count, result)
         return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
 
+    def _calls(self, queue: str, count: int) -> list[tuple[str, int]]:
+        """Split what is to be asked of a queue into calls that are each full with about as much as one may bring."""
+        most = max(1, int(MAX_BATCH_BYTES / self._mean_bytes.get(queue, 1.0)))
+        calls = min(MOST_CALLS, -(-count // most))
+        return [(queue, count * (at + 1) // calls - count * at // calls) for at in range(calls)]
+
     def _take(self, queue: str, count: int, result: Leased | NoTasks) -> None:
         if isinstance(result, NoTasks):
             self._prioritizer.give_back(queue, count)
@@ -160,6 +170,8 @@ class Fetcher(Actor):
         if result.ghosts:
             self.repairs[Repair.NO_TASK] += result.ghosts
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
+        if result.size:
+            self._mean_bytes[queue] = max(1.0, sum(map(len, result.messages)) / result.size)
         if result.size < count:
             self._prioritizer.give_back(queue, count - result.size)
         self.paused_queues.discard(queue)

@@ -14,7 +14,7 @@ from fastq.broker.lease import Owner
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = [
     "GOS",
@@ -42,7 +42,7 @@ OURS = Owner(524_287 / 2**20)
 THEIRS = Owner(1 / 2**20)
 GOS = Owner(0.0)
 
-LIMIT_S = 30.0
+LIMIT_S = PATIENCE_S
 LISTS = ("pending", "active")
 SETS = ("lease", "scheduled", "retry", "archived", "completed")
 

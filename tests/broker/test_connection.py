@@ -167,7 +167,7 @@ def test_a_client_follows_the_master_through_a_failover() -> None:
                     return bool(client.set("after", "2")) and replica.role()[0] == b"master"
                 return False
 
-            wait_until(writes_reach_the_replica, 30.0)
+            wait_until(writes_reach_the_replica)
         with setup.replica.client() as replica:
             assert replica.mget("before", "after") == [b"1", b"2"]
 

@@ -151,6 +151,18 @@ def test_a_done_task_is_found_from_either_end(side: int, bench: QueueBench) -> N
     assert bench.places() == {"active": ["a"], "lease": ["a"], "completed": ["c"]}
 
 
+@pytest.mark.parametrize("way", ["done", "complete", "retry", "archive"])
+def test_tasks_behind_another_servers_long_ones_are_looked_for_from_the_other_end(way: str, bench: QueueBench) -> None:
+    # The id stands twice in active: which of the two is gone tells from where it was looked for.
+    active = keys.active(QUEUE)
+    bench.activate("ours")
+    bench.db.rpush(active, *(f"long-{number}" for number in range(2000)))
+    bench.db.linsert(active, "after", "long-100", "ours")
+    assert bench.run(WAYS[way](["ours"], Guard(OURS))) == [OK]
+    left = bench.db.lrange(active, 0, -1)
+    assert (left.index(b"ours"), left.count(b"ours"), len(left)) == (101, 1, 2001)
+
+
 # Guards -----------------------------------------------------------------------------------------------------------
 
 

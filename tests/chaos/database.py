@@ -61,7 +61,7 @@ class Database:
 
     def start_and_wait(self) -> None:
         self.start()
-        wait_until(self.answers, 30.0)
+        wait_until(self.answers)
 
     def answers(self) -> bool:
         """Tell whether it takes commands; false while it loads."""

@@ -47,7 +47,7 @@ class Fastq:
     def json(self, *words: str) -> Any:
         """Run it with ``--json``, and hold what it wrote against the schema."""
         found = json.loads(self.done(*words, "--json"))
-        name = " ".join(words[: 1 if words[0] == "stats" else 2])
+        name = " ".join(words[: 1 if words[0] in ("stats", "doctor") else 2])
         jsonschema.validate(found, {**SCHEMA, "$ref": f"#/$defs/{name}"})
         return found
 

@@ -74,7 +74,7 @@ def test_queues_that_hold_tasks_are_not_touched(url: str, db: Redis) -> None:
 def test_a_task_that_vanishes_is_named(url: str, db: Redis) -> None:
     pending = "asynq:{demo:low}:pending"
     with running_demo("--tasks", TASKS, "--redis", url) as demo:
-        wait_until(lambda: db.llen(pending) > 100, 60.0)
+        wait_until(lambda: db.llen(pending) > 100)
         # The newest of the queue with the least weight: the worker will not come to it soon.
         task_id = bytes(db.lpop(pending)).decode()  # type: ignore[arg-type]  # redis-py's union of answers
         assert db.delete(f"asynq:{{demo:low}}:t:{task_id}") == 1
@@ -140,7 +140,7 @@ def test_a_demo_that_is_killed_takes_its_processes_along() -> None:
         assert len(demo.members()) >= 5
         demo.process.kill()
         demo.process.wait()
-        wait_until(lambda: not demo.members(), 30.0)
+        wait_until(lambda: not demo.members())
 
 
 @needs_proc

@@ -46,6 +46,8 @@ TALKING = [
     "server stop --all --yes",
     "cron ls",
     "cron history x",
+    "doctor",
+    "dash",
 ]
 """Every command that asks something of Redis."""
 

@@ -231,12 +231,12 @@ def test_cancelling_is_published(filled: Fastq, db: Any) -> None:
             got.extend(filter(None, [listener.get_message(timeout=0.1)]))
             return len(got) >= count
 
-        wait_until(lambda: heard(2), 20)
+        wait_until(lambda: heard(2))
         assert "Asked the servers to stop a1." in filled.done("task", "cancel", "a1", "a2")
-        wait_until(lambda: heard(4), 20)
+        wait_until(lambda: heard(4))
         assert [message["data"] for message in got[2:]] == [b"a1", b"a2"]
         filled.done("task", "cancel", "a1", "--queue", "default", "--outcome", "delete", "--yes")
-        wait_until(lambda: heard(5), 20)
+        wait_until(lambda: heard(5))
         assert got[4]["channel"] == b"asynq:cancel:as"
 
 

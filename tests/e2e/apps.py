@@ -23,6 +23,8 @@ from fastq.worker.aggregation import GroupedTask
 from fastq.worker.running import RunningTask
 
 EVENTS = "e2e:events"
+LONG_S = 600
+"""What waits or hangs does so for longer than any test waits for its end."""
 HOARD: list[bytearray] = []
 mux = ServeMux()
 layered = ServeMux()
@@ -82,7 +84,7 @@ def write(task: RunningTask) -> None:
     for part in task.json():
         task.write_result(part)
     tell("written", task)
-    db().blpop([gate(task.id)], 30)
+    db().blpop([gate(task.id)], LONG_S)
 
 
 @mux.handler("set")
@@ -135,14 +137,14 @@ def exit_python(task: RunningTask) -> None:
 def crash(task: RunningTask) -> None:
     tell("started", task)
     os.kill(os.getpid(), signal.SIGSEGV)
-    time.sleep(60)
+    time.sleep(LONG_S)
 
 
 @mux.handler("wait")
 def wait(task: RunningTask) -> None:
     """Run until the gate lets it pass."""
     tell("started", task)
-    db().blpop([gate(task.headers.get("gate", "g"))], 60)
+    db().blpop([gate(task.headers.get("gate", "g"))], LONG_S)
     tell("done", task)
 
 
@@ -178,6 +180,20 @@ def nap(task: RunningTask) -> None:
     time.sleep(float(task.headers["seconds"]))
 
 
+@mux.handler("until-file")
+def wait_for_file(task: RunningTask) -> None:
+    """Run until there is a file: Redis may be away, and the end must be the test's to say."""
+    tell("started", task)
+    while not os.path.exists(task.headers["file"]):
+        time.sleep(0.005)
+
+
+@mux.handler("pause-queues")
+def pause_queues(task: RunningTask) -> None:
+    """Let no queue be served from now on, as an operator would."""
+    db().mset({f"asynq:{{{queue}}}:paused": 1 for queue in task.json()})
+
+
 @mux.handler("spin")
 def spin(task: RunningTask) -> None:
     tell("started", task)
@@ -192,7 +208,7 @@ def deaf(task: RunningTask) -> None:
     while True:
         try:
             tell(word, task)
-            time.sleep(60)
+            time.sleep(LONG_S)
         except BaseException:  # noqa: BLE001 - that is what it is for
             word = "told"
 
@@ -201,16 +217,18 @@ def deaf(task: RunningTask) -> None:
 def clean_up(task: RunningTask) -> None:
     tell("started", task)
     try:
-        time.sleep(60)
+        time.sleep(LONG_S)
     finally:
         tell("cleaned", task)
 
 
 @mux.handler("gil")
 def hold_gil(task: RunningTask) -> None:
-    """Sleep in C without letting go of the interpreter."""
+    """Read a FIFO in C without letting go of the interpreter."""
+    fifo = os.open(task.headers["fifo"], os.O_RDWR)  # one that were only read would be at its end
     tell("started", task)
-    ctypes.PyDLL(None).sleep(int(task.headers["seconds"]))
+    ctypes.PyDLL(None).read(fifo, ctypes.create_string_buffer(1), 1)
+    os.close(fifo)
     tell("done", task)
 
 
@@ -231,7 +249,7 @@ def take_memory(task: RunningTask) -> None:
 @mux.handler("with-process")
 def start_process(task: RunningTask) -> None:
     """Hang, with a process of its own that would go on."""
-    with subprocess.Popen(["sleep", "60"]) as own:
+    with subprocess.Popen(["sleep", str(LONG_S)]) as own:
         db().rpush(EVENTS, f"started {task.id} {own.pid}")
         deque(itertools.repeat(None), maxlen=0)
 
@@ -360,7 +378,7 @@ def aggregate(group: str, tasks: Sequence[GroupedTask]) -> Task:
     """Make one task of a group; one named "wait…" does so when the gate lets it pass."""
     if group.startswith("wait"):
         db().rpush(EVENTS, f"aggregating {group} {os.getpid()}")
-        db().blpop([gate(group)], 60)
+        db().blpop([gate(group)], LONG_S)
     if group.startswith("bad"):
         raise ValueError(f"no {group}")
     return Task("whole", [group, [task.payload.decode() for task in tasks]], retention=3600)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = ["APP", "MARK", "ROOT", "Worker", "Workers", "marked_processes", "workers_on"]
 
@@ -60,13 +60,14 @@ class Worker:
         """Return every process that has come of it and lives, itself included."""
         return marked_processes(self.mark)
 
-    def wait_for(self, text: str, timeout_s: float = 30.0) -> None:
+    def wait_for(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         """Wait until the log has a text."""
 
         def is_there() -> bool:
+            has_ended = self.process.poll() is not None  # before the look: its last words are in the log then
             if text in self.text:
                 return True
-            assert self.process.poll() is None, f"ended with {self.process.returncode} without {text!r}:\n{self.text}"
+            assert not has_ended, f"ended with {self.process.returncode} without {text!r}:\n{self.text}"
             return False
 
         try:
@@ -81,7 +82,7 @@ class Worker:
     def signal(self, signum: signal.Signals) -> None:
         self.process.send_signal(signum)
 
-    def ended(self, timeout_s: float = 30.0) -> int:
+    def ended(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for the end of the main process, and return its exit code."""
         try:
             return self.process.wait(timeout_s)
@@ -95,7 +96,7 @@ class Worker:
 
     def leaves_nothing(self) -> None:
         """See that every process that came of it ends."""
-        wait_until(lambda: not self.family(), 10.0)
+        wait_until(lambda: not self.family())
 
     def clean_up(self) -> None:
         """Kill what is left; it is a failure if anything outlives the main process."""

@@ -40,10 +40,11 @@ def test_a_memory_limit_below_the_app_s_own_size_is_refused(workers: Workers) ->
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_a_handler_s_own_processes_end_with_it(workers: Workers, client: Client, view: View, start_method: str) -> None:
-    task_id = client.enqueue(Task("with-process", timeout=1)).id
+    task_id = client.enqueue("with-process").id
     worker = workers.start("--concurrency", "1", "--timeout-grace", "0.2", "--start-method", start_method).is_ready()
     own = view.expect("started", task_id).pid
     assert own in worker.family()
+    wait_until(lambda: view.db.publish("asynq:cancel", task_id) == 1)
     assert view.until("retry", task_id) is not None
     wait_until(lambda: not is_running(own))
 

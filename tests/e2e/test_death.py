@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.e2e.harness import Worker, Workers, workers_on
 from tests.e2e.view import View
 from tests.processes import is_running
 from tests.redis_servers import RedisServer, redis_server
-from tests.waiting import wait_until
+from tests.waiting import after, wait_until
 
 SHORT = {
     "lease_s": 2,
@@ -25,6 +24,7 @@ SHORT = {
     "heartbeat_interval_s": 0.4,
     "stall_s": 0.5,
 }
+STALL_S = 0.5
 EXPIRED = "asynq: task lease expired"
 
 
@@ -33,6 +33,24 @@ def start_short(workers: Workers, concurrency: int = 1) -> Worker:
     return workers.start_timed(
         SHORT, concurrency=concurrency, delayed_task_check_interval=0.05, prefetch_time=60.0, shutdown_timeout=0.5
     ).is_ready()
+
+
+def start_watchful(workers: Workers) -> Worker:
+    """Start a worker that looks often for leases that have ended, while its own end no sooner than any others."""
+    return workers.start_timed(
+        {"recoverer_interval_s": 0.2, "heartbeat_interval_s": 0.4, "stall_s": STALL_S},
+        concurrency=1,
+        delayed_task_check_interval=0.05,
+        shutdown_timeout=0.5,
+    ).is_ready()
+
+
+def freeze(view: View, worker: Worker, task_id: str) -> None:
+    """Let a server stand still, and the lease that it has on a task end meanwhile."""
+    worker.signal(signal.SIGSTOP)
+    wait_until(after(2 * STALL_S))
+    lease = view.db.zscore("asynq:{default}:lease", task_id) or 0.0
+    view.db.zadd("asynq:{default}:lease", {task_id: 1 + lease % 1})  # its fraction says whose it was
 
 
 def make_due(view: View, task_id: str) -> None:
@@ -98,13 +116,13 @@ def test_a_frozen_server_that_wakes_does_not_touch_what_is_another_s(
     workers: Workers, client: Client, view: View, type: str, ends_while_frozen: bool
 ) -> None:
     task_id = client.enqueue(Task(type, retention=3600)).id
-    frozen = start_short(workers)
+    frozen = start_watchful(workers)
     child = view.expect("started", task_id).pid
-    frozen.signal(signal.SIGSTOP)
+    freeze(view, frozen, task_id)
     if ends_while_frozen:
         view.open()
         view.expect("done", task_id)
-    other = start_short(workers)
+    other = start_watchful(workers)
     view.until("retry", task_id)
     make_due(view, task_id)
     assert view.expect("started", task_id).pid != child
@@ -128,11 +146,11 @@ def _finish(view: View, task_id: str) -> None:
 
 
 def test_a_server_goes_on_after_it_was_frozen(workers: Workers, client: Client, view: View) -> None:
-    worker = start_short(workers)
-    client.enqueue("wait")
+    worker = start_watchful(workers)
+    task_id = client.enqueue("wait").id
     view.expect("started")
-    worker.signal(signal.SIGSTOP)
-    other = start_short(workers)
+    freeze(view, worker, task_id)
+    other = start_watchful(workers)
     wait_until(lambda: view.size("retry") == 1)
     assert other.stop() == 0, other.text
     worker.signal(signal.SIGCONT)
@@ -150,11 +168,9 @@ def test_the_death_of_a_child_fails_its_task_at_once_and_the_others_go_on(
     ids = [client.enqueue("wait", retention=3600).id for _ in range(3)]
     workers.start("--concurrency", "1", "--prefetch-time", "60").is_ready()
     child = view.expect("started", ids[0]).pid
-    began_s = time.monotonic()
     os.kill(child, signum)
     message = view.until("retry", ids[0])
     assert message is not None
-    assert time.monotonic() - began_s < 5  # not after a lease of 30 s
     assert message.error_msg.startswith(
         f"WorkerCrashedError: worker process {child} died with signal {signum.name}, peak RSS "
     )
@@ -214,7 +230,7 @@ def test_a_server_whose_children_cannot_start_any_more_says_so_and_goes_on_when_
     os.kill(child, signal.SIGKILL)
     view.until("archived", first)
     waiting = client.enqueue("ok", retention=3600).id
-    wait_until(lambda: worker.text.count("ended at its start with signal SIGKILL\nthe next try is in ") >= 2, 30.0)
+    wait_until(lambda: worker.text.count("ended at its start with signal SIGKILL\nthe next try is in ") >= 2)
     wait_until(lambda: view.state(waiting) == "pending")
     (workers.directory / "ill").unlink()
     view.until("completed", waiting)
@@ -271,7 +287,7 @@ def test_redis_that_stands_still_for_a_while_loses_nothing(durable: tuple[RedisS
         server.process.send_signal(signal.SIGSTOP)
         worker.wait_for("trying again")
         server.process.send_signal(signal.SIGCONT)
-        wait_until(lambda: db.zcard("asynq:{default}:completed") == 20_000, 30.0)
+        wait_until(lambda: db.zcard("asynq:{default}:completed") == 20_000)
         assert (view.count("processed"), view.count("failed")) == (20_000, 0)
         assert (view.size("active"), view.size("lease"), view.size("pending")) == (0, 0, 0)
         assert worker.stop() == 0, worker.text
@@ -288,7 +304,7 @@ def test_redis_that_is_killed_and_comes_back_loses_nothing(durable: tuple[RedisS
         try:
             wait_until(lambda: _answers(db))
             view = View(db)
-            wait_until(lambda: db.zcard("asynq:{default}:completed") == 20_000, 30.0)
+            wait_until(lambda: db.zcard("asynq:{default}:completed") == 20_000)
             assert (view.count("processed"), view.count("failed")) == (20_000, 0)
             assert (view.size("active"), view.size("lease"), view.size("pending")) == (0, 0, 0)
             assert worker.stop() == 0, worker.text
@@ -296,17 +312,23 @@ def test_redis_that_is_killed_and_comes_back_loses_nothing(durable: tuple[RedisS
             again.kill()
 
 
+def until_file(server: RedisServer) -> Task:
+    """Make a task that runs until there is a file, which Redis need not know of."""
+    return Task("until-file", headers={"file": str(server.directory / "go")}, retention=3600)
+
+
 def test_a_stop_while_redis_hangs_ends_in_time(durable: tuple[RedisServer, Workers]) -> None:
     server, workers = durable
     with server.client() as db, Client(server.url) as client:
         view = View(db)
-        task_id = client.enqueue(Task("nap", headers={"seconds": "0.5"}, retention=3600)).id
+        task_id = client.enqueue(until_file(server)).id
         worker = workers.start("--concurrency", "1", "--shutdown-timeout", "1").is_ready()
         view.expect("started", task_id)
         server.process.send_signal(signal.SIGSTOP)
+        (server.directory / "go").touch()
         try:
             worker.signal(signal.SIGTERM)
-            assert worker.ended(10) == 0, worker.text
+            assert worker.ended() == 0, worker.text
         finally:
             server.process.send_signal(signal.SIGCONT)
         assert "what became of 1 tasks could not be written" in worker.text
@@ -321,10 +343,11 @@ def test_a_stop_while_redis_is_away_waits_for_it_as_long_as_there_is_time(
     server, workers = durable
     with server.client() as db, Client(server.url) as client:
         view = View(db)
-        task_id = client.enqueue(Task("nap", headers={"seconds": "0.5"}, retention=3600)).id
-        worker = workers.start("--concurrency", "1", "--shutdown-timeout", "30").is_ready()
+        task_id = client.enqueue(until_file(server)).id
+        worker = workers.start("--concurrency", "1", "--shutdown-timeout", "600").is_ready()
         view.expect("started", task_id)
         server.process.send_signal(signal.SIGSTOP)
+        (server.directory / "go").touch()
         worker.signal(signal.SIGTERM)
         worker.wait_for("results wait for Redis")
         server.process.send_signal(signal.SIGCONT)

@@ -22,7 +22,7 @@ def test_a_server_and_what_it_works_on_are_seen(
 ) -> None:
     worker = workers.start("--queues", "default=2,low=1", "--concurrency", "2").is_ready()
     client.enqueue("wait", b"payload", task_id="it", timeout=600)
-    wait_until(lambda: [w for server in inspector.servers() for w in server.active_workers], 30.0)
+    wait_until(lambda: [w for server in inspector.servers() for w in server.active_workers])
     (server,) = inspector.servers()
     assert (server.pid, server.queues, server.status) == (worker.pid, {"default": 2, "low": 1}, "active")
     (busy,) = server.active_workers
@@ -68,7 +68,7 @@ def test_a_cancelled_task_ends_as_told(
     workers.start("--concurrency", "1").is_ready()
     client.enqueue("sleep", headers={"seconds": "600"}, task_id="it", timeout=700)
     view.until("active", "it")
-    wait_until(lambda: listeners(view) == [1, 1], 30.0)  # the server is ready a moment before it hears
+    wait_until(lambda: listeners(view) == [1, 1])  # the server is ready a moment before it hears
     inspector.cancel_processing("it", outcome)
     view.until(state, "it")
 
@@ -85,7 +85,7 @@ def test_tasks_that_are_run_again_go_to_the_server(
     assert inspector.run_all_scheduled_tasks("default") == 3
     inspector.run_task("default", "a0")
     assert inspector.run_all_archived_tasks("default") == 2
-    wait_until(lambda: inspector.get_queue_info("default").processed == 6, 30.0)
+    wait_until(lambda: inspector.get_queue_info("default").processed == 6)
     assert [inspector.list_tasks("default", state) for state in TaskState if state != "aggregating"] == [[]] * 6
 
 

@@ -8,35 +8,27 @@ from redis import Redis
 from fastq import Client, Task
 from tests.e2e.harness import Workers
 from tests.e2e.view import View
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 NEVER = ("--task-check-interval", "3600")  # only a wake-up brings tasks then
 
 
-def test_busy_queues_share_the_worker_by_their_weights(workers: Workers, client: Client, db: Redis) -> None:
-    """After 100 000 tasks from queues that never ran dry, each share is within 2 % of its weight's."""
+def test_busy_queues_share_the_worker_by_their_weights(workers: Workers, client: Client, view: View, db: Redis) -> None:
+    """After 100 000 tasks from queues that never ran dry, each share is within 2 % of its weight's.
+
+    A task in each queue says when that is, as nobody outside is quick enough on every machine.
+    """
     weights = {"critical": 6, "default": 3, "low": 1}
     for queue, weight in weights.items():
-        client.enqueue_many([Task("ok")] * (12_000 * weight), queue=queue)
+        ok = [Task("ok")] * (10_000 * weight)
+        client.enqueue_many([*ok, Task("pause-queues", [*weights]), *ok[: 2000 * weight]], queue=queue)
     workers.start("--queues", "critical=6,default=3,low=1", "--concurrency", "2").is_ready()
-
-    def processed() -> dict[str, int]:
-        pipe = db.pipeline(transaction=True)
-        for queue in weights:
-            pipe.get(f"asynq:{{{queue}}}:processed")
-            pipe.llen(f"asynq:{{{queue}}}:pending")
-        counts = [int(count or 0) for count in pipe.execute()]
-        assert all(counts[1::2]), "a queue ran dry"
-        return dict(zip(weights, counts[::2], strict=True))
-
-    found = {}
-
-    def enough() -> bool:
-        found.update(processed())
-        return sum(found.values()) >= 100_000
-
-    wait_until(enough, 60.0, interval_s=0.002)
+    wait_until(lambda: db.exists("asynq:{critical}:paused"))
+    wait_until(lambda: not any(view.size("active", queue) for queue in weights))
+    assert all(view.size("pending", queue) for queue in weights), "a queue ran dry"
+    found = {queue: view.count("processed", queue) for queue in weights}
     total = sum(found.values())
+    assert total > 90_000
     for queue, weight in weights.items():
         assert found[queue] / total == pytest.approx(weight / 10, rel=0.02), found
 
@@ -95,7 +87,7 @@ def test_delayed_tasks_start_when_they_are_due(workers: Workers, client: Client,
     for _ in due:
         event = view.event()
         late_s = time.time() - float(scores[event.task_id] or 0)
-        assert 0 <= late_s < 3, late_s  # 0.1 s on a quiet machine
+        assert 0 <= late_s < PATIENCE_S, late_s  # 0.1 s on a quiet machine
         view.expect("done", event.task_id)
         order.append(due[event.task_id])
     assert order == [2, 3, 4]
@@ -106,7 +98,7 @@ def test_delayed_tasks_that_come_later_wait_for_the_next_look_at_most(
 ) -> None:
     workers.start("--concurrency", "1", "--delayed-task-check-interval", "0.3").is_ready()
     task_id = client.enqueue("ok", process_in=1, retention=60).id
-    view.until("completed", task_id, timeout_s=4.0)
+    view.until("completed", task_id)
 
 
 @pytest.mark.parametrize("is_flushed", [False, True])
@@ -133,7 +125,7 @@ def test_where_waiting_is_forbidden_queues_are_polled(workers: Workers, client: 
     worker = workers.start("--concurrency", "1", "--task-check-interval", "0.2").is_ready()
     worker.wait_for("queue default is polled, since Redis does not let us wait for it")
     for _ in range(3):
-        view.until("completed", client.enqueue("ok", retention=60).id, timeout_s=3.0)
+        view.until("completed", client.enqueue("ok", retention=60).id)
     assert worker.text.count("is polled") == 1
     assert worker.stop() == 0, worker.text
 

@@ -71,24 +71,24 @@ def test_each_script_may_be_cut_again_and_again(
             make_retries_due(db, view)
             return view.count("processed") >= 6 * COUNT
 
-        wait_until(all_is_done, 60.0)
-        wait_until(lambda: all(fault.times == 0 for fault in faults), 60.0)
+        wait_until(all_is_done)
+        wait_until(lambda: all(fault.times == 0 for fault in faults))
         check(view)
         stop_in_a_cut(shared_server.url, view, worker, act, proxy.faults)
 
 
 def check(view: View) -> None:
     """See that each task came to its end: of six runs a kind three were failures, in one case with a second try."""
-    wait_until(lambda: not view.size("active") and not view.size("lease"), 30.0)
+    wait_until(lambda: not view.size("active") and not view.size("lease"))
     assert (view.count("processed"), view.count("failed")) == (6 * COUNT, 3 * COUNT)
     assert (view.size("archived"), view.size("retry"), view.size("pending")) == (2 * COUNT, 0, 0)
-    wait_until(lambda: view.size("completed") == COUNT, 30.0)  # the others' retention is over
+    wait_until(lambda: view.size("completed") == COUNT)  # the others' retention is over
 
 
 def stop_in_a_cut(url: str, view: View, worker: Worker, act: Act, faults: list[Fault]) -> None:
     """See that what is given back at the end is there, though that was cut, too."""
     with Client(url) as client:
-        task_id = client.enqueue(Task("nap", headers={"seconds": "60"})).id
+        task_id = client.enqueue(Task("nap", headers={"seconds": "600"})).id
     view.until("active", task_id)
     faults.append(ScriptFault("requeue", act, times=1))
     worker.signal(signal.SIGTERM)

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -34,13 +35,11 @@ def enqueue_numbered(client: Client, type: str, count: int, **options: Any) -> l
 def test_an_idle_worker_ends_at_once_and_takes_its_name_off_the_list(
     workers: Workers, db: Redis, signum: signal.Signals
 ) -> None:
-    worker = workers.start("--concurrency", "2", "--shutdown-timeout", "30").is_ready()
+    worker = workers.start("--concurrency", "2", "--shutdown-timeout", "600").is_ready()
     wait_until(lambda: presence(db))
     assert len(worker.family()) == 4  # the main process, the preloader, two children
-    began_s = time.monotonic()
     worker.signal(signum)
-    assert worker.ended() == 0
-    assert time.monotonic() - began_s < 10  # not the 30 s that running tasks would have
+    assert worker.ended() == 0  # not after the time that running tasks would have
     worker.leaves_nothing()
     assert presence(db) == []
     assert "Traceback" not in worker.text
@@ -60,7 +59,7 @@ def test_a_running_task_is_finished_and_waiting_ones_are_given_back_in_order(
     worker.signal(signal.SIGTERM)
     wait_until(lambda: set(view.ids("active")) == running)
     view.open()
-    assert worker.ended(15) == 0, worker.text
+    assert worker.ended() == 0, worker.text
     assert [("done", one) for one in running] == [(event.what, event.task_id) for event in view.events()]
     assert set(view.ids("completed")) == done | running
     assert view.ids("pending") == [task_id for task_id in ids if task_id not in done | running]
@@ -79,7 +78,7 @@ def test_what_does_not_finish_in_time_goes_back_to_the_head_in_its_old_order(
     began_s = time.monotonic()
     worker.signal(signal.SIGTERM)
     assert worker.ended() == 0, worker.text
-    assert 1 <= time.monotonic() - began_s < 8  # 1 s, 0.5 s for the soft signal, and a loaded machine
+    assert time.monotonic() - began_s >= 1
     assert view.ids("pending") == ids
     assert {view.state(task_id) for task_id in ids} == {"pending"}
     assert {(view.message(task_id).retried, view.message(task_id).error_msg) for task_id in ids} == {(0, "")}
@@ -95,7 +94,7 @@ def test_a_handler_that_does_not_hear_is_killed_and_its_task_given_back(
     worker = workers.start("--concurrency", "1", "--shutdown-timeout", "0.2").is_ready()
     child = view.expect("started", task_id).pid
     worker.signal(signal.SIGTERM)
-    assert worker.ended(8) == 0, worker.text
+    assert worker.ended() == 0, worker.text
     assert not is_running(child)
     assert view.ids("pending") == [task_id]
     assert view.message(task_id).retried == 0
@@ -103,12 +102,12 @@ def test_a_handler_that_does_not_hear_is_killed_and_its_task_given_back(
 
 def test_a_second_signal_skips_the_waiting(workers: Workers, client: Client, view: View) -> None:
     task_id = client.enqueue("wait").id
-    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "60").is_ready()
+    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "600").is_ready()
     view.expect("started", task_id)
     worker.signal(signal.SIGINT)
     worker.wait_for("told to stop")
     worker.signal(signal.SIGINT)
-    assert worker.ended(8) == 0, worker.text
+    assert worker.ended() == 0, worker.text
     assert view.ids("pending") == [task_id]
 
 
@@ -204,7 +203,7 @@ def test_burst_waits_for_a_running_task(workers: Workers, client: Client, view: 
 
 def test_a_worker_can_be_stopped_while_its_app_is_imported(workers: Workers) -> None:
     module = workers.directory / "slow_app.py"
-    module.write_text("import time, pathlib\npathlib.Path('begun').touch()\ntime.sleep(60)\n")
+    module.write_text("import time, pathlib\npathlib.Path('begun').touch()\ntime.sleep(600)\n")
     worker = workers.start(app="slow_app:mux")
     wait_until((workers.directory / "begun").exists)
     worker.signal(signal.SIGTERM)
@@ -216,7 +215,7 @@ def test_a_worker_can_be_stopped_while_redis_is_away(workers: Workers) -> None:
     worker = workers.start("--redis", "unix:///nowhere/redis.sock")
     worker.wait_for("cannot reach Redis")
     worker.signal(signal.SIGTERM)
-    assert worker.ended(8) == 0, worker.text
+    assert worker.ended() == 0, worker.text
     worker.leaves_nothing()
     assert "Traceback" not in worker.text
 
@@ -226,9 +225,9 @@ def test_ctrl_c_in_a_terminal_leaves_nothing(workers: Workers, client: Client, v
     task_id = client.enqueue("wait").id
     worker = workers.start("--concurrency", "2", "--shutdown-timeout", "0.5").is_ready()
     view.expect("started", task_id)
-    family = worker.family()
-    for pid in family:
-        if os.getpgid(pid) == os.getpgid(worker.pid):
+    foreground = [pid for pid in worker.family() if os.getpgid(pid) == os.getpgid(worker.pid)]
+    for pid in foreground:
+        with suppress(ProcessLookupError):  # some end as soon as the main process is told
             os.kill(pid, signal.SIGINT)
     assert worker.ended() == 0, worker.text
     worker.leaves_nothing()

@@ -8,7 +8,7 @@ from redis import Redis
 
 from fastq.codec import TaskMessage, decode_task_message
 from tests.e2e.apps import EVENTS, gate
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = ["Event", "View"]
 
@@ -54,7 +54,9 @@ class View:
         result = self.result(task_id, queue)
         return None if result is None else json.loads(result)
 
-    def until(self, state: str, task_id: str, queue: str = "default", timeout_s: float = 20.0) -> TaskMessage | None:
+    def until(
+        self, state: str, task_id: str, queue: str = "default", timeout_s: float = PATIENCE_S
+    ) -> TaskMessage | None:
         """Wait for a state, and return the message (None when gone)."""
 
         def is_so() -> bool:
@@ -101,12 +103,12 @@ class View:
 
     # Handlers
 
-    def event(self, timeout_s: float = 20.0) -> Event:
+    def event(self, timeout_s: float = PATIENCE_S) -> Event:
         """Wait for the next thing that a handler tells."""
         wait_until(lambda: self._ask.llen(EVENTS), timeout_s)
         return _event(self._ask.lpop(EVENTS))
 
-    def expect(self, what: str, task_id: str = "", timeout_s: float = 20.0) -> Event:
+    def expect(self, what: str, task_id: str = "", timeout_s: float = PATIENCE_S) -> Event:
         """Wait for the next event, which must be this one."""
         event = self.event(timeout_s)
         assert event.what == what, event

@@ -1,4 +1,4 @@
-"""Builds the Go peer, once for all who ask at the same time."""
+"""Builds the Go programs of the interop tests, each once for all who ask at the same time."""
 
 import fcntl
 import os
@@ -9,11 +9,10 @@ from typing import NoReturn
 
 import pytest
 
-__all__ = ["build_peer", "unavailable"]
+__all__ = ["build", "build_peer", "unavailable"]
 
 HERE = Path(__file__).parent
-SOURCE = HERE / "peer"
-BINARY = HERE / "bin" / "peer"
+BIN = HERE / "bin"
 BUILD_LIMIT_S = 600
 
 
@@ -25,21 +24,27 @@ def unavailable(reason: str) -> NoReturn:
 
 
 def build_peer() -> Path:
-    """Return the peer's binary, built from the present sources; ``go`` itself knows when there is nothing to do."""
+    """Return the peer's binary, built from the present sources."""
+    return build("peer")
+
+
+def build(name: str) -> Path:
+    """Return the binary of the program in the directory ``name``; ``go`` itself knows when there is nothing to do."""
     go = shutil.which("go")
     if go is None:
         unavailable("the Go toolchain is not here (no `go` on PATH)")
-    BINARY.parent.mkdir(exist_ok=True)
-    with (BINARY.parent / "lock").open("w") as lock:
+    source, binary = HERE / name, BIN / name
+    BIN.mkdir(exist_ok=True)
+    with (BIN / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        modules = run_go("mod", "download")
+        modules = run_go(source, "mod", "download")
         if modules.returncode:
-            unavailable(f"the peer's Go modules cannot be had: {modules.stderr.strip()}")
-        built = run_go("build", "-buildvcs=false", "-trimpath", "-o", str(BINARY), ".")
+            unavailable(f"the Go modules of {name} cannot be had: {modules.stderr.strip()}")
+        built = run_go(source, "build", "-buildvcs=false", "-trimpath", "-o", str(binary), ".")
     if built.returncode:
-        pytest.fail(f"the Go peer does not build:\n{built.stderr}", pytrace=False)
-    return BINARY
+        pytest.fail(f"the Go program {name} does not build:\n{built.stderr}", pytrace=False)
+    return binary
 
 
-def run_go(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["go", *args], cwd=SOURCE, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+def run_go(source: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["go", *args], cwd=source, capture_output=True, text=True, timeout=BUILD_LIMIT_S)

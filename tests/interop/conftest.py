@@ -11,8 +11,11 @@ import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
+from tests.e2e.harness import workers_on
 from tests.interop.build import build_peer, unavailable
 from tests.interop.peer import GoPeer
+from tests.interop.scene import Scene, scene_on
+from tests.redis_servers import free_port, redis_server
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +66,14 @@ def go(peer_binary: Path, redis_socket: Path, db: redis.Redis) -> Iterator[GoPee
     with GoPeer(peer_binary) as peer:
         peer.request("connect", socket=str(redis_socket))
         yield peer
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Return a Redis on which fastq alone has worked, and works; only to be looked at."""
+    with (
+        redis_server(port=free_port()) as redis,
+        workers_on(redis.url, tmp_path_factory.mktemp("scene")) as workers,
+        scene_on(redis, workers) as scene,
+    ):
+        yield scene

@@ -51,7 +51,7 @@ def test_fastq_aggregates_the_tasks_of_a_go_client(go: GoPeer, workers: Workers,
         go.enqueue(GoTask("t", f"{number}".encode(), {"n": str(number)}, options))
     assert {group["group"]: group["size"] for group in go.inspect("Groups", "default")} == {"g0": 3, "g1": 3}
     worker = workers.start(*AGGREGATING).is_ready()
-    wait_until(lambda: view.size("completed") == 2, 20.0)
+    wait_until(lambda: view.size("completed") == 2)
     infos = [go.task_info("default", task_id) for task_id in view.ids("completed")]
     found = {tuple(fastq_parts(info.payload or b"")): info for info in infos}
     assert set(found) == {("0", "2", "4"), ("1", "3", "5")}
@@ -96,7 +96,7 @@ def test_go_and_fastq_aggregate_the_same_groups_at_once(
             assert not any(isinstance(result, Exception) for result in results)
             go.enqueue_many(GoTask("t", f"o{part}".encode(), None, {"group": f"g{part[-1]}"}) for part in half)
             sent.update(f"{client_}{part}" for client_ in "fo" for part in half)
-            wait_until(lambda: nothing_is_left(view), 30.0)
+            wait_until(lambda: nothing_is_left(view))
             if by_fastq(view) and by_go(go):
                 break
     parts = by_fastq(view) + by_go(go)

@@ -142,7 +142,7 @@ def test_both_tell_the_same_of_what_both_servers_made_of_tasks(
     go.enqueue(GoTask("t", b'{"do": "wait", "gate": "g"}', options={"task_id": "held", "queue": "ran"}))
     with go.server(queues={"ran": 1}, **QUICK):
         go.executions(started=31, finished=30)
-        wait_until(lambda: inspector.get_queue_info("ran").processed == 25, 20.0)
+        wait_until(lambda: inspector.get_queue_info("ran").processed == 25)
         for queue in ("ran", "default"):
             compare_queue(go, inspector, queue)
         (orphan,) = inspector.list_active_tasks("default")
@@ -154,7 +154,7 @@ def test_both_tell_the_same_of_what_both_servers_made_of_tasks(
 
 
 def compare_servers(go: GoPeer, inspector: Inspector) -> None:
-    wait_until(lambda: any(server.active_workers for server in inspector.servers()), 20.0)
+    wait_until(lambda: any(server.active_workers for server in inspector.servers()))
     (ours,), (theirs,) = inspector.servers(), go.inspect("Servers")
     assert told_of(ours, ServerInfo.__slots__) == told(theirs)
 
@@ -163,8 +163,8 @@ def test_both_tell_the_same_of_schedulers(go: GoPeer, inspector: Inspector) -> N
     task = GoTask("tick", b"p", None, {"queue": "ticks", "max_retry": 3}).params()
     entries = [{"spec": "@every 1s", "task": task}, {"spec": "0 0 1 1 *", "task": task}]
     ids = go.request("scheduler_start", name="s", heartbeat_ns=SECOND_NS, entries=entries)
-    wait_until(lambda: len(inspector.list_scheduler_enqueue_events(ids[0])) > 2, 20.0)
-    wait_until(lambda: len(inspector.scheduler_entries()) == 2, 20.0)
+    wait_until(lambda: len(inspector.list_scheduler_enqueue_events(ids[0])) > 2)
+    wait_until(lambda: len(inspector.scheduler_entries()) == 2)
     ours = sorted(map(entry_as_go_tells, inspector.scheduler_entries()), key=lambda entry: str(entry["id"]))
     theirs = sorted(go.inspect("SchedulerEntries"), key=lambda entry: str(entry["id"]))
     moving = {"next_ns", "prev_ns"}  # another second may have come between

@@ -57,7 +57,7 @@ def test_ten_thousand_tasks_of_a_go_client_end_as_go_expects(go: GoPeer, workers
     worker = workers.start("--queues", "q0=3,q1=2,q2=1", "--concurrency", "2", *QUICK).is_ready()
     each = COUNT // len(KINDS)
     runs = each * (len(KINDS) + 2)  # those that fail twice run three times
-    wait_until(lambda: sum(view.count("processed", f"q{n}") for n in range(3)) == runs, 20.0)
+    wait_until(lambda: sum(view.count("processed", f"q{n}") for n in range(3)) == runs)
     assert worker.stop() == 0, worker.text
     infos = [go.inspect("GetQueueInfo", f"q{n}") for n in range(3)]
     total = Counter[str]()
@@ -236,7 +236,7 @@ def test_two_workers_and_a_go_server_share_three_queues_and_run_each_task_once(
                 go.enqueue_many(GoTask("told", options={"queue": f"q{n % 3}"}) for n in range(COUNT // 12))
                 assert not any(isinstance(result, Exception) for result in sent)
         total = 3 * (COUNT // 4 + COUNT // 12)
-        wait_until(lambda: sum(view.count("processed", queue) for queue in queues) == total, 20.0)
+        wait_until(lambda: sum(view.count("processed", queue) for queue in queues) == total)
         executions = go.executions()
     families = [worker.family() for worker in pair]
     for worker in pair:

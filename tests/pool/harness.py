@@ -16,8 +16,9 @@ from fastq.pool.link import PoolStartError
 from fastq.pool.outcome import Kind
 from fastq.pool.pool import ProcessPool
 from fastq.pool.protocol import PoolCallbacks
+from tests.waiting import PATIENCE_S
 
-LIMIT_S = 30.0
+LIMIT_S = PATIENCE_S
 RUNNER = "tests.pool.runners:load"
 T = TypeVar("T")
 
@@ -44,6 +45,13 @@ class Beacon:
 
     async def next(self) -> str:
         return (await asyncio.get_running_loop().sock_recv(self._socket, 1000)).decode()
+
+    def told(self) -> str:
+        """Return what was told and not heard yet, "" when there is nothing."""
+        try:
+            return self._socket.recv(1000).decode()
+        except BlockingIOError:
+            return ""
 
     async def pids(self) -> list[int]:
         """Wait for a ``started`` and return the process ids in it."""
@@ -117,6 +125,21 @@ class Bench:
         """Wait until a child may take a task, lest one that comes while a child is replaced is RETURNED."""
         while not self.pool.free:
             await asyncio.sleep(0.001)
+
+    async def hang(self, do: str, *, timeout: float = 0.1) -> tuple[Event, list[int]]:
+        """Run a task that hangs until its time is up; return its outcome and the processes that it told of.
+
+        One that was too slow to tell of any, as on a busy machine, is given more time.
+        """
+        while timeout < LIMIT_S:
+            key = object()
+            self.submit(self.task(key, do, timeout=timeout))
+            event = await self.outcome(key)
+            word, *pids = self.beacon.told().split() or [""]
+            if word == "started":
+                return event, [int(pid) for pid in pids]
+            timeout *= 5
+        raise AssertionError(f"{do} never began within its time")
 
     async def outcomes(self, keys: Iterable[object]) -> list[Event]:
         return [await self.outcome(key) for key in keys]

@@ -62,6 +62,11 @@ def spin(order: dict[str, str], context: TaskContext) -> Answer:
         pass
 
 
+def spin_silently(order: dict[str, str], context: TaskContext) -> Answer:
+    while True:
+        pass
+
+
 def sleep(order: dict[str, str], context: TaskContext) -> Answer:
     signal_beacon(order, f"started {os.getpid()}")
     time.sleep(10**6)
@@ -235,8 +240,8 @@ def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
 HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
     handler.__name__: handler
     for handler in (
-        noop, nap, echo, size, pid, spin, sleep, hold_gil, hold_gil_in_c, ignore, return_late, decide, clean_up,
-        explain, segfault,
+        noop, nap, echo, size, pid, spin, spin_silently, sleep, hold_gil, hold_gil_in_c, ignore, return_late, decide,
+        clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
         use_terminate, write, allocate, scribble, wrong_answer, raise_error,
     )

@@ -12,6 +12,7 @@ import pytest
 from fastq.pool.lifeline import arm, disarm, is_cut
 from fastq.pool.processes import kill_group
 from tests.pool.harness import Beacon, gone, is_alive, run
+from tests.waiting import PATIENCE_S
 
 ROOT = os.getcwd()
 
@@ -42,9 +43,9 @@ def test_a_cut_lifeline_kills_the_whole_group_though_the_gil_is_held(way: str) -
     os.close(write_fd)
     os.close(read_fd)
     try:
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(PATIENCE_S) == -signal.SIGKILL
         # Its fork holds the other end of the pipe: end of file says that it is gone, too.
-        assert select.select([child.stdout], [], [], 10)[0]
+        assert select.select([child.stdout], [], [], PATIENCE_S)[0]
         assert child.stdout.read() == b""
     finally:
         kill_group(child.pid)  # should it have failed
@@ -58,7 +59,7 @@ def test_a_lifeline_that_was_cut_before_it_was_armed_kills_at_once() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ARMED, str(read_fd), "kernel"], pass_fds=[read_fd], env=env()
     ) as child:
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(PATIENCE_S) == -signal.SIGKILL
     os.close(read_fd)
 
 

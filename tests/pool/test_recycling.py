@@ -58,7 +58,7 @@ def test_successors_start_one_at_a_time() -> None:
             await b.outcomes(range(3))
             await gone(*old)
 
-    run(test(), 60)
+    run(test())
 
 
 @pytest.mark.parametrize("is_async", [False, True])

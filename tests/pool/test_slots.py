@@ -71,6 +71,8 @@ def test_end_and_interruption_of_two_processes_agree() -> None:
             table.start(0, seq, 0, 1)
             if seq % 64 == 0:
                 os.sched_yield()  # now and then leave the other side the time to be first
+            while seq % 5000 == 0 and table.look(seq) == (ROW_RUNNING, False, 0, 1):
+                os.sched_yield()  # and let it be first where the machine would not have it so
             states.memory[seq] = table.finish(0, seq)
         os._exit(0)
     table = Slots(Memory(segment.memory), 1)
@@ -79,7 +81,7 @@ def test_end_and_interruption_of_two_processes_agree() -> None:
         for _ in range(1000):
             interrupted += [seq for seq in table.overdue(1) if table.interrupt(seq, ROW_TIMED_OUT)]
     os.waitpid(pid, 0)
-    assert interrupted
+    assert len(interrupted) >= total // 5000
     told = states.memory[1:]
     assert [seq for seq, state in enumerate(told, 1) if state == ROW_TIMED_OUT] == interrupted
     assert told.count(ROW_RUNNING) == total - len(interrupted)

@@ -168,6 +168,24 @@ def test_no_call_passes_more_elements_than_redis_does_in_2_ms(seed: int, setup: 
     assert len(batches) < 50
 
 
+def test_one_long_task_among_quick_ones_leaves_these_at_the_old_end(setup: Setup) -> None:
+    setup.hold(1)
+    for task in setup.hold(50_000):
+        setup.held.drop(task)
+    quick = setup.hold(600)
+    (batch,) = setup.batches(done(quick[:300][::-1]))
+    assert side_of(batch) == OLDEST_FIRST
+    assert ids_of(batch) == [task.id for task in quick[:300]]  # each is looked for once the older ones are gone
+
+
+def test_the_way_to_tasks_is_known_to_the_element(setup: Setup) -> None:
+    tasks = setup.hold(10)
+    setup.held.drop(tasks[4])
+    for chosen, steps in (([0, 1, 2], 0), ([3, 6], 3 + 4), ([9], 8), ([4, 9], 4 + 8), ([0, 9], 7), ([], 0)):
+        assert setup.held.steps_to(QUEUE, done([tasks[at] for at in chosen])) == steps
+    assert setup.held.steps_to("none", done(tasks)) == 0
+
+
 def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
     tasks = setup.hold(1000)
     # As if these were all that is left of very many.
@@ -175,7 +193,7 @@ def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
     span = Span(0, 2 * MAX_CALL_STEPS + 1002, 2 * MAX_CALL_STEPS + 1003)
     for task, seq in zip(middle, (MAX_CALL_STEPS + 500, MAX_CALL_STEPS + 501), strict=True):
         object.__setattr__(task, "seq", seq)
-    assert [len(part) for _, part in _parts(Done, done(middle), span)] == [1, 1]
+    assert [len(part) for _, part in _parts(Done, done(middle), span, is_near=False)] == [1, 1]
 
 
 @pytest.mark.parametrize("write", [Retried("a", b"m", NOW_S), Archived("a", b"m"), Completed("a", b"m", NOW_S)])

@@ -103,6 +103,24 @@ def test_strict_priority_fills_from_the_top(db: Redis, url: str) -> None:
     on_bench(db, url, test)
 
 
+def test_large_messages_are_asked_for_in_several_calls_of_one_round_trip(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.pend(*(f"{number:02d}" for number in range(30)), payload=bytes(100_000))
+        pool = Pool(bench, room=20)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        assert len(pool.taken) == 3  # a call is full with these, and nothing was known of their size
+        await fetching.tick()
+        assert pool.ids == [f"{number:02d}" for number in range(3 + 4 * 3)]
+        db.config_resetstat()
+        pool.room = 1
+        await fetching.tick()
+        calls: Any = db.info("commandstats")
+        assert (len(pool.taken), calls["cmdstat_evalsha"]["calls"]) == (16, 1)
+
+    on_bench(db, url, test)
+
+
 def test_what_one_queue_cannot_fill_goes_to_the_others(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         fill(bench, "low", 50)

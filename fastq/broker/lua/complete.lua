@@ -19,6 +19,14 @@ local outcomes, finished, all = {}, 0, true
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
 redis.call("ZCARD", completed)
 
+local first = ARGV[5]
+-- begin: nearer end
+-- Before ours may lie long tasks of other servers, of which the caller knows nothing: LREM would pass all of them for
+-- each task. A look for the first of ours tells, and costs no more than 1000 elements do.
+local function is_near(from) return redis.call("LPOS", active, first, "RANK", from, "MAXLEN", 1000) end
+if first and not is_near(side) and is_near(-side) then side = -side end
+-- end: nearer end
+
 for at = 5, #ARGV, 5 do
   local id, message, kept_until, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local score = owner ~= "" and redis.call("ZSCORE", lease, id)

@@ -19,6 +19,14 @@ local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARG
 local count = tonumber(ARGV[5])
 local outcomes, ids, tasks, all = {}, {}, {}, true
 
+local first = ARGV[6]
+-- begin: nearer end
+-- Before ours may lie long tasks of other servers, of which the caller knows nothing: LREM would pass all of them for
+-- each task. A look for the first of ours tells, and costs no more than 1000 elements do.
+local function is_near(from) return redis.call("LPOS", active, first, "RANK", from, "MAXLEN", 1000) end
+if first and not is_near(side) and is_near(-side) then side = -side end
+-- end: nearer end
+
 local scores = owner ~= "" and redis.call("ZMSCORE", lease, unpack(ARGV, 6, 5 + count))
 for at = 1, count do
   local id = ARGV[5 + at]

@@ -33,6 +33,14 @@ local function guarded(id)
 end
 -- end: guard
 
+local first = ARGV[6]
+-- begin: nearer end
+-- Before ours may lie long tasks of other servers, of which the caller knows nothing: LREM would pass all of them for
+-- each task. A look for the first of ours tells, and costs no more than 1000 elements do.
+local function is_near(from) return redis.call("LPOS", active, first, "RANK", from, "MAXLEN", 1000) end
+if first and not is_near(side) and is_near(-side) then side = -side end
+-- end: nearer end
+
 for at = 6, #ARGV, 4 do
   local id, message, retry_at, is_failure = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome = 1

@@ -1,41 +1,56 @@
 """Runs sequences on both sides, step by step, and counts what was reached."""
 
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from redis import Redis
 
-from tests.interop.differential.comparison import Intended, Pair
+from tests.interop.differential.comparison import OUTCOME, Pair
 from tests.interop.differential.fastq_side import FastqSide
-from tests.interop.differential.generator import Generator
+from tests.interop.differential.generator import Reached, Steps
 from tests.interop.differential.go_side import GoSide
-from tests.interop.differential.goals import OK
-from tests.interop.differential.operation import BEGIN, Operation, Outcome
+from tests.interop.differential.goal import NOTHING, OK, Goal
+from tests.interop.differential.intended import Intended, Step
+from tests.interop.differential.operation import Operation, Outcome
 from tests.interop.differential.state import State, state_of
 from tests.interop.peer import GoPeer
-from tests.keyspace import Window
+from tests.keyspace import Cells, Difference, Place, Window
 from tests.redis_servers import RedisServer, redis_server
 
-__all__ = ["Campaign", "UnequalError", "campaign"]
-
-STEPS = 40
+__all__ = ["Campaign", "Chooser", "UnequalError", "campaign"]
 
 
 class UnequalError(AssertionError):
     """Tell the operations of a sequence up to the first after which the sides differ, and how they do."""
 
 
-class Campaign:
-    """Hold both sides, the generator, and what was found."""
+class Chooser(Protocol):
+    """Make the steps of sequences; one step is one operation, or several that do not concern each other."""
 
-    def __init__(self, seed: int, sides: tuple[GoSide, FastqSide], pair: Pair) -> None:
-        self.generator = Generator(seed)
+    goals: list[Goal]
+    reached: Reached
+
+    def missing(self) -> Mapping[Goal, float]: ...
+
+    def sequence(self) -> Steps: ...
+
+    def coin(self) -> bool: ...
+
+
+class Campaign:
+    """Hold both sides, what chooses the operations, and what was found."""
+
+    def __init__(self, chooser: Chooser, sides: tuple[GoSide, FastqSide], pair: Pair) -> None:
+        self.generator = chooser
         self.intended = Intended()
         self.sequences = 0
+        self.asyncs = 0
         self.go, self.fastq = sides
         self.pair = pair
+        self._before: Cells = {}
 
     def run_until_all_is_reached(self, limit: int) -> None:
         """Run sequences until every goal was reached often enough, or the limit of their number."""
@@ -46,47 +61,59 @@ class Campaign:
         """Begin with empty databases, and end with no task in a handler."""
         self.pair.theirs.flushall()
         self.pair.ours.flushall()
+        self._before = {}
+        is_async = self.generator.coin()
         self.go.renew_clients()
-        self.fastq.begin_sequence()
+        self.fastq.begin_sequence(is_async=is_async)
         self.sequences += 1
-        state, done = State(), list[Operation]()
-        window = Window(time.time(), 0)
-        for _ in range(STEPS):
-            state = self._step(self.generator.next(state), done, window)
-        if last := self.generator.last(state):
-            self._step(last, done, window)
+        self.asyncs += is_async
+        steps, done, start_s = self.generator.sequence(), list[Operation](), time.time()
+        with suppress(StopIteration):
+            operations = next(steps)
+            while True:
+                operations = steps.send(self._step(operations, done, start_s))
 
-    def _step(self, operation: Operation, done: list[Operation], window: Window) -> State:
-        done.append(operation)
-        outcomes = (self.go.apply(operation), self.fastq.apply(operation))
-        self.generator.reached[operation.name, _ending(operation, outcomes[1])] += 1
-        differences, cells = self.pair.compare(window._replace(end_s=time.time()), outcomes)
-        left = self.intended.unexplained(operation, differences)
+    def _step(self, operations: Sequence[Operation], done: list[Operation], start_s: float) -> State:
+        done += operations
+        self.pair.run([command for operation in operations for command in operation.before])
+        outcomes = list(zip(self.go.apply(operations), self.fastq.apply(operations), strict=True))
+        differences, cells = self.pair.compare(Window(start_s, time.time()))
+        left = dict[Place, Difference]()
+        for operation, (go, ours) in zip(operations, outcomes, strict=True):
+            mine = {place: value for place, value in differences.items() if operation.concerns(place, operations)}
+            if go != ours:
+                mine[OUTCOME] = Difference(str(go), str(ours))
+            left |= self.intended.unexplained(Step(operation, str(ours), self._before), mine)
+            differences = {place: value for place, value in differences.items() if place not in mine}
+        left |= differences
         if left:
             lines = [*map(str, done), *(f"  {place}: Go {go!r}, fastq {ours!r}" for place, (go, ours) in left.items())]
             raise UnequalError(f"sequence {self.sequences}, step {len(done)} differs:\n" + "\n".join(lines))
-        if operation.method == "delete_queue" and not outcomes[1].error:
-            # Clients remember the queues that they made known, Go's for good; new ones make them known again.
-            self.go.renew_clients()
-            self.fastq.renew_clients()
-        return state_of(cells)
+        self._before, state = cells, state_of(cells)
+        for operation, (_, ours) in zip(operations, outcomes, strict=True):
+            self.generator.reached[operation.name, _ending(operation, ours, state)] += 1
+            if operation.method == "delete_queue" and not ours.error:
+                # Clients remember the queues that they made known, Go's for good; new ones make them known again.
+                self.go.renew_clients()
+                self.fastq.renew_clients()
+        return state
 
 
-def _ending(operation: Operation, outcome: Outcome) -> str:
-    if operation.method == BEGIN and outcome.value == "None":
-        return "nothing"
-    return outcome.error or OK
+def _ending(operation: Operation, outcome: Outcome, state: State) -> str:
+    if late := state.keys & set(operation.gone):
+        raise AssertionError(f"{operation}: still there on both sides: {late}")
+    return NOTHING if outcome == Outcome(NOTHING) else outcome.error or OK
 
 
 @contextmanager
-def campaign(seed: int, peer_binary: Path) -> Iterator[Campaign]:
+def campaign(chooser: Chooser, peer_binary: Path) -> Iterator[Campaign]:
     """Start two Redis servers (what is published reaches all databases of one) and the peer."""
     with ExitStack() as stack:
         servers: list[RedisServer] = [stack.enter_context(redis_server()) for _ in "gf"]
         theirs, ours = (stack.enter_context(_client(server)) for server in servers)
         go = GoSide(stack.enter_context(GoPeer(peer_binary)), Path(servers[0].socket_path))
         fastq = stack.enter_context(FastqSide(ours, servers[1].url, theirs))
-        yield Campaign(seed, (go, fastq), Pair(theirs, ours))
+        yield Campaign(chooser, (go, fastq), Pair(theirs, ours))
 
 
 def _client(server: RedisServer) -> Redis:

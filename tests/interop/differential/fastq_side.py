@@ -1,17 +1,25 @@
-"""Apply operations through fastq: its client, its inspector, and the parts of a server that touch Redis."""
+"""Apply operations through fastq: its clients, its inspectors, and the parts of a server that touch Redis."""
 
 import asyncio
+import inspect
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from redis import Redis
 
-from fastq import Client, FastqError, Inspector, keys
+from fastq import AsyncClient, AsyncInspector, Client, FastqError, Inspector, keys
+from fastq.broker.cancel import Cancellation
 from fastq.codec import decode_task_message
 from fastq.pool.outcome import Kind
 from fastq.server.config import ServerConfig
-from tests.interop.differential.operation import Operation, Outcome
+from fastq.server.subscriber import Subscriber
+from tests.interop.differential.actors import tended
+from tests.interop.differential.goal import NOTHING
+from tests.interop.differential.operation import TEND, Operation, Outcome
+from tests.interop.differential.reading import told_by_fastq
 from tests.test_keyspace_server import Stage
+from tests.waiting import until
 
 __all__ = ["FastqSide"]
 
@@ -29,7 +37,10 @@ WRAPPED = {"skip": b": skip retry for the task", "revoke": b": revoke task"}
 
 
 class FastqSide:
-    """Hold a client, an inspector and a stage; new ones for each sequence. Go's database tells a panic's text."""
+    """Hold a client, an inspector and a stage; new ones for each sequence. Go's database tells a panic's text.
+
+    Client and inspector are the blocking or the asyncio ones.
+    """
 
     def __init__(self, db: Redis, url: str, theirs: Redis) -> None:
         self._db: Any = db
@@ -38,7 +49,7 @@ class FastqSide:
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
-        self.begin_sequence()
+        self.begin_sequence(is_async=False)
         return self
 
     def __exit__(
@@ -47,49 +58,61 @@ class FastqSide:
         self._close()
         self._runner.close()
 
-    def begin_sequence(self) -> None:
+    def begin_sequence(self, *, is_async: bool) -> None:
         if hasattr(self, "_stage"):
             self._close()
-        self._client, self._inspector = Client(self._url), Inspector(self._url)
+        self._client: Any = AsyncClient(self._url) if is_async else Client(self._url)
+        self._inspector: Any = AsyncInspector(self._url) if is_async else Inspector(self._url)
         self._stage = self._runner.run(self._open())
 
     def renew_clients(self) -> None:
-        self._client.close()
-        self._client = Client(self._url)
+        self._call(self._client.close)
+        self._client = type(self._client)(self._url)
 
     async def _open(self) -> Stage:
         return Stage(self._db, self._url)
 
     def _close(self) -> None:
-        self._client.close()
-        self._inspector.close()
+        self._call(self._client.close)
+        self._call(self._inspector.close)
         self._runner.run(self._stage.aclose())
 
-    def apply(self, operation: Operation) -> Outcome:
+    def _call(self, method: Any, *args: Any, **options: Any) -> Any:
+        """Call a method of the client or the inspector, whichever of the two it is."""
+        made = method(*args, **options)
+        return self._runner.run(made) if inspect.iscoroutine(made) else made
+
+    def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Apply them one after the other."""
+        return [self._apply(operation) for operation in operations]
+
+    def _apply(self, operation: Operation) -> Outcome:
+        if operation.method == TEND:
+            return self._runner.run(tended(self._stage, operation))
         try:
-            return Outcome(self._call(operation))
+            return Outcome(self._told(operation))
         except (FastqError, ValueError, TypeError) as error:
             return Outcome(error=type(error).__name__)
 
-    def _call(self, operation: Operation) -> str:
+    def _told(self, operation: Operation) -> str:
         match operation.method, operation.args:
             case "enqueue", (type, payload):
-                return str(self._client.enqueue(type, payload, **operation.options).state)
+                return str(self._call(self._client.enqueue, type, payload, **operation.options).state)
             case "begin", (queue, _):
-                return str(self._runner.run(self._begin(queue)))
+                return self._runner.run(self._begin(queue))
             case "end", (task, outcome, text):
                 return str(self._runner.run(self._end(task, outcome, text)))
             case "cancel", (_, task_id):
-                self._inspector.cancel_processing(task_id)
-                return str(self._runner.run(self._stage.end(Kind.CANCELED, b"context canceled")))
+                self._cancel(task_id)
+                return str(None)
             case method, args:
-                return str(getattr(self._inspector, method)(*args, **operation.options))
+                return told_by_fastq(method, self._call(getattr(self._inspector, method), *args, **operation.options))
 
-    async def _begin(self, queue: str) -> str | None:
+    async def _begin(self, queue: str) -> str:
         self._stage.config = ServerConfig(concurrency=1, queues={queue: 1})
         await self._stage.fetch(room=1)
         held = [task.id for _, tasks in self._stage.held.by_queue() for task in tasks]
-        return held[0] if held else None
+        return held[0] if held else NOTHING
 
     async def _end(self, task: tuple[str, str], outcome: str, text: bytes) -> None:
         if outcome == "panic":  # Go's text has the place in the handler's source in it
@@ -97,3 +120,26 @@ class FastqSide:
             text = decode_task_message(message).error_msg.encode()
         text += WRAPPED.get(outcome, b"")
         await self._stage.end(KINDS[outcome], text if outcome != "ok" else b"", is_failure=outcome != "not_failure")
+
+    def _cancel(self, task_id: str) -> None:
+        """Let a server's subscriber hear of it, and the handler end by that."""
+        heard: list[Cancellation] = []
+
+        def hear(cancellation: Cancellation) -> bool:
+            heard.append(cancellation)
+            return True
+
+        async def listen() -> Subscriber:
+            subscriber = Subscriber(self._stage.broker, hear, self._stage.holdings.clock)
+            subscriber.start()
+            await until(lambda: subscriber.is_subscribed)
+            return subscriber
+
+        async def end(subscriber: Subscriber) -> None:
+            await until(lambda: heard == [Cancellation(task_id)])
+            await subscriber.stop()
+            await self._stage.end(Kind.CANCELED, b"context canceled")
+
+        subscriber = self._runner.run(listen())
+        self._call(self._inspector.cancel_processing, task_id)
+        self._runner.run(end(subscriber))

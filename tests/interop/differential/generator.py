@@ -1,20 +1,25 @@
 """Chooses the next operation: at random, and more often than not what was not reached often enough."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator as Iteration
+from collections.abc import Mapping, Sequence
 from random import Random
 
-from tests.interop.differential.goals import OK, Goal, all_goals
+from tests.interop.differential.goal import OK, Goal
+from tests.interop.differential.goals import all_goals
 from tests.interop.differential.operation import Operation
 from tests.interop.differential.state import State
 
-__all__ = ["Generator", "Reached"]
+__all__ = ["Generator", "Reached", "Steps", "lacking"]
 
 ENOUGH_OK, ENOUGH_OTHER = 200, 20
 TO_WHAT_IS_MISSING = 0.75
 """How often an operation is made because it was not made often enough yet."""
 
+STEPS = 40
+"""Of a sequence."""
 Reached = Counter[tuple[str, str]]
+Steps = Iteration[Sequence[Operation], State, None]
 
 
 class Generator:
@@ -43,13 +48,30 @@ class Generator:
 
     def missing(self) -> Mapping[Goal, float]:
         """Return the goals not reached often enough, and how many times each is missing."""
-        lacking = {goal: float(_enough(goal) - self.reached[goal.name, goal.ending]) for goal in self.goals}
-        return {goal: count for goal, count in lacking.items() if count > 0}
+        return lacking(self.goals, self.reached)
+
+    def sequence(self) -> Steps:
+        """Yield what to do next, and be sent what is there after it."""
+        state = State()
+        for _ in range(STEPS):
+            state = yield [self.next(state)]
+        if last := self.last(state):
+            yield [last]
+
+    def coin(self) -> bool:
+        """Choose between two ways to the same."""
+        return self._rng.random() < 0.5
 
     def last(self, state: State) -> Operation | None:
         """Return what must be done before a sequence may end: no task stays with a handler."""
-        endings = [goal for goal in self.goals if goal.name.startswith("end_")]
+        endings = [goal for goal in self.goals if goal.name.startswith("end_") and goal.name.count("_") == 1]
         return self._rng.choice(endings).build(state, self._rng)
+
+
+def lacking(goals: Sequence[Goal], reached: Reached) -> Mapping[Goal, float]:
+    """Return the goals not reached often enough, and how many times each is missing."""
+    counts = {goal: float(_enough(goal) - reached[goal.name, goal.ending]) for goal in goals}
+    return {goal: count for goal, count in counts.items() if count > 0}
 
 
 def _enough(goal: Goal) -> int:

@@ -1,10 +1,13 @@
 """Apply operations through real Go asynq."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, Operation, Outcome
+from tests.interop.differential.goal import NOTHING
+from tests.interop.differential.groups import NO_TASK, Due
+from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, TEND, Operation, Outcome
+from tests.interop.differential.reading import PAGED, told_by_go
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import PeerError
 
@@ -14,6 +17,7 @@ ERRORS = {
     "task already exists": "DuplicateTaskError",
     "task ID conflicts with another task": "TaskIDConflictError",
     "must contain one or more characters": "ValueError",
+    "task cannot be nil": NO_TASK,
     "task typename cannot be empty": "ValueError",
     "task ID cannot be empty": "ValueError",
     "group key cannot be empty": "ValueError",
@@ -46,11 +50,18 @@ class GoSide:
     def renew_clients(self) -> None:
         self._peer.request("connect", socket=str(self._socket))
 
-    def apply(self, operation: Operation) -> Outcome:
+    def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
+        """Apply them one after the other, rounds of actors all at once."""
+        if operations[0].method == TEND:
+            made = self._peer.request(TEND, rounds=[_round(operation) for operation in operations], timeout=60)
+            return [_made(*told) for told in zip(operations, made, strict=True)]
+        return [self._apply(operation) for operation in operations]
+
+    def _apply(self, operation: Operation) -> Outcome:
         try:
             return Outcome(self._call(operation))
         except PeerError as error:
-            return Outcome(error=_class_of(error))
+            return Outcome(error=_class_of(error.text))
 
     def _call(self, operation: Operation) -> str:
         match operation.method, operation.args:
@@ -58,19 +69,32 @@ class GoSide:
                 return str(self._peer.request(ENQUEUE, type=type, **_task(payload, operation.options))["state"])
             case "begin", (queue, expected):
                 wait_ns = LIMIT_NS if expected else NOTHING_FOR_NS
-                return str(self._peer.request(f"step_{BEGIN}", queue=queue, wait_ns=wait_ns, timeout=60))
+                return self._peer.request(f"step_{BEGIN}", queue=queue, wait_ns=wait_ns, timeout=60) or NOTHING
             case "end", (_, outcome, text):
                 return str(self._peer.request(f"step_{END}", script=_script(outcome, text)))
             case "cancel", (_, task_id):
                 return str(self._peer.request(f"step_{END}", **{CANCEL: task_id}))
             case method, args:
-                return str(self._peer.inspect(_go_name(method), *args, *operation.options.values()))
+                options = operation.options
+                more = (
+                    [{"page": options["page"], "size": options["page_size"]}] if method in PAGED else options.values()
+                )
+                return told_by_go(method, self._peer.inspect(_go_name(method), *args, *more))
 
 
-def _class_of(error: PeerError) -> str:
+def _class_of(error: str) -> str:
     """Return the name of fastq's class; one that has none is named as it is, and so is a difference."""
-    classes = {name for text, name in ERRORS.items() if text in error.text}
-    return classes.pop() if len(classes) == 1 else str(error)
+    classes = {name for text, name in ERRORS.items() if text in error}
+    return classes.pop() if len(classes) == 1 else error
+
+
+def _made(operation: Operation, told: Mapping[str, Any]) -> Outcome:
+    """Tell what came of a round: of one that is to do nothing, and of an aggregator's how many groups it took."""
+    if told["errors"]:
+        return Outcome(error=_class_of("; ".join(told["errors"])))
+    if operation.args[0] == "aggregator":
+        return Outcome(str(told["aggregated"] or NOTHING))
+    return Outcome("" if operation.gone else NOTHING)
 
 
 def _go_name(method: str) -> str:
@@ -82,10 +106,25 @@ def _script(outcome: str, text: bytes) -> Mapping[str, Any]:
 
 
 def _task(payload: bytes | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put fastq's options into the peer's words: whole nanoseconds instead of seconds."""
     options = dict(given)
     task = {"payload": payload, "headers": options.pop("headers", None)}
+    return {**{name: value for name, value in task.items() if value is not None}, "options": _options(options)}
+
+
+def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put fastq's options into the peer's words: whole nanoseconds instead of seconds."""
+    options = dict(given)
     for name in ("timeout", "unique", "process_in", "retention"):
         if name in options:
             options[f"{name}_ns"] = round(options.pop(name) * SECOND_NS)
-    return {**{name: value for name, value in task.items() if value is not None}, "options": options}
+    return options
+
+
+def _round(operation: Operation) -> Mapping[str, Any]:
+    actor, queue = operation.args
+    due: Due | None = operation.options.get("groups")
+    if due is None:
+        return {"actor": actor, "queue": queue}
+    rule = {"max_size": due.max_size, "max_delay_ns": due.max_delay_s * SECOND_NS}
+    answer = {"nil": True} if due.options is None else {"options": _options(due.options)}
+    return {"actor": actor, "queue": queue, "groups": {**rule, **answer}}

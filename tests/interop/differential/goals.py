@@ -1,34 +1,20 @@
 """Every operation and every way it may end: what the generator must reach, and how it tries to."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, TypeAlias
 
 from fastq import keys
+from tests.interop.differential.goal import GROUPS, HOUR_S, NOTHING, OK, QUEUES, Build, Goal, always
 from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, Operation
+from tests.interop.differential.passing_time import at_its_end, time_goals, trimming
+from tests.interop.differential.reading import reading_goals
 from tests.interop.differential.state import State, TaskAt
 
-__all__ = ["OK", "Goal", "all_goals"]
+__all__ = ["all_goals"]
 
-OK, NOTHING = "ok", "nothing"
-QUEUES = ("default", "low")
-GROUPS = ("g1", "g2")
-HOUR_S = 3600
 IDS = [f"id-{number}" for number in range(100, 130)]
-Build: TypeAlias = Callable[[State, Random], Operation | None]
-
-
-@dataclass(frozen=True)
-class Goal:
-    """Be an operation that ends in one way; ``build`` makes one that should, if the state allows."""
-
-    name: str
-    ending: str
-    build: Build
-
-
 HOW_MANY_ARE_KEPT = 0.8
 """Tasks of any kind with a retention; without, few would ever be completed."""
 
@@ -57,6 +43,8 @@ def enqueue_goals() -> Iterator[Goal]:
         yield Goal(name, "ValueError", enqueue(name, options_of, bad))
         if "unique" in name:
             yield Goal(name, "DuplicateTaskError", enqueue(name, options_of, same_payload))
+    name = "enqueue_unique_again"
+    yield Goal(name, "TaskIDConflictError", enqueue(name, OPTIONS["enqueue_unique"], same_task))
 
 
 Choice: TypeAlias = Callable[[State, Random], Mapping[str, Any] | None]
@@ -90,6 +78,15 @@ def locks(state: State, task_id: str) -> list[str]:
 
 def used_id(state: State, rng: Random) -> Mapping[str, Any] | None:
     tasks = [task for task in state.tasks if task.queue not in locks(state, task.id)]
+    if not tasks:
+        return None
+    task = rng.choice(tasks)
+    return {"queue": task.queue, "task_id": task.id}
+
+
+def same_task(state: State, rng: Random) -> Mapping[str, Any] | None:
+    """Choose one whose id and lock are both taken."""
+    tasks = [task for task in state.tasks if task.queue in locks(state, task.id)]
     if not tasks:
         return None
     task = rng.choice(tasks)
@@ -132,16 +129,16 @@ def inspector_goals() -> Iterator[Goal]:
         yield Goal(action, "TaskStateError", on_task(action, tuple(set(ALL) - set(states))))
         yield Goal(action, "TaskNotFoundError", on_none(action, known=True))
         yield Goal(action, "QueueNotFoundError", on_none(action, known=False))
+    waiting = ("pending", "scheduled", "retry")
+    yield Goal("archive_task_trimming", OK, trimming("archive_task_trimming", on_task("archive_task", waiting)))
     for action, states in ALL_ACTIONS.items():
         for state in states:
             name = f"{action}_{state}_tasks"
             yield Goal(name, OK, on_all(name, state))
             group = (GROUPS[0],) if state == "aggregating" else ()
             yield Goal(name, "QueueNotFoundError", always(Operation(name, name, ("nosuch", *group))))
-
-
-def always(operation: Operation) -> Build:
-    return lambda _state, _rng: operation
+            if action == "archive_all":
+                yield Goal(f"{name}_trimming", OK, trimming(f"{name}_trimming", on_all(name, state)))
 
 
 def on_task(action: str, states: tuple[str, ...]) -> Build:
@@ -243,7 +240,12 @@ def handler_goals() -> Iterator[Goal]:
     yield Goal(BEGIN, NOTHING, begin_none)
     for outcome in ENDINGS:
         yield Goal(f"{END}_{outcome}", OK, end_in(outcome))
+    for outcome in ("ok", "skip"):
+        name = f"{END}_{outcome}_at_the_last_number"
+        yield Goal(name, OK, at_its_end(name, end_in(outcome), fails=outcome != "ok"))
+    yield Goal(f"{END}_skip_trimming", OK, trimming(f"{END}_skip_trimming", end_in("skip")))
     yield Goal(CANCEL, OK, end_by_cancel)
+    yield Goal("cancel_processing", OK, cancel_none)
 
 
 def begin_one(state: State, rng: Random) -> Operation | None:
@@ -272,6 +274,13 @@ def end_by_cancel(state: State, rng: Random) -> Operation | None:
     return Operation(CANCEL, CANCEL, (task.queue, task.id)) if task else None
 
 
+def cancel_none(state: State, rng: Random) -> Operation:
+    """Cancel what no handler has."""
+    others = [task.id for task in state.tasks if task.state != "active"]
+    return Operation("cancel_processing", "cancel_processing", (rng.choice([*others, "none"]),))
+
+
 def all_goals() -> list[Goal]:
     """Return them in an order that is always the same."""
-    return [*enqueue_goals(), *inspector_goals(), *queue_goals(), *handler_goals()]
+    from_clients = [*enqueue_goals(), *inspector_goals(), *queue_goals(), *reading_goals()]
+    return [*from_clients, *handler_goals(), *time_goals()]

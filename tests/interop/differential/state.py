@@ -24,7 +24,7 @@ class TaskAt:
 
 @dataclass
 class State:
-    """Hold the tasks, the queues that are known and those that are paused, and the keys of all locks."""
+    """Hold the tasks, the queues that are known and that are paused, and all keys; of tasks ``key=state``, too."""
 
     tasks: list[TaskAt] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
@@ -49,6 +49,8 @@ def state_of(cells: Cells) -> State:
     state = State()
     parts = {(place.key, place.part): str(value) for place, value in cells.items() if place.part in ("state", "group")}
     for key, part in parts:
+        if part == "state":
+            state.keys.add(f"{key}={parts[key, part]}")
         if part == "state" and (task := TASK.fullmatch(key)):
             state.tasks.append(TaskAt(task[1], task[2], parts[key, "state"], parts.get((key, "group"), "")))
     for place, value in cells.items():

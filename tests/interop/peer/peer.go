@@ -50,6 +50,7 @@ func operations() map[string]operation {
 		"cron_next":            bind(cronNext),
 		"step_begin":           bind(stepBegin),
 		"step_end":             bind(stepEnd),
+		"tend":                 bind(tend),
 		"bench_enqueue":        bind(benchEnqueue),
 		"bench_process":        bind(benchProcess),
 	}

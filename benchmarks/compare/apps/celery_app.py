@@ -1,0 +1,40 @@
+"""Celery: its workers import ``app``; ``main`` is the producer."""
+
+import os
+
+from celery import Celery  # type: ignore[import-not-found]  # in an environment of its own
+
+from benchmarks.compare.meter import PAYLOAD, run
+from benchmarks.compare.produce import serve
+
+app = Celery("compare", broker=os.environ["COMPARE_REDIS_URL"])
+app.conf.update(
+    task_ignore_result=True,
+    task_acks_late=os.environ.get("COMPARE_ACKS_LATE") == "1",
+    worker_prefetch_multiplier=128,
+)
+
+
+def _work(kind: str, payload: str) -> None:
+    run(kind)
+
+
+work = app.task(_work, name="work")
+
+
+def each(kind: str, count: int) -> None:
+    """Call the task's own ``delay`` for each."""
+    for _ in range(count):
+        work.delay(kind, PAYLOAD)
+
+
+def many(kind: str, count: int) -> None:
+    """Enqueue as the docs advise for many: through one producer, which ``delay`` would look for each time."""
+    with app.producer_pool.acquire(block=True) as producer:
+        for _ in range(count):
+            work.apply_async((kind, PAYLOAD), producer=producer)
+
+
+def main() -> None:
+    """Enqueue what the harness asks for."""
+    serve(each, many)

@@ -1,0 +1,28 @@
+"""Huey: its consumer imports ``huey``; ``main`` is the producer."""
+
+import os
+
+from huey import RedisHuey  # type: ignore[import-not-found]  # in an environment of its own
+
+from benchmarks.compare.meter import PAYLOAD, run
+from benchmarks.compare.produce import serve
+
+huey = RedisHuey("compare", url=os.environ["COMPARE_REDIS_URL"], results=False)
+
+
+def _work(kind: str, payload: str) -> None:
+    run(kind)
+
+
+work = huey.task(name="work")(_work)
+
+
+def each(kind: str, count: int) -> None:
+    """Call the task for each; there is no call for many."""
+    for _ in range(count):
+        work(kind, PAYLOAD)
+
+
+def main() -> None:
+    """Enqueue what the harness asks for."""
+    serve(each, each)

@@ -1,0 +1,75 @@
+"""A contender: how it is started, what it promises, and how to see in Redis that nothing is left of its tasks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+__all__ = ["APPS", "Command", "Contender", "Guarantee", "Place", "Rates", "beside", "module"]
+
+APPS = "benchmarks.compare.apps"
+LAUNCH = "benchmarks.compare.launch"
+
+
+class Guarantee(StrEnum):
+    """What becomes of a task whose worker dies while it has it."""
+
+    LEAST = "at least once"
+    MOST = "at most once"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a contender's processes run: its interpreter, or its own binary, and its Redis."""
+
+    program: Path
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Return the address of Redis, over loopback TCP for all."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Tasks a second; the first guess, by which the first round is sized. Zero: not measured."""
+
+    each: float = 0.0
+    many: float = 0.0
+    noop: float = 0.0
+    ms: float = 0.0
+
+
+Command = Sequence[str | Path]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contender:
+    """Be one row of the comparison."""
+
+    name: str
+    title: str
+    guarantee: Guarantee
+    detail: str  # what the guarantee hangs on, as configured
+    settings: str
+    guess: Rates
+    produce: Callable[[Place], Command]
+    work: Callable[[Place], Sequence[Command]]
+    left: Callable[[Any], int]  # tasks that are not acknowledged
+    environment: str = "own"  # the file of pinned requirements, or "own" for that of this process, or "go"
+    package: str = "fastq"  # whose version is told
+    latency: bool = True
+    handlers: int = 2  # processes that run tasks
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def module(app: str, *arguments: str) -> Callable[[Place], Command]:
+    """Return a command that runs an app's ``main``."""
+    return lambda place: [place.program, "-m", LAUNCH, f"{APPS}.{app}", *arguments]
+
+
+def beside(place: Place, name: str, *arguments: str) -> Command:
+    """Return a command that runs a program which the library installed beside its interpreter."""
+    return [place.program.parent / name, *arguments]

@@ -1,0 +1,26 @@
+"""A bare loop over BRPOP: what Python and redis-py can do without promising anything."""
+
+from typing import Any
+
+from benchmarks.compare.contender import Contender, Guarantee, Rates, module
+
+__all__ = ["BRPOP"]
+
+
+def _left(db: Any) -> int:
+    return int(db.llen("queue"))
+
+
+BRPOP = Contender(
+    name="brpop",
+    title="BRPOP loop, redis-py",
+    guarantee=Guarantee.MOST,
+    detail="a list, no retries, no anything",
+    settings="two processes, with hiredis; bulk by LPUSH of 500",
+    guess=Rates(each=7_000, many=210_000, noop=12_000, ms=1_600),
+    produce=module("brpop_app", "produce"),
+    work=lambda place: [module("brpop_app", "work")(place)] * 2,
+    left=_left,
+    environment="brpop",
+    package="redis",
+)

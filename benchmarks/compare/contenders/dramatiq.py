@@ -1,0 +1,26 @@
+"""Dramatiq, two processes."""
+
+from typing import Any
+
+from benchmarks.compare.contender import APPS, Contender, Guarantee, Rates, beside, module
+
+__all__ = ["DRAMATIQ"]
+
+
+def _left(db: Any) -> int:
+    return int(db.hlen("dramatiq:default.msgs"))
+
+
+DRAMATIQ = Contender(
+    name="dramatiq",
+    title="dramatiq",
+    guarantee=Guarantee.LEAST,
+    detail="back 60 s after the worker's last heartbeat",
+    settings="`--processes 2`, 8 threads each as it comes; bulk by `group`, which enqueues one by one",
+    guess=Rates(each=4_400, many=4_600, noop=6_900, ms=1_200),
+    produce=module("dramatiq_app"),
+    work=lambda place: [beside(place, "dramatiq", f"{APPS}.dramatiq_app", "--processes", "2")],
+    left=_left,
+    environment="dramatiq",
+    package="dramatiq",
+)

@@ -1,0 +1,78 @@
+"""The contenders' environments under build/compare: virtual ones with pinned packages, and the Go program.
+
+Made when they are first needed; one that cannot be made is reported, and its contenders are left out.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.compare.contender import Contender
+from fastq import __version__
+
+__all__ = ["BUILD", "UnavailableError", "ensure", "pinned", "version"]
+
+HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "compare"
+GO_SOURCE = HERE / "goasynq"
+LIMIT_S = 600
+
+
+class UnavailableError(RuntimeError):
+    """Say why an environment cannot be had."""
+
+
+def ensure(environment: str) -> Path:
+    """Return the environment's program, made first if it is not there or its pins have changed."""
+    if environment == "own":
+        return Path(sys.executable)
+    return _go() if environment == "go" else _python(environment)
+
+
+def pinned(environment: str) -> str:
+    """Return the requirements of an environment."""
+    return (HERE / "requirements" / f"{environment}.txt").read_text()
+
+
+def version(contender: Contender) -> str:
+    """Return the version of the contender's library; call it when its environment is there."""
+    if contender.environment == "own":
+        return __version__
+    if contender.environment == "go":
+        words = (GO_SOURCE / "go.mod").read_text().split()
+        return words[words.index(contender.package) + 1].removeprefix("v")
+    code = f"import importlib.metadata as found; print(found.version({contender.package!r}))"
+    done = subprocess.run([ensure(contender.environment), "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "?"
+
+
+def _python(environment: str) -> Path:
+    home, pins = BUILD / environment, pinned(environment)
+    program, stamp = home / "bin" / "python", home / "pins"
+    if not stamp.exists() or stamp.read_text() != pins:
+        print(f"Making {home.relative_to(BUILD.parents[1])}", file=sys.stderr)
+        shutil.rmtree(home, ignore_errors=True)
+        _run([sys.executable, "-m", "venv", home], HERE)
+        install = ["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--requirement"]
+        _run([program, *install, HERE / "requirements" / f"{environment}.txt"], HERE)
+        stamp.write_text(pins)
+    return program
+
+
+def _go() -> Path:
+    """Build the Go program; ``go`` itself knows when there is nothing to do."""
+    if shutil.which("go") is None:
+        raise UnavailableError("the Go toolchain is not here (no `go` on PATH)")
+    binary = BUILD / "goasynq"
+    _run(["go", "build", "-buildvcs=false", "-trimpath", "-o", binary, "."], GO_SOURCE)
+    return binary
+
+
+def _run(command: list[str | Path], directory: Path) -> None:
+    try:
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise UnavailableError(f"{command[0]} did not end within {LIMIT_S} s") from None
+    if done.returncode:
+        raise UnavailableError((done.stderr.strip() or done.stdout.strip()).splitlines()[-1])

@@ -1,0 +1,117 @@
+"""Counts handled tasks in a file mapped into memory, which the harness reads from outside; has the tasks, too.
+
+Every thread of every process has a slot of its own, so that counting takes one addition and no lock, and asks nothing
+of Redis. Only the standard library is needed here: this runs inside the contenders' workers.
+"""
+
+import fcntl
+import functools
+import mmap
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+__all__ = ["PAYLOAD", "Counter", "Meter", "counter", "run"]
+
+PAYLOAD: Final = "0123456789" * 10
+"""What every task carries: 100 bytes, as text, since some libraries send JSON."""
+
+VARIABLE: Final = "COMPARE_METER"
+SLOTS: Final = 1 << 16
+WORDS: Final = 8  # a slot is a cache line of 64-bit words: count, begin, process
+COUNT, BEGAN_NS, PROCESS = range(3)
+CPU_S: Final = 0.001
+
+
+class Meter:
+    """Be the mapped file. Word 0 of it is the number of slots that are taken; slot 0 has nothing else."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with path.open("r+b") as file:
+            self.words = memoryview(mmap.mmap(file.fileno(), SLOTS * WORDS * 8)).cast("Q")
+
+    @classmethod
+    def create(cls, path: Path) -> "Meter":
+        """Make the file anew, with nothing counted."""
+        with path.open("wb") as file:
+            file.truncate(SLOTS * WORDS * 8)
+        return cls(path)
+
+    def claim(self) -> int:
+        """Take the next slot for this thread and return the index of its first word."""
+        # Opened anew: a descriptor inherited over a fork would share its parent's lock.
+        with self._path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            number = self.words[0] + 1
+            if number >= SLOTS:
+                raise RuntimeError(f"no more than {SLOTS - 1} threads can be counted")
+            self.words[0] = number
+        self.words[number * WORDS + PROCESS] = os.getpid()
+        return number * WORDS
+
+    def count(self) -> int:
+        """Return how many tasks have been handled, by all."""
+        return sum(self._column(COUNT))
+
+    def last_began_ns(self) -> int:
+        """Return when the latest task began of those that tell, by the monotonic clock."""
+        return max(self._column(BEGAN_NS), default=0)
+
+    def processes(self) -> int:
+        """Return how many processes have handled a task."""
+        return len(set(self._column(PROCESS)))
+
+    def _column(self, word: int) -> list[int]:
+        return self.words[WORDS + word : (self.words[0] + 1) * WORDS : WORDS].tolist()
+
+
+class _Slot(threading.local):
+    """Hold the thread's place in the file."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.at = meter.claim()
+
+
+class Counter:
+    """Count on behalf of this thread, and of any that a fork makes of it."""
+
+    def __init__(self) -> None:
+        self._meter = Meter(Path(os.environ[VARIABLE]))
+        self.words = self._meter.words
+        self._slot = _Slot(self._meter)
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._slot = _Slot(self._meter)
+
+    def add(self, count: int = 1) -> None:
+        """Count tasks as handled."""
+        self.words[self._slot.at] += count
+
+    def stamp(self) -> None:
+        """Tell when a task began, and count it."""
+        now_ns = time.monotonic_ns()
+        self.words[self._slot.at + BEGAN_NS] = now_ns
+        self.words[self._slot.at] += 1
+
+
+@functools.cache
+def counter() -> Counter:
+    """Return the counter of this process, in the file that the harness named in the environment."""
+    return Counter()
+
+
+def run(kind: str) -> None:
+    """Do a task: ``noop`` nothing, ``ms`` 1 ms of this thread's CPU time, ``when`` tell when it began."""
+    if kind == "noop":
+        counter().add()
+    elif kind == "when":
+        counter().stamp()
+    else:
+        end_s = time.thread_time() + CPU_S
+        while time.thread_time() < end_s:
+            pass
+        counter().add()

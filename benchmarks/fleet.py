@@ -1,0 +1,127 @@
+"""A ``fastq-worker`` as the benchmarks watch it: what its processes cost, their sizes, how fast it drains a queue."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from benchmarks.bench_worker import ROOT, cpu_s, descendants
+from fastq import Client, Task
+from tests.redis_servers import RedisServer
+from tests.waiting import wait_until
+
+__all__ = ["Cost", "Fleet", "Worker", "filled", "running"]
+
+SETTINGS = ("--task-check-interval", "0.01", "--log-level", "warning")
+
+
+def pss_mb(pid: int) -> float:
+    """Return a process' proportional set size: pages that several share count by their share."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"process {pid} has no Pss")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Hold the CPU seconds used by the main process, all below it, and Redis."""
+
+    main_s: float
+    children_s: float
+    redis_s: float
+
+    def since(self, before: "Cost") -> "Cost":
+        """Return what was used since then."""
+        return Cost(self.main_s - before.main_s, self.children_s - before.children_s, self.redis_s - before.redis_s)
+
+
+class Worker:
+    """Be one running ``fastq-worker``; ``pid`` is its main process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], server: RedisServer) -> None:
+        self.pid = process.pid
+        self._server = server
+
+    def cost(self) -> Cost:
+        """Return what it and Redis have used so far; a child that has ended is not in it."""
+        return Cost(cpu_s(self.pid), sum(map(cpu_s, descendants(self.pid))), cpu_s(self._server.process.pid))
+
+    def sizes_mb(self) -> tuple[float, float]:
+        """Return the size of the main process, and of all below it, the preloader too."""
+        return pss_mb(self.pid), sum(map(pss_mb, descendants(self.pid)))
+
+
+class Fleet:
+    """Hold a Redis, a look at it, and a producer."""
+
+    def __init__(self, server: RedisServer, db: Any, client: Client) -> None:
+        self.server = server
+        self.db = db
+        self.client = client
+
+    def processed(self, queues: Sequence[str] = ("default",)) -> int:
+        """Return how many tasks these queues have counted."""
+        return sum(int(count or 0) for count in self.db.mget(f"asynq:{{{queue}}}:processed" for queue in queues))
+
+    def drain_s(self, count: int, queues: Sequence[str] = ("default",)) -> float:
+        """Release paused queues; return the seconds until ``count`` more tasks are counted as processed."""
+        goal = self.processed(queues) + count
+        began_s = time.perf_counter()
+        self.db.delete(*(f"asynq:{{{queue}}}:paused" for queue in queues))
+        while self.processed(queues) < goal:
+            time.sleep(0.002)
+        return time.perf_counter() - began_s
+
+    def slowest_script_ms(self) -> float:
+        """Return the longest time that Redis spent on one script since ``watch_scripts``; 0.1 at least."""
+        found = [
+            entry["duration"] / 1000 for entry in self.db.slowlog_get(1000) if entry["command"].startswith(b"EVAL")
+        ]
+        return max(found, default=0.1)
+
+    def watch_scripts(self) -> None:
+        """Let Redis note every command that takes more than 0.1 ms, from now on."""
+        self.db.config_set("slowlog-log-slower-than", 100)
+        self.db.config_set("slowlog-max-len", 1000)
+        self.db.slowlog_reset()
+
+
+@contextmanager
+def filled(server: RedisServer, tasks: Iterable[Task], queues: Sequence[str] = ("default",)) -> Iterator[Fleet]:
+    """Put tasks into paused queues of an emptied Redis."""
+    with redis.Redis(port=server.port) as db, Client(server.tcp_url) as client:
+        db.flushall()
+        for queue in queues:
+            db.set(f"asynq:{{{queue}}}:paused", int(time.time()))
+        client.enqueue_many(tasks)
+        yield Fleet(server, db, client)
+
+
+@contextmanager
+def running(
+    server: RedisServer, *flags: str, app: str = "benchmarks.apps:mux", children: int = 2, count: int = 1
+) -> Iterator[list[Worker]]:
+    """Run ``fastq-worker``, one or several."""
+    command = [sys.executable, "-m", "fastq.cli.worker", app, "--redis", server.tcp_url]
+    command += ["--concurrency", str(children), *SETTINGS, *flags]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        with redis.Redis(port=server.port) as db:
+            there = db.zcard("asynq:servers")
+            for number in range(1, count + 1):
+                processes.append(subprocess.Popen(command, cwd=ROOT))
+                if number % 4 == 0 or number == count:  # more at once would only wait for one another
+                    wait_until(lambda: db.zcard("asynq:servers") >= there + len(processes), 60.0)
+        yield [Worker(process, server) for process in processes]
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()

@@ -1,0 +1,304 @@
+"""Write signatures and docstrings into the pages of docs/api, between their marks; ``--check`` only says what differs.
+
+A mark is ``<!-- api: fastq.Client -->``: what follows it, as far as ``<!-- end -->``, is written here. A module stands
+for all its names; ``brief`` behind a name leaves out what its methods say, ``given`` how it is made. Signatures are
+read from the source, as each version of Python would show annotations differently.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+PAGES = Path(__file__).parent / "api"
+MARK = re.compile(r"(<!-- api: ([\w.]+) ?(brief|given|) -->\n).*?(<!-- end -->)", re.DOTALL)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def main() -> int:
+    """Bring the pages up to date, or say which are not."""
+    stale = []
+    for page in sorted(PAGES.glob("*.md")):
+        text = page.read_text()
+        fresh = MARK.sub(lambda found: f"{found[1]}\n{entry(found[2], found[3])}\n{found[4]}", text)
+        if fresh != text:
+            stale.append(page.name)
+            if "--check" not in sys.argv:
+                page.write_text(fresh)
+    sys.stdout.write("".join(f"{name}: {'written' if '--check' not in sys.argv else 'stale'}\n" for name in stale))
+    return int("--check" in sys.argv and bool(stale))
+
+
+def entry(path: str, how: str = "") -> str:
+    """Return what a page says of a module or of one of its names; ``how`` is brief, given or neither."""
+    module, name = resolve(path)
+    if not name:
+        names = [each for each in module.__all__ if isinstance(find(module, each)[0], Function | ast.ClassDef)]
+        return "\n".join(entry(f"{module.__name__}.{each}") for each in names)
+    node, home = find(module, name)
+    found = getattr(module, name)
+    match node:
+        case ast.ClassDef():
+            return "\n".join(class_lines(node, home, found, how))
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return "\n".join([f"### `{signature(node, name)}`", "", *said(found, node), ""])
+        case _:
+            return "\n".join([f"### `{name}`", "", f"    {ast.unparse(node)}", "", *note_below(home, node), ""])
+
+
+def resolve(path: str) -> tuple[ModuleType, str]:
+    """Return the module that a path begins with, and the name in it, "" for the module itself."""
+    try:
+        return importlib.import_module(path), ""
+    except ModuleNotFoundError:
+        head, _, name = path.rpartition(".")
+        return importlib.import_module(head), name
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    """Return the source of a module, of a compiled one its stub."""
+    file = Path(str(importlib.import_module(module).__file__))
+    if file.suffix != ".py":
+        file = file.with_name(file.name.split(".")[0] + ".pyi")
+    return ast.parse(file.read_text())
+
+
+def find(module: ModuleType, name: str) -> tuple[ast.stmt, ast.Module]:
+    """Return the statement that defines a name, and the module where that is, which may be another one."""
+    home = getattr(getattr(module, name), "__module__", None)
+    for each in dict.fromkeys((module.__name__, home if str(home).startswith("fastq") else module.__name__)):
+        source = tree(each)
+        for node in source.body:
+            if name in names_of(node):
+                return node, source
+            if isinstance(node, ast.Try | ast.ImportFrom) and name in imported(node):
+                return find(importlib.import_module(imported(node)[name]), name)
+    raise LookupError(f"{module.__name__}.{name} is defined nowhere")
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    """Return what a statement defines."""
+    match node:
+        case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+            return [node.name]
+        case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+            return [name]
+    return []
+
+
+def imported(node: ast.stmt) -> dict[str, str]:
+    """Map the names that a statement imports to where they come from."""
+    return {
+        alias.name: str(each.module)
+        for each in ast.walk(node)
+        if isinstance(each, ast.ImportFrom) and str(each.module).startswith("fastq")
+        for alias in each.names
+    }
+
+
+# Classes
+
+
+def class_lines(node: ast.ClassDef, home: ast.Module, found: Any, how: str) -> Iterator[str]:
+    """Say what a class is and has."""
+    made = constructor(node, home)
+    is_error = issubclass(found, BaseException)
+    if is_error:
+        title = f"{node.name}({', '.join(public_bases(found))})"
+    elif made is None or how == "given" or "NoReturn" in ast.unparse(made):
+        title = node.name
+    else:
+        title = signature(made, node.name, bound=True).removesuffix(" -> None")
+    yield from (f"### `{title}`", "", *said(found, node), "")
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign | ast.Assign) and public(names_of(each))]
+    if is_error:
+        attributes = attributes_of(found)
+        if attributes:
+            yield from (f"Attributes: {', '.join(f'`{name}`' for name in attributes)}.", "")
+        return
+    yield from field_lines(fields)
+    yield from method_lines(found, is_brief=how == "brief")
+
+
+def public_bases(found: type) -> Iterator[str]:
+    """Return the names of a class' bases, in the place of private ones those of theirs."""
+    for base in found.__bases__:
+        if base.__name__.startswith("_"):
+            yield from public_bases(base)
+        else:
+            yield base.__name__
+
+
+def constructor(node: ast.ClassDef, home: ast.Module) -> Function | None:
+    """Return a class' own ``__init__``, or that of a base in the same module."""
+    for each in node.body:
+        if isinstance(each, Function) and each.name == "__init__":
+            return each
+    bases = {ast.unparse(base) for base in node.bases}
+    for other in home.body:
+        if isinstance(other, ast.ClassDef) and other.name in bases:
+            return constructor(other, home)
+    return None
+
+
+def attributes_of(found: type[BaseException]) -> list[str]:
+    """Return what an error carries: the parameters of its ``__init__``, unless that is Python's own."""
+    if not inspect.isfunction(found.__init__):
+        return []
+    return [name for name in inspect.signature(found).parameters if name not in ("args", "kwargs")]
+
+
+def field_lines(fields: Sequence[ast.stmt]) -> Iterator[str]:
+    """Say which fields a record has; those of ``ServerConfig`` with what each is for."""
+    settings = [each for each in fields if isinstance(each, ast.AnnAssign) and "_setting(" in ast.unparse(each)]
+    if settings:
+        yield from ("| field | type | default | what |", "|---|---|---|---|")
+        yield from (setting_line(each) for each in settings)
+        yield ""
+    elif fields:
+        plain = [ast.unparse(each).partition(" = field(")[0] for each in fields]
+        yield from (
+            f"{'Values' if isinstance(fields[0], ast.Assign) else 'Fields'}: "
+            + ", ".join(f"`{each}`" for each in plain)
+            + ".",
+            "",
+        )
+
+
+def setting_line(node: ast.AnnAssign) -> str:
+    """Say a line of the table of settings."""
+    assert isinstance(node.value, ast.Call)
+    _, default, text, *_ = (*node.value.args,)
+    value = ast.unparse(default.body if isinstance(default, ast.Lambda) else default)
+    value = "as many as processors" if value == "default_concurrency" else f"`{value}`"
+    what = ast.literal_eval(text).replace("*", r"\*")
+    return f"| `{ast.unparse(node.target)}` | `{ast.unparse(node.annotation)}` | {value} | {what} |"
+
+
+def method_lines(found: type, *, is_brief: bool) -> Iterator[str]:
+    """Say what public methods and properties a class has, those of its bases in fastq too."""
+    seen: set[str] = set()
+    meanings: dict[str, str] = {}
+    for each in found.__mro__:
+        if not each.__module__.startswith("fastq"):
+            continue
+        node = next(n for n in tree(each.__module__).body if isinstance(n, ast.ClassDef) and n.name == each.__name__)
+        meanings |= parameters_of_bases(each, node)
+        for method in node.body:
+            if isinstance(method, Function) and public([method.name]) and method.name not in seen:
+                seen.add(method.name)
+                lines = one_method(method, getattr(each, method.name, None), is_brief=is_brief)
+                yield from (with_meanings(line, meanings) for line in lines)
+    yield ""
+
+
+def with_meanings(line: str, meanings: dict[str, str]) -> str:
+    """Put in the place of type parameters what they are."""
+    return re.sub(r"\b\w+\b", lambda word: meanings.get(word[0], word[0]), line)
+
+
+def parameters_of_bases(found: type, node: ast.ClassDef) -> dict[str, str]:
+    """Map the type parameters of a class' generic bases to what the class gives for them."""
+    meanings: dict[str, str] = {}
+    for base in node.bases:
+        if isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Tuple):
+            generic = next((each for each in found.__mro__ if each.__name__ == ast.unparse(base.value)), None)
+            names = [parameter.__name__ for parameter in getattr(generic, "__parameters__", ())]
+            meanings |= dict(zip(names, map(ast.unparse, base.slice.elts), strict=False))
+    return meanings
+
+
+def one_method(node: Function, found: Any, *, is_brief: bool) -> Iterator[str]:
+    """Say what a method is."""
+    decorators = [ast.unparse(each) for each in node.decorator_list]
+    if any(each.endswith(("setter", "overload")) for each in decorators):
+        return
+    is_property = node.returns and any(each.endswith("property") for each in decorators)
+    text = (
+        f"{node.name}: {ast.unparse(node.returns)}"
+        if is_property and node.returns
+        else signature(node, node.name, bound=True)
+    )
+    lines = said(found, node)
+    if is_brief or not lines:
+        yield f"- `{text}`"
+    else:
+        yield from (f"#### `{text}`", "", *lines, "")
+
+
+# Words
+
+
+def public(names: Sequence[str]) -> bool:
+    """Tell whether the names are for users."""
+    return bool(names) and not names[0].startswith("_")
+
+
+def signature(node: Function, name: str, *, bound: bool = False) -> str:
+    """Return how a function is called; ``bound`` leaves out self."""
+    given = list(parameters(node.args))
+    if bound and not any(ast.unparse(each) == "staticmethod" for each in node.decorator_list):
+        given = given[1:]
+    start = "await " if isinstance(node, ast.AsyncFunctionDef) else ""
+    returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    return f"{start}{name}({', '.join(given)}){returns}"
+
+
+def parameters(arguments: ast.arguments) -> Iterator[str]:
+    """Yield the parameters of a function as they are written."""
+    plain = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(plain) - len(arguments.defaults)) + list(arguments.defaults)
+    for number, (argument, default) in enumerate(zip(plain, defaults, strict=True), 1):
+        yield parameter(argument, default)
+        if number == len(arguments.posonlyargs) and number > 1:
+            yield "/"
+    if arguments.vararg:
+        yield f"*{parameter(arguments.vararg, None)}"
+    elif arguments.kwonlyargs:
+        yield "*"
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield parameter(argument, default)
+    if arguments.kwarg:
+        yield f"**{parameter(arguments.kwarg, None)}"
+
+
+def parameter(argument: ast.arg, default: ast.expr | None) -> str:
+    """Return one parameter."""
+    typed = f"{argument.arg}: {ast.unparse(argument.annotation)}" if argument.annotation else argument.arg
+    if default is None:
+        return typed
+    return f"{typed} = {ast.unparse(default)}" if argument.annotation else f"{typed}={ast.unparse(default)}"
+
+
+def said(found: Any, node: ast.stmt) -> list[str]:
+    """Return the docstring as Markdown; of compiled code the one that it has when imported."""
+    text = ast.get_docstring(node) if isinstance(node, Function | ast.ClassDef) else None
+    if text is None:
+        text = inspect.getdoc(found) or ""
+        text = re.sub(r"\A\w[\w.]*\([^\n]*\n+", "", text)  # the signature that the compiler puts first
+    return markdown(text)
+
+
+def markdown(text: str) -> list[str]:
+    """Return a docstring's lines with Markdown's marks for code."""
+    return re.sub(r"``([^`]+)``", r"`\1`", text).strip().splitlines()
+
+
+def note_below(home: ast.Module, node: ast.stmt) -> list[str]:
+    """Return the text that stands below an assignment."""
+    after = home.body[home.body.index(node) + 1 :][:1]
+    match after:
+        case [ast.Expr(value=ast.Constant(value=str(text)))]:
+            return markdown(inspect.cleandoc(text))
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+--[[ examine_list: look through a stretch of pending or active for ids without task, without lease, or out of place.
+KEYS[1] source       asynq:{q}:pending or active
+KEYS[2] lease        asynq:{q}:lease
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] state        that of the tasks in the source
+ARGV[3] start        index of the first id to look at, from the head
+ARGV[4] count        ids to look at
+ARGV[5] mend         1 drops the ids that have no task, 0 changes nothing
+builds  task_prefix .. id, same hash tag
+returns list: ids looked at, ids dropped, then id, what it is: none (without task), unleased, or its task's state
+asynq   none (such ids stay for ever)
+]]
+local source, lease = KEYS[1], KEYS[2]
+local task_prefix, state, start, count, mend = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local ids = redis.call("LRANGE", source, start, start + count - 1)
+local reply, ghosts = {#ids, 0}, {}
+for at, id in ipairs(ids) do
+  local task, what = task_prefix .. id, nil
+  if redis.pcall("HEXISTS", task, "msg") ~= 1 then
+    what = "none"
+    ghosts[#ghosts + 1] = at
+  else
+    local its_state = redis.call("HGET", task, "state") or ""
+    if its_state ~= state then
+      what = its_state
+    elseif state == "active" and not redis.call("ZSCORE", lease, id) then
+      what = "unleased"
+    end
+  end
+  if what then
+    reply[#reply + 1] = id
+    reply[#reply + 1] = what
+  end
+end
+if mend == "1" and #ghosts > 0 then
+  for _, at in ipairs(ghosts) do
+    if state == "active" then redis.call("ZREM", lease, ids[at]) end
+    redis.call("LSET", source, start + at - 1, "")
+  end
+  -- No id is blank. The search begins at the end that is nearer, and ends with the last of them.
+  local side = start * 2 > redis.call("LLEN", source) and -1 or 1
+  reply[2] = redis.call("LREM", source, side * #ghosts, "")
+end
+return reply

@@ -1,0 +1,14 @@
+--[[ examine_lock: look whether the task that holds a unique lock is gone, and delete the lock then.
+KEYS[1] unique       asynq:{q}:unique:{type}:{md5}
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] mend         1 deletes a lock whose task is gone, 0 changes nothing
+builds  task_prefix .. owner, same hash tag
+returns the id of the task that is gone | nil: the lock is a task's, or is gone itself
+asynq   none (such locks stay until they expire)
+]]
+local unique = KEYS[1]
+local task_prefix, mend = ARGV[1], ARGV[2]
+local owner = redis.pcall("GET", unique)
+if type(owner) ~= "string" or redis.pcall("HEXISTS", task_prefix .. owner, "msg") == 1 then return false end
+if mend == "1" then redis.call("DEL", unique) end
+return owner

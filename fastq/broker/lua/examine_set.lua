@@ -1,0 +1,47 @@
+--[[ examine_set: look through a stretch of a sorted set of ids for those without task, or out of place.
+KEYS[1] source       asynq:{q}:scheduled or another sorted set of ids
+KEYS[2] groups       asynq:{q}:groups
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] state        that of the tasks in the source
+ARGV[3] group        its name, if the source is one, else ""
+ARGV[4] cursor       ZSCAN's: 0, then what was returned first, until that is 0 again
+ARGV[5] count        ids to look at, about
+ARGV[6] mend         1 drops the ids that have no task, 0 changes nothing
+builds  task_prefix .. id, same hash tag
+returns list: cursor, ids looked at, ids dropped, then id, what it is: none (without task), undecodable (its task is an
+  archived one of fastq's for a message that nobody could read), or its task's state
+asynq   none (such ids stay for ever)
+]]
+local source, groups = KEYS[1], KEYS[2]
+local task_prefix, state, group, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+
+-- The type is the first field of a message. Big ones are not looked into, which would take long.
+local function is_undecodable(task)
+  if state ~= "archived" or redis.call("HSTRLEN", task, "msg") > 65536 then return false end
+  return string.sub(redis.call("HGET", task, "msg"), 1, 19) == "\10\17fastq:undecodable"
+end
+
+local found = redis.call("ZSCAN", source, cursor, "COUNT", count)
+local reply, dropped = {found[1], #found[2] / 2, 0}, 0
+for at = 1, #found[2], 2 do
+  local id = found[2][at]
+  local task, what = task_prefix .. id, nil
+  if redis.pcall("HEXISTS", task, "msg") ~= 1 then
+    what = "none"
+    if mend == "1" then dropped = dropped + redis.call("ZREM", source, id) end
+  else
+    local its_state = redis.call("HGET", task, "state") or ""
+    if its_state ~= state then
+      what = its_state
+    elseif is_undecodable(task) then
+      what = "undecodable"
+    end
+  end
+  if what then
+    reply[#reply + 1] = id
+    reply[#reply + 1] = what
+  end
+end
+if dropped > 0 and group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
+reply[3] = dropped
+return reply

@@ -1,0 +1,60 @@
+"""A view of tasks on which something can be done: the keys for it, and the questions that come before."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+from textual.binding import Binding, BindingType
+
+from fastq.cli.dash.confirm import Confirm
+from fastq.cli.dash.jobs import Job, cancelling, doing, may
+from fastq.cli.dash.view import Hint, View
+from fastq.info import TaskInfo
+from fastq.states import TaskState
+
+__all__ = ["ACTING", "Acting", "hints_for"]
+
+ACTING: Final[Sequence[BindingType]] = (
+    Binding("r", "act('run')", "run or retry the task now"),
+    Binding("a", "act('archive')", "archive the task"),
+    Binding("d", "act('delete')", "delete the task"),
+    Binding("c", "act('cancel')", "cancel the task"),
+)
+NAMES: Final = {"r": "run", "a": "archive", "d": "delete", "c": "cancel"}
+
+
+def hints_for(state: TaskState, *, all_too: bool = False) -> list[Hint]:
+    """Name the keys for what can be done to tasks in a state; those for all of them are the capitals."""
+    possible = [(key, name) for key, name in NAMES.items() if may(name, state)]
+    hints = [Hint(key, name, acts=True) for key, name in possible]
+    capitals = [key.upper() for key, name in possible if name != "cancel"]
+    return hints + ([Hint("/".join(capitals), "all", acts=True)] if all_too and capitals else [])
+
+
+class Acting(View):
+    """Be a view with a task under the cursor."""
+
+    @abstractmethod
+    def target(self) -> TaskInfo | None:
+        """Return the task that is meant."""
+
+    def action_act(self, name: str) -> None:
+        """Do something to the task that is meant, once that was confirmed."""
+        info = self.target()
+        if info is None:
+            self.say("There is no task here.")
+        else:
+            self.propose(name, [info])
+
+    def propose(self, name: str, infos: Sequence[TaskInfo]) -> None:
+        """Ask whether to do something to tasks; refuse what cannot be done in their state."""
+        state = infos[0].state
+        if not may(name, state):
+            hint = "; c cancels it" if may("cancel", state) else ""
+            self.say(f"Cannot {name} what is {state}{hint}.")
+            return
+        self.confirm(cancelling(self.desk, infos) if name == "cancel" else doing(name, self.desk, infos))
+
+    def confirm(self, job: Job) -> None:
+        """Ask whether to do a job."""
+        Confirm.ask(self, job)

@@ -1,0 +1,144 @@
+"""The dashboard as an application of Textual: the views, the keys that hold everywhere, and when to look again."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.worker import Worker
+
+from fastq.cli.dash.cron import CronView
+from fastq.cli.dash.desk import Desk, Options
+from fastq.cli.dash.help import Help
+from fastq.cli.dash.queues import QueuesView
+from fastq.cli.dash.redis import RedisView
+from fastq.cli.dash.servers import ServersView
+from fastq.cli.dash.tasks import TasksView
+from fastq.cli.dash.view import View
+
+__all__ = ["Dash", "run"]
+
+BEAT_S: Final = 0.5
+RETRY_S: Final = 2.0
+"""How long after Redis failed to answer it is asked again."""
+
+PLACES: Final[Mapping[str, type[View]]] = {"servers": ServersView, "cron": CronView, "redis": RedisView}
+"""What lies over the queues, each by the name that its key has for it."""
+
+CSS: Final = """
+Screen { layout: vertical; background: $background; }
+Line { width: 100%; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+Grid { width: 100%; height: 1fr; }
+#keys { height: 2; }
+#more { height: 2; }
+#scroll { height: 1fr; }
+#search { height: 1; }
+#about { margin-top: 1; }
+ModalScreen { align: center middle; }
+#box { width: 76; max-width: 100%; height: auto; max-height: 90%; padding: 1 2; border: round $secondary; }
+#task, #question, #progress, #help { height: auto; text-wrap: wrap; }
+#answers { margin-top: 1; }
+"""
+
+
+class Dash(App[int]):
+    """Be the dashboard."""
+
+    CSS = CSS
+    TITLE = "fastq"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "exit_dash", "quit"),
+        Binding("ctrl+c,ctrl+q", "exit_dash", "quit", priority=True),
+        Binding("question_mark", "help", "help"),
+        Binding("f1", "go('queues')", "queues"),
+        Binding("f2", "go('servers')", "servers"),
+        Binding("f3", "go('cron')", "schedulers"),
+        Binding("f4", "go('redis')", "Redis"),
+    ]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.animation_level = "none"
+        self.desk = Desk(options)
+        self._look: Worker[None] | None = None
+        self._looked_s = self._view_looked_s = 0.0
+
+    def get_default_screen(self) -> Screen[None]:
+        """Begin with the queues."""
+        return QueuesView(self.desk)
+
+    def on_mount(self) -> None:
+        """Begin to look, and open the queue that was named."""
+        self.look_now()
+        self.set_interval(BEAT_S, self._beat)
+        if self.desk.options.queue is not None:
+            self.push_screen(TasksView(self.desk, self.desk.options.queue))
+
+    def look_now(self) -> None:
+        """Look at all queues."""
+        self._looked_s = time.monotonic()
+        self._look = self.run_worker(self._look_once, group="queues", exclusive=True)
+
+    async def _look_once(self) -> None:
+        with self.desk.health.asking():
+            await self.desk.look()
+        self._draw()
+
+    def _draw(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, View):
+                screen.draw()
+                screen.draw_frame()
+
+    def _beat(self) -> None:
+        """Look again when it is time, unless an answer is still to come; tell how Redis is."""
+        now_s = time.monotonic()
+        period_s = self.desk.options.refresh_s
+        if self.desk.health.is_ill:
+            period_s = min(period_s, RETRY_S)
+        if now_s - self._looked_s >= period_s and (self._look is None or self._look.is_finished):
+            self.look_now()
+        screen = self.screen
+        if isinstance(screen, View):
+            if now_s - screen.looked_s >= period_s and screen.beats and not screen.is_looking:
+                screen.look_now()
+            screen.draw_frame()
+
+    def on_view_acted(self) -> None:
+        """Look at all after something was done."""
+        self.look_now()
+
+    def action_go(self, name: str) -> None:
+        """Show one of the four places."""
+        if isinstance(self.screen, View):
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            if name in PLACES:
+                self.push_screen(PLACES[name](self.desk))
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        if isinstance(self.screen, View):
+            self.push_screen(Help(read_only=self.desk.options.read_only))
+
+    def action_exit_dash(self) -> None:
+        """End."""
+        self.exit(0)
+
+
+def run(options: Options) -> int:
+    """Run the dashboard until somebody quits; returns the exit code."""
+
+    async def run_app() -> int:
+        app = Dash(options)
+        try:
+            code = await app.run_async()
+        finally:
+            await app.desk.close()
+        return app.return_code or code or 0
+
+    return asyncio.run(run_app())

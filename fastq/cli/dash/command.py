@@ -1,0 +1,59 @@
+"""``fastq dash``: what the shell sees of the dashboard; Textual is imported only here, and only when it is to run."""
+
+import importlib
+import sys
+from typing import Final
+
+import click
+
+from fastq.cli.commands import QueueName, Verb
+from fastq.cli.session import Session, pass_session
+from fastq.cli.times import read_duration
+from fastq.errors import FastqError, QueueNotFoundError
+
+__all__ = ["dash"]
+
+APP: Final = "fastq.cli.dash.app"
+LEAST_S: Final = 1.0
+
+
+def _seconds(context: click.Context, option: click.Parameter, value: str) -> float:
+    try:
+        seconds = read_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, option) from None
+    if seconds < LEAST_S:
+        raise click.BadParameter(f"{value!r} is less than {LEAST_S:g}s", context, option)
+    return seconds
+
+
+@click.command("dash", cls=Verb)
+@click.option(
+    "--refresh",
+    default="8s",
+    show_default=True,
+    metavar="DURATION",
+    callback=_seconds,
+    help="how often to look; at least 1s",
+)
+@click.option("--read-only", is_flag=True, help="let nothing be changed")
+@click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="begin with the tasks of this queue")
+@pass_session
+def dash(session: Session, refresh: float, read_only: bool, queue: str | None) -> int:
+    """Show queues, tasks, servers, schedulers and Redis on the whole terminal, as they are now.
+
+    Keys are asynq's; ? shows them. What changes something asks before. Needs fastq-worker[dash].
+    """
+    try:
+        app = importlib.import_module(APP)  # a fifth of a second that no other command is to take
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("textual", "rich"):
+            raise
+        raise FastqError("the dashboard needs Textual; install it: pip install 'fastq-worker[dash]'") from None
+    names = session.inspector.queues()
+    if queue is not None and queue not in names:
+        raise QueueNotFoundError(queue)
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("the dashboard needs a terminal; fastq stats writes to anything")
+    code: int = app.run(app.Options(session.url, refresh, read_only, queue))
+    return code

@@ -1,0 +1,89 @@
+"""Asks before something is done, shows how far it is, and lets it be stopped; at last says what it came to."""
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.worker import Worker
+
+from fastq.cli.dash.jobs import Job, Progress, StoppedError
+from fastq.cli.dash.view import Hint, Line, View, keys_text
+from fastq.cli.human import clean
+from fastq.errors import FastqError
+
+__all__ = ["Confirm"]
+
+SHOWN_EVERY_S = 0.1
+
+
+class Confirm(ModalScreen[str]):
+    """Be the question, then the work; the result says what was done."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,Y", "go_on", "do it"),
+        Binding("n,N,escape", "stop", "do not do it, or stop"),
+    ]
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self._job = job
+        self._progress = Progress(job.total)
+        self._worker: Worker[None] | None = None
+
+    @classmethod
+    def ask(cls, view: View, job: Job) -> None:
+        """Ask over a view, which then says what became of it; where nothing may be done, nobody is asked."""
+        if view.desk.options.read_only:
+            view.say("This dashboard is read-only.")
+            return
+
+        def end(said: str | None) -> None:
+            view.say(said or "")
+            view.post_message(View.Acted())
+
+        view.app.push_screen(cls(job), end)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the question, how far it is, and the keys."""
+        with Vertical(id="box"):
+            yield Line(id="question")
+            yield Line(id="progress")
+            yield Line(id="answers")
+
+    def on_mount(self) -> None:
+        """Ask."""
+        style = "bold red" if self._job.destroys else "bold"
+        self.query_one("#question", Line).say(Text(self._job.question, style=style))
+        self.query_one("#answers", Line).say(keys_text([Hint("y", "yes"), Hint("n", "no"), Hint("Esc", "no")]))
+        self.set_interval(SHOWN_EVERY_S, self._show)
+
+    def _show(self) -> None:
+        if self._worker is not None:
+            self.query_one("#progress", Line).say(f"{self._progress} {self._job.done} …")
+
+    def action_go_on(self) -> None:
+        """Begin the work."""
+        if self._worker is None:
+            self.query_one("#answers", Line).say(keys_text([Hint("Esc", "stop; the rest stays as it is")]))
+            self._worker = self.run_worker(self._work, group="job")
+
+    def action_stop(self) -> None:
+        """Let everything be as it is; what has begun ends after its current piece."""
+        if self._worker is not None:
+            self._progress.stop()
+        else:
+            self.dismiss("Nothing was done.")
+
+    async def _work(self) -> None:
+        try:
+            await self._job.work(self._progress)
+        except StoppedError:
+            said = f"Stopped: {self._progress} {self._job.done}; the rest is as it was."
+        except FastqError as error:
+            said = f"{self._progress} {self._job.done}, then: {clean(' '.join(str(error).split()))}"
+        else:
+            said = self._job.outcome(self._progress)
+        self.dismiss(said)

@@ -1,0 +1,86 @@
+"""What all views of the dashboard share: the Redis they look into, what was found last, and how it went."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from fastq.broker.aio import AsyncBroker
+from fastq.broker.open import open_async_broker
+from fastq.broker.uri import ConnectionKind, parse_redis_uri
+from fastq.cli.dash.health import Health
+from fastq.cli.dash.tracks import Tracks
+from fastq.errors import QueueNotFoundError
+from fastq.inspector import AsyncInspector, QueueInfo
+from fastq.inspector.checks import check_queue
+
+__all__ = ["Desk", "Options"]
+
+AT_ONCE: Final = 4
+"""So many queues are asked for at once, each over a connection of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Say what to look at, how often (in seconds), whether nothing may be changed, and with which queue to begin."""
+
+    url: str
+    refresh_s: float = 8.0
+    read_only: bool = False
+    queue: str | None = None
+
+
+class Desk:
+    """Hold the connections and the last look at all queues; ``queues`` is None until there was one."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.spec = parse_redis_uri(options.url)
+        self.inspector = AsyncInspector(options.url)
+        self.broker: AsyncBroker = open_async_broker(options.url)
+        self.health = Health()
+        self.tracks = Tracks()
+        self.queues: Sequence[QueueInfo] | None = None
+        self.looked_at: datetime | None = None
+        self.said = ""
+
+    @property
+    def is_cluster(self) -> bool:
+        """Tell whether Redis was said to be a cluster."""
+        return self.spec.kind is ConnectionKind.CLUSTER
+
+    def queue(self, name: str) -> QueueInfo | None:
+        """Return what was found of a queue last."""
+        return next((info for info in self.queues or () if info.queue == name), None)
+
+    async def look(self) -> None:
+        """Look at all queues."""
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def describe(name: str) -> QueueInfo | None:
+            with suppress(QueueNotFoundError):  # deleted since it was listed
+                async with turns:
+                    return await self.inspector.get_queue_info(name)
+            return None
+
+        names = _askable(await self.inspector.queues())
+        found = await asyncio.gather(*map(describe, names))
+        self.queues = [info for info in found if info is not None]
+        self.tracks.note(self.queues)
+        self.looked_at = datetime.now(UTC)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.inspector.close()
+        await self.broker.close()
+
+
+def _askable(names: Sequence[str]) -> list[str]:
+    """Leave out the names, which anybody may list, of which no key can be made."""
+    askable = []
+    for name in names:
+        with suppress(ValueError):
+            askable.append(check_queue(name))
+    return askable

@@ -1,0 +1,84 @@
+"""Where one is among the tasks of a place: a page of them, or what a search found and how far it has looked."""
+
+from collections.abc import Callable
+
+from fastq.broker.inspect_bulk import Source
+from fastq.broker.inspect_tasks import container
+from fastq.cli.dash.desk import Desk
+from fastq.cli.dash.jobs import Place
+from fastq.cli.dash.search import Found, read_page, search
+from fastq.cli.human import clean, number
+from fastq.info import TaskInfo
+
+__all__ = ["Finder"]
+
+
+class Finder:
+    """Look through a place; ``total`` is how many tasks it had then, ``found`` is None until there was an answer."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.text = ""
+        self.total = 0
+        self.found: Found | None = None
+        self._starts = [0]
+
+    async def look(self, desk: Desk, room: int, note: Callable[[], None]) -> None:
+        """Read a page, or look for the text; ``note`` is called while that goes on."""
+
+        def keep(found: Found) -> None:
+            self.found = found
+            note()
+
+        source = Source(
+            self.place.queue,
+            container(self.place.queue, self.place.state, self.place.group or ""),
+            self.place.state,
+        )
+        self.total = await desk.broker.run(source.size())
+        if self.text:
+            found = await search(desk.inspector, self.place, self.text, self._starts[-1], room, keep)
+        else:
+            found = await read_page(desk.inspector, self.place, self._starts[-1], room)
+            self._starts[-1] = found.start
+        self.found = found
+
+    def search(self, text: str) -> None:
+        """Look for a text from now on, from the beginning; blank ends that."""
+        self.text = text.strip()
+        self._starts, self.found = [0], None
+
+    def turn(self, by: int) -> bool:
+        """Turn to the next page or stretch, or back; False if there is none."""
+        if by < 0 and len(self._starts) > 1:
+            self._starts.pop()
+        elif by > 0 and self.found is not None and self._has_more:
+            self._starts.append(self.found.end if self.text else self.found.start + max(1, self.found.size))
+        else:
+            return False
+        return True
+
+    def info(self, task_id: str | None) -> TaskInfo | None:
+        """Return what was found of a task."""
+        infos = self.found.infos if self.found else ()
+        return next((info for info in infos if info.id == task_id), None)
+
+    @property
+    def _has_more(self) -> bool:
+        found = self.found
+        if found is None:
+            return False
+        return not found.at_end and (found.end if self.text else found.start + found.size) < self.total
+
+    def __str__(self) -> str:
+        """Say between which ranks, counted from 1, it was looked, and of how many."""
+        found = self.found
+        if found is None:
+            return "…"
+        end = min(found.end, self.total) if self.text else found.end
+        looked = f"{number(min(found.start + 1, max(end, 1)))}-{number(end)} of {number(max(self.total, end))}"
+        if not self.text:
+            return looked if found.infos else f"0 of {number(self.total)}"
+        more = "; n looks on" if self._has_more else ""
+        other = f"; the task of this id is {found.elsewhere.state}" if found.elsewhere else ""
+        return f"{number(len(found.infos))} match '{clean(self.text)}' in {looked}{more}{other}"

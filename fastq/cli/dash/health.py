@@ -1,0 +1,58 @@
+"""How it is with Redis, as those see it who ask: it answers, it has not for some time, or it refuses."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final
+
+from fastq.cli.human import clean, span
+from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
+
+__all__ = ["Health"]
+
+LONG_S: Final = 2.0
+"""For so long a question may be under way before it is worth a word."""
+
+
+class Health:
+    """Keep who waits for Redis since when, and what its last failure was."""
+
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._waiting: list[float] = []
+        self._failed_since_s: float | None = None
+        self._error: BrokerError | None = None
+
+    @property
+    def is_ill(self) -> bool:
+        """Tell whether the last answer was a failure."""
+        return self._error is not None
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Be a question to Redis: note how it ends; what Redis, or the way to it, is to blame for ends here."""
+        began_s = self._clock_s()
+        self._waiting.append(began_s)
+        try:
+            yield
+        except BrokerError as error:
+            self._error = error
+            if self._failed_since_s is None:
+                self._failed_since_s = began_s
+        else:
+            self._error = self._failed_since_s = None
+        finally:
+            self._waiting.remove(began_s)
+
+    def __str__(self) -> str:
+        if self._error is not None and self._failed_since_s is not None:
+            silent = isinstance(self._error, BrokerConnectionError | BrokerTimeoutError)
+            what = "does not answer" if silent else "refuses"
+            return f"Redis {what} since {self._for(self._failed_since_s)}: {clean(' '.join(str(self._error).split()))}"
+        if self._waiting and self._clock_s() - min(self._waiting) >= LONG_S:
+            return f"Redis has not answered for {self._for(min(self._waiting))} yet"
+        return ""
+
+    def _for(self, since_s: float) -> str:
+        return span(timedelta(seconds=max(1, round(self._clock_s() - since_s))))

@@ -1,0 +1,57 @@
+"""The keys of the dashboard, on a screen over the view from which they were asked for."""
+
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+
+from fastq.cli.dash.view import Line
+
+__all__ = ["Help"]
+
+KEYS: Final = (
+    ("Enter", "look at what the cursor is on"),
+    ("Esc", "go back"),
+    ("Up Down  k j", "move; PgUp PgDn Home End g G too"),
+    ("Left Right  h l", "the tasks of the state before, of the next one"),
+    ("p n", "the page before, the next one; search on"),
+    ("/", "search the tasks: an id, part of type, payload, error"),
+    ("F1 F2 F3 F4", "queues, servers, schedulers, Redis"),
+    ("F5  Ctrl-L", "look now"),
+    ("q  Ctrl-C", "quit"),
+)
+ACTS: Final = (
+    ("r a d", "run (retry) now, archive, delete the task"),
+    ("c", "cancel the task that is active"),
+    ("R A D", "run, archive, delete all of the state, or all found"),
+    ("P", "pause the queue, or resume it"),
+)
+
+
+class Help(ModalScreen[None]):
+    """Show the keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,enter", "dismiss", "go back"),
+        Binding("q", "app.exit_dash", "quit"),
+    ]
+
+    def __init__(self, *, read_only: bool) -> None:
+        super().__init__()
+        self._keys = KEYS if read_only else (*KEYS, *ACTS)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text."""
+        with VerticalScroll(id="box"):
+            yield Line(id="help")
+
+    def on_mount(self) -> None:
+        """Write the text."""
+        text = Text("Keys\n", style="")
+        for key, does in self._keys:
+            text.append(f"\n{key:<16}", style="bold cyan").append(does)
+        text.append("\n\nWhat changes something asks before: y does it.", style="dim")
+        self.query_one("#help", Line).say(text)

@@ -1,0 +1,96 @@
+"""Bytes for people to read: JSON set on lines, other text as it is, else a hex dump; nothing that upsets a terminal."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from fastq.cli.human import clean, size
+
+__all__ = ["shown_lines"]
+
+MOST_SHOWN: Final = 64_000
+"""So many bytes are shown at most."""
+MOST_PARSED: Final = 1_000_000
+MOST_INDENTED: Final = 20
+ROW: Final = 16
+
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+
+
+def shown_lines(data: bytes) -> list[str]:
+    """Write bytes as lines; of many the first, and how many there are in all."""
+    lines = list(_lines(data))
+    if len(data) > MOST_SHOWN:
+        lines.append(f"… the first {size(MOST_SHOWN)} of {size(len(data))}")
+    return lines
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    text = _text_of(data)
+    if text is None:
+        yield from _dump(data[:MOST_SHOWN])
+    elif len(data) <= MOST_PARSED and _is_json(text):
+        yield from _cut(map(clean, _set(text)))
+    else:
+        yield from _cut(clean(line.expandtabs()) for line in text.splitlines())
+
+
+def _text_of(data: bytes) -> str | None:
+    """Decode what is text; NUL is in no text."""
+    some = data if len(data) <= MOST_PARSED else data[:MOST_SHOWN]
+    try:
+        text = some.decode()
+    except UnicodeDecodeError as error:
+        if len(some) == len(data) or error.start < len(some) - 3:
+            return None
+        text = some[: error.start].decode()  # cut within a character
+    return None if "\0" in text else text
+
+
+def _is_json(text: str) -> bool:
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _set(text: str) -> Iterator[str]:
+    """Set valid JSON on lines, each token as it was written: numbers keep their digits, keys their order."""
+    line, depth, before = "", 0, ""
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in ("]", "}"):
+            depth -= 1
+        if before == "," or (before in ("[", "{")) != (token in ("]", "}")):
+            if before:
+                yield line
+            line = _indent(depth)
+        line += ": " if token == ":" else token
+        depth += token in ("[", "{")
+        before = token
+    yield line
+
+
+def _indent(depth: int) -> str:
+    return "  " * min(depth, MOST_INDENTED)
+
+
+def _cut(lines: Iterator[str]) -> Iterator[str]:
+    """Give lines until they are as much as is shown."""
+    left = MOST_SHOWN
+    for line in lines:
+        yield line[:left]
+        left -= len(line)
+        if left <= 0:
+            return
+
+
+def _dump(data: bytes) -> Iterator[str]:
+    for at in range(0, len(data), ROW):
+        row = data[at : at + ROW]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield f"{at:08x}  {row.hex(' '):<{3 * ROW - 1}}  {text}"

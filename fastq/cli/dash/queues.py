@@ -1,0 +1,140 @@
+"""The first view: all queues, what is in them, how fast they move; and more of the one under the cursor."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from fastq.cli.dash.cells import spark, state_bar, state_texts
+from fastq.cli.dash.confirm import Confirm
+from fastq.cli.dash.desk import Desk
+from fastq.cli.dash.grid import Grid, Row
+from fastq.cli.dash.jobs import pausing
+from fastq.cli.dash.tasks import TasksView
+from fastq.cli.dash.view import Hint, Line, View
+from fastq.cli.human import clean, number, share, size, span
+from fastq.cli.stats import STATE_COLOURS
+from fastq.cli.tables import Cell, Column
+from fastq.inspector import QueueInfo
+
+__all__ = ["QueuesView", "per_second"]
+
+WIDE: Final = 110
+"""From so many columns on bars and sparklines are longer."""
+
+COLUMNS: Final = (
+    Column("QUEUE", cut=True),
+    Column("STATES"),
+    Column("SIZE", right=True),
+    Column("/S", right=True),
+    Column("LATELY", rank=1),
+    Column("LATENCY", right=True),
+    Column("MEMORY", right=True, rank=3),
+    Column("ERRORS", right=True, rank=4),
+    Column("PENDING", right=True, rank=5),
+    Column("ACTIVE", right=True, rank=6),
+    Column("RETRY", right=True, rank=7),
+    Column("ARCHIVED", right=True, rank=8),
+    Column("DONE TODAY", right=True, rank=9),
+)
+
+
+def per_second(rate: float | None) -> str:
+    """Write how many tasks a second; what is not known yet is a dash."""
+    if rate is None:
+        return "-"
+    return number(round(rate)) if rate >= 100 else f"{rate:.1f}"
+
+
+class QueuesView(View):
+    """List the queues."""
+
+    PLACE = "Queues"
+    HINTS: ClassVar[Sequence[Hint]] = (
+        Hint("Enter", "tasks"),
+        Hint("j/k", "move"),
+        Hint("P", "pause/resume", acts=True),
+        Hint("F5", "look now"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("P", "pause", "pause or resume the queue")]
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._grid = Grid(id="queues")
+        self._sum = Line(id="sum")
+        self._more = Line(id="more")
+
+    def body(self) -> Iterable[Widget]:
+        """Lay out the sums, the list, and the lines about one queue."""
+        return (self._sum, self._grid, self._more)
+
+    def draw(self) -> None:
+        """Show the queues as they were found last."""
+        queues = self.desk.queues
+        if queues is None:
+            self._grid.show(COLUMNS, (), "Redis was not heard yet …")
+            return
+        width = 24 if self.size.width >= WIDE else 12
+        self._grid.show(COLUMNS, [self._row(info, width) for info in queues], "There are no queues yet.")
+        self._draw_sum(queues)
+        self._draw_more()
+
+    def _row(self, info: QueueInfo, width: int) -> Row:
+        name = clean(info.queue)
+        track = self.desk.tracks.of(info.queue)
+        cells = [
+            Cell(f"{name} (paused)", fg="yellow") if info.paused else name,
+            state_bar(info, width),
+            number(info.size),
+            per_second(track.rate),
+            Cell(spark(track.processed, width - 2), fg="green"),
+            span(info.latency) if info.pending else "-",
+            size(info.memory_usage),
+            share(info.failed, info.processed),
+            *(number(count) for count in (info.pending, info.active, info.retry, info.archived, info.processed)),
+        ]
+        return Row(info.queue, cells)
+
+    def _draw_sum(self, queues: Sequence[QueueInfo]) -> None:
+        whole = self.desk.tracks.whole
+        done, failed = (sum(getattr(info, name) for info in queues) for name in ("processed", "failed"))
+        text = Text(f" {number(len(queues))} queues  {number(sum(info.size for info in queues))} tasks  ")
+        text.append(f"{per_second(whole.rate)}/s ", style="bold").append(spark(whole.processed, 16), style="green")
+        text.append(f"  {per_second(whole.failure_rate)} failed/s", style="red" if whole.failure_rate else "")
+        if self.size.width >= WIDE:
+            text.append(f"  today {number(done)} done, {share(failed, done)} failed")
+        self._sum.say(text)
+
+    def _draw_more(self) -> None:
+        info = self.desk.queue(self._grid.key) if self._grid.key is not None else None
+        self._more.say("" if info is None else _more(info, self.size.width))
+
+    def on_grid_moved(self) -> None:
+        """Tell more of another queue."""
+        self._draw_more()
+
+    def on_grid_chosen(self, event: Grid.Chosen) -> None:
+        """Show the queue's tasks."""
+        self.app.push_screen(TasksView(self.desk, event.key))
+
+    def action_pause(self) -> None:
+        """Pause the queue, or let it go on, once that was confirmed."""
+        info = self.desk.queue(self._grid.key) if self._grid.key is not None else None
+        if info is not None:
+            Confirm.ask(self, pausing(self.desk, info))
+
+
+def _more(info: QueueInfo, width: int) -> Text:
+    """Write what is in a queue, state by state, and what passed through it."""
+    text = Text()
+    for state, counted in state_texts(info, width):
+        text.append(f" {counted} ", style=STATE_COLOURS[state] if getattr(info, state.value) else "dim")
+    paused = "  paused" if info.paused else ""
+    text.append(
+        f"\n today {number(info.processed)} done, {number(info.failed)} failed"
+        f""
+        f"  in total {number(info.processed_total)} done{paused}"
+    )
+    return text

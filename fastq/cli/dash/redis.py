@@ -1,0 +1,96 @@
+"""What Redis says of itself, and how its load and memory went while the dashboard was looking."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final
+
+from rich.text import Text
+from textual.containers import VerticalScroll
+from textual.widget import Widget
+
+from fastq.broker.redis_info import cluster_info, redis_info
+from fastq.cli.dash.cells import spark
+from fastq.cli.dash.desk import Desk
+from fastq.cli.dash.view import Hint, Line, View
+from fastq.cli.human import clean, number, share, size
+from fastq.cli.stats import cluster_pairs, redis_pairs
+from fastq.errors import BrokerAuthError, FastqError
+
+__all__ = ["RedisView"]
+
+KEPT: Final = 60
+SPARK: Final = 30
+MORE: Final = (
+    ("Role", "role"),
+    ("Memory policy", "maxmemory_policy"),
+    ("Fragmentation", "mem_fragmentation_ratio"),
+    ("Blocked clients", "blocked_clients"),
+    ("Evicted keys", "evicted_keys"),
+    ("Expired keys", "expired_keys"),
+    ("Refused clients", "rejected_connections"),
+    ("Last save", "rdb_last_bgsave_status"),
+    ("Append-only file", "aof_enabled"),
+)
+
+
+class RedisView(View):
+    """Show how Redis is."""
+
+    PLACE = "Redis"
+    HINTS: ClassVar[Sequence[Hint]] = (Hint("F5", "look now"), Hint("Esc", "back"))
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._facts: Mapping[str, str] | None = None
+        self._refused = False
+        self._commands: deque[float] = deque(maxlen=KEPT)
+        self._memory: deque[float] = deque(maxlen=KEPT)
+        self._text = Line(id="task")
+
+    def body(self) -> Iterable[Widget]:
+        """Lay out a text to scroll."""
+        return (VerticalScroll(self._text, id="scroll"),)
+
+    async def look(self) -> None:
+        """Ask Redis how it is."""
+        is_cluster = self.desk.is_cluster
+        self._facts = facts = await self.desk.broker.run(cluster_info() if is_cluster else redis_info())
+        self._refused = False
+        for kept, name in ((self._commands, "instantaneous_ops_per_sec"), (self._memory, "used_memory")):
+            if facts.get(name, "").isdecimal():
+                kept.append(float(facts[name]))
+
+    def bears(self, error: FastqError) -> bool:
+        """Take it that not every user may ask."""
+        self._refused = isinstance(error, BrokerAuthError)
+        return self._refused
+
+    def draw(self) -> None:
+        """Show what Redis said last."""
+        if self._refused:
+            self._text.say(Text(" This user may not ask for it.", style="yellow"))
+        elif self._facts is not None:
+            self._text.say(self._written(self._facts))
+
+    def _written(self, facts: Mapping[str, str]) -> Text:
+        text = Text()
+        pairs = cluster_pairs(facts) if self.desk.is_cluster else [*redis_pairs(facts), *_more(facts)]
+        for name, value in pairs:
+            text.append(f" {name:<17}", style="dim").append(f"{value}\n")
+        if self._commands:
+            text.append(f" {'Commands/s':<17}", style="dim").append(f"{number(round(self._commands[-1])):<9}")
+            text.append(f" {spark(self._commands, SPARK)}\n", style="green")
+            text.append(f" {'Memory, lately':<17}", style="dim").append(f"{size(int(self._memory[-1])):<9}")
+            text.append(f" {spark(self._memory, SPARK)}\n", style="cyan")
+        return text
+
+
+def _more(facts: Mapping[str, str]) -> list[tuple[str, str]]:
+    most = facts.get("maxmemory", "")
+    pairs = [("Memory limit", size(int(most)) if most.isdecimal() and int(most) else "none")]
+    hits, misses = (facts.get(f"keyspace_{name}", "") for name in ("hits", "misses"))
+    if hits.isdecimal() and misses.isdecimal():
+        pairs.append(("Keys found", share(int(hits), int(hits) + int(misses))))
+    pairs += [(title, clean(facts[name])) for title, name in MORE if name in facts]
+    databases = [(name, text) for name, text in facts.items() if name.startswith("db") and name[2:].isdecimal()]
+    return pairs + [(name, clean(text)) for name, text in databases]

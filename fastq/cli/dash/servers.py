@@ -1,0 +1,113 @@
+"""The servers that are running, Go's and fastq's, and what each child of the one under the cursor works on."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import ClassVar, Final
+
+from textual.widget import Widget
+
+from fastq.cli.dash.desk import Desk
+from fastq.cli.dash.grid import Grid, Row
+from fastq.cli.dash.task import TaskView
+from fastq.cli.dash.view import Hint, Line, View
+from fastq.cli.human import clean, number, payload_text, span, when
+from fastq.cli.server import COLUMNS, server_rows
+from fastq.cli.tables import Cell, Column
+from fastq.inspector import ServerInfo
+from fastq.messages import WorkerInfo
+
+__all__ = ["ServersView"]
+
+WORK_COLUMNS: Final = (
+    Column("TASK ID", cut=True),
+    Column("TYPE", cut=True),
+    Column("QUEUE", cut=True),
+    Column("FOR", right=True),
+    Column("DEADLINE"),
+    Column("PAYLOAD", cut=True, rank=1),
+)
+MOST_PAYLOAD: Final = 200
+
+
+class ServersView(View):
+    """List the servers, and below them what one is working on."""
+
+    PLACE = "Servers"
+    HINTS: ClassVar[Sequence[Hint]] = (
+        Hint("Enter", "its tasks, a task"),
+        Hint("Tab", "other list"),
+        Hint("j/k", "move"),
+        Hint("Esc", "back"),
+    )
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._servers: Sequence[ServerInfo] | None = None
+        self._sum = Line(id="sum")
+        self._grid = Grid(id="servers")
+        self._about = Line(id="about")
+        self._work = Grid(id="work")
+
+    def body(self) -> Iterable[Widget]:
+        """Lay out both lists, each under its line."""
+        return (self._sum, self._grid, self._about, self._work)
+
+    async def look(self) -> None:
+        """Read the servers and what they run."""
+        self._servers = await self.desk.inspector.servers()
+
+    def draw(self) -> None:
+        """Show the servers as they were found last."""
+        servers, now = self._servers or (), datetime.now(UTC)
+        busy, slots = sum(len(info.active_workers) for info in servers), sum(info.concurrency for info in servers)
+        self._sum.say(f" {number(len(servers))} servers  {number(busy)} of {number(slots)} children busy")
+        rows = [Row(info.id, cells) for info, cells in zip(servers, server_rows(servers, now), strict=True)]
+        self._grid.show(COLUMNS, rows, "  There are no servers running." if self._servers is not None else "  …")
+        self._draw_work()
+
+    def _draw_work(self) -> None:
+        info = next((info for info in self._servers or () if info.id == self._grid.key), None)
+        if info is None:
+            self._about.say("")
+            self._work.show((), ())
+            return
+        busy = len(info.active_workers)
+        idle = max(0, info.concurrency - busy)
+        self._about.say(
+            f" {clean(info.host)}:{info.pid} runs {number(busy)} tasks, {number(idle)} children idle", "bold"
+        )
+        now = datetime.now(UTC)
+        rows = [Row(f"{worker.queue}\n{worker.task_id}", _row(worker, now)) for worker in info.active_workers]
+        self._work.show(WORK_COLUMNS, rows, "  It runs nothing now.")
+
+    def on_grid_moved(self, event: Grid.Moved) -> None:
+        """Show what another server works on."""
+        if event.grid is self._grid:
+            self._draw_work()
+
+    def on_grid_chosen(self, event: Grid.Chosen) -> None:
+        """Go on to what the server works on, or show a task."""
+        if event.grid is self._grid:
+            self._work.focus()
+        else:
+            queue, _, task_id = event.key.partition("\n")
+            self.app.push_screen(TaskView(self.desk, queue, task_id))
+
+    def action_back(self) -> None:
+        """Go back to the servers, or to the queues."""
+        if self._work.has_focus:
+            self._grid.focus()
+        else:
+            super().action_back()
+
+
+def _row(worker: WorkerInfo, now: datetime) -> list[str]:
+    late = worker.deadline is not None and worker.deadline < now
+    return [
+        clean(worker.task_id),
+        clean(worker.task_type),
+        clean(worker.queue),
+        span(now - worker.start_time) if worker.start_time else "-",
+        Cell(when(worker.deadline, now), "red" if late else None),
+        payload_text(worker.task_payload[:MOST_PAYLOAD]),
+    ]

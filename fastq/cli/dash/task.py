@@ -1,0 +1,97 @@
+"""One task: all that is known of it, its payload and its result, as they can be read."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widget import Widget
+
+from fastq.cli.dash.acting import ACTING, Acting, hints_for
+from fastq.cli.dash.cells import text_of
+from fastq.cli.dash.desk import Desk
+from fastq.cli.dash.payload import shown_lines
+from fastq.cli.dash.view import Hint, Line
+from fastq.cli.human import clean, size
+from fastq.cli.task_shown import task_facts
+from fastq.errors import FastqError, QueueNotFoundError, TaskNotFoundError
+from fastq.info import TaskInfo
+
+__all__ = ["TaskView"]
+
+
+class _Body(VerticalScroll):
+    """Be what is scrolled, with the keys of the lists."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "scroll_up"),
+        Binding("j", "scroll_down"),
+        Binding("g", "scroll_home"),
+        Binding("G", "scroll_end"),
+        Binding("space", "page_down"),
+    ]
+
+
+class TaskView(Acting):
+    """Show a task."""
+
+    PLACE = "Queues"
+    HINTS: ClassVar[Sequence[Hint]] = (Hint("j/k", "scroll"), Hint("Esc", "back"))
+    BINDINGS: ClassVar[list[BindingType]] = [*ACTING]
+
+    def __init__(self, desk: Desk, queue: str, task_id: str) -> None:
+        super().__init__(desk)
+        self._queue = queue
+        self._task_id = task_id
+        self._info: TaskInfo | None = None
+        self._is_gone = False
+        self._text = Line(id="task")
+        self._where = Line(id="where")
+
+    def body(self) -> Iterable[Widget]:
+        """Lay out what the task is, and a text to scroll."""
+        return (self._where, _Body(self._text, id="scroll"))
+
+    async def look(self) -> None:
+        """Read the task."""
+        self._info = await self.desk.inspector.get_task_info(self._queue, self._task_id)
+        self._is_gone = False
+
+    def bears(self, error: FastqError) -> bool:
+        """Take it that the task is no more."""
+        self._is_gone = isinstance(error, TaskNotFoundError | QueueNotFoundError)
+        return self._is_gone
+
+    def target(self) -> TaskInfo | None:
+        """Return the task."""
+        return None if self._is_gone else self._info
+
+    def hints(self) -> Sequence[Hint]:
+        """Return the keys of this view, with what can be done to the task."""
+        info = self.target()
+        return (*self.HINTS, *(hints_for(info.state) if info else ()))
+
+    def draw(self) -> None:
+        """Show the task as it was seen last."""
+        where = Text(" task ").append(clean(self._task_id), style="bold")
+        if self._is_gone:
+            where.append("  is gone: done, or deleted" if self._info else "  there is no such task", style="yellow")
+        self._where.say(where)
+        if self._info is not None:
+            text = _text(self._info)
+            self._text.say(text)
+
+
+def _text(info: TaskInfo) -> Text:
+    text = Text()
+    pairs = [(name, value) for name, value in task_facts(info, datetime.now(UTC)) if value]
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        text.append(f" {name:<{width}}  ", style="dim").append_text(text_of(value, value)).append("\n")
+    for name, data in (("Payload", info.payload), ("Result", info.result)):
+        if data is not None:
+            text.append(f"\n {name}", style="bold").append(f"  {size(len(data))}\n", style="dim")
+            text.append("".join(f" {line}\n" for line in shown_lines(data)))
+    return text

@@ -1,0 +1,46 @@
+"""Tasks as rows of a grid: the id, what the state makes worth knowing, and the payload at last."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final
+
+from fastq.cli.dash.grid import Row
+from fastq.cli.tables import Column
+from fastq.cli.task_shown import BY_STATE, COMMON, Show
+from fastq.info import TaskInfo
+from fastq.states import TaskState
+
+__all__ = ["GROUP_COLUMNS", "columns_of", "row_of"]
+
+GROUP_COLUMNS: Final = (Column("GROUP", cut=True), Column("SIZE", right=True))
+MOST_PAYLOAD: Final = 400
+"""Of a payload no more is worth writing on a line."""
+
+_RANKS: Final = {"MAX RETRY": 4, "LAST FAILED": 3, "RETRIED": 2, "GROUP": 1}
+_ID, _TYPE, _PAYLOAD = COMMON
+
+
+def _shown(state: TaskState) -> list[tuple[Column, Show]]:
+    """Put a state's columns in order; ids, of which the task's own view has the whole, may be cut."""
+    own = [(replace(column, rank=_RANKS.get(column.title, 0)), show) for column, show in BY_STATE[state]]
+    return [(replace(_ID[0], cut=True), _ID[1]), _TYPE, *own, _PAYLOAD]
+
+
+def columns_of(state: TaskState) -> list[Column]:
+    """Return the columns of a list of tasks in a state."""
+    return [column for column, _ in _shown(state)]
+
+
+def row_of(info: TaskInfo) -> Row:
+    """Write a task."""
+    now = datetime.now(UTC)
+    small = info if len(info.payload) <= MOST_PAYLOAD else replace(info, payload=_begin(info.payload))
+    return Row(info.id, [show(small, now) for _, show in _shown(info.state)])
+
+
+def _begin(payload: bytes) -> bytes:
+    """Cut where a character begins, so that text stays text."""
+    end = MOST_PAYLOAD
+    while end > MOST_PAYLOAD - 4 and payload[end] & 0xC0 == 0x80:
+        end -= 1
+    return payload[:end]

@@ -1,0 +1,198 @@
+"""What every view has: a head, a body that it looks for in Redis again and again, a line of news, and its keys."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Final, NamedTuple
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+from textual.worker import Worker
+
+from fastq.cli.dash.desk import Desk
+from fastq.cli.human import clean
+from fastq.errors import FastqError
+
+__all__ = ["Hint", "Line", "View", "keys_text"]
+
+PLACES: Final = (("F1", "Queues"), ("F2", "Servers"), ("F3", "Schedulers"), ("F4", "Redis"))
+
+
+class Hint(NamedTuple):
+    """Name a key and what it does; ``acts`` if that changes something."""
+
+    key: str
+    does: str
+    acts: bool = False
+
+
+class Line(Static):
+    """Be one or more lines of text as it is: nothing in it is markup."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self._said: Text | None = None
+
+    def say(self, text: str | Text, style: str = "") -> None:
+        """Show a text."""
+        shown = Text(text, style=style) if isinstance(text, str) else text
+        before, self._said = self._said, shown
+        if before is None or (shown, shown.style) != (before, before.style):  # else the terminal needs nothing
+            self.update(shown)
+
+
+def keys_text(hints: Iterable[Hint], width: int = 0) -> Text:
+    """Write keys and what they do, on as many lines as the width needs; 0 is one line."""
+    text, used = Text(), 0
+    for hint in hints:
+        taken = len(hint.key) + len(hint.does) + 3
+        if width and used and used + taken > width:
+            text.append("\n")
+            used = 0
+        text.append(" ").append(hint.key, style="bold cyan").append(f" {hint.does} ")
+        used += taken
+    return text
+
+
+class View(Screen[None]):
+    """Be a screen of the dashboard; ``look`` asks Redis, ``draw`` shows what was found."""
+
+    PLACE: ClassVar[str] = ""
+    HINTS: ClassVar[Sequence[Hint]] = ()
+    ALWAYS: ClassVar[Sequence[Hint]] = (Hint("?", "help"), Hint("q", "quit"))
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "go back"),
+        Binding("f5,ctrl+l", "look_again", "look now"),
+    ]
+
+    class Acted(Message):
+        """Tell that something was changed, so that all is to be looked at again."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self.looked_s = 0.0
+        self._head, self._places = Line(id="head"), Line(id="places")
+        self._news, self._keys = Line(id="news"), Line(id="keys")
+        self._look: Worker[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out the lines that every view has around its body."""
+        yield self._head
+        yield self._places
+        yield from self.body()
+        yield self._news
+        yield self._keys
+
+    def body(self) -> Iterable[Widget]:
+        """Make the widgets between head and foot."""
+        return ()
+
+    async def look(self) -> None:
+        """Ask Redis for what the view shows."""
+
+    def draw(self) -> None:
+        """Show what was found last."""
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.draw_frame()
+        self.draw()
+        self.look_now()
+
+    def on_resize(self) -> None:
+        """Show as much as there is room for now."""
+        self.call_after_refresh(self.refit)
+
+    def refit(self) -> None:
+        """Show what was found in another room."""
+        self.draw()
+        self.draw_frame()
+
+    def on_screen_resume(self) -> None:
+        """Look again when what was in front is gone."""
+        if self._look is not None:
+            self.draw_frame()
+            self.draw()
+            self.look_now()
+
+    @property
+    def beats(self) -> bool:
+        """Tell whether to look again by itself."""
+        return True
+
+    @property
+    def is_looking(self) -> bool:
+        """Tell whether an answer is still to come."""
+        return self._look is not None and not self._look.is_finished
+
+    def look_now(self) -> None:
+        """Look, whatever is under way."""
+        self.looked_s = time.monotonic()
+        self._look = self.run_worker(self._look_once, group="look", exclusive=True)
+
+    async def _look_once(self) -> None:
+        with self.desk.health.asking():
+            try:
+                await self.look()
+            except FastqError as error:
+                if not self.bears(error):
+                    raise
+        self.draw()
+        self.draw_frame()
+
+    def bears(self, error: FastqError) -> bool:
+        """Take an error that is part of what there is to show; False if it is not."""
+        del error
+        return False
+
+    def draw_frame(self) -> None:
+        """Show where we are, how Redis is, and what keys there are."""
+        self._head.say(self._head_text())
+        self._places.say(self._places_text())
+        health = str(self.desk.health)
+        self._news.say(health or self.desk.said, "bold red" if health else "yellow")
+        read_only = self.desk.options.read_only
+        hints = [hint for hint in (*self.hints(), *self.ALWAYS) if not (hint.acts and read_only)]
+        self._keys.say(keys_text(hints, self.size.width))
+
+    def hints(self) -> Sequence[Hint]:
+        """Return the keys of this view."""
+        return self.HINTS
+
+    def _head_text(self) -> Text:
+        text = Text().append(" fastq ", style="bold reverse")
+        text.append(f" {clean(self.desk.broker.transport.where)}")
+        if self.desk.options.read_only:
+            text.append("  read-only", style="yellow")
+        looked_at = self.desk.looked_at
+        at = f"{looked_at.astimezone():%H:%M:%S}" if looked_at else "--:--:--"
+        every = f"every {self.desk.options.refresh_s:g}s  {at} "
+        text.append(every.rjust(max(len(every) + 1, self.size.width - text.cell_len)), style="dim")
+        return text
+
+    def _places_text(self) -> Text:
+        text = Text()
+        for key, name in PLACES:
+            is_here = name == self.PLACE
+            text.append(f" {key} ", style="dim").append(name, style="bold underline" if is_here else "").append(" ")
+        return text
+
+    def say(self, text: str) -> None:
+        """Tell what an action came to, until the next one."""
+        self.desk.said = text
+        self.draw_frame()
+
+    def action_look_again(self) -> None:
+        """Look now."""
+        self.look_now()
+        self.post_message(self.Acted())
+
+    def action_back(self) -> None:
+        """Go back to the view that was there before."""
+        if len(self.app.screen_stack) > 1:
+            self.app.pop_screen()

@@ -1,0 +1,176 @@
+"""``fastq doctor``: looks for what is wrong, says why it matters and what to do, and mends what is safe."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from fastq.cli.bulk import confirm, yes_option
+from fastq.cli.commands import QueueName, Verb, json_option
+from fastq.cli.human import clean, number
+from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.tables import Cell, Column, heading, table
+from fastq.clock import SystemClock
+from fastq.errors import BrokerError, FastqError
+from fastq.inspector.doctor.examination import LIMIT, Order, Report, examine
+from fastq.inspector.doctor.finding import Finding, Level
+from fastq.inspector.doctor.repairs import Repair
+
+__all__ = ["doctor"]
+
+SHOWN_EVERY_S: Final = 0.1
+ALL: Final = 0
+COLOURS: Final[Mapping[Level, str]] = {
+    Level.OK: "green",
+    Level.WARNING: "yellow",
+    Level.PROBLEM: "red",
+    Level.UNSEEN: "cyan",
+}
+
+
+@click.command("doctor", cls=Verb)
+@click.option("--queue", "-q", "queues", type=QueueName(), multiple=True, metavar="QUEUE", help="look at this one only")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=LIMIT,
+    show_default=True,
+    help="look at so many tasks at most, and at three times as many keys; 0: at all",
+)
+@click.option("--full", "limit", flag_value=ALL, type=int, help="as --limit 0")
+@click.option("--repair", is_flag=True, help="mend what can be mended without harm, after asking")
+@yes_option
+@json_option
+@pass_session
+def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, yes: bool, as_json: bool) -> int:
+    """Look for what is wrong with Redis, the servers, and what is in the queues; Go's and fastq's alike.
+
+    Nothing is changed without --repair. Redis is asked in pieces of a few milliseconds; what looks wrong is looked at a
+    second time before it is told. The exit code is 1 if there are problems; warnings are none.
+    """
+    look = _Look(session, tuple(dict.fromkeys(queues)), None if limit == ALL else limit)
+    report = look()
+    repaired: list[tuple[Repair, int]] = []
+    if repair and report.repairs:
+        if not as_json:
+            _show(session, report)
+        confirm(_question(report.repairs), yes=yes)
+        repaired = [(one, _carry_out(session, one)) for one in report.repairs]
+        if not as_json:
+            _show_repaired(session, repaired)
+        report = look()
+    if as_json:
+        emit(_record(report, repaired))
+    else:
+        _show(session, report)
+        if report.repairs and not repair:
+            session.screen.say("fastq doctor --repair mends what can be mended without harm; it asks before.")
+    return 1 if report.of_level(Level.PROBLEM) else 0
+
+
+class _Look:
+    """Examine, and show on a terminal how far that is."""
+
+    def __init__(self, session: Session, queues: tuple[str, ...], limit: int | None) -> None:
+        self._session = session
+        self._order = Order(SystemClock().unix_ns, queues, limit, self._note)
+        self._shown_s = 0.0
+
+    def __call__(self) -> Report:
+        try:
+            return self._session.broker.drive(examine(self._order))
+        finally:
+            if self._shown_s:
+                self._session.notes.show([""])
+
+    def _note(self, looked_at: int, of: int) -> None:
+        now_s = time.monotonic()
+        if self._session.notes.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
+            self._shown_s = now_s
+            self._session.notes.show([f"looked at {number(looked_at)} of {number(max(of, looked_at))} tasks …"])
+
+
+def _question(repairs: Sequence[Repair]) -> str:
+    return f"This will be mended: {'; '.join(_named(one, one.count) for one in repairs)}."
+
+
+def _named(repair: Repair, count: int) -> str:
+    where = f" in {clean(repair.queue)}" if repair.queue else ""
+    return f"{repair.what}{where}: {number(count)}"
+
+
+def _carry_out(session: Session, repair: Repair) -> int:
+    try:
+        return session.broker.drive(repair.carry_out())
+    except BrokerError as error:
+        raise FastqError(f"{repair.what}: {error}; what came before is mended") from error
+
+
+def _show_repaired(session: Session, repaired: Sequence[tuple[Repair, int]]) -> None:
+    session.screen.say()
+    for repair, count in repaired:
+        session.screen.say(f"Mended: {_named(repair, count)}.")
+    session.screen.say()
+
+
+def _show(session: Session, report: Report) -> None:
+    rows = [
+        (Cell(finding.level.value, COLOURS[finding.level]), clean(_title(finding)), clean(finding.seen))
+        for finding in report.findings
+    ]
+    table(session.screen, [Column("LEVEL"), Column("CHECK"), Column("SEEN", cut=True)], rows)
+    for finding in sorted(report.findings, key=lambda finding: finding.level is Level.WARNING):
+        if finding.level in (Level.PROBLEM, Level.WARNING):
+            _explain(session, finding)
+    session.screen.say()
+    session.screen.say(_summary(report))
+
+
+def _title(finding: Finding) -> str:
+    return f"{finding.check} ({finding.queue})" if finding.queue else finding.check
+
+
+def _explain(session: Session, finding: Finding) -> None:
+    session.screen.say()
+    heading(session.screen, f"{finding.level.value}: {clean(_title(finding))}: {clean(finding.seen)}")
+    if finding.examples:
+        session.screen.say(f"  such as  {clean(', '.join(finding.examples))}")
+    session.screen.say(f"  why      {clean(finding.why)}")
+    session.screen.say(f"  do       {clean(finding.advice)}")
+
+
+def _summary(report: Report) -> str:
+    counts = [f"{level.value}: {len(report.of_level(level))}" for level in Level if report.of_level(level)]
+    tasks = f"looked at {number(report.tasks_looked_at)} of {number(max(report.tasks, report.tasks_looked_at))} tasks"
+    more = "; --limit or --full looks at more" if report.is_partial else ""
+    return f"{', '.join(counts)}; {tasks}{more}"
+
+
+def _record(report: Report, repaired: Sequence[tuple[Repair, int]]) -> dict[str, Any]:
+    """Describe a report as docs/cli.schema.json says."""
+    return {
+        "healthy": not report.of_level(Level.PROBLEM),
+        "checks": [
+            {
+                "check": finding.check,
+                "level": finding.level.value,
+                "queue": finding.queue,
+                "seen": finding.seen,
+                "why": finding.why or None,
+                "advice": finding.advice or None,
+                "count": finding.count,
+                "examples": list(finding.examples),
+            }
+            for finding in report.findings
+        ],
+        "repairable": [_repair_record(one, one.count) for one in report.repairs],
+        "repaired": [_repair_record(one, count) for one, count in repaired],
+        "tasks": max(report.tasks, report.tasks_looked_at),
+        "tasks_looked_at": report.tasks_looked_at,
+        "is_partial": report.is_partial,
+    }
+
+
+def _repair_record(repair: Repair, count: int) -> dict[str, Any]:
+    return {"check": repair.check, "queue": repair.queue, "what": repair.what, "count": count}

@@ -1,0 +1,58 @@
+"""Checks of clocks: Redis' against this machine's, and each server's against Redis'."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastq.broker.registry import Listed
+from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
+from fastq.inspector.doctor.vitals import Vitals
+
+__all__ = ["check_clock", "check_server_clocks"]
+
+WARN_S: Final = 2.0
+BAD_S: Final = 10.0
+"""A lease is 30 s long by its owner's clock, and others wait 30 s more by theirs."""
+WHY: Final = "times are compared across machines: tasks run too early or late, and leases end while their servers live"
+ADVICE: Final = "let all machines set their clocks by NTP (chrony, systemd-timesyncd)"
+
+
+def check_clock(vitals: Vitals) -> Finding:
+    """Compare Redis' clock with this machine's."""
+    if isinstance(vitals.skew_s, Refused):
+        return unseen("clock", vitals.skew_s.why)
+    apart_s = max(0.0, abs(vitals.skew_s) - vitals.doubt_s)
+    side = "ahead of" if vitals.skew_s > 0 else "behind"
+    if apart_s < WARN_S:
+        return Finding("clock", Level.OK, f"Redis' and this machine's are {apart_s:.1f} s apart at most")
+    return Finding("clock", _level(apart_s), f"Redis' is {apart_s:.1f} s {side} this machine's", WHY, ADVICE)
+
+
+def check_server_clocks(registry: Sequence[Listed], vitals: Vitals) -> Finding:
+    """Compare servers' and schedulers' clocks with Redis'.
+
+    They note by their own clock when what they show of themselves ends; Redis counts that down by its own.
+    """
+    if isinstance(vitals.skew_s, Refused):
+        return unseen("server clocks", vitals.skew_s.why)
+    skews = {
+        _name(one): one.expires_s - (vitals.redis_now_s + one.ttl_ms / 1000)
+        for one in registry
+        if one.ttl_ms > 0 and one.listed_in != "workers"
+    }
+    # What they note is in whole seconds, and a beat is on its way for a moment.
+    wrong = {name: skew_s for name, skew_s in skews.items() if abs(skew_s) - vitals.doubt_s >= WARN_S}
+    if not wrong:
+        return Finding("server clocks", Level.OK, f"servers and schedulers: {len(skews)}, as Redis'")
+    said = [f"{name}: {abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}" for name, skew_s in wrong.items()]
+    level = _level(max(map(abs, wrong.values())))
+    seen = f"{len(wrong)} of {len(skews)} differ from Redis'"
+    return Finding("server clocks", level, seen, WHY, ADVICE, count=len(wrong), examples=tuple(sorted(said)[:5]))
+
+
+def _name(one: Listed) -> str:
+    """Return host and process of a server, or the id of a scheduler, which is like it."""
+    return one.key.partition("{")[2].rstrip("}").rpartition(":")[0] or one.key
+
+
+def _level(apart_s: float) -> Level:
+    return Level.PROBLEM if apart_s >= BAD_S else Level.WARNING

@@ -1,0 +1,198 @@
+"""The doctor's round: everything is looked at, what looks wrong a second time, before it is told."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fastq.broker.inspect_queues import list_queues
+from fastq.broker.inspect_servers import cluster_slots
+from fastq.broker.keyspace import count_keys, node_tags
+from fastq.broker.operation import Flow, Pause
+from fastq.broker.queue_pulse import Pulse, read_pulse
+from fastq.broker.registry import Listed, read_infos, read_registry
+from fastq.codec import decode_server_info
+from fastq.errors import InvalidMessageError, QueueNotFoundError
+from fastq.inspector.doctor.clocks import check_clock, check_server_clocks
+from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen
+from fastq.inspector.doctor.judge import judge
+from fastq.inspector.doctor.places import is_sendable
+from fastq.inspector.doctor.presence import check_registry, stale_before
+from fastq.inspector.doctor.queue_checks import check_archives, check_paused, check_served, unserved
+from fastq.inspector.doctor.redis_checks import check_redis
+from fastq.inspector.doctor.repairs import Repair, forget_servers, repairs_of
+from fastq.inspector.doctor.slow import check_slow_commands
+from fastq.inspector.doctor.suspects import KEY_KINDS, Survey
+from fastq.inspector.doctor.vitals import Vitals, read_vitals
+from fastq.inspector.doctor.walk import Scope, survey_keys, survey_queue
+
+__all__ = ["LIMIT", "Order", "Report", "examine"]
+
+LIMIT: Final = 1_000_000
+SECOND_LOOK_S: Final = 2.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """Say what is to be examined: all queues unless some are named, ``limit`` ids at most (None: all of them).
+
+    ``note`` is told how many ids were looked at, and of how many.
+    """
+
+    now_ns: Callable[[], int]
+    queues: tuple[str, ...] = ()
+    limit: int | None = LIMIT
+    note: Callable[[int, int], None] = lambda looked_at, of: None
+
+
+@dataclass
+class Report:
+    """Hold what was found, what of it can be mended, and how much was looked at."""
+
+    findings: list[Finding] = field(default_factory=list)
+    repairs: list[Repair] = field(default_factory=list)
+    tasks: int = 0
+    tasks_looked_at: int = 0
+    keys: int | None = None
+    keys_looked_at: int = 0
+    is_partial: bool = False
+
+    def of_level(self, level: Level) -> list[Finding]:
+        """Return the findings of a level."""
+        return [finding for finding in self.findings if finding.level is level]
+
+
+def examine(order: Order) -> Flow[Report]:
+    """Look at Redis, at the servers, at the queues; nothing is changed. ``QueueNotFoundError`` for a named one."""
+    report = Report()
+    vitals = yield from read_vitals(order.now_ns)
+    report.findings += check_redis(vitals)
+    if vitals.number("loading"):
+        return report
+    report.findings += [check_clock(vitals), check_slow_commands(vitals)]
+    listed = yield from ask(list_queues())
+    if isinstance(listed, Refused):
+        report.findings.append(unseen("queues", listed.why))
+        return report
+    for queue in order.queues:
+        if queue not in listed:
+            raise QueueNotFoundError(queue)
+    round_ = _Round(order, vitals, listed, report)
+    yield from round_.look_at_servers()
+    yield from round_.look_at_queues()
+    yield from round_.look_at_tasks()
+    return report
+
+
+class _Round:
+    """Look at what depends on what was seen before it."""
+
+    def __init__(self, order: Order, vitals: Vitals, listed: Sequence[str], report: Report) -> None:
+        self._order = order
+        self._vitals = vitals
+        self._listed = listed
+        self._report = report
+        self._queues = list(order.queues) or [name for name in listed if is_sendable(name) and name.strip()]
+
+    def _now_s(self) -> int:
+        """Return Redis' time: what is written there is compared by many machines."""
+        skew_s = 0.0 if isinstance(self._vitals.skew_s, Refused) else self._vitals.skew_s
+        return int(self._order.now_ns() / 1e9 + skew_s)
+
+    def look_at_servers(self) -> Flow[None]:
+        report, vitals = self._report, self._vitals
+        registry = yield from attempt(read_registry())
+        if isinstance(registry, Refused):
+            report.findings += [unseen(name, registry.why) for name in ("server lists", "server clocks")]
+            return
+        lists = check_registry(registry, vitals)
+        report.findings += [lists, check_server_clocks(registry, vitals)]
+        if lists.count:
+            report.repairs.append(forget_servers(lists.count, stale_before(vitals)))
+
+    def look_at_queues(self) -> Flow[None]:
+        report = self._report
+        pulses = yield from self._pulses(self._queues, report)
+        lonely = yield from self._unserved(pulses)
+        servers = 0
+        if lonely:
+            yield Pause(SECOND_LOOK_S)
+            again = yield from self._unserved((yield from self._pulses(list(lonely), Report())))
+            lonely = {queue: count for queue, count in again.items() if queue in lonely}
+        served = yield from attempt(self._served())
+        if isinstance(served, Refused):
+            report.findings.append(unseen("served", served.why))
+        else:
+            servers = served[1]
+            report.findings += check_served(lonely, len(pulses), servers)
+        report.findings += check_paused(pulses, self._now_s())
+        report.findings += check_archives(pulses)
+        report.tasks = sum(sum(pulse.stats.sizes.values()) for pulse in pulses.values())
+
+    def _pulses(self, queues: Sequence[str], report: Report) -> Flow[dict[str, Pulse]]:
+        pulses = {}
+        for queue in queues:
+            pulse = yield from attempt(read_pulse(queue, self._now_s()))
+            if isinstance(pulse, Refused):
+                report.findings.append(unseen("queue", pulse.why, queue))
+            else:
+                pulses[queue] = pulse
+        return pulses
+
+    def _unserved(self, pulses: Mapping[str, Pulse]) -> Flow[dict[str, int]]:
+        served = yield from attempt(self._served())
+        return {} if isinstance(served, Refused) else unserved(pulses, served[0])
+
+    def _served(self) -> Flow[tuple[frozenset[str], int]]:
+        """Return which queues are served, and by how many servers; nothing is forgotten by looking."""
+        registry: list[Listed] = yield from read_registry()
+        live = [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]
+        infos: list[bytes] = yield from read_infos(live)
+        queues: set[str] = set()
+        for info in infos:
+            try:
+                queues.update(decode_server_info(info).queues)
+            except InvalidMessageError:
+                continue
+        return frozenset(queues), len(infos)
+
+    def look_at_tasks(self) -> Flow[None]:
+        report, order = self._report, self._order
+        nodes = yield from self._nodes()
+        scope = Scope(
+            order.queues, order.limit, self._now_s, lambda looked_at: order.note(looked_at, report.tasks), nodes
+        )
+        survey = Survey()
+        yield from self._survey(survey, scope, self._queues, keys_too=True)
+        report.keys = yield from self._count_keys()
+        report.tasks_looked_at, report.keys_looked_at = survey.ids_looked_at, survey.keys_looked_at
+        report.is_partial = survey.is_partial
+        if survey.suspects:
+            yield Pause(SECOND_LOOK_S)
+            again = Survey(among=survey.suspects)
+            queues = {suspect.queue for suspect in survey.suspects if suspect.kind not in KEY_KINDS}
+            keys_too = any(suspect.kind in KEY_KINDS for suspect in survey.suspects)
+            yield from self._survey(again, scope, queues, keys_too=keys_too)
+            again.refused.update(survey.refused)
+            survey = again
+        report.findings += judge(survey)
+        report.repairs += repairs_of(survey, self._now_s)
+
+    def _survey(self, survey: Survey, scope: Scope, queues: Collection[str], *, keys_too: bool) -> Flow[None]:
+        for queue in sorted(queues):
+            done: Any = yield from attempt(survey_queue(queue, survey, scope))
+            if isinstance(done, Refused):
+                survey.refused[queue] = done.why
+        if keys_too:
+            done = yield from attempt(survey_keys(self._listed, survey, scope))
+            if isinstance(done, Refused):
+                survey.refused[""] = done.why
+
+    def _nodes(self) -> Flow[Sequence[str]]:
+        if isinstance(self._vitals.cluster, Refused):
+            return ("fastq",)
+        ranges = yield from ask(cluster_slots())
+        return ("fastq",) if isinstance(ranges, Refused) else node_tags(ranges)
+
+    def _count_keys(self) -> Flow[int | None]:
+        count = yield from ask(count_keys())
+        return None if isinstance(count, Refused) or not isinstance(self._vitals.cluster, Refused) else count

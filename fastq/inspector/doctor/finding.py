@@ -1,0 +1,75 @@
+"""A finding: what one check saw, how bad that is, why it matters and what to do."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from fastq.broker.operation import Flow, Operation
+from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError, BrokerTimeoutError
+
+__all__ = ["Finding", "Level", "Refused", "ask", "attempt", "unseen"]
+
+T = TypeVar("T")
+
+
+class Level(StrEnum):
+    """Say how bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It works today; some day, or for somebody, it will not."""
+    PROBLEM = "problem"
+    """Tasks are lost, stuck or late, or will be as soon as something happens that does happen."""
+    UNSEEN = "unseen"
+    """It was not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Hold what one check saw, in one queue if ``queue`` is not None.
+
+    ``count`` is of what was found, None where nothing is counted; ``examples`` are a few of these.
+    """
+
+    check: str
+    level: Level
+    seen: str
+    why: str = ""
+    advice: str = ""
+    queue: str | None = None
+    count: int | None = None
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Stand for what Redis did not tell."""
+
+    why: str
+
+
+def ask(operation: Operation[T]) -> Flow[T | Refused]:
+    """Ask Redis for something that it need not tell everybody; only a Redis that does not answer is an error."""
+    return attempt(_one(operation))
+
+
+def _one(operation: Operation[T]) -> Flow[T]:
+    result: T = yield operation
+    return result
+
+
+def attempt(flow: Flow[T]) -> Flow[T | Refused]:
+    """Do what Redis need not let everybody do, as ``ask`` does."""
+    try:
+        return (yield from flow)
+    except (BrokerConnectionError, BrokerTimeoutError):
+        raise
+    except BrokerAuthError:
+        return Refused("no permission")
+    except BrokerError as error:
+        return Refused(str(error))
+
+
+def unseen(check: str, why: str, queue: str | None = None) -> Finding:
+    """Say that something was not looked at."""
+    return Finding(check, Level.UNSEEN, f"not looked at: {why}", queue=queue)

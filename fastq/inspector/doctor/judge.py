@@ -1,0 +1,118 @@
+"""From what the walk found to findings: what it is called, why it matters, what to do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from fastq.inspector.doctor.finding import Finding, Level, unseen
+from fastq.inspector.doctor.suspects import MOST_REMEMBERED, Kind, Survey, Suspect
+
+__all__ = ["judge"]
+
+SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    level: Level
+    why: str
+    advice: str
+
+
+_REPAIR: Final = "fastq doctor --repair"
+_VERDICTS: Final[Mapping[Kind, _Verdict]] = {
+    Kind.GHOST: _Verdict(
+        Level.PROBLEM,
+        "their tasks were evicted or deleted by hand: they are lost, and Go servers keep such ids for ever",
+        f"{_REPAIR} drops the ids; see eviction above for why the tasks may be gone",
+    ),
+    Kind.MISPLACED: _Verdict(
+        Level.WARNING,
+        "the state in the task is another than the list it stands in: it may be run twice, and is counted wrongly",
+        "fastq task inspect shows the task; archive or delete it if it is not meant to run",
+    ),
+    Kind.UNLEASED: _Verdict(
+        Level.PROBLEM,
+        "no server works on them, and Go's recoverer does not see them: they never run again",
+        f"{_REPAIR} gives them a lease that is over, so that a recoverer takes them",
+    ),
+    Kind.INACTIVE: _Verdict(
+        Level.PROBLEM,
+        "a server lost them half-way; Go's recoverer fails on them each time",
+        f"{_REPAIR} drops those that are over and makes lost tasks pending; the rest when they are over",
+    ),
+    Kind.EXPIRED: _Verdict(
+        Level.PROBLEM,
+        "their servers died or hang, and no recoverer took the tasks over: they do not run",
+        "start a server that serves this queue: it takes them over at once; if one runs, see its log",
+    ),
+    Kind.OVERDUE_SET: _Verdict(
+        Level.PROBLEM,
+        "who aggregated these groups died, and no recoverer gave the tasks back",
+        f"start a server that serves this queue, or {_REPAIR} gives them back to their groups",
+    ),
+    Kind.LOST_TASK: _Verdict(
+        Level.PROBLEM,
+        "they are in no list, so that nobody sees or runs them",
+        f"{_REPAIR} archives them (the completed ones are kept for a day): run or delete them there",
+    ),
+    Kind.LEFTOVER: _Verdict(
+        Level.WARNING,
+        "what was written of tasks that were gone: it takes memory",
+        f"{_REPAIR} deletes them",
+    ),
+    Kind.LOST_LOCK: _Verdict(
+        Level.WARNING,
+        "until they expire no such unique task can be enqueued",
+        f"{_REPAIR} releases them",
+    ),
+    Kind.UNKNOWN_KEY: _Verdict(
+        Level.WARNING,
+        "neither asynq nor fastq writes such keys: another program, or a version of asynq before 0.18",
+        "see what they are (TYPE, OBJECT IDLETIME), and delete what nobody needs",
+    ),
+    Kind.UNLISTED: _Verdict(
+        Level.PROBLEM,
+        "commands, dashboards and metrics do not see what is in them; servers that are told their names do",
+        f"{_REPAIR} lists them; then look at them once more",
+    ),
+    Kind.WRONG_TYPE: _Verdict(
+        Level.PROBLEM,
+        "every script that needs the key fails, so that the queue stands still",
+        "see what wrote it, then rename or delete it",
+    ),
+    Kind.UNDECODABLE: _Verdict(
+        Level.WARNING,
+        "a producer writes what no server can read; fastq archived it as it came",
+        "fastq task inspect shows the bytes and the reason; mend the producer, then delete them",
+    ),
+}
+
+
+def judge(survey: Survey) -> list[Finding]:
+    """Make one finding of each kind and queue in which there is something, and one of each kind without."""
+    findings = []
+    for kind in Kind:
+        found = survey.of_kind(kind)
+        findings += [_finding(kind, queue, suspects, survey) for queue, suspects in found.items()]
+        if not found:
+            findings.append(Finding(kind.value, Level.OK, "none", count=0))
+    return findings + [unseen("tasks", why, queue) for queue, why in survey.refused.items()]
+
+
+def _finding(kind: Kind, queue: str, suspects: list[Suspect], survey: Survey) -> Finding:
+    verdict, count = _VERDICTS[kind], survey.counts[kind, queue]
+    places = sorted({suspect.place for suspect in suspects if suspect.place})
+    where = f" in {', '.join(places[:SHOWN])}" if places else ""
+    at_least = "at least " if count >= MOST_REMEMBERED else ""
+    examples = [f"{one.name} {one.detail}".rstrip() for one in suspects[:SHOWN]]
+    return Finding(
+        kind.value,
+        verdict.level,
+        f"{at_least}{count}{where}",
+        verdict.why,
+        verdict.advice,
+        queue=queue or None,
+        count=count,
+        examples=tuple(examples),
+    )

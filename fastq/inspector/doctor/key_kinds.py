@@ -1,0 +1,55 @@
+"""Which of asynq's keys, or of ours beside them, a key is, by its name."""
+
+import re
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+__all__ = ["KeyKind", "NamedKey", "name_key"]
+
+
+class KeyKind(Enum):
+    """Say what a key is for."""
+
+    TASK = auto()
+    LOCK = auto()
+    PLACE = auto()
+    """A list or set of ids, or groups of them: a queue that has one has tasks."""
+    ASIDE = auto()
+    """A counter, a mark: it may stay when the queue is gone."""
+    SHARED = auto()
+    """Of no queue."""
+    UNKNOWN = auto()
+
+
+class NamedKey(NamedTuple):
+    """Hold a key, what it is for, its queue ("" if of none), and what its name says beyond that: a task's id."""
+
+    key: str
+    kind: KeyKind
+    queue: str
+    rest: str
+
+
+_OF_QUEUE: Final = re.compile(r"asynq:\{(?P<queue>.*?)\}:(?P<name>.*)", re.DOTALL)
+_PLACES: Final = frozenset(
+    {"pending", "active", "lease", "scheduled", "retry", "archived", "completed", "groups", "aggregation_sets"}
+)
+_ASIDE: Final = re.compile(r"paused|(processed|failed)(:\d{4}-\d\d-\d\d)?|(tick|last_tick):.*", re.DOTALL)
+_SHARED: Final = re.compile(
+    r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers):\{.*\}|(scheduler_history|sema):.*)",
+    re.DOTALL,
+)
+
+
+def name_key(key: str) -> NamedKey:
+    """Tell what a key that begins with ``asynq:`` is."""
+    found = _OF_QUEUE.fullmatch(key)
+    if found is None:
+        return NamedKey(key, KeyKind.SHARED if _SHARED.fullmatch(key) else KeyKind.UNKNOWN, "", "")
+    queue, name = found["queue"], found["name"]
+    for prefix, kind in (("t:", KeyKind.TASK), ("unique:", KeyKind.LOCK), ("g:", KeyKind.PLACE)):
+        if name.startswith(prefix):
+            return NamedKey(key, kind, queue, name.removeprefix(prefix))
+    if name in _PLACES:
+        return NamedKey(key, KeyKind.PLACE, queue, name)
+    return NamedKey(key, KeyKind.ASIDE if _ASIDE.fullmatch(name) else KeyKind.UNKNOWN, queue, name)

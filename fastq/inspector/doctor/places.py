@@ -1,0 +1,107 @@
+"""The places of a queue in which ids of tasks stand, and a walk through each of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastq import keys
+from fastq.broker.aggregate import AggregationSet
+from fastq.broker.examine import Stretch, examine_list, examine_set
+from fastq.broker.inspect_queues import group_sizes
+from fastq.broker.inspect_tasks import container
+from fastq.broker.keyspace import key_types
+from fastq.broker.operation import Flow, Operation, together
+from fastq.states import TaskState
+
+__all__ = ["OVERDUE_S", "Place", "Places", "find_places", "is_sendable", "walk"]
+
+LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
+SETS: Final = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
+OVERDUE_S: Final = 180
+"""After its deadline a set is given back by a recoverer; Go's looks every 60 s."""
+MOST_SETS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Name a list or sorted set of ids, and the state of the tasks in it; ``group`` if it is one's."""
+
+    queue: str
+    key: str
+    state: TaskState
+    group: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return its name for people, without the queue."""
+        return self.key.removeprefix(keys.queue_prefix(self.queue)).removeprefix("g:")
+
+    def examine(self, start: str, *, mend: bool = False) -> Operation[Stretch]:
+        """Look at the stretch that begins at ``start``, "0" at first."""
+        if self.state in LISTS:
+            return examine_list(self.queue, self.state, start, mend=mend)
+        return examine_set(self.queue, self.key, self.state, start, group=self.group, mend=mend)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Hold the places of a queue that can be walked, the keys that are of a wrong type, and the overdue sets."""
+
+    places: list[Place]
+    wrong: dict[str, str]
+    overdue: list[AggregationSet]
+
+
+def find_places(queue: str, now_s: int) -> Flow[Places]:
+    """Find them: lists and sets by state, groups, aggregation sets."""
+    expected = {container(queue, state): ("list", state) for state in LISTS}
+    expected |= {container(queue, state): ("zset", state) for state in SETS}
+    others = {keys.lease(queue): "zset", keys.groups(queue): "set", keys.aggregation_sets(queue): "zset"}
+    wanted = {key: kind for key, (kind, _) in expected.items()} | others
+    found = dict(zip(wanted, (yield from together(*key_types(list(wanted)))), strict=True))
+    wrong = {key: found[key] for key, kind in wanted.items() if found[key] not in (kind, "none")}
+    places = [Place(queue, key, state) for key, (kind, state) in expected.items() if found[key] == kind]
+    if found[keys.groups(queue)] == "set":
+        sizes = yield from group_sizes(queue)
+        places += [
+            Place(queue, keys.group(queue, name), TaskState.AGGREGATING, name)
+            for name, size in sizes.items()
+            if size and is_sendable(name)
+        ]
+    overdue: list[AggregationSet] = []
+    if found[keys.aggregation_sets(queue)] == "zset":
+        sets, overdue = yield from _sets(queue, now_s)
+        places += sets
+    return Places(places, wrong, overdue)
+
+
+def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet]]]:
+    reply: list[Any] = yield Operation(
+        "ZRANGE", None, (keys.aggregation_sets(queue),), (0, MOST_SETS - 1, "WITHSCORES"), idempotent=True
+    )
+    places, overdue = [], []
+    for key, score in zip(reply[::2], reply[1::2], strict=True):
+        one = AggregationSet.of_key(queue, key.decode(errors="replace"))
+        if one is None or one.key.encode() != key:
+            continue
+        if float(score) < now_s - OVERDUE_S:
+            overdue.append(one)
+        if score != b"inf":  # else its tasks were aggregated, and are being deleted
+            places.append(Place(queue, one.key, TaskState.AGGREGATING))
+    return places, overdue
+
+
+def walk(place: Place, see: Callable[[Stretch], bool], *, mend: bool = False) -> Flow[int]:
+    """Go through a place until ``see`` has seen enough and says False; returns how many ids were dropped."""
+    start: str | None = "0"
+    dropped = 0
+    while start is not None:
+        stretch: Stretch = yield place.examine(start, mend=mend)
+        dropped += stretch.dropped
+        start = stretch.following if see(stretch) else None
+    return dropped
+
+
+def is_sendable(name: str) -> bool:
+    """Tell whether a name that came from Redis is text; another is not asked about."""
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)

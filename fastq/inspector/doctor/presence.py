@@ -1,0 +1,38 @@
+"""Checks of what servers and schedulers show of themselves."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from fastq.broker.registry import Listed
+from fastq.inspector.doctor.finding import Finding, Level
+from fastq.inspector.doctor.vitals import Vitals
+
+__all__ = ["STALE_S", "check_registry", "stale_before"]
+
+STALE_S: Final = 60
+"""A live server renews what it shows every 5 s for 10 s, a scheduler every 10 s for 20 s."""
+
+
+def stale_before(vitals: Vitals) -> int:
+    """Return the Unix second before which a member's time must have been over for it to be stale."""
+    return int(vitals.redis_now_s) - STALE_S
+
+
+def check_registry(registry: Sequence[Listed], vitals: Vitals) -> Finding:
+    """Look for members whose owners have not renewed them for a while; nobody removes those of Go by themselves."""
+    stale = [one for one in registry if one.expires_s < stale_before(vitals)]
+    live = Counter(one.listed_in for one in registry if one not in stale)
+    if not stale:
+        return Finding(
+            "server lists", Level.OK, f"servers: {live['servers']}, schedulers: {live['schedulers']}; nothing stale"
+        )
+    return Finding(
+        "server lists",
+        Level.WARNING,
+        f"{len(stale)} entries of servers that are gone",
+        why="servers that were killed leave them; they do no harm but to those who read the lists by hand",
+        advice="--repair forgets them; fastq server ls does so, too",
+        count=len(stale),
+        examples=tuple(sorted(one.key for one in stale)[:5]),
+    )

@@ -1,0 +1,84 @@
+"""Checks of queues as a whole: who serves them, whether they are paused, how full their archives are."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from fastq.broker.queue_pulse import Pulse
+from fastq.inspector.doctor.finding import Finding, Level
+from fastq.states import TaskState
+
+__all__ = ["check_archives", "check_paused", "check_served", "unserved"]
+
+MANY: Final = 1_000
+ARCHIVE_SIZE: Final = 10_000
+NEARLY: Final = 9_000
+
+
+def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, int]:
+    """Return how many tasks are pending in each queue that no server serves; paused ones do not count."""
+    return {
+        queue: pulse.stats.sizes[TaskState.PENDING]
+        for queue, pulse in pulses.items()
+        if queue not in served and pulse.stats.sizes[TaskState.PENDING] and pulse.paused_since_s is None
+    }
+
+
+def check_served(pending: Mapping[str, int], looked_at: int, servers: int) -> list[Finding]:
+    """Name the queues whose tasks nobody takes."""
+    if not pending:
+        return [Finding("served", Level.OK, f"queues: {looked_at}, servers: {servers}; nothing waits for nobody")]
+    there = "no server that runs serves it" if servers else "no server runs"
+    return [
+        Finding(
+            "served",
+            Level.PROBLEM,
+            f"{count} pending, and {there}",
+            why="nobody takes these tasks",
+            advice=f"start a server that serves it (fastq worker APP --queues {queue}), or see whether one died",
+            queue=queue,
+            count=count,
+        )
+        for queue, count in pending.items()
+    ]
+
+
+def check_paused(pulses: Mapping[str, Pulse], now_s: float) -> list[Finding]:
+    """Name the paused queues in which many tasks wait."""
+    found = [
+        Finding(
+            "paused",
+            Level.WARNING,
+            f"{waiting} pending{_since(pulse.paused_since_s, now_s)}",
+            why="servers take nothing from it until it is resumed",
+            advice=f"fastq queue resume {queue}",
+            queue=queue,
+            count=waiting,
+        )
+        for queue, pulse in pulses.items()
+        if pulse.paused_since_s is not None and (waiting := pulse.stats.sizes[TaskState.PENDING]) >= MANY
+    ]
+    paused = sum(pulse.paused_since_s is not None for pulse in pulses.values())
+    return found or [Finding("paused", Level.OK, f"paused queues: {paused}, none with {MANY} pending or more")]
+
+
+def _since(since_s: int | None, now_s: float) -> str:
+    return f", paused for {(now_s - since_s) / 3600:.1f} h" if since_s else ""
+
+
+def check_archives(pulses: Mapping[str, Pulse]) -> list[Finding]:
+    """Name the archives that are full, or soon will be."""
+    found = [
+        Finding(
+            "archive",
+            Level.WARNING,
+            f"{count} of {ARCHIVE_SIZE} tasks",
+            why="a full archive deletes its oldest task for each one that comes, unseen",
+            advice=f"fastq task ls --queue {queue} --state archived says what failed; run or delete them "
+            f"(task run-all, task delete-all)",
+            queue=queue,
+            count=count,
+        )
+        for queue, pulse in pulses.items()
+        if (count := pulse.stats.sizes[TaskState.ARCHIVED]) >= NEARLY
+    ]
+    return found or [Finding("archive", Level.OK, f"none has {NEARLY} of the {ARCHIVE_SIZE} tasks that it holds")]

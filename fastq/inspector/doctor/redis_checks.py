@@ -1,0 +1,169 @@
+"""Checks of Redis itself: version, persistence, memory, connections, its part in a replication or a cluster."""
+
+import re
+from typing import Final
+
+from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
+from fastq.inspector.doctor.vitals import Vitals
+
+__all__ = ["check_redis"]
+
+NEEDED: Final = (6, 2)
+FULL: Final = 0.95
+NEARLY_FULL: Final = 0.80
+SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def check_redis(vitals: Vitals) -> list[Finding]:
+    """Look at what INFO says."""
+    if isinstance(vitals.info, Refused):
+        names = "version", "role", "persistence", "memory", "eviction", "connections"
+        return [unseen(name, vitals.info.why) for name in names]
+    return [
+        _version(vitals),
+        _role(vitals),
+        _persistence(vitals),
+        _memory(vitals),
+        _eviction(vitals),
+        _connections(vitals),
+    ]
+
+
+def _version(vitals: Vitals) -> Finding:
+    is_valkey = bool(vitals.text("valkey_version"))
+    seen = f"Valkey {vitals.text('valkey_version')}" if is_valkey else f"Redis {vitals.text('redis_version')}"
+    found = re.match(r"(\d+)\.(\d+)", vitals.text("redis_version"))
+    if found is None or (int(found[1]), int(found[2])) >= NEEDED:
+        return Finding("version", Level.OK, seen)
+    return Finding(
+        "version",
+        Level.PROBLEM,
+        seen,
+        why="scripts of fastq and asynq use commands that came with Redis 6.2",
+        advice="update Redis to 6.2 or newer",
+    )
+
+
+def _role(vitals: Vitals) -> Finding:
+    if vitals.number("loading"):
+        return Finding(
+            "role",
+            Level.PROBLEM,
+            "loading its data",
+            why="until it is through it takes no commands",
+            advice="wait; INFO persistence says how long it will take (loading_eta_seconds)",
+        )
+    if not isinstance(vitals.cluster, Refused):
+        return _cluster(vitals.cluster)
+    replicas = vitals.number("connected_slaves") or 0
+    if vitals.text("role") != "slave":
+        return Finding("role", Level.OK, f"master, {replicas} replica{'' if replicas == 1 else 's'}")
+    lost = "" if vitals.text("master_link_status") == "up" else ", and cut off from its master"
+    return Finding(
+        "role",
+        Level.PROBLEM,
+        f"a replica{lost}",
+        why="servers and clients write; a replica refuses that, and what it shows may be old",
+        advice="point the URL at the master, or at the sentinels: redis-sentinel://",
+    )
+
+
+def _cluster(facts: dict[str, str]) -> Finding:
+    nodes = facts.get("cluster_known_nodes", "?").strip()
+    if facts.get("cluster_state", "").strip() == "ok":
+        return Finding("role", Level.OK, f"cluster of {nodes} nodes; what is said of Redis below is of one of them")
+    return Finding(
+        "role",
+        Level.PROBLEM,
+        f"cluster of {nodes} nodes, state {facts.get('cluster_state', '?').strip()}",
+        why="the queues whose slots are on the failed part cannot be reached",
+        advice="see CLUSTER NODES for the nodes that fail, and their logs",
+    )
+
+
+def _persistence(vitals: Vitals) -> Finding:
+    failed = [
+        name
+        for name in ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status")
+        if vitals.text(name) == "err"
+    ]
+    if failed:
+        return Finding(
+            "persistence",
+            Level.PROBLEM,
+            f"saving failed: {', '.join(failed)}",
+            why="a restart loses what was not saved, and Redis may refuse all writes until saving works (MISCONF)",
+            advice="see Redis' log, the free space of its disk, and its rights there",
+        )
+    if vitals.number("aof_enabled"):
+        return Finding("persistence", Level.OK, "append-only file")
+    if isinstance(vitals.save, Refused):
+        seen = f"append-only file off; snapshots not looked at: {vitals.save.why}"
+        why = "without either a restart of Redis loses all tasks"
+    elif vitals.save:
+        seen = f"snapshots only (save {vitals.save})"
+        why = "a crash of Redis loses the tasks since the last snapshot, and runs again those that were done since"
+    else:
+        seen, why = "neither append-only file nor snapshots", "a restart of Redis loses all tasks"
+    advice = "set appendonly yes (and appendfsync everysec), unless the tasks may be lost"
+    return Finding("persistence", Level.WARNING, seen, why, advice)
+
+
+def _memory(vitals: Vitals) -> Finding:
+    used, most = vitals.number("used_memory") or 0, vitals.number("maxmemory") or 0
+    limit = most or vitals.number("total_system_memory") or 0
+    named = "maxmemory" if most else "the machine's memory"
+    taken = used if most else vitals.number("used_memory_rss") or used
+    seen = f"{_size(taken)} of {_size(limit)}, {named}" if limit else _size(used)
+    share = taken / limit if limit else 0.0
+    if share < NEARLY_FULL:
+        return Finding("memory", Level.OK, seen)
+    return Finding(
+        "memory",
+        Level.PROBLEM if share >= FULL else Level.WARNING,
+        f"{seen}: {share:.0%}",
+        why="a full Redis takes no tasks, and cannot note that tasks were done"
+        if most
+        else "without memory left the system kills Redis, or swaps, which is as bad",
+        advice="see fastq stats for the queues that take it; shorten retentions, delete archived ones, or give it more",
+    )
+
+
+def _eviction(vitals: Vitals) -> Finding:
+    policy, evicted = vitals.text("maxmemory_policy") or "unknown", vitals.number("evicted_keys") or 0
+    gone = f"; {evicted} keys were evicted since the start" if evicted else ""
+    seen = f"{policy}{gone}"
+    why = "a full Redis throws away keys at will: tasks vanish, and their ids stay behind"
+    if policy != "noeviction":
+        is_limited = bool(vitals.number("maxmemory"))
+        level = Level.PROBLEM if is_limited or evicted else Level.WARNING
+        advice = "set maxmemory-policy noeviction; a cache belongs into another Redis"
+        return Finding("eviction", level, seen, why, advice)
+    if evicted:
+        advice = "see below for ids without tasks; once they are mended CONFIG RESETSTAT sets the count to 0"
+        return Finding("eviction", Level.WARNING, seen, why.replace("throws", "threw"), advice)
+    return Finding("eviction", Level.OK, seen)
+
+
+def _connections(vitals: Vitals) -> Finding:
+    used, rejected = vitals.number("connected_clients") or 0, vitals.number("rejected_connections") or 0
+    said = vitals.text("maxclients") or (vitals.max_clients if isinstance(vitals.max_clients, str) else "")
+    most = int(said) if said.isdecimal() else 0
+    seen = f"{used} of {most}" if most else f"{used}"
+    share = used / most if most else 0.0
+    if share < NEARLY_FULL and not rejected:
+        return Finding("connections", Level.OK, seen)
+    return Finding(
+        "connections",
+        Level.PROBLEM if share >= FULL else Level.WARNING,
+        f"{seen}; {rejected} were refused since the start" if rejected else f"{seen}: {share:.0%}",
+        why="who gets no connection can neither enqueue nor work",
+        advice="see CLIENT LIST for who holds them; raise maxclients (CONFIG RESETSTAT sets the count to 0)",
+    )
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(SIZES) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {SIZES[unit]}" if unit else f"{count} B"

@@ -1,0 +1,139 @@
+"""What can be mended without harm: each script looks again, in the same moment in which it mends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from fastq import keys
+from fastq.broker.aggregate import STRETCH, AggregationSet, reclaim_set
+from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_lock, examine_tasks
+from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.registry import INDEXES, forget_stale
+from fastq.broker.repair import ActiveRepair, repair_active, repair_lease
+from fastq.inspector.doctor.places import find_places, walk
+from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
+
+__all__ = ["Repair", "forget_servers", "repairs_of"]
+
+IDS_A_CALL: Final = 500
+SECOND_NS: Final = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Hold something that can be mended: what it is, what is done, to how many at least, and the work itself."""
+
+    check: str
+    queue: str | None
+    what: str
+    count: int
+    carry_out: Callable[[], Flow[int]]
+
+
+Mend: TypeAlias = Callable[[str, Sequence[Suspect], int], Flow[int]]
+
+
+def repairs_of(survey: Survey, now_s: Callable[[], int]) -> list[Repair]:
+    """Return what can be mended of what was found."""
+    return [
+        _repair(kind, queue, suspects, survey.counts[kind, queue], now_s)
+        for kind in _MENDED
+        for queue, suspects in survey.of_kind(kind).items()
+    ]
+
+
+def _repair(kind: Kind, queue: str, suspects: Sequence[Suspect], count: int, now_s: Callable[[], int]) -> Repair:
+    what, mend = _MENDED[kind]
+    return Repair(kind.value, queue, what, count, lambda: mend(queue, suspects, now_s()))
+
+
+def forget_servers(count: int, before_s: int) -> Repair:
+    """Return the repair that takes servers and schedulers that are gone off the lists."""
+
+    def carry_out() -> Flow[int]:
+        removed = yield from together(*(forget_stale(index, before_s) for index in INDEXES))
+        return sum(removed)
+
+    return Repair("server lists", None, "entries of servers forgotten", count, carry_out)
+
+
+def _drop_ghosts(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    found = yield from find_places(queue, now_s)
+    suspected = {suspect.place for suspect in suspects}
+    dropped = 0
+    for place in found.places:
+        if place.name in suspected:
+            dropped += yield from walk(place, _to_the_end, mend=True)
+    return dropped
+
+
+def _to_the_end(stretch: Stretch) -> bool:
+    return True
+
+
+def _lease_active(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    start = leased = 0
+    while True:
+        done: ActiveRepair = yield repair_active(queue, start, IDS_A_CALL, now_s)
+        leased += done.leased
+        start += IDS_A_CALL - done.dropped
+        if done.looked_at < IDS_A_CALL:
+            return leased
+
+
+def _drop_leases(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    ids = [suspect.name for suspect in suspects]
+    mended = 0
+    for at in range(0, len(ids), TASKS_A_CALL):
+        mended += yield repair_lease(queue, ids[at : at + TASKS_A_CALL], now_s, now_s * SECOND_NS)
+    return mended
+
+
+def _give_back(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    found = yield from find_places(queue, now_s)
+    sets = 0
+    for one in found.overdue:
+        sets += yield from _give_one_back(one)
+    return sets
+
+
+def _give_one_back(one: AggregationSet) -> Flow[int]:
+    while True:
+        moved: int = yield reclaim_set(one)
+        if moved < STRETCH:
+            return int(moved >= 0)
+
+
+def _rescue(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    mended = 0
+    for suspect in suspects:  # one a call: each is looked for in all of pending
+        found: list[tuple[str, str]] = yield examine_tasks(queue, [suspect.name], now_s, mend=True)
+        mended += len(found)
+    return mended
+
+
+def _release(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    released = 0
+    for at in range(0, len(suspects), TASKS_A_CALL):
+        locks = (examine_lock(queue, one.name, mend=True) for one in suspects[at : at + TASKS_A_CALL])
+        owners = yield from together(*locks)
+        released += sum(owner is not None for owner in owners)
+    return released
+
+
+def _enlist(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    added: int = yield Operation("SADD", None, (keys.all_queues(),), (queue,), int, idempotent=True)
+    return added
+
+
+_MENDED: Final[dict[Kind, tuple[str, Mend]]] = {
+    Kind.UNLISTED: ("queues listed", _enlist),
+    Kind.GHOST: ("ids without task dropped", _drop_ghosts),
+    Kind.UNLEASED: ("active tasks given a lease that is over", _lease_active),
+    Kind.INACTIVE: ("leases dropped, and lost tasks made pending", _drop_leases),
+    Kind.OVERDUE_SET: ("aggregation sets given back to their groups", _give_back),
+    Kind.LOST_TASK: ("tasks archived", _rescue),
+    Kind.LEFTOVER: ("hashes without message deleted", _rescue),
+    Kind.LOST_LOCK: ("locks released", _release),
+}
+"""What is said of it when it is done, and how it is done; in this order."""

@@ -1,0 +1,76 @@
+"""What looks wrong in queues: each suspect is seen twice before it is reported."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["KEY_KINDS", "MOST_REMEMBERED", "Kind", "Survey", "Suspect"]
+
+MOST_REMEMBERED: Final = 10_000
+"""Of a kind in a queue; of more it is said that there are more."""
+
+
+class Kind(StrEnum):
+    """Name what may be wrong."""
+
+    GHOST = "ids without task"
+    MISPLACED = "ids out of place"
+    UNLEASED = "active without lease"
+    INACTIVE = "leases without active task"
+    EXPIRED = "expired leases"
+    OVERDUE_SET = "overdue aggregation sets"
+    LOST_TASK = "tasks in no list"
+    LEFTOVER = "hashes without message"
+    LOST_LOCK = "locks without task"
+    UNKNOWN_KEY = "unknown keys"
+    UNLISTED = "unlisted queues"
+    WRONG_TYPE = "keys of a wrong type"
+    UNDECODABLE = "undecodable messages"
+
+
+KEY_KINDS: Final = frozenset({Kind.LOST_TASK, Kind.LEFTOVER, Kind.LOST_LOCK, Kind.UNKNOWN_KEY, Kind.UNLISTED})
+"""What is found by going through all keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Name something that looks wrong: a task's id, or a key, and where it stands; ``detail`` is for people."""
+
+    kind: Kind
+    queue: str
+    place: str
+    name: str
+    detail: str = field(default="", compare=False)
+
+
+@dataclass
+class Survey:
+    """Gather what a walk finds; a second walk counts only what the first one found, too."""
+
+    among: Collection[Suspect] | None = None
+    suspects: dict[Suspect, None] = field(default_factory=dict)
+    counts: Counter[tuple[Kind, str]] = field(default_factory=Counter)
+    ids_looked_at: int = 0
+    keys_looked_at: int = 0
+    is_partial: bool = False
+    refused: dict[str, str] = field(default_factory=dict)
+    """What Redis did not let us look at, and why."""
+
+    def suspect(self, suspect: Suspect) -> None:
+        """Note one, if it is not noted yet."""
+        if suspect in self.suspects or (self.among is not None and suspect not in self.among):
+            return
+        of_its_kind = suspect.kind, suspect.queue
+        self.counts[of_its_kind] += 1
+        if self.counts[of_its_kind] <= MOST_REMEMBERED:
+            self.suspects[suspect] = None
+
+    def of_kind(self, kind: Kind) -> dict[str, list[Suspect]]:
+        """Return what was found of a kind, by queue."""
+        found: dict[str, list[Suspect]] = {}
+        for suspect in self.suspects:
+            if suspect.kind is kind:
+                found.setdefault(suspect.queue, []).append(suspect)
+        return found

@@ -1,0 +1,35 @@
+"""The blocks of code on the project's pages."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PAGES", "ROOT", "Block", "blocks_of"]
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Code, its language, and what the page says beside it: "compiled" for what cannot be run."""
+
+    page: Path
+    line: int
+    language: str
+    note: str
+    code: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return a page's blocks in their order."""
+    text = page.read_text()
+    return [
+        Block(page, text.count("\n", 0, found.start()) + 1, found[1], found[2], found[3])
+        for found in FENCE.finditer(text)
+    ]

@@ -1,0 +1,266 @@
+"""The doctor's round: each defect is seen, and that alone; what can be mended is, and is not seen again."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import Client, QueueNotFoundError, Task, keys
+from fastq.broker.blocking import BlockingBroker
+from fastq.broker.open import open_broker
+from fastq.inspector.doctor.examination import Order, Report, examine
+from fastq.inspector.doctor.finding import Finding, Level
+from tests.inspector.doctor.harness import DEFECTS, break_it, sound
+from tests.inspector.harness import Seeded
+from tests.inspector.test_processes import publish
+
+ALWAYS = {"persistence", "served", "slow commands"}
+"""What a private Redis without servers, on a busy machine, has, too."""
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
+
+
+@pytest.fixture
+def broker(url: str) -> Iterator[BlockingBroker]:
+    broker = open_broker(url)
+    yield broker
+    broker.close()
+
+
+def look(broker: BlockingBroker, **order: Any) -> Report:
+    return broker.drive(examine(Order(time.time_ns, **order)))
+
+
+def amiss(report: Report) -> list[Finding]:
+    """Return what is not in order, beyond what a test's Redis always has."""
+    return [finding for finding in report.findings if finding.level is not Level.OK and finding.check not in ALWAYS]
+
+
+def test_nothing_is_wrong_with_an_empty_redis(broker: BlockingBroker, db: Redis) -> None:
+    report = look(broker)
+    assert amiss(report) == []
+    assert (report.repairs, report.of_level(Level.PROBLEM), report.tasks) == ([], [], 0)
+
+
+def test_nothing_is_wrong_with_tasks_of_every_state(broker: BlockingBroker, db: Redis) -> None:
+    sound(db)
+    sound(db, "q{1}*")
+    report = look(broker)
+    assert amiss(report) == []
+    assert report.repairs == []
+    assert report.tasks_looked_at == 22
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_seen_mended_and_not_seen_again(name: str, broker: BlockingBroker, db: Redis) -> None:
+    defect = break_it(db, name)
+    before = dump(db)
+    report = look(broker)
+    assert dump(db) == before, "looking changes nothing"
+    (found,) = [finding for finding in amiss(report) if finding.level is not Level.UNSEEN]
+    assert (found.check, found.level.value, found.seen) == (defect.check, defect.level, defect.seen)
+    assert found.why
+    assert found.advice
+    if defect.example:
+        assert any(example.startswith(defect.example) for example in found.examples)
+    if not defect.is_mended:
+        assert report.repairs == []
+        return
+    (repair,) = report.repairs
+    assert broker.drive(repair.carry_out()) == found.count
+    assert [finding for finding in amiss(look(broker)) if finding.check == defect.check] == []
+    assert broker.drive(repair.carry_out()) == 0, "there is nothing left to mend"
+
+
+def dump(db: Any) -> dict[bytes, bytes]:
+    return {key: db.dump(key) for key in db.scan_iter(count=1000)}
+
+
+def mend(broker: BlockingBroker) -> None:
+    for repair in look(broker).repairs:
+        broker.drive(repair.carry_out())
+
+
+def test_dropping_ids_leaves_the_others_in_their_order(broker: BlockingBroker, db: Redis) -> None:
+    queue = Seeded(db)
+    queue.pend(*(f"p{n}" for n in range(1200)))
+    for n in range(0, 1200, 7):
+        db.delete(keys.task("default", f"p{n}"))
+    mend(broker)
+    assert queue.places()["pending"] == [f"p{n}" for n in reversed(range(1200)) if n % 7]
+
+
+def test_what_is_mended_in_active_loses_its_lease_too(broker: BlockingBroker, db: Redis) -> None:
+    break_it(db, "ghosts in active")
+    mend(broker)
+    assert Seeded(db).places()["active"] == Seeded(db).places()["lease"] == ["a1"]
+
+
+def test_a_lost_task_is_archived_and_a_completed_one_kept(broker: BlockingBroker, db: Redis) -> None:
+    queue = Seeded(db)
+    queue.put("lost", "retry", payload=b"p")
+    queue.put("done", "completed")
+    mend(broker)
+    assert queue.places() == {"archived": ["lost"], "completed": ["done"]}
+    assert queue.states() == {"lost": "archived", "done": "completed"}
+    assert queue.message("lost").payload == b"p"
+    assert time.time() < queue.scores("completed")["done"] < time.time() + 100_000
+
+
+def test_a_half_lost_task_is_pending_again(broker: BlockingBroker, db: Redis) -> None:
+    break_it(db, "inactive")
+    mend(broker)
+    assert Seeded(db).states()["half"] == "pending"
+
+
+def test_a_set_that_is_given_back_is_its_groups_again(broker: BlockingBroker, db: Redis) -> None:
+    break_it(db, "overdue")
+    mend(broker)
+    assert sorted(Seeded(db).scores("g:g")) == ["g1", "g2", "g3"]
+
+
+def test_a_group_without_tasks_is_listed_no_more(broker: BlockingBroker, db: Redis) -> None:
+    queue = Seeded(db)
+    queue.group("g", {"g1": 1.0})
+    db.delete(keys.task("default", "g1"))
+    mend(broker)
+    assert queue.all_keys() == {keys.all_queues()}
+
+
+def test_what_moves_between_two_looks_is_not_told(
+    broker: BlockingBroker, db: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = sound(db)
+    for name in ("ghosts in pending", "lost, retry", "lock", "unleased"):
+        DEFECTS[name].make(queue)
+
+    pauses = []
+
+    def undo(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            return  # to look once more whether a server serves the queue
+        db.lrem(keys.pending("default"), 0, "ghost")
+        db.lrem(keys.pending("default"), 0, "ghost2")
+        db.zadd(queue.key("retry"), {"lost": 4e9})
+        db.delete(keys.unique("default", "gone", b"x"))
+        db.zadd(keys.lease("default"), {"bare": 4e9})
+        DEFECTS["leftover"].make(queue)
+
+    monkeypatch.setattr("fastq.broker.blocking.time.sleep", undo)
+    assert amiss(look(broker)) == []
+
+
+def test_a_repair_looks_again(broker: BlockingBroker, db: Any) -> None:
+    queue = sound(db)
+    for name in ("ghosts in pending", "lost, retry", "lock", "unleased", "leftover"):
+        DEFECTS[name].make(queue)
+    report = look(broker)
+    assert len(report.repairs) == 5
+    for task_id in ("ghost", "ghost2", "nobody", "rest"):
+        queue.put(task_id, "pending")
+    db.lpush(keys.pending("default"), "nobody", "rest")
+    db.zadd(queue.key("retry"), {"lost": 4e9})
+    db.zadd(keys.lease("default"), {"bare": 4e9})
+    before = dump(db)
+    assert [broker.drive(repair.carry_out()) for repair in report.repairs] == [0] * 5
+    assert dump(db) == before
+
+
+def test_a_key_of_a_wrong_type_hides_nothing_of_other_queues(broker: BlockingBroker, db: Redis) -> None:
+    break_it(db, "wrong type")
+    other = Seeded(db, "low")
+    DEFECTS["ghosts in pending"].make(other)
+    found = {(finding.check, finding.queue) for finding in amiss(look(broker))}
+    assert found == {
+        ("keys of a wrong type", "default"),
+        ("queue", "default"),
+        ("tasks", "default"),
+        ("ids without task", "low"),
+    }
+
+
+def test_a_queue_alone_may_be_looked_at(broker: BlockingBroker, db: Redis) -> None:
+    break_it(db, "ghosts in pending")
+    sound(db, "low")
+    assert amiss(look(broker, queues=("low",))) == []
+    assert len(amiss(look(broker, queues=("low", "default")))) == 1
+    with pytest.raises(QueueNotFoundError, match="nosuch"):
+        look(broker, queues=("nosuch",))
+
+
+def test_a_limit_is_kept_and_said(broker: BlockingBroker, db: Redis, url: str) -> None:
+    with Client(url) as client:
+        client.enqueue_many([Task("t") for _ in range(6000)])
+    told: list[tuple[int, int]] = []
+    report = look(broker, limit=2000, note=lambda *counts: told.append(counts))
+    assert (report.is_partial, report.tasks_looked_at, report.tasks) == (True, 2000, 6000)
+    assert told == [(500, 6000), (1000, 6000), (1500, 6000), (2000, 6000)]
+    assert amiss(report) == []
+    whole = look(broker, limit=None)
+    assert (whole.is_partial, whole.tasks_looked_at) == (False, 6000)
+    assert amiss(whole) == []
+
+
+def test_tasks_that_nobody_serves_are_told_of_unless_their_queue_is_paused(broker: BlockingBroker, db: Redis) -> None:
+    def unserved() -> list[str | None]:
+        return [finding.queue for finding in look(broker).findings if finding.check == "served" and finding.queue]
+
+    Seeded(db, "low").pend("p1")
+    Seeded(db, "other").pend("p1", "p2")
+    assert unserved() == ["low", "other"]
+    publish(db, "x")  # it serves low and high
+    assert unserved() == ["other"]
+    db.set(keys.paused("other"), int(time.time()))
+    assert unserved() == []
+
+
+def test_a_paused_queue_with_many_tasks_and_a_full_archive_are_told_of(broker: BlockingBroker, db: Redis) -> None:
+    queue = Seeded(db)
+    queue.pend(*(f"p{n}" for n in range(1000)))
+    queue.add("archived", {f"a{n}": 4e9 for n in range(9000)})
+    db.set(keys.paused("default"), int(time.time()) - 7200)
+    paused, archive = amiss(look(broker))
+    assert (paused.check, paused.level, paused.seen) == ("paused", Level.WARNING, "1000 pending, paused for 2.0 h")
+    assert (archive.check, archive.level, archive.seen) == ("archive", Level.WARNING, "9000 of 10000 tasks")
+
+
+def test_a_server_whose_clock_is_wrong_is_told_of(broker: BlockingBroker, db: Redis) -> None:
+    publish(db, "x", expires_s=10)
+    db.expire(keys.server_info("h", 7, "x"), 10)
+    assert amiss(look(broker)) == []
+    db.zadd(keys.all_servers(), {keys.server_info("h", 7, "x"): time.time() + 10 + 60})
+    (found,) = amiss(look(broker))
+    assert (found.check, found.level, found.seen) == ("server clocks", Level.PROBLEM, "1 of 1 differ from Redis'")
+    assert found.examples == ("h:7: 60 s ahead",)
+
+
+def test_a_clock_of_ours_that_is_wrong_is_told_of(broker: BlockingBroker, db: Redis) -> None:
+    sound(db)
+    report = broker.drive(examine(Order(lambda: time.time_ns() + 30 * 10**9)))
+    (found,) = amiss(report)
+    assert (found.check, found.level) == ("clock", Level.PROBLEM)
+    assert found.seen.startswith("Redis' is ")
+    assert found.seen.endswith(" s behind this machine's")
+
+
+def test_slow_scripts_are_told_of_by_their_names(broker: BlockingBroker, db: Any, url: str) -> None:
+    db.slowlog_reset()
+    before = db.config_get("slowlog-log-slower-than")
+    db.config_set("slowlog-log-slower-than", 0)
+    try:
+        with Client(url) as client:
+            client.enqueue("t")
+        db.set("another", "program's")
+    finally:
+        db.config_set("slowlog-log-slower-than", before["slowlog-log-slower-than"])
+    (found,) = [finding for finding in look(broker).findings if finding.check == "slow commands"]
+    db.slowlog_reset()
+    assert found.level is Level.WARNING
+    assert "EVALSHA enqueue: 1" in found.examples
+    assert not any(example.startswith("SET") for example in found.examples)

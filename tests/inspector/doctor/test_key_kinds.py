@@ -1,0 +1,53 @@
+"""Every key that keys.py makes is known to the doctor for what it is."""
+
+from datetime import date
+
+import pytest
+
+from fastq import keys
+from fastq.inspector.doctor.key_kinds import KeyKind, name_key
+
+QUEUE = "a:{b"
+KNOWN = {
+    KeyKind.TASK: [keys.task(QUEUE, "id:1")],
+    KeyKind.LOCK: [keys.unique(QUEUE, "t:x", b"p"), keys.unique(QUEUE, "t", None)],
+    KeyKind.PLACE: [
+        *(make(QUEUE) for make in (keys.pending, keys.active, keys.lease, keys.scheduled, keys.retry)),
+        *(make(QUEUE) for make in (keys.archived, keys.completed, keys.groups, keys.aggregation_sets)),
+        keys.group(QUEUE, "g:x"),
+        keys.aggregation_set(QUEUE, "g", "s"),
+    ],
+    KeyKind.ASIDE: [
+        keys.paused(QUEUE),
+        keys.processed_total(QUEUE),
+        keys.failed_total(QUEUE),
+        keys.processed(QUEUE, date(2026, 1, 2)),
+        keys.failed(QUEUE, date(2026, 1, 2)),
+        keys.tick(QUEUE, "n:x", 7),
+        keys.last_tick(QUEUE, "n"),
+    ],
+    KeyKind.SHARED: [
+        *(make() for make in (keys.all_queues, keys.all_servers, keys.all_workers, keys.all_schedulers)),
+        keys.server_info("h", 1, "i"),
+        keys.workers("h", 1, "i"),
+        keys.scheduler_entries("h:1:i"),
+        keys.scheduler_history("e"),
+        keys.semaphore("s"),
+    ],
+    KeyKind.UNKNOWN: ["asynq:{q}:dead", "asynq:{q}:processed:today", "asynq:other", "asynq:{q}", "asynq:{q}:"],
+}
+
+
+@pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind, names in KNOWN.items() for key in names])
+def test_a_key_is_known_by_its_name(kind: KeyKind, key: str) -> None:
+    named = name_key(key)
+    assert named.kind is kind
+    if kind not in (KeyKind.SHARED, KeyKind.UNKNOWN):
+        assert named.queue == QUEUE
+    if kind is KeyKind.TASK:
+        assert named.rest == "id:1"
+
+
+def test_every_key_of_a_queue_is_tried() -> None:
+    makers = {name for name in keys.__all__ if not name.endswith(("_CHANNEL", "_prefix", "_channel"))}
+    assert sum(map(len, KNOWN.values())) - len(KNOWN[KeyKind.UNKNOWN]) >= len(makers - {"unique_for_key"})

@@ -1,0 +1,197 @@
+"""What is said of Redis itself: on a Redis with other settings, and of facts that none here has."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq.broker.open import open_broker
+from fastq.broker.redis_state import SlowCommand
+from fastq.errors import BrokerAuthError
+from fastq.inspector.doctor.examination import Order, Report, examine
+from fastq.inspector.doctor.finding import Finding, Level, Refused
+from fastq.inspector.doctor.redis_checks import check_redis
+from fastq.inspector.doctor.slow import check_slow_commands
+from fastq.inspector.doctor.vitals import Vitals
+from tests.inspector.doctor.harness import sound
+from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import wait_until
+
+NO = Refused("no permission")
+
+
+@pytest.fixture
+def own() -> Iterator[RedisServer]:
+    """Run a server whose settings the test may change."""
+    with redis_server() as server:
+        yield server
+
+
+def look(url: str) -> dict[str, Finding]:
+    broker = open_broker(url)
+    try:
+        report: Report = broker.drive(examine(Order(time.time_ns)))
+    finally:
+        broker.close()
+    return {finding.check: finding for finding in report.findings}
+
+
+def seen(url: str, check: str) -> tuple[Level, str]:
+    finding = look(url)[check]
+    assert finding.level is Level.OK or (finding.why and finding.advice) or finding.level is Level.UNSEEN
+    return finding.level, finding.seen
+
+
+def test_persistence_is_told_of(own: RedisServer) -> None:
+    with own.client() as db:
+        assert seen(own.url, "persistence") == (Level.WARNING, "neither append-only file nor snapshots")
+        db.config_set("save", "3600 1")
+        assert seen(own.url, "persistence") == (Level.WARNING, "snapshots only (save 3600 1)")
+        db.config_set("appendonly", "yes")
+        assert seen(own.url, "persistence") == (Level.OK, "append-only file")
+
+
+def test_eviction_is_a_problem_once_it_may_happen(own: RedisServer) -> None:
+    with own.client() as db:
+        assert seen(own.url, "eviction") == (Level.OK, "noeviction")
+        db.config_set("maxmemory-policy", "allkeys-lru")
+        assert seen(own.url, "eviction") == (Level.WARNING, "allkeys-lru")
+        db.config_set("maxmemory", "100mb")
+        assert seen(own.url, "eviction") == (Level.PROBLEM, "allkeys-lru")
+
+
+def test_what_was_evicted_is_told_of(own: RedisServer) -> None:
+    ask: Any
+    with own.client() as ask:
+        ask.config_set("maxmemory-policy", "allkeys-random")
+        ask.mset({f"k{n}": "x" * 1000 for n in range(2000)})
+        ask.config_set("maxmemory", ask.info("memory")["used_memory"] - 500_000)
+        wait_until(lambda: bool(ask.ping()) and ask.info("stats")["evicted_keys"] > 0)
+        level, said = seen(own.url, "eviction")
+        assert level is Level.PROBLEM
+        assert " keys were evicted since the start" in said
+        ask.config_set("maxmemory-policy", "noeviction")
+        assert seen(own.url, "eviction")[0] is Level.WARNING
+
+
+def test_a_redis_that_is_nearly_full_is_told_of(own: RedisServer) -> None:
+    ask: Any
+    with own.client() as ask:
+        used = ask.info("memory")["used_memory"]
+        ask.config_set("maxmemory", 100 * used)
+        level, said = seen(own.url, "memory")
+        assert level is Level.OK
+        assert said.endswith(", maxmemory")
+        ask.config_set("maxmemory", used)
+        assert seen(own.url, "memory")[0] is Level.PROBLEM
+
+
+def test_connections_that_were_refused_are_told_of(own: RedisServer) -> None:
+    with own.client() as db, own.client() as second, own.client() as third:
+        assert seen(own.url, "connections")[0] is Level.OK
+        db.config_set("maxclients", 2)
+        second.ping()
+        with pytest.raises(Exception, match="max number of clients"):
+            third.ping()
+        db.config_set("maxclients", 100)
+        level, said = seen(own.url, "connections")
+        assert level is Level.WARNING
+        assert said.endswith(" were refused since the start")
+
+
+def test_a_replica_is_a_problem(own: RedisServer) -> None:
+    assert seen(own.url, "role") == (Level.OK, "master, 0 replicas")
+    with own.client() as db:
+        db.execute_command("REPLICAOF", "127.0.0.1", "1")
+        assert seen(own.url, "role") == (Level.PROBLEM, "a replica, and cut off from its master")
+
+
+def test_a_user_without_permissions_gets_what_he_may_see(own: RedisServer) -> None:
+    url = own.url.replace("unix://", "unix://u:p@")
+    with own.client() as db:
+        sound(db)
+        db.execute_command("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-@dangerous", "-slowlog")
+        found = look(url)
+        for check in ("version", "role", "persistence", "memory", "eviction", "connections", "slow commands"):
+            assert (found[check].level, found[check].seen) == (Level.UNSEEN, "not looked at: no permission")
+        assert found["clock"].level is Level.OK
+        assert found["ids without task"].level is Level.OK
+        db.execute_command("ACL", "SETUSER", "u", "-time", "-eval", "-evalsha", "-zrange")
+        found = look(url)
+        for check in ("clock", "server lists", "server clocks", "served", "queue", "tasks"):
+            assert (found[check].level, found[check].seen) == (Level.UNSEEN, "not looked at: no permission"), check
+        db.execute_command("ACL", "SETUSER", "u", "-smembers")
+        assert look(url)["queues"].level is Level.UNSEEN
+        with pytest.raises(BrokerAuthError):
+            look(url.replace(":p@", ":wrong@"))
+
+
+def vitals(cluster: dict[str, str] | Refused = NO, slow: list[SlowCommand] | Refused = NO, **facts: Any) -> Vitals:
+    info = {"redis_version": "7.0.15", "role": "master", **{name: str(fact) for name, fact in facts.items()}}
+    return Vitals(info, NO, NO, slow, cluster, time.time(), 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "level", "seen"),
+    [
+        ({"redis_version": "6.0.16"}, "version", Level.PROBLEM, "Redis 6.0.16"),
+        ({"redis_version": "6.2.0"}, "version", Level.OK, "Redis 6.2.0"),
+        ({"redis_version": "10.0.0"}, "version", Level.OK, "Redis 10.0.0"),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.0"}, "version", Level.OK, "Valkey 8.1.0"),
+        ({"loading": 1}, "role", Level.PROBLEM, "loading its data"),
+        ({"connected_slaves": 1}, "role", Level.OK, "master, 1 replica"),
+        ({"role": "slave", "master_link_status": "up"}, "role", Level.PROBLEM, "a replica"),
+        ({"cluster": {"cluster_state": "ok", "cluster_known_nodes": "3"}}, "role", Level.OK, "cluster of 3 nodes; "),
+        (
+            {"cluster": {"cluster_state": "fail", "cluster_known_nodes": "3"}},
+            "role",
+            Level.PROBLEM,
+            "cluster of 3 nodes, state fail",
+        ),
+        ({"rdb_last_bgsave_status": "err"}, "persistence", Level.PROBLEM, "saving failed: rdb_last_bgsave_status"),
+        (
+            {"aof_enabled": 1, "aof_last_write_status": "err"},
+            "persistence",
+            Level.PROBLEM,
+            "saving failed: aof_last_write_status",
+        ),
+        ({}, "persistence", Level.WARNING, "append-only file off; snapshots not looked at: no permission"),
+        ({"used_memory": 90, "maxmemory": 100}, "memory", Level.WARNING, "90 B of 100 B, maxmemory: 90%"),
+        ({"used_memory": 2048}, "memory", Level.OK, "2.0 kB"),
+        (
+            {"used_memory": 1, "used_memory_rss": 96, "total_system_memory": 100},
+            "memory",
+            Level.PROBLEM,
+            "96 B of 100 B, the machine's memory: 96%",
+        ),
+        ({"connected_clients": 85, "maxclients": 100}, "connections", Level.WARNING, "85 of 100: 85%"),
+        ({"connected_clients": 99, "maxclients": 100}, "connections", Level.PROBLEM, "99 of 100: 99%"),
+        ({"connected_clients": 99}, "connections", Level.OK, "99"),
+    ],
+)
+def test_facts_are_judged(facts: dict[str, Any], check: str, level: Level, seen: str) -> None:
+    (finding,) = [finding for finding in check_redis(vitals(**facts)) if finding.check == check]
+    assert finding.level is level
+    assert finding.seen == seen or (level is Level.OK and finding.seen.startswith(seen))
+
+
+def test_old_and_foreign_slow_commands_are_not_told_of() -> None:
+    now_s = int(time.time())
+    slow = [SlowCommand(now_s - 4000, 50_000, "EVALSHA done", True), SlowCommand(now_s, 50_000, "KEYS", False)]
+    assert check_slow_commands(vitals(slow=slow)).level is Level.OK
+    finding = check_slow_commands(vitals(slow=[*slow, SlowCommand(now_s, 12_345, "EVALSHA abc", True)]))
+    assert finding.seen == "1 in the last hour, the slowest EVALSHA abc with 12 ms"
+
+
+def test_while_redis_loads_nothing_else_is_looked_at(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = open_broker(url)
+    flow = examine(Order(time.time_ns))
+    operation: Any = next(flow)
+    assert operation.name == "INFO"
+    with pytest.raises(StopIteration) as end:
+        flow.send({**broker.run(operation), "loading": "1"})
+    broker.close()
+    (problem,) = end.value.value.of_level(Level.PROBLEM)
+    assert problem.seen == "loading its data"

@@ -1,0 +1,64 @@
+"""One round of one of a server's actors, on one queue, as fastq makes it."""
+
+from typing import Any, Final
+
+from fastq.broker.aggregate import AggregationSet, GroupRule
+from fastq.server.actor import Actor
+from fastq.server.aggregation_child import AggregationFailure
+from fastq.server.aggregator import Aggregator
+from fastq.server.forwarder import Forwarder
+from fastq.server.janitor import Janitor
+from fastq.server.reclaimer import Reclaimer
+from fastq.server.recoverer import Recoverer
+from tests.interop.differential.goal import NOTHING
+from tests.interop.differential.groups import NO_TASK, Due, bundler
+from tests.interop.differential.operation import Operation, Outcome
+from tests.server.groups import in_process
+from tests.test_keyspace_server import Stage
+
+__all__ = ["tended"]
+
+REFUSALS: Final = {
+    "a task with the id of the new one exists": "TaskIDConflictError",
+    "another task holds the unique lock of the new one": "DuplicateTaskError",
+}
+
+
+async def tended(stage: Stage, operation: Operation) -> Outcome:
+    """Make the round; of one that is to do nothing, and of an aggregator's, tell what it did."""
+    name, queue = operation.args
+    if name == "aggregator":
+        return await _aggregate(stage, queue, operation.options["groups"])
+    await _actor(stage, name, queue).tick()
+    return Outcome("" if operation.gone else NOTHING)
+
+
+def _actor(stage: Stage, name: str, queue: str) -> Actor:
+    commands, clock = stage.commands, stage.holdings.clock
+    match name:
+        case "forwarder":
+            return Forwarder(commands, [queue], 5.0, clock)
+        case "janitor":
+            return Janitor(commands, [queue], 5.0, 100, clock)
+    recoverer = Recoverer(commands, [queue], lambda retried: 3600.0, clock)
+    recoverer.reclaim = Reclaimer(commands, clock, aggregates=True).reclaim
+    return recoverer
+
+
+class RecordingAggregator(Aggregator):
+    """Remember why groups were not aggregated, and how many were."""
+
+    failures: tuple[str, ...] = ()
+
+    def _note_failure(self, one: AggregationSet, tasks: int, failure: AggregationFailure) -> None:
+        self.failures += (failure.why,)
+
+
+async def _aggregate(stage: Stage, queue: str, due: Due) -> Outcome:
+    rule = GroupRule(1, due.max_delay_s, due.max_size)
+    made: Any = in_process(bundler(due))
+    aggregator = RecordingAggregator(stage.commands, [queue], rule, made, stage.holdings.clock)
+    await aggregator._go_round()  # Go's takes one set of each group in its round, too
+    if aggregator.failures:
+        return Outcome(error=", ".join(REFUSALS.get(why, NO_TASK) for why in aggregator.failures))
+    return Outcome(str(aggregator.aggregated or NOTHING))

@@ -1,0 +1,124 @@
+"""The comparison with other queues works from end to end with the contenders that need no network, and counts right."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from benchmarks.compare.__main__ import main
+from benchmarks.compare.contenders import CONTENDERS
+from benchmarks.compare.environment import UnavailableError, pinned
+from benchmarks.compare.meter import Counter, Meter
+from benchmarks.compare.record import Entry, Record
+from benchmarks.compare.table import markdown, percentile
+from benchmarks.compare.turn import Figures
+
+RATES = ("each", "many", "noop", "each_redis_us", "noop_redis_us", "pss_mb")
+
+
+def entry(name: str, guarantee: str, *noops: float) -> Entry:
+    rounds = [Figures(each=1000, many=2000, noop=noop, latency_ms=[1.0, 3.0]) for noop in noops]
+    return Entry(name, f"the {name}", "1.2", guarantee, "detail", "settings", rounds, [])
+
+
+def record(*entries: Entry) -> Record:
+    told = dict.fromkeys(("commit", "cores", "processor", "kernel", "python", "redis", "go", "load"), "?")
+    return Record("2026-01-01T00:00:00+00:00", 60.0, told, entries)
+
+
+def test_a_small_run_gives_figures_and_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures, table = tmp_path / "figures.json", tmp_path / "table.md"
+    words = ["--only", "bare,fastq", "--tasks", "200", "--quick", "--json", str(figures), "--table", str(table)]
+    assert main(words) == 0, capsys.readouterr().err
+    entries = {one["name"]: one for one in json.loads(figures.read_text())["entries"]}
+    assert list(entries) == ["bare", "fastq"]
+    for one in entries.values():
+        assert one["failures"] == []
+        (taken,) = one["rounds"]
+        assert [name for name in RATES if taken[name] <= 0] == []
+    assert len(entries["fastq"]["rounds"][0]["latency_ms"]) == 20
+    assert entries["fastq"]["rounds"][0]["ms"] > 0
+    assert table.read_text() == markdown(Record.load(figures))
+    rows = [line for line in table.read_text().splitlines() if line.startswith("| **fastq** |")]
+    assert [row.count("|") for row in rows] == [7, 7]
+
+
+def test_the_ratio_is_the_median_of_the_rounds_own(capsys: pytest.CaptureFixture[str]) -> None:
+    text = markdown(
+        record(
+            entry("bare", "at least once", 100, 1000, 100),
+            entry("fastq", "at least once", 50, 600, 80),
+            entry("fast", "at most once", 40, 500, 70),
+            entry("slow", "at least once", 5, 50, 5),
+            entry("slower", "at least once", 4, 40, 4),
+        )
+    )
+    assert [line for line in text.splitlines() if line.startswith("- no-op")] == [
+        "- no-op tasks: fastq is 0.60 x the bare",
+        "- no-op tasks: fastq is 12.00 x the slow",
+    ]
+
+
+def test_a_percentile_is_one_of_the_samples() -> None:
+    assert [percentile([3.0, 1.0, 2.0], share) for share in (0.0, 0.5, 0.99, 1.0)] == [1.0, 2.0, 3.0, 3.0]
+
+
+def test_threads_and_forks_are_counted_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "meter"
+    meter = Meter.create(path)
+    code = (
+        "import os, threading\nfrom benchmarks.compare.meter import run\nrun('noop')\n"
+        "thread = threading.Thread(target=run, args=('when',))\nthread.start(); thread.join()\n"
+        "child = os.fork()\nrun('ms')\nif child: os.waitpid(child, 0)"
+    )
+    variables = {**os.environ, "COMPARE_METER": str(path), "PYTHONPATH": str(Path(__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", code], env=variables, check=True)
+    assert meter.count() == 4
+    assert meter.processes() == 2
+    assert meter.last_began_ns() > 0
+
+
+def test_no_count_is_lost_between_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "meter"
+    meter = Meter.create(path)
+    monkeypatch.setenv("COMPARE_METER", str(path))
+    counter = Counter()
+
+    def count() -> None:
+        for _ in range(20_000):
+            counter.add()
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert meter.count() == 80_000
+
+
+def test_who_cannot_be_had_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(environment: str) -> Path:
+        raise UnavailableError(f"no {environment}")
+
+    monkeypatch.setattr("benchmarks.compare.__main__.ensure", refuse)
+    assert main(["--only", "asynq", "--quick"]) == 1
+    assert "Go asynq is left out: no go" in capsys.readouterr().err
+
+
+def test_all_requirements_are_pinned() -> None:
+    for name in {contender.environment for contender in CONTENDERS} - {"own", "go"} | {"plot"}:
+        pins = pinned(name).splitlines()
+        assert pins
+        assert [pin for pin in pins if "==" not in pin] == []
+
+
+def test_contenders_have_names_of_their_own() -> None:
+    names = [contender.name for contender in CONTENDERS]
+    assert len(set(names)) == len(names)
+    assert len({contender.title for contender in CONTENDERS}) == len(names)
