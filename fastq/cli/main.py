@@ -17,6 +17,7 @@ from fastq.cli.doctor import doctor
 from fastq.cli.group import group
 from fastq.cli.queue import queue
 from fastq.cli.queue_drain import drain
+from fastq.cli.queue_move import move
 from fastq.cli.queue_removal import rm
 from fastq.cli.scheduler import command as scheduler_command
 from fastq.cli.server import server
@@ -141,6 +142,7 @@ def _completion(shell: str) -> None:
 
 
 queue.add(drain)
+queue.add(move)
 queue.add(rm, "remove", "delete")
 task.add(enqueue)
 task.add(retry)

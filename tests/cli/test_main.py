@@ -26,6 +26,7 @@ TALKING = [
     "queue pause default",
     "queue resume default",
     "queue drain default",
+    "queue move default other --yes",
     "queue rm default --yes",
     "task ls -q default -s retry",
     "task inspect -q default -i x",

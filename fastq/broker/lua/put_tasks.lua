@@ -11,11 +11,10 @@ ARGV[2] group_prefix  asynq:{q}:g:
 ARGV[3] token         that of a move, which parks its tasks in moving, if their locks are free; else ""
 ARGV[4] is_trial      1 to only tell what would be done, else ""
 ARGV[5] width         values a task
-ARGV[6...] tasks      width values each: id, state, score, group, lock key or "", its milliseconds or "" for ever, then
-  names and values of the hash's fields, "" where there are none left
-builds  task_prefix .. id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
-returns list: 1 put | 2 put, but its lock is another's | 3 parked by this move before | 0 id exists | -1 not parked, since
-  its lock is another's
+ARGV[6...] tasks      width values each: id, state, score, group, lock key or "", its milliseconds or "", fields or ""
+builds  task_prefix .. id, group_prefix .. group, lock keys asynq:{q}:unique:..., same hash tag
+returns list: 1 put | 2 put, but its lock is another's | 3 parked by this move before | 0 id exists | -1 not parked,
+  since its lock is another's
 asynq   none
 ]]
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
