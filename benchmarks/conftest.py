@@ -6,7 +6,8 @@ import pytest
 
 from tests.interop.build import build_peer
 from tests.interop.peer import GoPeer
-from tests.redis_servers import RedisServer, free_port, redis_server
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from redis import Redis
 
 from tests.redis_servers import RedisServer, redis_server
@@ -14,6 +15,10 @@ __all__: list[str] = []
 # A run under nohup ignores SIGHUP, one in a shell's background SIGINT, and so would every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes, or its making, is the machine's affair.
+settings.register_profile("fastq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fastq")
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias
 
+from tests.waiting import PATIENCE_S
+
 __all__ = ["Act", "Fault", "FaultyProxy", "faulty_proxy"]
 
 Words: TypeAlias = Sequence[bytes]
@@ -168,7 +170,7 @@ class FaultyProxy:
     def close(self) -> None:
         self.vanish()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
 
     def _start(self, run: Callable[..., None], *args: object) -> None:
@@ -221,7 +223,7 @@ class FaultyProxy:
         if fault.act is Act.CUT_IN_REPLY:
             client.socket.sendall(reply[: fault.bytes_kept])
         elif fault.act is Act.DELAY:
-            fault.until.wait(30)
+            fault.until.wait(PATIENCE_S)
         if fault.act in {Act.PASS, Act.DELAY}:
             client.socket.sendall(reply)
         return fault.act in {Act.PASS, Act.DELAY, Act.SWALLOW}

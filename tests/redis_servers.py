@@ -5,7 +5,6 @@ process id. A test skips where no server program is installed, but fails in CI (
 """
 
 import os
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +19,12 @@ from redis.exceptions import RedisError
 from fastq.broker import embedded
 from fastq.errors import BrokerConnectionError
 from tests.certificates import make_certificates
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 __all__ = [
     "RedisServer",
     "SentinelSetup",
-    "free_port",
     "redis_cluster",
     "redis_sentinel",
     "redis_server",
@@ -88,19 +87,6 @@ def server_program() -> str:
         return embedded.server_program()
     except BrokerConnectionError as error:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(str(error))
-
-
-def free_port(also: int = 0) -> int:
-    """Return a port nobody listens on, and nobody on the one that is ``also`` above it."""
-    while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            if not also:
-                return port
-            with suppress(OSError, OverflowError):
-                second.bind(("127.0.0.1", port + also))
-                return port
 
 
 def _command(directory: Path, port: int, password: str, config: Mapping[str, str]) -> list[str]:
@@ -225,7 +211,7 @@ def redis_cluster(
 ) -> Iterator[Sequence[RedisServer]]:
     """Run a cluster of ``nodes`` masters that share the slots evenly, without replicas."""
     with ExitStack() as stack:
-        config = {"cluster-enabled": "yes", "cluster-node-timeout": "2000", **(config or {})}
+        config = {"cluster-enabled": "yes", "cluster-node-timeout": "30000", **(config or {})}
         servers = [
             # The nodes talk to one another 10000 above their ports.
             stack.enter_context(redis_server(free_port(also=10000), password, config))

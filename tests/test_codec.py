@@ -118,9 +118,13 @@ def test_codec_leaks_no_memory() -> None:
 
     for _ in range(3):
         work()
-    gc.collect()
-    before = sys.getallocatedblocks()
-    for _ in range(20):
-        work()
-    gc.collect()
-    assert abs(sys.getallocatedblocks() - before) < 20
+
+    def grown() -> int:
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(20):
+            work()
+        gc.collect()
+        return abs(sys.getallocatedblocks() - before)
+
+    assert min(grown() for _ in range(3)) < 20  # once something may come in for another thread of this process

@@ -5,15 +5,19 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.compare.__main__ import main
+from benchmarks.compare.contender import Rates
 from benchmarks.compare.contenders import CONTENDERS
 from benchmarks.compare.environment import UnavailableError, pinned
 from benchmarks.compare.meter import Counter, Meter
 from benchmarks.compare.record import Entry, Record
+from benchmarks.compare.rounds import Rounds
+from benchmarks.compare.sizes import LEAST, THOROUGH, fixed, plan
 from benchmarks.compare.table import markdown, percentile
 from benchmarks.compare.turn import Figures
 
@@ -47,7 +51,27 @@ def test_a_small_run_gives_figures_and_a_table(tmp_path: Path, capsys: pytest.Ca
     assert [row.count("|") for row in rows] == [7, 7]
 
 
-def test_the_ratio_is_the_median_of_the_rounds_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_whose_worker_ends_fails_and_is_left_out_in_the_end(tmp_path: Path) -> None:
+    (bare,) = (contender for contender in CONTENDERS if contender.name == "bare")
+    dead = replace(bare, name="dead", work=lambda place: [[place.program, "-c", "print('Goodbye')"]])
+    rounds = Rounds({dead: Path(sys.executable)}, tmp_path)
+    for number in range(3):
+        rounds.run(number, 3, lambda contender, earlier: fixed(contender.guess, 10))
+    assert rounds.failures == {"dead": ["a worker ended"] * 2}
+    assert rounds.figures == {"dead": []}
+    assert (tmp_path / "dead.log").read_text() == "Goodbye\n"
+
+
+def test_a_turn_takes_what_the_rate_so_far_says() -> None:
+    guess = Rates(each=1000, many=1, noop=100_000, ms=0)
+    first = plan(guess, [], THOROUGH)
+    assert (first.each, first.many, first.noop, first.ms) == (700, LEAST, 180_000, 0)
+    earlier = [Figures(each=1, many=20_000, noop=noop) for noop in (1e6, 1e4, 1e5)]
+    later = plan(guess, earlier, THOROUGH)
+    assert (later.each, later.many, later.noop, later.ms) == (LEAST, 14_000, 180_000, 0)
+
+
+def test_the_ratio_is_the_median_of_the_rounds_own() -> None:
     text = markdown(
         record(
             entry("bare", "at least once", 100, 1000, 100),
@@ -67,7 +91,7 @@ def test_a_percentile_is_one_of_the_samples() -> None:
     assert [percentile([3.0, 1.0, 2.0], share) for share in (0.0, 0.5, 0.99, 1.0)] == [1.0, 2.0, 3.0, 3.0]
 
 
-def test_threads_and_forks_are_counted_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_forks_are_counted_apart(tmp_path: Path) -> None:
     path = tmp_path / "meter"
     meter = Meter.create(path)
     code = (

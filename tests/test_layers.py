@@ -28,7 +28,7 @@ LAYERS: dict[str, int] = {
         2: "bulk client compose info inspector mux option_strings options periodic pool producer results scheduler "
         "semaphore server task worker",
         # Ends.
-        3: "__main__ cli demo metrics testing web",
+        3: "__main__ cli demo metrics planning testing web",
     }.items()
     for name in names.split()
 }

@@ -14,6 +14,7 @@ from redis import Redis
 from fastq import Semaphore, SemaphoreFullError, ServeMux, TaskCanceled, TaskTimeout
 from fastq.worker.running import CURRENT, RunningTask
 from tests.redis_servers import redis_server
+from tests.waiting import PATIENCE_S
 from tests.worker.harness import FakeContext, running
 
 KEY = "asynq:sema:api"
@@ -245,23 +246,26 @@ def test_as_decorator_it_is_around_one_handler_and_keeps_its_name(semaphore: Sem
 
 
 def test_there_are_never_more_holders_than_tokens(semaphore: Semaphore, db: Redis) -> None:
-    lock = threading.Lock()
+    changed = threading.Condition()
     inside_now = most = refused = 0
 
     def work(number: int) -> None:
         nonlocal inside_now, most, refused
-        with inside(a_task(f"t{number}")):
+        with inside(a_task(f"t{number}", 600)):
             try:
                 with semaphore:
-                    with lock:
+                    with changed:
                         inside_now += 1
                         most = max(most, inside_now)
+                        changed.notify_all()
+                        changed.wait_for(lambda: most >= 2 and refused, PATIENCE_S)
                     holders(db)
-                    with lock:
+                    with changed:
                         inside_now -= 1
             except SemaphoreFullError:
-                with lock:
+                with changed:
                     refused += 1
+                    changed.notify_all()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(400)))

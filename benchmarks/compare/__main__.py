@@ -20,13 +20,13 @@ from benchmarks.compare.table import markdown
 from benchmarks.compare.turn import Figures, Plan
 from tests.redis_servers import server_program
 
-ROUNDS = 7
+ROUNDS = 9
+MINUTES = 20.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; return the exit status."""
     options = _parse(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
     record = Record.load(options.render) if options.render else _take(options)
     text = markdown(record)
     print(text)
@@ -41,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("benchmarks.compare", description="Compare fastq with other task queues.")
-    parser.add_argument("--rounds", type=int, help=f"how often each has its turn (default: {ROUNDS}; 1 with --quick)")
+    parser.add_argument("--rounds", type=int, help=f"turns of each (default: {ROUNDS} if they fit in; 1 with --quick)")
+    limit = f"begin no round that would end later (default: {MINUTES:.0f}; none with --rounds)"
+    parser.add_argument("--minutes", type=float, help=limit)
     parser.add_argument("--tasks", default="auto", help="no-op tasks a turn; auto: about two seconds' worth for each")
     parser.add_argument("--only", help=f"names with commas between them, of {', '.join(c.name for c in CONTENDERS)}")
     parser.add_argument("--quick", action="store_true", help="one short round without warm-up, to see that it works")
@@ -52,6 +54,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--render", type=Path, metavar="JSON", help="measure nothing, use the figures of an earlier run"
     )
     options = parser.parse_args(arguments)
+    if options.minutes is None:
+        options.minutes = float("inf") if options.rounds else MINUTES
     options.rounds = options.rounds or (1 if options.quick else ROUNDS)
     unknown = set((options.only or "").split(",")) - {"", *(contender.name for contender in CONTENDERS)}
     if unknown:
@@ -78,7 +82,7 @@ def _take(options: argparse.Namespace) -> Record:
 
 def _run(rounds: Rounds, options: argparse.Namespace) -> None:
     """Take the rounds, after one that warms up where figures are to be had."""
-    seconds = QUICK if options.quick else THOROUGH
+    began_s, seconds = time.monotonic(), QUICK if options.quick else THOROUGH
 
     def size(contender: Contender, earlier: list[Figures]) -> Plan:
         if options.tasks != "auto":
@@ -88,8 +92,13 @@ def _run(rounds: Rounds, options: argparse.Namespace) -> None:
     if not options.quick:
         rounds.run(0, options.rounds, lambda contender, _: plan(contender.guess, [], QUICK))
         rounds.forget()
+    end_s, longest_s = began_s + 60 * options.minutes, 0.0
     for number in range(1, options.rounds + 1):
+        now_s = time.monotonic()
+        if now_s + longest_s > end_s:
+            break
         rounds.run(number, options.rounds, size)
+        longest_s = max(longest_s, time.monotonic() - now_s)
     say("")
 
 
@@ -122,6 +131,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

@@ -1,14 +1,14 @@
 """Rounds: every contender once in each, the order turned by one from round to round."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.compare.contender import Contender
 from benchmarks.compare.producer import TurnError
 from benchmarks.compare.turn import Figures, Plan, Turn, take_turn
 
-__all__ = ["Rounds"]
+__all__ = ["Rounds", "say"]
 
 FAILURES_ALLOWED = 2
 TAIL_LINES = 5
@@ -55,8 +55,3 @@ def say(line: str) -> None:
         print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
     else:
         print(line, file=sys.stderr, flush=True)
-
-
-def names(contenders: Sequence[Contender]) -> str:
-    """Return the names, for messages."""
-    return ", ".join(contender.name for contender in contenders)

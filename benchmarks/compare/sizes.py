@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from benchmarks.compare.contender import Rates
 from benchmarks.compare.turn import Figures, Plan
 
-__all__ = ["QUICK", "THOROUGH", "Seconds", "fixed", "plan"]
+__all__ = ["LEAST", "QUICK", "THOROUGH", "Seconds", "fixed", "plan"]
 
 
 @dataclass(frozen=True, slots=True)

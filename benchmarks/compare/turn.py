@@ -19,7 +19,8 @@ from benchmarks.compare.family import Family
 from benchmarks.compare.meter import Meter
 from benchmarks.compare.producer import Producer, TurnError
 from benchmarks.compare.surroundings import Surroundings, variables
-from tests.redis_servers import free_port, redis_server
+from tests.ports import free_port
+from tests.redis_servers import redis_server
 
 __all__ = ["Figures", "Plan", "Turn", "take_turn"]
 

@@ -27,8 +27,8 @@ __all__ = [
 IDS_A_CALL: Final = 500
 LEASES_A_CALL: Final = 500
 TASKS_A_CALL: Final = 200
-MAX_SEARCHED: Final = 1_000_000
-"""Redis goes through that many ids of a list in a few ms."""
+MAX_SEARCHED: Final = 20_000
+"""Redis goes through that many ids of a list in a ms or two, for each id that it looks for."""
 KEEP_COMPLETED_S: Final = 86_400
 
 
@@ -87,12 +87,13 @@ def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[
 
 
 def examine_tasks(
-    queue: str, task_ids: Sequence[str], now_s: int, *, searched: int = MAX_SEARCHED, mend: bool = False
+    queue: str, task_ids: Sequence[str], now_s: int, *, read_ns: int = 0, mend: bool = False
 ) -> Operation[list[tuple[str, str]]]:
     """Look for tasks that are nowhere; returns their ids and states, or "none" for what has no message.
 
-    They are mended so: what has no message is deleted, what was completed is kept for a day, the rest archived. In a
-    pending list of more than ``searched`` ids any task may be.
+    They are mended so: what has no message is deleted, what was completed is kept for a day, the rest archived. Those
+    that may be in a pending list too long to be searched are "unsure", and left as they are; unless ``read_ns`` says
+    that it was read since then, and they were not there.
     """
     script_keys = (
         keys.pending(queue),
@@ -105,7 +106,15 @@ def examine_tasks(
         keys.aggregation_sets(queue),
     )
     prefixes = (keys.task_prefix(queue), keys.group_prefix(queue))
-    args: tuple[Word, ...] = (*prefixes, int(mend), now_s, now_s + KEEP_COMPLETED_S, searched, *map(id_word, task_ids))
+    args: tuple[Word, ...] = (
+        *prefixes,
+        int(mend),
+        now_s,
+        now_s + KEEP_COMPLETED_S,
+        MAX_SEARCHED,
+        read_ns,
+        *map(id_word, task_ids),
+    )
     return Operation(
         "examine_tasks",
         load_script("examine_tasks"),

@@ -9,7 +9,7 @@ from fastq.broker.lease import Owner
 from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 
-__all__ = ["ServerIdentity", "clear_server_state", "publish_server_state", "write_result"]
+__all__ = ["ServerIdentity", "clear_server_state", "count_servers", "publish_server_state", "write_result"]
 
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
@@ -49,6 +49,11 @@ def publish_server_state(
         _publish("write_server_state", listed, (ttl_s, info, *first)),
         *(_publish("add_worker_state", listed[1:], (ttl_s, *words)) for words in others),
     )
+
+
+def count_servers(now_s: int) -> Operation[int]:
+    """Count the servers, Go's too, that have published themselves and are not out of date."""
+    return Operation("ZCOUNT", None, (keys.all_servers(),), (now_s, "+inf"), int, idempotent=True)
 
 
 def _slices(workers: Mapping[str, bytes]) -> list[list[Word]]:

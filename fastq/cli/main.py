@@ -8,6 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from fastq._version import __version__
+from fastq.cli.bench import bench
 from fastq.cli.commands import Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.cron import cron
@@ -15,6 +16,7 @@ from fastq.cli.dash.command import dash
 from fastq.cli.demo import main as demo_command
 from fastq.cli.doctor import doctor
 from fastq.cli.group import group
+from fastq.cli.plan import plan
 from fastq.cli.queue import queue
 from fastq.cli.queue_drain import drain
 from fastq.cli.queue_move import move
@@ -158,6 +160,8 @@ for _command in (stats, queue, task, group, server, cron, doctor, dash):
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")
 main.add_command(demo_command, "demo")
+main.add(bench)
+main.add(plan)
 main.add_command(_completion)
 main.add_command(_version)
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ claimed, and counts as running until its result is read or its child is dead; on
 
 Wake-ups. A side that sleeps sets its flag, looks at the ring again, sleeps; the other fills the ring, fences, looks at
 the flag. Children ring at once when they run dry or were long in a handler, else by a timer 0.25 ms later, so that a
-batch costs one wake-up. A tick of 50 ms, while there is work, makes up for a ring that died with its child.
+batch costs one wake-up. A tick of 25 ms, while there is work, makes up for a ring that died with its child.
 
 When it dies:
 - A child: the kernel tells the main process (pidfd), the preloader says how (status, peak RSS). What it had answered

@@ -271,7 +271,8 @@ cdef class Dispatcher:
     def relieve(self) -> list:
         """Move what waited too long to free children; return events for what none can take."""
         cdef Feed feed
-        cdef int64_t limit = atomic.now_ns() - <int64_t>(2 * self.prefetch_ns)
+        # The pool asks every half of it: so nothing waits for more than twice as long.
+        cdef int64_t limit = atomic.now_ns() - <int64_t>(1.5 * self.prefetch_ns)
         cdef int64_t oldest
         for feed in self.feeds:
             oldest = feed.oldest_waiting()

@@ -1,6 +1,6 @@
 """The pool as the server uses it: tasks in, events out, over the server's event loop.
 
-Wakes when a child rings, and at its tick (50 ms while it has work, 1 s otherwise); reads the result rings; writes the
+Wakes when a child rings, and at its tick (25 ms while it has work, 1 s otherwise); reads the result rings; writes the
 task rings. No call waits for a child, save ``start``, ``drain`` and ``stop``, which are bounded.
 """
 
@@ -35,7 +35,7 @@ class ProcessPool:
     def __init__(self, config: PoolConfig, callbacks: PoolCallbacks) -> None:
         self._config = config
         self._callbacks = callbacks
-        self._tick_s = min(max(config.prefetch_time, 0.01), 0.05)
+        self._tick_s = min(max(config.prefetch_time / 2, 0.01), 0.05)
         self._bell = Segment.create(layout.PAGE)
         self._ring = Wakeup.create()
         self._timer_fd = new_timer_fd()

@@ -24,7 +24,9 @@ from fastq.pool.verdicts import judge
 
 __all__ = ["Reports", "Supervisor"]
 
-_REPORT_WAIT_S = 0.5  # for the preloader's word on a child that is known to be dead
+_REPORT_WAIT_S = 2.0  # for the preloader's word on a child that is known to be dead: how it died matters most on a
+# machine that is short of everything
+_LAST_REPORT_WAIT_S = 0.5  # the same at the end, which is to be quick
 _YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
 _CLOCK_S = 0.01  # by which a timer may come too early
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
@@ -312,11 +314,11 @@ class Supervisor:
             await asyncio.sleep(0.002)
         for handle in self.handles:
             handle.kill()
-        while self._handles and time.monotonic() < until + _REPORT_WAIT_S:
+        while self._handles and time.monotonic() < until + _LAST_REPORT_WAIT_S:
             await asyncio.sleep(0.002)
         for task in self._background:
             task.cancel()
-        await self._link.stop(_REPORT_WAIT_S)
+        await self._link.stop(_LAST_REPORT_WAIT_S)
         for handle in self.handles:
             self._bury(handle)
 

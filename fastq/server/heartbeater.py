@@ -10,7 +10,7 @@ from typing import Final
 
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.lease import extend_leases
-from fastq.broker.presence import ServerIdentity, publish_server_state
+from fastq.broker.presence import ServerIdentity, count_servers, publish_server_state
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 from fastq.server.held import HeldTask
@@ -49,6 +49,8 @@ class Heartbeater(Actor):
         self._stall = holdings.stall
         self._clock = holdings.clock
         self._timing = holdings.timing
+        self.servers = 1
+        """How many servers there are, this one among them."""
         self._ttl_s = max(1, round(2 * holdings.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
@@ -59,8 +61,10 @@ class Heartbeater(Actor):
         info, workers = self._presence()
         now_s = self._clock.unix_ns() // 1_000_000_000
         published = publish_server_state(self._identity, info, workers, now_s, self._ttl_s)
-        results = await self._broker.run_many(published)
-        failures += [result for result in results if isinstance(result, BrokerError)]
+        *results, servers = await self._broker.run_many((*published, count_servers(now_s)))
+        failures += [result for result in (*results, servers) if isinstance(result, BrokerError)]
+        if isinstance(servers, int):
+            self.servers = max(1, servers)
         if failures:
             raise failures[0]
         return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))

@@ -141,6 +141,8 @@ class ServerProcess:
         )
         self.syncer.may_bring = self.fetcher.may_bring
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
+        for waker in self.wakers.values():
+            waker.servers = lambda: self.heartbeater.servers
         self.fetcher.wakers = self.wakers
         self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
         self.aggregation = Aggregation(config, timing, commands, clock)

@@ -14,6 +14,7 @@ from fastq.broker.open import open_async_broker, open_broker
 from fastq.errors import BrokerError
 from tests.broker.harness import run
 from tests.redis_servers import redis_cluster
+from tests.waiting import PATIENCE_S
 
 OURS, ASYNQS = keys.CANCEL_AS_CHANNEL, keys.CANCEL_CHANNEL
 Hear = Callable[[int], list[tuple[str, bytes]]]
@@ -25,10 +26,10 @@ def hear(db: Any) -> Iterator[Hear]:
     with db.pubsub(ignore_subscribe_messages=False) as pubsub:
         pubsub.subscribe(OURS, ASYNQS)
         for _ in range(2):
-            assert pubsub.get_message(timeout=20.0)
+            assert pubsub.get_message(timeout=PATIENCE_S)
 
         def collect(count: int) -> list[tuple[str, bytes]]:
-            heard: list[Any] = [pubsub.get_message(timeout=20.0) for _ in range(count)]
+            heard: list[Any] = [pubsub.get_message(timeout=PATIENCE_S) for _ in range(count)]
             return [(message["channel"].decode(), message["data"]) for message in heard]
 
         yield collect
@@ -96,13 +97,13 @@ def test_in_a_cluster_subscribers_at_any_node_hear_the_outcome_first() -> None:
             db: Any = stack.enter_context(node.client())
             ears.append(stack.enter_context(db.pubsub()))
             ears[-1].subscribe(*channels)
-            assert {ears[-1].get_message(timeout=20.0)["type"] for _ in channels} == {"subscribe"}
+            assert {ears[-1].get_message(timeout=PATIENCE_S)["type"] for _ in channels} == {"subscribe"}
         broker = open_broker("redis-cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes))
         for number in range(20):
             broker.drive(cancel_processing(f"id-{number}", "q", "delete"))
         broker.close()
         for ear in ears:
-            heard = [ear.get_message(timeout=20.0) for _ in range(40)]
+            heard = [ear.get_message(timeout=PATIENCE_S) for _ in range(40)]
             assert [message["channel"].decode() for message in heard] == channels * 20
             assert [message["data"] for message in heard[1::2]] == [b"id-%d" % number for number in range(20)]
 

@@ -1,7 +1,7 @@
 """Clients on a real cluster: which node gets what, and what happens while slots move and nodes go."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -9,8 +9,6 @@ import pytest
 import redis
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
 from redis.cluster import ClusterNode
-from redis.crc import key_slot
-from redis.exceptions import AskError, MovedError, RedisError, TryAgainError
 
 from fastq import (
     AsyncClient,
@@ -36,84 +34,17 @@ from fastq.broker.aggregate import (
     scan_groups,
     take_set,
 )
-from fastq.broker.cluster import MAX_REDIRECTS, Routing
 from fastq.broker.enqueue import NewTask, register_queue
-from fastq.broker.exchange import Command
-from fastq.broker.faults import Unsent
 from fastq.broker.lease import list_leases
 from fastq.broker.maintain import forward
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from fastq.states import TaskState
+from tests.broker.clusters import Cluster, slot_of
 from tests.broker.harness import NOW_NS, QueueBench, message
-from tests.redis_servers import RedisServer, free_port, redis_cluster, redis_server
+from tests.ports import free_port
+from tests.redis_servers import redis_cluster, redis_server
 from tests.waiting import wait_until
-
-SLOTS = 16384
-
-
-class Cluster:
-    """Be the nodes of a cluster, and move slots among them."""
-
-    def __init__(self, nodes: Sequence[RedisServer]) -> None:
-        self.nodes = list(nodes)
-        self._taken = 0
-
-    @property
-    def url(self) -> str:
-        return "redis-cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
-
-    def ask(self, node: RedisServer, *words: object) -> Any:
-        with node.client() as client:
-            execute: Any = client.execute_command
-            return execute(*words)
-
-    def id_of(self, node: RedisServer) -> str:
-        return str(self.ask(node, "CLUSTER", "MYID").decode())
-
-    def queues_on(self, node: RedisServer, count: int = 1) -> list[str]:
-        """Return new names of queues, whose slots are a node's."""
-        first, last = self._slots_of(node)
-        queues: list[str] = []
-        while len(queues) < count:
-            self._taken += 1
-            if first <= slot_of(f"queue-{self._taken}") <= last:
-                queues.append(f"queue-{self._taken}")
-        return queues
-
-    def _slots_of(self, node: RedisServer) -> tuple[int, int]:
-        index = self.nodes.index(node)
-        return SLOTS * index // 3, SLOTS * (index + 1) // 3 - 1
-
-    def keys_of(self, node: RedisServer, queue: str) -> list[str]:
-        found: list[bytes] = self.ask(node, "CLUSTER", "GETKEYSINSLOT", slot_of(queue), 10_000)
-        return sorted(key.decode() for key in found)
-
-    def begin_move(self, queue: str, source: RedisServer, target: RedisServer) -> None:
-        self.ask(target, "CLUSTER", "SETSLOT", slot_of(queue), "IMPORTING", self.id_of(source))
-        self.ask(source, "CLUSTER", "SETSLOT", slot_of(queue), "MIGRATING", self.id_of(target))
-
-    def move_keys(self, queue: str, source: RedisServer, target: RedisServer) -> None:
-        if keys := self.keys_of(source, queue):
-            self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
-
-    def end_move(self, queue: str, target: RedisServer) -> None:
-        for node in [target, *self.nodes]:
-            self.ask(node, "CLUSTER", "SETSLOT", slot_of(queue), "NODE", self.id_of(target))
-
-    def redirections(self, kind: str) -> int:
-        """Count the MOVED or ASK that the nodes have answered."""
-        return sum(node_errors(node).get(f"errorstat_{kind}", {}).get("count", 0) for node in self.nodes)
-
-
-def node_errors(node: RedisServer) -> dict[str, Any]:
-    with node.client() as client:
-        found: dict[str, Any] = client.info("errorstats")
-        return found
-
-
-def slot_of(queue: str) -> int:
-    return int(key_slot(f"{{{queue}}}".encode()))
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +285,7 @@ def test_a_node_that_takes_over_its_first_slot_is_found(cluster: Cluster, client
     source = cluster.nodes[0]
     queue = cluster.queues_on(source)[0]
     client.do(enqueue(cluster.queues_on(source)[0]))  # the client's slot map is from before
-    config = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
+    config = {"cluster-enabled": "yes", "cluster-node-timeout": "30000"}
     with redis_server(free_port(also=10000), config=config) as newcomer:
         cluster.ask(newcomer, "CLUSTER", "MEET", "127.0.0.1", source.port)
         new_id = cluster.id_of(newcomer)
@@ -459,62 +390,3 @@ def test_the_slots_of_a_dead_node_are_found_where_they_went() -> None:
             assert client.do(enqueue(queue, task_id="c")).id == "c"
             assert f"asynq:{{{queue}}}:t:c" in cluster.keys_of(heir, queue)
             client.close()
-
-
-COMMAND = Command(("GET", "{q}"), "{q}")
-
-
-def routed(*replies: Any) -> tuple[Routing, int]:
-    """Answer a command in each round with one of the replies; return its routing and the number of rounds."""
-    routing, rounds = Routing([COMMAND]), 0
-    answers = iter(replies)
-    while hops := routing.next_round():
-        rounds += 1
-        lines = routing.lines(hops)
-        reply = next(answers)
-        routing.receive(hops, [b"OK"] * (len(lines) - 1) + [reply])
-    return routing, rounds
-
-
-def test_a_command_goes_to_the_slot_of_its_key() -> None:
-    routing = Routing([COMMAND, Command(("PING",), None)])
-    first, second = routing.next_round()
-    assert (routing.slot(first), routing.slot(second)) == (slot_of("q"), 0)
-
-
-def test_an_asked_command_goes_after_asking_and_the_map_stays() -> None:
-    routing = Routing([COMMAND])
-    routing.receive(routing.next_round(), [AskError("1 10.0.0.1:6379")])
-    (hop,) = routing.next_round()
-    assert hop.address == ("10.0.0.1", 6379)
-    assert routing.lines([hop]) == [Command(("ASKING",), None), COMMAND]
-    assert not routing.stale
-    routing.receive([hop], [b"OK", b"value"])
-    assert routing.replies == [b"value"]
-    assert routing.next_round() == []
-
-
-def test_a_moved_command_goes_to_the_address_and_the_map_is_stale() -> None:
-    routing = Routing([COMMAND])
-    routing.receive(routing.next_round(), [MovedError("1 10.0.0.1:6379")])
-    (hop,) = routing.next_round()
-    assert (hop.address, hop.asking, routing.stale) == (("10.0.0.1", 6379), False, True)
-
-
-def test_redirections_end() -> None:
-    routing, rounds = routed(*[MovedError("1 10.0.0.1:6379")] * 20)
-    assert rounds == MAX_REDIRECTS
-    assert isinstance(routing.replies[0], MovedError)
-
-
-def test_a_command_that_met_both_nodes_half_way_is_tried_again() -> None:
-    routing, rounds = routed(TryAgainError("TRYAGAIN"), b"value")
-    assert (routing.replies, rounds) == ([b"value"], 2)
-
-
-def test_a_node_that_cannot_be_reached_is_looked_up_once_more() -> None:
-    gone = Unsent(RedisError("refused"))
-    routing, rounds = routed(gone, b"value")
-    assert (routing.replies, rounds, routing.stale) == ([b"value"], 2, True)
-    routing, rounds = routed(gone, gone, b"value")
-    assert (routing.replies, rounds) == ([gone], 2)

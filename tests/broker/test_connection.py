@@ -15,17 +15,17 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from fastq.broker.connection import AsyncRedisClient, connect, connect_async, default_url
 from fastq.errors import BrokerAuthError, BrokerConnectionError
 from tests.cutting_proxy import CuttingProxy, cutting_proxy
+from tests.ports import free_port
 from tests.redis_servers import (
     RedisServer,
     SentinelSetup,
-    free_port,
     redis_cluster,
     redis_sentinel,
     redis_server,
     sentinel_server,
     tls_redis_server,
 )
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 T = TypeVar("T")
 
@@ -187,7 +187,7 @@ def test_a_client_leaves_a_master_that_was_replaced_and_still_takes_writes() -> 
                 async def reaches_the_new_one() -> bool:
                     return bool(await client.set("asyncio", "new")) and look.get("asyncio") == b"new"
 
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(PATIENCE_S):
                     while not await reaches_the_new_one():
                         await asyncio.to_thread(Event().wait, 0.01)
 
@@ -279,7 +279,7 @@ def test_a_sentinel_client_never_sends_a_command_twice(proxied_server: tuple[Red
 
 def test_a_server_that_does_not_answer_is_given_up(server: RedisServer) -> None:
     with server.client() as look:
-        look.client_pause(10_000, all=False)
+        look.client_pause(600_000, all=False)
         try:
             with connect(server.tcp_url, read_timeout_s=0.05) as client, pytest.raises(RedisTimeoutError):
                 client.set("key", "value")

@@ -19,7 +19,7 @@ from fastq.broker.embedded import EmbeddedRedis, server_program
 from fastq.errors import BrokerConnectionError
 from tests.processes import is_running
 from tests.redis_servers import server_program as program_for_tests
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 PREAMBLE = """
@@ -142,7 +142,7 @@ tell(servers=[server_of(client) for client in (first, second, kept, kept_too)])
 """
     with owner(script) as process:
         first, second, kept, kept_too = process.hear()["servers"]
-        assert process.process.wait(10) == 0
+        assert process.process.wait(PATIENCE_S) == 0
         assert first == second != kept == kept_too
         # The interpreter's end waits for the servers' end, so there is nothing to wait for here.
         for server in (first, kept):
@@ -166,7 +166,7 @@ tell(alive=client.ping())
         own, forked, started = process.hear(), process.hear(), process.hear()
         assert own == forked == started
         assert process.hear() == {"alive": True}
-        assert process.process.wait(10) == 0
+        assert process.process.wait(PATIENCE_S) == 0
         assert not is_running(own["pid"])
 
 
@@ -181,10 +181,10 @@ sys.stdin.readline()
         second.go_on()
         assert second.hear() == server
         second.go_on()
-        assert second.process.wait(10) == 0
+        assert second.process.wait(PATIENCE_S) == 0
         assert is_running(server["pid"])
         first.go_on()
-        assert first.process.wait(10) == 0
+        assert first.process.wait(PATIENCE_S) == 0
         assert not is_running(server["pid"])
 
 
@@ -202,7 +202,7 @@ sys.stdin.readline()
         assert servers[0] == servers[1] == servers[2]
         for process in processes:
             process.go_on()
-            assert process.process.wait(10) == 0
+            assert process.process.wait(PATIENCE_S) == 0
 
 
 def test_a_killed_owner_leaves_nothing_behind() -> None:
@@ -305,7 +305,7 @@ except KeyboardInterrupt:
         server = process.hear()
         os.killpg(process.process.pid, signal.SIGINT)
         assert process.hear() == {"last": "words"}
-        assert process.process.wait(10) == 0
+        assert process.process.wait(PATIENCE_S) == 0
         assert not is_running(server["pid"])
 
 

@@ -28,7 +28,8 @@ from fastq import (
 )
 from fastq.broker.faults import Lost, Unsent, refusal, transport_error
 from tests.faulty_proxy import Act, Fault, faulty_proxy
-from tests.redis_servers import RedisServer, free_port, redis_server, sentinel_server
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server, sentinel_server
 from tests.waiting import wait_until
 
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -364,7 +365,6 @@ def test_every_connection_is_looked_at_once_in_a_while_however_busy(
             return looks
 
         wait_until(lambda: enqueue_and_count() >= 3, interval_s=0.001)
-        assert db.llen("asynq:{default}:pending") > 3
 
 
 def test_a_lent_connection_is_used_again_without_a_look(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

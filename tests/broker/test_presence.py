@@ -7,7 +7,13 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.open import open_broker
-from fastq.broker.presence import ServerIdentity, clear_server_state, publish_server_state, write_result
+from fastq.broker.presence import (
+    ServerIdentity,
+    clear_server_state,
+    count_servers,
+    publish_server_state,
+    write_result,
+)
 from fastq.errors import BrokerError
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
@@ -15,6 +21,7 @@ ME = ServerIdentity("host", 7, "3c7b2c4e")
 OTHER = ServerIdentity("host", 8, "3c7b2c4e")
 INFO_KEY = "asynq:servers:{host:7:3c7b2c4e}"
 WORKERS_KEY = "asynq:workers:{host:7:3c7b2c4e}"
+TTL_S = 3600
 
 
 @pytest.fixture
@@ -23,25 +30,31 @@ def bench(db: Redis, url: str) -> Iterator[QueueBench]:
         yield made
 
 
-def publish(bench: QueueBench, server: ServerIdentity, workers: dict[str, bytes], ttl_s: int = 10) -> None:
+def publish(bench: QueueBench, server: ServerIdentity, workers: dict[str, bytes], ttl_s: int = TTL_S) -> None:
     for operation in publish_server_state(server, b"info", workers, NOW_S, ttl_s):
         assert operation.idempotent
         bench.run(operation)
 
 
+def test_servers_are_counted_until_they_are_out_of_date(bench: QueueBench) -> None:
+    publish(bench, ME, {}, ttl_s=10)
+    publish(bench, OTHER, {}, ttl_s=20)
+    assert [bench.run(count_servers(NOW_S + after_s)) for after_s in (0, 10, 11, 21)] == [2, 2, 1, 0]
+
+
 def test_a_server_is_listed_with_the_end_of_its_life(bench: QueueBench) -> None:
     publish(bench, ME, {})
-    assert bench.db.zrange("asynq:servers", 0, -1, withscores=True) == [(INFO_KEY.encode(), NOW_S + 10)]
-    assert bench.db.zrange("asynq:workers", 0, -1, withscores=True) == [(WORKERS_KEY.encode(), NOW_S + 10)]
+    assert bench.db.zrange("asynq:servers", 0, -1, withscores=True) == [(INFO_KEY.encode(), NOW_S + TTL_S)]
+    assert bench.db.zrange("asynq:workers", 0, -1, withscores=True) == [(WORKERS_KEY.encode(), NOW_S + TTL_S)]
     assert bench.db.get(INFO_KEY) == b"info"
-    assert 9_000 < bench.db.pttl(INFO_KEY) <= 10_000
+    assert TTL_S - 600 < bench.db.ttl(INFO_KEY) <= TTL_S
     assert not bench.db.exists(WORKERS_KEY), "without running tasks there is no hash, as with asynq"
 
 
 def test_running_tasks_are_listed_while_they_run(bench: QueueBench) -> None:
     publish(bench, ME, {"a": b"\x00", "b": b"2"})
     assert bench.db.hgetall(WORKERS_KEY) == {b"a": b"\x00", b"b": b"2"}
-    assert 9_000 < bench.db.pttl(WORKERS_KEY) <= 10_000
+    assert TTL_S - 600 < bench.db.ttl(WORKERS_KEY) <= TTL_S
     publish(bench, ME, {"b": b"2"})
     assert bench.db.hgetall(WORKERS_KEY) == {b"b": b"2"}
     publish(bench, ME, {})
@@ -61,7 +74,7 @@ def test_what_runs_is_published_in_calls_of_bounded_size(bench: QueueBench, coun
     """Large payloads of many running tasks, in one call every 5 s, would hold Redis for everybody."""
     publish(bench, ME, {"gone": b"since the last time"})
     workers = {str(number): bytes(size) for number in range(count)}
-    operations = publish_server_state(ME, b"info", workers, NOW_S, 10)
+    operations = publish_server_state(ME, b"info", workers, NOW_S, TTL_S)
     assert [operation.name for operation in operations[2:]] == [
         "write_server_state",
         *["add_worker_state"] * (calls - 1),
@@ -70,7 +83,7 @@ def test_what_runs_is_published_in_calls_of_bounded_size(bench: QueueBench, coun
         assert len(operation.args) <= 2 + 2 * 500
         bench.run(operation)
     assert bench.db.hgetall(WORKERS_KEY) == {task_id.encode(): info for task_id, info in workers.items()}
-    assert not workers or 9_000 < bench.db.pttl(WORKERS_KEY) <= 10_000
+    assert not workers or TTL_S - 600 < bench.db.ttl(WORKERS_KEY) <= TTL_S
 
 
 def test_a_server_that_leaves_takes_its_name_along_and_no_other(bench: QueueBench) -> None:

@@ -17,6 +17,7 @@ from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from tests.broker.harness import QUEUE, run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import PATIENCE_S
 
 PENDING = keys.pending(QUEUE)
 
@@ -30,7 +31,7 @@ async def broker_at(url: str) -> AsyncIterator[AsyncBroker]:
         await broker.close()
 
 
-def waiting(broker: AsyncBroker, timeout_s: float = 20.0) -> "asyncio.Task[bool]":
+def waiting(broker: AsyncBroker, timeout_s: float = PATIENCE_S) -> "asyncio.Task[bool]":
     transport = broker.transport
     return asyncio.create_task(wait_for_tasks(transport.lender(PENDING), transport.where, QUEUE, timeout_s))
 
@@ -82,9 +83,12 @@ def test_a_wait_on_a_queue_that_has_tasks_ends_at_once(db: Redis, url: str) -> N
     run(test)
 
 
-def test_a_wait_that_is_over_leaves_a_connection_that_is_in_step(db: Redis, url: str) -> None:
+def test_a_wait_that_is_over_leaves_a_connection_that_is_in_step(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test() -> None:
         async with broker_at(url) as broker:
+            monkeypatch.setattr("fastq.broker.wait.ANSWER_WITHIN_S", PATIENCE_S)
             assert await waiting(broker, 0.01) is False
             assert await waiting(broker, 0.01) is False
             made: Any = db.info("stats")["total_connections_received"]

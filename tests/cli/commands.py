@@ -14,7 +14,7 @@ from fastq import Client, Task, keys
 from fastq.cli.main import main
 from tests.inspector.harness import Seeded
 
-__all__ = ["NOWHERE", "SCHEMA", "Fastq", "fill", "read_terminal"]
+__all__ = ["NOWHERE", "SCHEMA", "Fastq", "checked_json", "fill", "read_terminal"]
 
 NOWHERE = "unix:///nowhere/redis.sock"
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "cli.schema.json").read_text())
@@ -46,10 +46,8 @@ class Fastq:
 
     def json(self, *words: str) -> Any:
         """Run it with ``--json``, and hold what it wrote against the schema."""
-        found = json.loads(self.done(*words, "--json"))
         name = " ".join(words[: 1 if words[0] in ("stats", "doctor") else 2])
-        jsonschema.validate(found, {**SCHEMA, "$ref": f"#/$defs/{name}"})
-        return found
+        return checked_json(self.done(*words, "--json"), name)
 
     def failure(self, *words: str, code: int = 1, input: str | None = None) -> str:
         """Run it, see it fail with this code and one line on stderr, and return that line."""
@@ -58,6 +56,13 @@ class Fastq:
         (line,) = result.stderr.splitlines()
         assert line.startswith("fastq: ")
         return line
+
+
+def checked_json(text: str, command: str) -> Any:
+    """Read what a command wrote, and hold it against the schema."""
+    found = json.loads(text)
+    jsonschema.validate(found, {**SCHEMA, "$ref": f"#/$defs/{command}"})
+    return found
 
 
 def fill(db: Redis, url: str) -> None:

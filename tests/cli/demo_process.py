@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 __all__ = ["DemoProcess", "running_demo"]
 
 PROC = Path("/proc")
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 
 
 class DemoProcess:

@@ -17,9 +17,12 @@ from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+LOW_PAUSED = "asynq:{demo:low}:paused"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to find processes")
 
 TASKS = "2000"
+MANY = "100000"
+"""So many that no machine has done them before the test does what it is about."""
 
 
 def assert_nothing_is_left(demo: DemoProcess) -> None:
@@ -49,9 +52,11 @@ def test_a_given_redis_is_left_as_it_was_whatever_is_set_for_other_workers(
     shared_server: RedisServer, db: Redis, tmp_path: Path
 ) -> None:
     others = {"FASTQ_BURST": "1", "FASTQ_QUEUES": "a", "FASTQ_HEALTH_CHECK": "a:b", "FASTQ_CONFIG": str(tmp_path)}
+    db.set(LOW_PAUSED, 1)  # it does not end before we have looked
     with running_demo("--tasks", TASKS, "--redis", shared_server.url, "--seed", "7", environment=others) as demo:
         demo.wait_for("fastq-worker")
         assert db.smembers("asynq:queues") == {b"demo:critical", b"demo:default", b"demo:low"}
+        db.delete(LOW_PAUSED)
         assert demo.wait() == 0, demo.output()
         assert_nothing_is_left(demo)
     assert db.keys() == []
@@ -73,11 +78,12 @@ def test_queues_that_hold_tasks_are_not_touched(url: str, db: Redis) -> None:
 
 def test_a_task_that_vanishes_is_named(url: str, db: Redis) -> None:
     pending = "asynq:{demo:low}:pending"
+    db.set(LOW_PAUSED, 1)
     with running_demo("--tasks", TASKS, "--redis", url) as demo:
         wait_until(lambda: db.llen(pending) > 100)
-        # The newest of the queue with the least weight: the worker will not come to it soon.
         task_id = bytes(db.lpop(pending)).decode()  # type: ignore[arg-type]  # redis-py's union of answers
         assert db.delete(f"asynq:{{demo:low}}:t:{task_id}") == 1
+        db.delete(LOW_PAUSED)
         assert demo.wait() == 1
         assert f"task {task_id} " in demo.output()
         assert "'lost' after 0 runs" in demo.output()
@@ -93,14 +99,13 @@ MOMENTS: dict[str, Callable[[DemoProcess], None]] = {
     "text is made": lambda demo: demo.wait_for("fastq 0"),
     "the worker is starting": lambda demo: demo.wait_for_file("fastq-demo-*/worker.log"),
     "tasks are running": lambda demo: demo.wait_for_file("fastq-demo-*/ledger"),
-    "the worker is told to stop": lambda demo: demo.wait_for("100%"),
 }
 
 
 @needs_proc
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_leaves_nothing(moment: str) -> None:
-    with running_demo("--tasks", "20000") as demo:
+    with running_demo("--tasks", MANY) as demo:
         MOMENTS[moment](demo)
         demo.process.send_signal(signal.SIGINT)
         assert demo.wait() == 130, demo.output()
@@ -110,9 +115,26 @@ def test_ctrl_c_leaves_nothing(moment: str) -> None:
 
 
 @needs_proc
+def test_ctrl_c_while_the_worker_is_told_to_stop_leaves_nothing() -> None:
+    for _ in range(10):  # that takes it a moment, in which a busy machine may have no time for us
+        with running_demo("--tasks", TASKS) as demo:
+            with suppress(AssertionError):  # it has ended already
+                demo.wait_for("100%")
+            demo.process.send_signal(signal.SIGINT)
+            code = demo.wait()
+            assert_nothing_is_left(demo)
+            assert "Traceback" not in demo.output()
+            if "SIGINT: the worker is stopped" in demo.output():
+                assert code == 130, demo.output()
+                return
+            assert code == 0, demo.output()
+    pytest.fail("it had always ended already")
+
+
+@needs_proc
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
 def test_other_ends_leave_nothing_either(signum: signal.Signals) -> None:
-    with running_demo("--tasks", TASKS) as demo:
+    with running_demo("--tasks", MANY) as demo:
         demo.wait_for_file("fastq-demo-*/ledger")
         demo.process.send_signal(signum)
         assert demo.wait() == 128 + signum
@@ -121,7 +143,7 @@ def test_other_ends_leave_nothing_either(signum: signal.Signals) -> None:
 
 @needs_proc
 def test_impatience_leaves_nothing(shared_server: RedisServer, db: Redis) -> None:
-    with running_demo("--tasks", "20000", "--redis", shared_server.url) as demo:
+    with running_demo("--tasks", MANY, "--redis", shared_server.url) as demo:
         demo.wait_for_file("fastq-demo-*/ledger")
         while "SIGINT: the worker is stopped" not in demo.output():
             assert demo.process.poll() is None, demo.output()
@@ -135,7 +157,7 @@ def test_impatience_leaves_nothing(shared_server: RedisServer, db: Redis) -> Non
 
 @needs_proc
 def test_a_demo_that_is_killed_takes_its_processes_along() -> None:
-    with running_demo("--tasks", "20000") as demo:
+    with running_demo("--tasks", MANY) as demo:
         demo.wait_for_file("fastq-demo-*/ledger")
         assert len(demo.members()) >= 5
         demo.process.kill()
@@ -145,7 +167,7 @@ def test_a_demo_that_is_killed_takes_its_processes_along() -> None:
 
 @needs_proc
 def test_a_worker_that_dies_is_told_with_its_last_words() -> None:
-    with running_demo("--tasks", "20000") as demo:
+    with running_demo("--tasks", MANY) as demo:
         demo.wait_for_file("fastq-demo-*/ledger")
         os.kill(demo.worker_pid(), signal.SIGKILL)
         assert demo.wait() == 1
@@ -177,7 +199,7 @@ def test_a_terminal_gets_a_block_that_is_written_over(no_colour: str) -> None:
     screen, terminal = pty.openpty()
     environment = {"TERM": "xterm", "NO_COLOR": no_colour}
     text = b""
-    with running_demo("--tasks", "1000", terminal=terminal, environment=environment) as demo:
+    with running_demo("--tasks", MANY, terminal=terminal, environment=environment) as demo:
         os.close(terminal)
         while text.count(b"\x1b[5F") < 3:
             text += os.read(screen, 4096)

@@ -258,10 +258,10 @@ def test_the_app_is_found_where_the_command_is_started(app_workers: Workers) -> 
 
 
 def test_a_redis_that_does_not_come_is_said_every_few_seconds_until_the_timeout(workers: Workers) -> None:
-    worker = workers.start("--redis", NOWHERE, "--connect-timeout", "6")
+    worker = workers.start("--redis", NOWHERE, "--connect-timeout", "9")
     assert worker.ended() == 1, worker.text
     *warnings, fatal = worker.lines
-    assert 2 <= len(warnings) <= 3
+    assert 2 <= len(warnings) <= 4  # of a dozen attempts
     assert all("WARN: PING: cannot reach Redis at /nowhere/redis.sock: " in line for line in warnings)
     assert "FATAL: " in fatal
     assert "Is it running, and is FASTQ_REDIS_URL or --redis right?" in fatal

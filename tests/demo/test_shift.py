@@ -15,6 +15,7 @@ from fastq.demo.shift import Shift, StalledError
 from fastq.demo.worker import Worker
 from fastq.demo.workload import WEIGHTS, Workload
 from tests.demo.test_ledger import run
+from tests.waiting import PATIENCE_S
 
 
 class Scene:
@@ -59,10 +60,12 @@ class Steps(Interruption):
             run(self._ledger, lambda task: None, self.stuck)
         elif self._waits == 4:
             self._hearing.subscribe("asynq:cancel")
-            self._hearing.get_message(timeout=5.0)
+            self._hearing.get_message(timeout=PATIENCE_S)
         elif self._waits == 6:
-            while message := self._hearing.get_message(timeout=0.2):
+            wait_s = PATIENCE_S
+            while message := self._hearing.get_message(timeout=wait_s):
                 self.heard.append(message["data"])
+                wait_s = 0.2  # for one too many
             self._hearing.close()
             raise Interrupted(2)
 

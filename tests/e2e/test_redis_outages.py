@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fastq import Client, Task
-from tests.broker.test_cluster import Cluster
+from tests.broker.clusters import Cluster
 from tests.e2e.harness import workers_on
 from tests.e2e.troubled import BEGIN, END, Stage, on_stage, silence
 from tests.e2e.view import View
@@ -151,7 +151,7 @@ def test_a_failover_costs_no_handler_and_no_task(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_is_down_or_moves_the_queue_is_waited_for(tmp_path: Path) -> None:
-    with redis_cluster() as nodes, workers_on(nodes[0].url, tmp_path) as workers:
+    with redis_cluster(config={"cluster-node-timeout": "2000"}) as nodes, workers_on(nodes[0].url, tmp_path) as workers:
         cluster = Cluster(nodes)
         queue = cluster.queues_on(nodes[0])[0]
         view = View(nodes[0].client())

@@ -14,7 +14,8 @@ from redis.exceptions import RedisError, ResponseError
 from fastq import Client, Task
 from tests.e2e.harness import Workers, workers_on
 from tests.e2e.view import View
-from tests.redis_servers import RedisServer, free_port, redis_server
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import wait_until
 
 __all__ = ["BEGIN", "END", "TROUBLES", "Stage", "on_stage", "silence"]

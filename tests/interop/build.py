@@ -13,7 +13,7 @@ __all__ = ["build", "build_peer", "unavailable"]
 
 HERE = Path(__file__).parent
 BIN = HERE / "bin"
-BUILD_LIMIT_S = 600
+BUILD_LIMIT_S = 3600
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -15,7 +15,8 @@ from tests.e2e.harness import workers_on
 from tests.interop.build import build_peer, unavailable
 from tests.interop.peer import GoPeer
 from tests.interop.scene import Scene, scene_on
-from tests.redis_servers import free_port, redis_server
+from tests.ports import free_port
+from tests.redis_servers import redis_server
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +35,7 @@ def redis_socket() -> Iterator[Path]:
         options = ["--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no", "--dir", directory]
         process = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
         try:
-            patient = Retry(ConstantBackoff(0.02), 500)
+            patient = Retry(ConstantBackoff(0.02), 4500)
             with redis.Redis(unix_socket_path=str(socket), retry=patient) as probe:
                 probe.ping()
             yield socket

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tests.interop.records import Execution, GoTask, GoTaskInfo, PeerError
+from tests.waiting import PATIENCE_S
 
 __all__ = ["GoPeer"]
 
@@ -62,7 +63,7 @@ class GoPeer:
         self._process.stdout.close()
         self._stderr.close()
 
-    def request(self, op: str, *, timeout: float = 30.0, **params: Any) -> Any:
+    def request(self, op: str, *, timeout: float = PATIENCE_S, **params: Any) -> Any:
         """Return the answer's result; raise PeerError for an error, TimeoutError after ``timeout`` seconds."""
         answer: Future[Any] = Future()
         with self._lock:
@@ -77,7 +78,7 @@ class GoPeer:
 
     def enqueue_many(self, tasks: Iterable[GoTask]) -> list[GoTaskInfo | PeerError]:
         """Enqueue one after the other, in one request to the peer."""
-        outcomes = self.request("enqueue_many", tasks=[task.params() for task in tasks], timeout=120)
+        outcomes = self.request("enqueue_many", tasks=[task.params() for task in tasks], timeout=600)
         return [
             PeerError(outcome["error"]["class"], outcome["error"]["text"])
             if outcome["error"]
@@ -107,7 +108,7 @@ class GoPeer:
             self.request("server_shutdown", name=name)
 
     def executions(
-        self, *, started: int = 0, finished: int = 0, timeout: float = 30.0, type: str = ""
+        self, *, started: int = 0, finished: int = 0, timeout: float = PATIENCE_S, type: str = ""
     ) -> list[Execution]:
         """Wait for so many executions, then return all so far, or those of a type, in the order of their start."""
         runs = self.request(

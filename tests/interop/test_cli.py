@@ -14,8 +14,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
-LIMIT_S = 60.0
-
 
 @pytest.fixture
 def fastq(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastq:
@@ -124,9 +122,7 @@ def test_a_go_server_and_what_it_runs_are_listed(go: GoPeer, fastq: Fastq) -> No
     with go.server(**QUICK, queues={"high": 3, "low": 1}):
         go.executions(started=1)
         # Its heartbeat comes every 5 s; the first one may have been sent before it took the task.
-        wait_until(
-            lambda: [server["active_workers"] for server in fastq.json("server", "ls")] not in ([], [[]]), LIMIT_S
-        )
+        wait_until(lambda: [server["active_workers"] for server in fastq.json("server", "ls")] not in ([], [[]]))
         (found,) = fastq.json("server", "ls")
         assert (found["status"], found["concurrency"], found["queues"]) == ("active", 20, {"high": 3, "low": 1})
         assert [worker["task_id"] for worker in found["active_workers"]] == ["busy"]
@@ -139,18 +135,18 @@ def test_a_go_server_and_what_it_runs_are_listed(go: GoPeer, fastq: Fastq) -> No
         )
         assert "1 active" in fastq.failure("queue", "rm", "high", "--force", "--yes")
         fastq.done("task", "cancel", "busy")
-        (run,) = go.executions(finished=1, timeout=LIMIT_S)
+        (run,) = go.executions(finished=1)
         assert run.outcome == "context canceled"
 
 
 def test_the_entries_of_a_go_scheduler_are_listed(go: GoPeer, fastq: Fastq) -> None:
     entry = {"spec": "@every 1s", "task": script({"do": "ok"}, {"queue": "low"}).params()}
     (entry_id,) = go.request("scheduler_start", name="s", heartbeat_ns=SECOND_NS, entries=[entry])
-    wait_until(lambda: fastq.json("cron", "ls"), LIMIT_S)
+    wait_until(lambda: fastq.json("cron", "ls"))
     (found,) = fastq.json("cron", "ls")
     assert (found["id"], found["spec"], found["task_type"]) == (entry_id, "@every 1s", "go")
     assert 'Queue("low")' in found["options"]
-    wait_until(lambda: fastq.json("cron", "history", entry_id)[0]["events"], LIMIT_S)
+    wait_until(lambda: fastq.json("cron", "history", entry_id)[0]["events"])
     event = fastq.json("cron", "history", entry_id)[0]["events"][0]
     assert go.task_info("low", event["task_id"]).state == "pending"
     go.request("scheduler_shutdown", name="s")
@@ -158,7 +154,44 @@ def test_the_entries_of_a_go_scheduler_are_listed(go: GoPeer, fastq: Fastq) -> N
 
 def test_a_go_server_is_not_asked_to_stop(go: GoPeer, fastq: Fastq) -> None:
     with go.server():
-        wait_until(lambda: bool(go.inspect("Servers")), LIMIT_S)
+        wait_until(lambda: bool(go.inspect("Servers")))
         for verb in ("stop", "quiet"):
             assert "does not listen: it is a server of Go" in fastq.failure("server", verb, "--all", "--yes")
         assert go.inspect("Servers")[0]["status"] == "active"
+
+
+def test_the_doctor_finds_nothing_wrong_with_what_go_does(go: GoPeer, fastq: Fastq) -> None:
+    go.enqueue_many(RUNS + WAITS)
+    go.enqueue(script({"do": "ok"}, {"unique_ns": HOUR_NS, "task_id": "u1"}, type="u"))
+    with go.server(**QUICK, queues={"default": 1, "other": 1}):
+        wait_until(lambda: bool(go.inspect("Servers")))
+        found = json.loads(fastq.run("doctor", "--json").stdout)
+        assert [check for check in found["checks"] if check["level"] == "problem"] == []
+        names = {check["check"]: check["seen"] for check in found["checks"]}
+        assert names["server clocks"] == "servers and schedulers: 1, as Redis'"
+
+
+def test_the_doctor_finds_what_go_leaves_behind(go: GoPeer, fastq: Fastq, db: Any) -> None:
+    go.enqueue(script({"do": "ok"}, {"task_id": "gone"}))
+    db.delete("asynq:{default}:t:gone")
+    unique: GoOptions = {"unique_ns": HOUR_NS, "task_id": "u1"}
+    go.enqueue(script({"do": "ok"}, {**unique, "process_in_ns": HOUR_NS}, type="u"))
+    db.delete("asynq:{default}:t:u1")
+    with go.server(**QUICK, queues={"default": 1}):
+        wait_until(lambda: db.llen("asynq:{default}:active") == 1)  # Go takes the id, and keeps it
+    result = fastq.run("doctor", "--json")
+    assert result.exit_code == 1
+    bad = {
+        (check["check"], check["seen"])
+        for check in json.loads(result.stdout)["checks"]
+        if check["level"] in ("problem", "warning") and check["check"] not in ("persistence", "slow commands")
+    }
+    assert bad == {
+        ("ids without task", "2 in active, scheduled"),
+        ("locks without task", "1"),
+    }
+    assert fastq.run("doctor", "--repair", "--yes").exit_code == 0
+    left = [key.decode() for key in db.scan_iter("asynq:*")]
+    assert fastq.run("doctor", "--repair", "--yes").exit_code == 0
+    assert set(left) >= {"asynq:queues"}
+    assert not [key for key in db.scan_iter("asynq:{default}:*") if b":processed" not in key]

@@ -2,16 +2,20 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.interop.differential.aggregating import GroupChooser
 from tests.interop.differential.campaign import Campaign, UnequalError, campaign
 from tests.interop.differential.generator import Generator
 from tests.interop.differential.intended import Intended, Step
-from tests.interop.differential.lanes import choosers, run_beside_each_other
+from tests.interop.differential.lanes import run_all
 from tests.interop.differential.operation import Operation, Outcome
+from tests.interop.differential.schedules import schedule_campaign
+from tests.interop.differential.scheduling import OurScheduler, Wish
 from tests.interop.differential.table import table_of, used_in
 from tests.keyspace import Cells, Difference, Place
 
@@ -31,11 +35,10 @@ def run(peer_binary: Path) -> Iterator[Campaign]:
 def test_every_operation_does_the_same_200_times_and_meets_each_error_20_times(
     peer_binary: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = run_beside_each_other(choosers(SEED), peer_binary, AT_MOST)
+    runs = run_all(SEED, peer_binary, AT_MOST)
     with capsys.disabled():
         sys.stdout.write("\n" + table_of(runs))
-    missing = {(goal.name, goal.ending): count for run in runs for goal, count in run.generator.missing().items()}
-    assert missing == {}
+    assert [goal for run in runs for goal in run.generator.missing()] == []
     assert [entry for entry, count in used_in(runs).items() if not count] == []
 
 
@@ -74,6 +77,33 @@ def test_a_wrong_error_of_fastqs_is_found(run: Campaign) -> None:
     run.fastq.apply = apply_wrongly  # type: ignore[method-assign]  # a side with a defect
     with pytest.raises(UnequalError, match="Go 'TaskStateError', fastq 'TaskNotFoundError'"):
         run.run_until_all_is_reached(AT_MOST)
+
+
+def test_a_wrong_cell_after_an_aggregation_is_found(peer_binary: Path) -> None:
+    with campaign(GroupChooser(SEED), peer_binary) as run:
+        apply, ours = run.fastq.apply, run.pair.ours
+
+        def apply_wrongly(operations: Sequence[Operation]) -> list[Outcome]:
+            outcomes = apply(operations)
+            if operations[0].method == "tend":
+                ours.incr("asynq:{q7}:processed")
+            return outcomes
+
+        run.fastq.apply = apply_wrongly  # type: ignore[method-assign]  # a side with a defect
+        with pytest.raises(UnequalError, match=r"asynq:\{q7\}:processed"):
+            run.run_sequence()
+
+
+def test_a_wrong_entry_of_our_scheduler_is_found(peer_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.interop.differential.schedules.AGREE_WITHIN_S", 0.1)
+    register = OurScheduler.register
+
+    def register_wrongly(self: OurScheduler, wish: Wish) -> str:
+        return register(self, replace(wish, options={**wish.options, "max_retry": 7}) if wish.name == "e7" else wish)
+
+    monkeypatch.setattr(OurScheduler, "register", register_wrongly)
+    with schedule_campaign(SEED, peer_binary) as run, pytest.raises(AssertionError, match="part='e7'"):
+        run.run_sequence()
 
 
 # What may differ ----------------------------------------------------------------------------------------------------

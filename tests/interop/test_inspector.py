@@ -251,7 +251,7 @@ def contents(db: Any, queue: str) -> dict[str, Any]:
     read = {
         b"list": lambda key: db.lrange(key, 0, -1),
         b"set": db.smembers,
-        b"zset": lambda key: [(name, 0 if abs(score - time.time()) < 60 else score) for name, score in scored(db, key)],
+        b"zset": lambda key: [(name, 0 if abs(score - time.time()) < 99 else score) for name, score in scored(db, key)],
         b"string": lambda key: "since" if key.endswith(b":paused") else db.get(key),
         b"hash": lambda key: {
             k: v for k, v in db.hgetall(key).items() if k not in (b"msg", b"pending_since", b"unique_key")

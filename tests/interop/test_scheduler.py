@@ -16,8 +16,6 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
-PATIENCE_S = 30.0
-
 
 @pytest.fixture
 def scheduler(redis_url: str) -> Iterator[Scheduler]:
@@ -31,7 +29,7 @@ def test_go_s_inspector_shows_our_entries(go: GoPeer, scheduler: Scheduler) -> N
     options: dict[str, Any] = {"queue": "a)b", "timeout": 20, "unique": 3600, "max_retry": 3, "retention": 86_400}
     second = scheduler.register("@every 1h", "t", name="nightly", **options)
     third = scheduler.register("0 0 30 2 *", "never")
-    wait_until(lambda: len(go.inspect("SchedulerEntries")) == 3, PATIENCE_S)
+    wait_until(lambda: len(go.inspect("SchedulerEntries")) == 3)
     entries = {entry["id"]: entry for entry in go.inspect("SchedulerEntries")}
     assert entries.keys() == {first, second, third}
     assert entries[first]["spec"] == "CRON_TZ=Europe/Paris 0 6 * * *"
@@ -53,18 +51,18 @@ def test_go_s_inspector_shows_our_entries(go: GoPeer, scheduler: Scheduler) -> N
 
 def test_go_s_inspector_shows_what_we_enqueued_and_when(go: GoPeer, scheduler: Scheduler, db: redis.Redis) -> None:
     entry_id = scheduler.register("@every 1s", "t", queue="low")
-    wait_until(lambda: len(go.inspect("ListSchedulerEnqueueEvents", entry_id)) >= 2, PATIENCE_S)
+    wait_until(lambda: len(go.inspect("ListSchedulerEnqueueEvents", entry_id)) >= 2)
     newest, older, *_ = go.inspect("ListSchedulerEnqueueEvents", entry_id)
     assert newest["enqueued_at_ns"] > older["enqueued_at_ns"]
     info = go.task_info("low", older["task_id"])
     assert (info.type, info.state) == ("t", "pending")
-    wait_until(lambda: any(entry["prev_ns"] for entry in go.inspect("SchedulerEntries")), PATIENCE_S)
+    wait_until(lambda: any(entry["prev_ns"] for entry in go.inspect("SchedulerEntries")))
 
 
 def test_nothing_is_shown_after_the_end(go: GoPeer, redis_url: str, db: redis.Redis) -> None:
     with Scheduler(redis_url, heartbeat_interval=1) as scheduler:
         entry_id = scheduler.register("@every 1s", "t")
-        wait_until(lambda: go.inspect("ListSchedulerEnqueueEvents", entry_id), PATIENCE_S)
+        wait_until(lambda: go.inspect("ListSchedulerEnqueueEvents", entry_id))
     assert go.inspect("SchedulerEntries") == []
     assert go.inspect("ListSchedulerEnqueueEvents", entry_id) == []
 
@@ -80,11 +78,11 @@ def test_both_inspectors_show_schedulers_of_both_kinds(
         entries=[{"spec": "@every 1s", "task": GoTask("go", b"x").params()}],
     )
     ours = scheduler.register("@every 1s", "py")
-    wait_until(lambda: {entry["id"] for entry in go.inspect("SchedulerEntries")} == {theirs, ours}, PATIENCE_S)
+    wait_until(lambda: {entry["id"] for entry in go.inspect("SchedulerEntries")} == {theirs, ours})
     with Inspector(redis_url) as inspector:
         assert {entry.id for entry in inspector.scheduler_entries()} == {theirs, ours}
         for entry_id in (theirs, ours):
-            wait_until(lambda entry=entry_id: inspector.list_scheduler_enqueue_events(entry), PATIENCE_S)  # type: ignore[misc]  # bound now
+            wait_until(lambda entry=entry_id: inspector.list_scheduler_enqueue_events(entry))  # type: ignore[misc]  # bound now
     go.request("scheduler_shutdown", name="s")
     assert [entry["id"] for entry in go.inspect("SchedulerEntries")] == [ours]
 
@@ -129,7 +127,7 @@ def test_our_keys_are_go_s(go: GoPeer, redis_url: str, db: redis.Redis) -> None:
     task = {**TASK, "options": OPTIONS, "task_options": {"max_retry": 9}}
     entry = {"spec": SPEC, "task": {**task, "payload": "AAEC"}}
     go.request("scheduler_start", name="s", location="UTC", heartbeat_ns=5 * SECOND_NS, entries=[entry])
-    wait_until(lambda: settled(db), PATIENCE_S)
+    wait_until(lambda: settled(db))
     theirs = normal(db)
     go.request("scheduler_shutdown", name="s")
     theirs_after = normal(db)
@@ -138,7 +136,7 @@ def test_our_keys_are_go_s(go: GoPeer, redis_url: str, db: redis.Redis) -> None:
         ours.register(
             SPEC, Task("report", b"\x00\x01\x02", max_retry=9), queue="low", task_id="fixed", timeout=20, unique=3600
         )
-        wait_until(lambda: settled(db), PATIENCE_S)
+        wait_until(lambda: settled(db))
         assert normal(db) == theirs
     assert normal(db) == theirs_after
     assert theirs.keys() >= {"asynq:schedulers", "entries", "history", keys.pending("low")}

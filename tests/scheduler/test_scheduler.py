@@ -27,9 +27,8 @@ from fastq import (
 )
 from fastq.codec import decode_scheduler_entry
 from fastq.messages import SchedulerEntry
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
-PATIENCE_S = 30.0
 ROOT = Path(fastq.__file__).parent.parent
 
 
@@ -64,8 +63,8 @@ def test_it_enqueues_on_its_thread_and_clears_up_at_the_end(url: str, db: Redis)
     with Scheduler(url, post_enqueue=post_enqueue) as scheduler:
         entry_id = scheduler.register("@every 1s", Task("tick", {"n": 1}), queue="low")
         assert enqueued.wait(PATIENCE_S)
-        wait_until(lambda: [entry.id for entry in published(db)] == [entry_id], PATIENCE_S)
-        wait_until(lambda: db.exists(keys.scheduler_history(entry_id)), PATIENCE_S)
+        wait_until(lambda: [entry.id for entry in published(db)] == [entry_id])
+        wait_until(lambda: db.exists(keys.scheduler_history(entry_id)))
     assert left_keys(db) == []
     assert heard[0] is not None
     assert db.lrange(keys.pending("low"), -1, -1) == [heard[0].id.encode()]
@@ -75,9 +74,9 @@ def test_it_enqueues_on_its_thread_and_clears_up_at_the_end(url: str, db: Redis)
 def test_entries_come_and_go_while_it_runs(scheduler: Scheduler, db: Redis) -> None:
     scheduler.start()
     first, second = scheduler.register("@daily", "a"), scheduler.register("@hourly", "b")
-    wait_until(lambda: {entry.id for entry in published(db)} == {first, second}, PATIENCE_S)
+    wait_until(lambda: {entry.id for entry in published(db)} == {first, second})
     scheduler.unregister(first)
-    wait_until(lambda: {entry.id for entry in published(db)} == {second}, PATIENCE_S)
+    wait_until(lambda: {entry.id for entry in published(db)} == {second})
     with pytest.raises(SchedulerEntryNotFoundError, match=f"scheduler entry not found .entry_id='{first}'") as caught:
         scheduler.unregister(first)
     assert caught.value.entry_id == first
@@ -90,7 +89,7 @@ def test_one_that_is_started_long_after_registering_does_not_fire_at_once(schedu
     now = scheduler._engine.now()
     entry._begin(now - timedelta(hours=19))  # as if it had been registered then
     scheduler.start()
-    wait_until(lambda: published(db), PATIENCE_S)
+    wait_until(lambda: published(db))
     (listed,) = published(db)
     assert listed.next_enqueue_time is not None
     assert listed.next_enqueue_time >= now + timedelta(hours=9)
@@ -103,7 +102,7 @@ def test_the_zone_of_an_entry_is_a_part_of_what_is_published(url: str, db: Redis
         scheduler.register("0 6 * * *", "b", tz="Europe/Paris")
         scheduler.register("TZ=Asia/Kolkata 0 6 * * *", "c", tz="Europe/Paris")
         scheduler.register("0 6 * * *", "d", tz=timezone(timedelta(hours=2)))
-        wait_until(lambda: len(published(db)) == 4, PATIENCE_S)
+        wait_until(lambda: len(published(db)) == 4)
         entries = {entry.task_type: entry for entry in published(db)}
     assert {name: entry.spec for name, entry in entries.items()} == {
         "a": "0 6 * * *",
@@ -177,7 +176,7 @@ def test_a_hook_may_shut_it_down(url: str, db: Redis) -> None:
     ending.register("@every 1s", "t")
     ending.start()
     assert ended.wait(PATIENCE_S)
-    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "fastq scheduler"], PATIENCE_S)
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "fastq scheduler"])
     assert left_keys(db) == []
     assert db.llen(keys.pending("default")) == 1
 
@@ -193,7 +192,7 @@ def test_ping_says_whether_redis_is_there(scheduler: Scheduler) -> None:
 def test_a_redis_that_is_given_is_not_closed(db: Redis) -> None:
     with Scheduler(db) as scheduler:
         scheduler.register("@daily", "t")
-        wait_until(lambda: published(db), PATIENCE_S)
+        wait_until(lambda: published(db))
     assert db.ping()
 
 
@@ -239,7 +238,7 @@ def program(url: str, hook: str = "None") -> "subprocess.Popen[str]":
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_run_ends_at_a_signal_and_clears_up(url: str, db: Redis, signum: signal.Signals) -> None:
     with program(url) as process:
-        wait_until(lambda: published(db), PATIENCE_S)
+        wait_until(lambda: published(db))
         process.send_signal(signum)
         out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (0, "begun\nended\n", "")
@@ -256,14 +255,14 @@ def test_run_ends_when_a_hook_ends_it(url: str, db: Redis, hook: str) -> None:
 
 def test_a_second_signal_does_not_wait_for_a_hook_that_hangs(url: str, db: Redis) -> None:
     with program(url, "__import__('time').sleep(1000)") as process:
-        wait_until(lambda: db.llen(keys.pending("default")), PATIENCE_S)
+        wait_until(lambda: db.llen(keys.pending("default")))
         process.send_signal(signal.SIGTERM)
 
         def ended_when_told_again() -> bool:
             process.send_signal(signal.SIGTERM)
             return process.poll() is not None
 
-        wait_until(ended_when_told_again, PATIENCE_S)
+        wait_until(ended_when_told_again)
         assert process.wait() == -signal.SIGTERM
 
 
@@ -280,7 +279,7 @@ def test_two_programs_of_which_one_is_killed_enqueue_each_tick_once(url: str, db
                 assert victim.stdout is not None
                 assert victim.stdout.readline() == "begun\n"
                 so_far = len(ticks())
-                wait_until(lambda count=so_far: len(ticks()) >= count + 2, PATIENCE_S)  # type: ignore[misc]  # bound now
+                wait_until(lambda count=so_far: len(ticks()) >= count + 2)  # type: ignore[misc]  # bound now
                 victim.kill()
                 victim.communicate()
         steady.send_signal(signal.SIGTERM)

@@ -35,8 +35,8 @@ def aggregate(group: str, tasks: Sequence[GroupedTask]) -> Any:
     return Task(str(os.getpid()), b"".join(task.payload for task in tasks))
 
 
-def child(name: str = f"{HERE}:aggregate", lifetime_s: float = 120.0) -> AggregationChild:
-    return AggregationChild(ServerConfig(group_aggregator=name), lifetime_s)
+def child(name: str = f"{HERE}:aggregate") -> AggregationChild:
+    return AggregationChild(ServerConfig(group_aggregator=name), 120.0)
 
 
 async def ok(asked: AggregationChild) -> int:
@@ -114,7 +114,8 @@ def test_the_patience_with_a_call_does_not_begin_while_another_one_runs() -> Non
 )
 def test_what_goes_wrong_is_said_and_the_next_group_is_aggregated(group: str, says: str) -> None:
     async def test() -> None:
-        quick, patient = child(lifetime_s=1.2), child()
+        quick, patient = child(), child()
+        quick._limit_s = 1.0
         first = quick if group == "hang" else patient
         assert says in await why(first, group)
         await ok(patient)

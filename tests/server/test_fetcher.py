@@ -437,7 +437,7 @@ def test_a_last_look_is_taken_before_the_end(looks: int, db: Any, shared_server:
             for _ in range(looks):
                 await fetching._take_lost()
             proxy.release()
-            await fetching.finish(5)
+            await fetching.finish(600)
             assert pool.ids == ["a"]
 
         on_bench(db, shared_server.url, test, through=proxy.url)

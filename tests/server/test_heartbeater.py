@@ -134,6 +134,18 @@ def test_a_task_that_ended_meanwhile_is_not_taken_for_lost(db: Redis, url: str) 
     on_bench(db, url, test)
 
 
+def test_each_beat_counts_the_servers_that_there_are(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        beating = heartbeater(bench)
+        await beating.tick()
+        assert beating.servers == 1
+        bench.db.zadd("asynq:servers", {"another": NOW_S + 3, "one that is gone": NOW_S - 1})
+        await beating.tick()
+        assert beating.servers == 2
+
+    on_bench(db, url, test)
+
+
 def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         workers = {"a": b"worker"}

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,21 +30,27 @@ from tests.redis_servers import RedisServer, redis_server
 from tests.waiting import wait_until
 
 APP = "tests.e2e.apps:mux"
-CONFIG = ServerConfig(concurrency=1, shutdown_timeout=1)
+CONFIG = ServerConfig(concurrency=1, shutdown_timeout=600)
 ours = ServeMux()
 
 
 @pytest.fixture
-def server(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def mark() -> str:
+    """Give what the processes of one test are found by; other runs of it may be under way."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def server(url: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Give a server that is not started yet; nothing may be left of it."""
-    monkeypatch.setenv(MARK, "server-test")
+    monkeypatch.setenv(MARK, mark)
     monkeypatch.setenv("FASTQ_REDIS_URL", url)
     server = Server(APP, url, CONFIG)
     yield server
     try:
         server.shutdown()
     finally:
-        wait_until(lambda: not marked_processes("server-test"))
+        wait_until(lambda: not marked_processes(mark))
 
 
 @pytest.fixture
@@ -61,16 +68,16 @@ def view(db: Redis) -> View:
 
 
 def test_start_returns_once_it_serves_and_shutdown_once_it_has_ended(
-    server: Server, client: Client, view: View
+    server: Server, client: Client, view: View, mark: str
 ) -> None:
     server.start()
-    assert server.pid in marked_processes("server-test")
+    assert server.pid in marked_processes(mark)
     task_id = client.enqueue("echo", 5, retention=60).id
     view.until("completed", task_id)
     assert view.json_result(task_id) == 5
     server.ping()
     server.shutdown()
-    assert not marked_processes("server-test")
+    assert not marked_processes(mark)
     assert view.db.keys("asynq:servers*") == []
     server.shutdown()
 
@@ -195,13 +202,14 @@ def test_ping_tells_whether_redis_is_there(tmp_path: Path) -> None:
 
 
 STARTER = """
-import sys, time
+import os, sys, time
 from fastq import Server, ServerConfig
 if __name__ == "__main__":
     server = Server("tests.e2e.apps:mux", None, ServerConfig(concurrency=1, shutdown_timeout=1))
     server.start()
     print("started", flush=True)
-    time.sleep(float(sys.argv[1]))
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
 """
 RUNNER = """
 import tests.e2e.apps
@@ -231,11 +239,13 @@ def program(workers: Workers, text: str) -> tuple[str, str]:
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_a_started_server_ends_with_its_starter(workers: Workers, client: Client, view: View, is_killed: bool) -> None:
     task_id = client.enqueue("wait").id
-    starter = workers.start("60" if is_killed else "0", app="", program=program(workers, STARTER))
+    starter = workers.start(str(workers.directory / "go"), app="", program=program(workers, STARTER))
     starter.wait_for("started")
     view.expect("started", task_id)
     if is_killed:
         starter.signal(signal.SIGKILL)
+    else:
+        (workers.directory / "go").touch()
     starter.ended()
     starter.leaves_nothing()
     assert view.ids("pending") == [task_id]  # it was shut down, not killed

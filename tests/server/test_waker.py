@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.server.waker import LONGEST_DELAY_S, Waker
+from fastq.server.waker import Waker
 from tests.broker.harness import QUEUE, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
@@ -83,18 +83,22 @@ def test_a_push_between_empty_and_wait_is_not_missed(db: Redis, url: str) -> Non
     on_bench(db, url, test)
 
 
-def test_wakes_that_bring_nothing_double_the_delay_up_to_a_second(db: Redis, url: str) -> None:
+@pytest.mark.parametrize(("servers", "longest_s"), [(1, 0.1), (20, 2.0), (100, 10.0), (5000, 10.0)])
+def test_wakes_that_bring_nothing_double_the_delay_up_to_a_tenth_of_a_second_a_server(
+    servers: int, longest_s: float, db: Redis, url: str
+) -> None:
     async def test(bench: Bench) -> None:
         waker = Waker(bench.broker, QUEUE, Ear())
+        waker.servers = lambda: servers
         delays = []
-        for _ in range(10):
+        for _ in range(15):
             waker._has_woken = True
             waker.arm()
             delays.append(waker._delay_s)
             waker.arm()
             assert waker._delay_s == delays[-1], "without a wake there is nothing to double"
         assert delays[:4] == [0.01, 0.02, 0.04, 0.08]
-        assert delays[-1] == LONGEST_DELAY_S
+        assert delays[-1] == longest_s
         waker.brought_work()
         assert waker._delay_s == 0.0
         waker.arm()

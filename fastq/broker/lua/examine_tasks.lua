@@ -12,16 +12,17 @@ ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] mend              1 archives them, keeps completed ones for a while, deletes those without message; 0 does not
 ARGV[4] now               unix seconds
 ARGV[5] keep_until        unix seconds
-ARGV[6] max_length        the longest pending list in which is looked; of a longer one every task may be
-ARGV[7...] ids            task ids
+ARGV[6] max_length        the longest pending list that is searched
+ARGV[7] read_ns           unix nanoseconds after which a longer one was read without finding the ids; 0 it was not read
+ARGV[8...] ids            task ids
 builds  task_prefix .. id, group_prefix .. group, same hash tag
-returns list: id, what it is: its state, or none (without message), ...
+returns list: id, what it is: its state, none (without message), or unsure (it may be in pending), ...
 asynq   none (such tasks stay for ever)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, lease, aggregation_sets = KEYS[6], KEYS[7], KEYS[8]
 local task_prefix, group_prefix, mend, now, keep_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local max_length = tonumber(ARGV[6])
+local max_length, read_ns = tonumber(ARGV[6]), tonumber(ARGV[7])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, active = lease}
 
 local is_in_a_set
@@ -36,25 +37,36 @@ local function is_aggregating(id)
   return false
 end
 
--- First where its state says, then everywhere.
+-- A long list is not searched but at its ends, where ids come in; what came in since it was read says so.
+local function is_pending(id)
+  if redis.call("LLEN", pending) <= max_length then return redis.call("LPOS", pending, id) ~= false end
+  if read_ns == 0 then return nil end
+  if tonumber(redis.call("HGET", task_prefix .. id, "pending_since") or 0) >= read_ns then return true end
+  return redis.call("LPOS", pending, id, "MAXLEN", 10000) ~= false
+    or redis.call("LPOS", pending, id, "RANK", -1, "MAXLEN", 10000) ~= false
+end
+
+-- First where its state says, then everywhere; nil if that is not known.
 local function is_somewhere(id, state, group)
-  if state == "pending" and redis.call("LLEN", pending) > max_length then return true end
   if sets[state] and redis.call("ZSCORE", sets[state], id) then return true end
   if group and type(redis.pcall("ZSCORE", group_prefix .. group, id)) == "string" then return true end
   for _, set in pairs(sets) do
     if redis.call("ZSCORE", set, id) then return true end
   end
-  if redis.call("LPOS", active, id) then return true end
-  if redis.call("LLEN", pending) > max_length or redis.call("LPOS", pending, id) then return true end
-  return is_aggregating(id)
+  if redis.call("LPOS", active, id) or is_aggregating(id) then return true end
+  return is_pending(id)
 end
 
 local reply = {}
-for at = 7, #ARGV do
+for at = 8, #ARGV do
   local id = ARGV[at]
   local task = task_prefix .. id
   local found = redis.pcall("HMGET", task, "state", "group")
-  if not found.err and redis.call("EXISTS", task) == 1 and not is_somewhere(id, found[1], found[2]) then
+  local is_placed = found.err or redis.call("EXISTS", task) == 0 or is_somewhere(id, found[1], found[2])
+  if is_placed == nil then
+    reply[#reply + 1] = id
+    reply[#reply + 1] = "unsure"
+  elseif not is_placed then
     local has_message, state = redis.call("HEXISTS", task, "msg") == 1, found[1] or ""
     reply[#reply + 1] = id
     reply[#reply + 1] = has_message and state or "none"

@@ -7,9 +7,11 @@ from typing import Final, TypeAlias
 from fastq import keys
 from fastq.broker.aggregate import STRETCH, AggregationSet, reclaim_set
 from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_lock, examine_tasks
+from fastq.broker.lease import id_word
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.registry import INDEXES, forget_stale
 from fastq.broker.repair import ActiveRepair, repair_active, repair_lease
+from fastq.inspector.doctor.pending import read_pending, tasks_a_call
 from fastq.inspector.doctor.places import find_places, walk
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
 
@@ -105,9 +107,14 @@ def _give_one_back(one: AggregationSet) -> Flow[int]:
 
 
 def _rescue(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+    pending = yield from read_pending(queue, None, lambda: now_s)
+    ids = [suspect.name for suspect in suspects if id_word(suspect.name) not in pending.ids]
+    at_once = tasks_a_call(len(pending.ids))
     mended = 0
-    for suspect in suspects:  # one a call: each is looked for in all of pending
-        found: list[tuple[str, str]] = yield examine_tasks(queue, [suspect.name], now_s, mend=True)
+    for at in range(0, len(ids), at_once):
+        found: list[tuple[str, str]] = yield examine_tasks(
+            queue, ids[at : at + at_once], now_s, read_ns=pending.read_ns, mend=True
+        )
         mended += len(found)
     return mended
 

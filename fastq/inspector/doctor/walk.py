@@ -3,25 +3,23 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from fastq import keys
-from fastq.broker.examine import MAX_SEARCHED, TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks
-from fastq.broker.inspect_tasks import list_ids_newest_first
+from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks
 from fastq.broker.keyspace import KEYS_A_CALL, Page, glob_of, scan_keys
+from fastq.broker.lease import id_word
 from fastq.broker.operation import Flow, together
-from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
+from fastq.inspector.doctor.finding import Refused, attempt
 from fastq.inspector.doctor.key_kinds import KeyKind, NamedKey, name_key
+from fastq.inspector.doctor.pending import Pending, read_pending, tasks_a_call
 from fastq.inspector.doctor.places import Place, find_places, is_sendable, walk
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
-from fastq.states import TaskState
 
 __all__ = ["Scope", "survey_keys", "survey_queue"]
 
-IDS_A_CALL: Final = 5_000
 KEYS_A_TASK: Final = 3
 """Keys that may be looked at for each task that may be."""
-SEARCHED_A_CALL: Final = 1_000_000
 STUCK_S: Final = 120
 """A lease is taken over 30 s after its end, by recoverers that look every 60 s if they are Go's."""
 
@@ -95,13 +93,7 @@ def survey_keys(listed: Collection[str], survey: Survey, scope: Scope) -> Flow[N
     else:
         for tag in scope.nodes:
             yield from sweep.node(tag, "asynq:*")
-
-
-class _Pending(NamedTuple):
-    """Hold the ids that were pending, and how long the list may be for others to be looked for in it."""
-
-    ids: set[bytes]
-    searched: int
+    yield from sweep.settle()
 
 
 class _Sweep:
@@ -111,7 +103,8 @@ class _Sweep:
         self._listed = listed
         self._survey = survey
         self._scope = scope
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, Pending] = {}
+        self._unsure: dict[str, set[str]] = defaultdict(set)
 
     def node(self, tag: str, pattern: str) -> Flow[None]:
         limit = self._scope.limit
@@ -131,49 +124,68 @@ class _Sweep:
         for named in map(name_key, page.keys):
             if named.kind is KeyKind.UNKNOWN or not is_sendable(named.key.partition(":t:")[0]):
                 self._survey.suspect(Suspect(Kind.UNKNOWN_KEY, named.queue, "", named.key))
-            elif named.kind is KeyKind.TASK:
+                continue
+            if named.kind is KeyKind.TASK:
                 tasks[named.queue].append(named.rest)
             elif named.kind is KeyKind.LOCK:
                 locks.append(named)
             if named.kind in (KeyKind.TASK, KeyKind.PLACE) and named.queue not in self._listed:
                 self._survey.suspect(Suspect(Kind.UNLISTED, named.queue, "", named.queue))
         for queue, task_ids in tasks.items():
-            yield from self._look_at_tasks(queue, task_ids)
+            yield from self._kept(queue, self._look_at_tasks(queue, task_ids))
         for at in range(0, len(locks), TASKS_A_CALL):
             yield from self._look_at_locks(locks[at : at + TASKS_A_CALL])
 
-    def _look_at_tasks(self, queue: str, task_ids: Sequence[str]) -> Flow[None]:
-        try:
-            if queue not in self._pending:
-                self._pending[queue] = yield from self._read_pending(queue)
-            pending = self._pending[queue]
-            others = [task_id for task_id in task_ids if task_id.encode("utf-8", "surrogateescape") not in pending.ids]
-            at_once = max(1, min(TASKS_A_CALL, SEARCHED_A_CALL // max(1, pending.searched)))
-            for at in range(0, len(others), at_once):
-                found: list[tuple[str, str]] = yield examine_tasks(
-                    queue, others[at : at + at_once], self._scope.now_s(), searched=pending.searched
-                )
-                for task_id, state in found:
-                    kind = Kind.LEFTOVER if state == "none" else Kind.LOST_TASK
-                    self._survey.suspect(Suspect(kind, queue, "", task_id, f"says {state or 'nothing'}"))
-        except (BrokerConnectionError, BrokerTimeoutError):
-            raise
-        except BrokerError as error:  # a key of a wrong type, which is told of where it is walked
-            self._survey.refused[queue] = str(error)
+    def _kept(self, queue: str, flow: Flow[None]) -> Flow[None]:
+        """Do it; a key of a wrong type, which is told of where it is walked, keeps nothing else from being seen."""
+        done: object = yield from attempt(flow)
+        if isinstance(done, Refused):
+            self._survey.refused[queue] = done.why
 
-    def _read_pending(self, queue: str) -> Flow[_Pending]:
-        """Read the ids of pending, from the newest on: what comes meanwhile is asked for by its id."""
-        found = _Pending(set(), MAX_SEARCHED)
-        most = MAX_SEARCHED if self._scope.limit is None else min(MAX_SEARCHED, self._scope.limit)
-        start = 0
-        while start < most:
-            ids: list[bytes] = yield list_ids_newest_first(queue, TaskState.PENDING, "", start, IDS_A_CALL)
-            found.ids.update(ids)
-            start += len(ids)
-            if len(ids) < IDS_A_CALL:
-                return found._replace(searched=2 * start + IDS_A_CALL)
-        self._survey.is_partial = True
-        return _Pending(set(), 0)
+    def _look_at_tasks(self, queue: str, task_ids: Sequence[str]) -> Flow[None]:
+        if queue not in self._pending:
+            self._pending[queue] = yield from self._read_pending(queue)
+        pending = self._pending[queue]
+        others = [task_id for task_id in task_ids if id_word(task_id) not in pending.ids]
+        for task_id, state in (yield from self._examine(queue, others, pending)):
+            if state == "unsure":
+                self._unsure[queue].add(task_id)
+            else:
+                self._suspect(queue, task_id, state)
+
+    def settle(self) -> Flow[None]:
+        """Look once more for those that may have come into a long pending list since it was read."""
+        for queue, unsure in self._unsure.items():
+            if self._pending[queue].is_whole:
+                yield from self._kept(queue, self._settle(queue, unsure))
+
+    def _settle(self, queue: str, unsure: set[str]) -> Flow[None]:
+        pending = yield from self._read_pending(queue)
+        if not pending.is_whole:
+            return
+        left = [task_id for task_id in unsure if id_word(task_id) not in pending.ids]
+        for task_id, state in (yield from self._examine(queue, left, pending, read_ns=pending.read_ns)):
+            self._suspect(queue, task_id, state)
+
+    def _suspect(self, queue: str, task_id: str, state: str) -> None:
+        kind = Kind.LEFTOVER if state == "none" else Kind.LOST_TASK
+        self._survey.suspect(Suspect(kind, queue, "", task_id, f"says {state or 'nothing'}"))
+
+    def _examine(
+        self, queue: str, task_ids: Sequence[str], pending: Pending, read_ns: int = 0
+    ) -> Flow[list[tuple[str, str]]]:
+        found: list[tuple[str, str]] = []
+        at_once = tasks_a_call(len(pending.ids))
+        for at in range(0, len(task_ids), at_once):
+            some = task_ids[at : at + at_once]
+            found += yield examine_tasks(queue, some, self._scope.now_s(), read_ns=read_ns)
+        return found
+
+    def _read_pending(self, queue: str) -> Flow[Pending]:
+        pending = yield from read_pending(queue, self._scope.limit, self._scope.now_s)
+        if not pending.is_whole:
+            self._survey.is_partial = True
+        return pending
 
     def _look_at_locks(self, locks: Sequence[NamedKey]) -> Flow[None]:
         owners = yield from together(*(examine_lock(named.queue, named.key) for named in locks))

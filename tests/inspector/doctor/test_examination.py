@@ -10,6 +10,7 @@ from redis import Redis
 from fastq import Client, QueueNotFoundError, Task, keys
 from fastq.broker.blocking import BlockingBroker
 from fastq.broker.open import open_broker
+from fastq.broker.operation import Flow, Operation
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level
 from tests.inspector.doctor.harness import DEFECTS, break_it, sound
@@ -110,6 +111,53 @@ def test_a_lost_task_is_archived_and_a_completed_one_kept(broker: BlockingBroker
     assert queue.states() == {"lost": "archived", "done": "completed"}
     assert queue.message("lost").payload == b"p"
     assert time.time() < queue.scores("completed")["done"] < time.time() + 100_000
+
+
+@pytest.fixture
+def _long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a list of more than ten ids be too long to be searched."""
+    monkeypatch.setattr("fastq.broker.examine.MAX_SEARCHED", 10)
+    monkeypatch.setattr("fastq.inspector.doctor.pending.MAX_SEARCHED", 10)
+
+
+@pytest.mark.usefixtures("_long")
+def test_lost_tasks_are_told_from_those_in_a_long_list(broker: BlockingBroker, db: Redis) -> None:
+    queue = Seeded(db)
+    queue.pend(*(f"p{n}" for n in range(300)))
+    for task_id, state in (("lost1", "pending"), ("lost2", "retry")):
+        queue.put(task_id, state)
+        db.hset(keys.task("default", task_id), "pending_since", 1)
+    report = look(broker)
+    (found,) = amiss(report)
+    assert (found.check, found.count) == ("tasks in no list", 2)
+    (repair,) = report.repairs
+    db.lpush(keys.pending("default"), "lost2")  # somebody else mended it
+    assert broker.drive(repair.carry_out()) == 1
+    assert queue.places()["archived"] == ["lost1"]
+    assert amiss(look(broker))[0].seen == "1 in pending", "what somebody else did says that it is in retry"
+
+
+@pytest.mark.usefixtures("_long")
+def test_what_comes_into_a_long_list_while_it_is_read_is_not_lost(broker: BlockingBroker, db: Redis, url: str) -> None:
+    queue = Seeded(db)
+    queue.pend(*(f"p{n}" for n in range(300)))
+    with Client(url) as client:
+
+        def meddled(flow: Flow[Report]) -> Flow[Report]:
+            """Be the flow, but enqueue some tasks each time that it has read ids of the list."""
+            step = next(flow)
+            while True:
+                result = yield step
+                if isinstance(step, Operation) and step.name == "LRANGE":
+                    client.enqueue_many([Task("t") for _ in range(20)])
+                try:
+                    step = flow.send(result)
+                except StopIteration as end:
+                    report: Report = end.value
+                    return report
+
+        assert amiss(broker.drive(meddled(examine(Order(time.time_ns))))) == []
+    assert queue.db.llen(keys.pending("default")) > 300
 
 
 def test_a_half_lost_task_is_pending_again(broker: BlockingBroker, db: Redis) -> None:

@@ -23,13 +23,14 @@ Steps = Iteration[Sequence[Operation], State, None]
 
 
 class Generator:
-    """Choose by a seed and by what the state allows.
+    """Choose by a seed and by what the state allows; of what is to be reached, others may have their shares.
 
     A seed makes the same sequences again but where tasks come in the order of whole seconds, which pass as they do.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, shares: int = 1) -> None:
         self._rng = Random(seed)
+        self._shares = shares
         self.goals = all_goals()
         self._any_time = {goal: _usual_weight(goal) for goal in self.goals}
         self.reached: Reached = Counter()
@@ -48,7 +49,7 @@ class Generator:
 
     def missing(self) -> Mapping[Goal, float]:
         """Return the goals not reached often enough, and how many times each is missing."""
-        return lacking(self.goals, self.reached)
+        return lacking(self.goals, self.reached, self._shares)
 
     def sequence(self) -> Steps:
         """Yield what to do next, and be sent what is there after it."""
@@ -68,9 +69,9 @@ class Generator:
         return self._rng.choice(endings).build(state, self._rng)
 
 
-def lacking(goals: Sequence[Goal], reached: Reached) -> Mapping[Goal, float]:
+def lacking(goals: Sequence[Goal], reached: Reached, shares: int = 1) -> Mapping[Goal, float]:
     """Return the goals not reached often enough, and how many times each is missing."""
-    counts = {goal: float(_enough(goal) - reached[goal.name, goal.ending]) for goal in goals}
+    counts = {goal: _enough(goal) / shares - reached[goal.name, goal.ending] for goal in goals}
     return {goal: count for goal, count in counts.items() if count > 0}
 
 

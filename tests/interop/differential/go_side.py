@@ -11,7 +11,7 @@ from tests.interop.differential.reading import PAGED, told_by_go
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import PeerError
 
-__all__ = ["GoSide"]
+__all__ = ["GoSide", "options_for_go"]
 
 ERRORS = {
     "task already exists": "DuplicateTaskError",
@@ -108,10 +108,10 @@ def _script(outcome: str, text: bytes) -> Mapping[str, Any]:
 def _task(payload: bytes | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
     options = dict(given)
     task = {"payload": payload, "headers": options.pop("headers", None)}
-    return {**{name: value for name, value in task.items() if value is not None}, "options": _options(options)}
+    return {**{name: value for name, value in task.items() if value is not None}, "options": options_for_go(options)}
 
 
-def _options(given: Mapping[str, Any]) -> Mapping[str, Any]:
+def options_for_go(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put fastq's options into the peer's words: whole nanoseconds instead of seconds."""
     options = dict(given)
     for name in ("timeout", "unique", "process_in", "retention"):
@@ -126,5 +126,5 @@ def _round(operation: Operation) -> Mapping[str, Any]:
     if due is None:
         return {"actor": actor, "queue": queue}
     rule = {"max_size": due.max_size, "max_delay_ns": due.max_delay_s * SECOND_NS}
-    answer = {"nil": True} if due.options is None else {"options": _options(due.options)}
+    answer = {"nil": True} if due.options is None else {"options": options_for_go(due.options)}
     return {"actor": actor, "queue": queue, "groups": {**rule, **answer}}

@@ -131,14 +131,13 @@ def inspector_goals() -> Iterator[Goal]:
         yield Goal(action, "QueueNotFoundError", on_none(action, known=False))
     waiting = ("pending", "scheduled", "retry")
     yield Goal("archive_task_trimming", OK, trimming("archive_task_trimming", on_task("archive_task", waiting)))
+    yield Goal("archive_all_tasks_trimming", OK, trimming("archive_all_tasks_trimming", archive_all_in_any_state))
     for action, states in ALL_ACTIONS.items():
         for state in states:
             name = f"{action}_{state}_tasks"
             yield Goal(name, OK, on_all(name, state))
             group = (GROUPS[0],) if state == "aggregating" else ()
             yield Goal(name, "QueueNotFoundError", always(Operation(name, name, ("nosuch", *group))))
-            if action == "archive_all":
-                yield Goal(f"{name}_trimming", OK, trimming(f"{name}_trimming", on_all(name, state)))
 
 
 def on_task(action: str, states: tuple[str, ...]) -> Build:
@@ -171,6 +170,14 @@ def on_all(name: str, place: str) -> Build:
         return Operation(name, name, (task.queue, task.group) if place == "aggregating" else (task.queue,))
 
     return build
+
+
+def archive_all_in_any_state(state: State, rng: Random) -> Operation | None:
+    found = sorted({task.state for task in state.within(ALL_ACTIONS["archive_all"])})
+    if not found:
+        return None
+    place = rng.choice(found)
+    return on_all(f"archive_all_{place}_tasks", place)(state, rng)
 
 
 # Queues -------------------------------------------------------------------------------------------------------------

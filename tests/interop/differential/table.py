@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.interop.differential.campaign import Campaign
 from tests.interop.differential.generator import Reached
 from tests.interop.differential.goal import OK
 from tests.interop.differential.intended import IntendedEntry
+from tests.interop.differential.lanes import Run
 
 __all__ = ["table_of", "used_in"]
 
 
-def table_of(runs: Sequence[Campaign]) -> str:
+def table_of(runs: Sequence[Run]) -> str:
     """Tell of runs that found no difference but those that are meant."""
     reached: Reached = sum((run.generator.reached for run in runs), Counter())
     sequences, asyncs = (sum(getattr(run, name) for run in runs) for name in ("sequences", "asyncs"))
@@ -28,7 +28,7 @@ def table_of(runs: Sequence[Campaign]) -> str:
     )
 
 
-def used_in(runs: Sequence[Campaign]) -> Counter[IntendedEntry]:
+def used_in(runs: Sequence[Run]) -> Counter[IntendedEntry]:
     """Count how often each entry of differences.toml was needed, those too that were not."""
     used = Counter(dict.fromkeys([entry for run in runs for entry in run.intended.entries], 0))
     for run in runs:

@@ -1,0 +1,159 @@
+"""``fastq bench``: measure this machine and its Redis, and keep the figures for ``fastq plan``."""
+
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from fastq.broker.inspect_queues import list_queues
+from fastq.broker.redis_info import redis_info
+from fastq.cli.bulk import confirm, yes_option
+from fastq.cli.commands import Verb, json_option
+from fastq.cli.figures import microseconds, percent
+from fastq.cli.human import clean, number, size
+from fastq.cli.numbers import NumberRange
+from fastq.cli.session import Session, emit, pass_session, say_failure
+from fastq.cli.tables import Column, facts, heading, table
+from fastq.demo.interruption import Interrupted, Interruption
+from fastq.demo.screen import Screen
+from fastq.errors import FastqError
+from fastq.planning.measure import check_room, measure_profile
+from fastq.planning.profile import Profile, default_path, save
+from fastq.planning.samples import Extent
+from fastq.planning.site import PREFIX
+
+__all__ = ["bench"]
+
+EXIT_SIGNAL: Final = 128
+_NOISE: Final = 0.1
+"""From which part of the cores on others count as a disturbance."""
+
+
+@click.command("bench", cls=Verb)
+@click.option("--seconds", type=NumberRange(2, 3_600), default=60, show_default=True, help="about how long to measure")
+@click.option(
+    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="where to keep it"
+)
+@click.option(
+    "--children", type=click.IntRange(1, 64), metavar="N", help="children to measure with  [default: the cores]"
+)
+@yes_option
+@json_option
+@pass_session
+def bench(session: Session, seconds: float, output: Path | None, children: int | None, yes: bool, as_json: bool) -> int:
+    """Measure this machine and its Redis, for fastq plan.
+
+    What is measured is CPU, memory and bytes a task, by payload; what waking up costs; and how far work overlaps. A
+    server of fastq's is started, in a queue of its own, which is deleted at the end, on Ctrl-C, too. Redis gets up to
+    80 MB of tasks and is kept busy meanwhile. Nothing else in it is touched; where it holds anything, this asks before.
+    """
+    extent = Extent.of(seconds)
+    _look(session, extent, yes=yes)
+    path = output or default_path()
+    try:
+        with Interruption() as interruption:
+            profile = measure_profile(session.url, extent, children, interruption.check, _progress(session))
+    except Interrupted as error:
+        say_failure("interrupted; the queue of the measurement is deleted")
+        return EXIT_SIGNAL + error.signum
+    try:
+        save(profile, path)
+    except OSError as error:
+        raise FastqError(f"cannot write {path}: {error.strerror}") from None
+    if as_json:
+        emit(profile.as_record())
+    else:
+        _show(session.screen, profile, path)
+    return 0
+
+
+def _look(session: Session, extent: Extent, *, yes: bool) -> None:
+    """See that it can be measured here, and ask where somebody else may use this Redis."""
+    if sys.platform != "linux":
+        raise FastqError(
+            f"fastq bench reads what processes use from /proc, which is Linux; this is {platform.system()}"
+        )
+    if session.is_cluster:
+        raise FastqError("fastq bench measures one Redis; name one that is like the nodes of the cluster")
+    info = session.broker.run(redis_info())
+    check_room(int(info.get("maxmemory", 0)), int(info["used_memory"]), extent)
+    keys = sum(int(value.split(",")[0].partition("=")[2]) for name, value in info.items() if _is_database(name))
+    left = [queue for queue in session.broker.run(list_queues()) if queue.startswith(PREFIX)]
+    if left:
+        say_failure(
+            f"another fastq bench runs, or one was killed and left its queue: fastq queue rm --force {' '.join(left)}"
+        )
+    if keys:
+        confirm(
+            f"Redis holds {number(keys)} keys. This puts up to {extent.megabytes} MB into it, in a queue of its own, "
+            f"and keeps it busy for about {extent.seconds:.0f} s.",
+            yes=yes,
+        )
+
+
+def _is_database(name: str) -> bool:
+    return name.startswith("db") and name[2:].isdigit()
+
+
+def _progress(session: Session) -> Callable[[str], None]:
+    screen = session.notes
+
+    def say(text: str) -> None:
+        if screen.is_live:
+            screen.show([f"{text} …" if text else ""])
+
+    return say
+
+
+def _show(screen: Screen, profile: Profile, path: Path) -> None:
+    machine, redis, server = profile.machine, profile.redis, profile.server
+    where = "on this machine" if redis.is_here else "on another machine"
+    heading(
+        screen, f"{clean(machine.host)}: {machine.cores:g} cores, {size(machine.memory_bytes)}; {redis.version} {where}"
+    )
+    facts(
+        screen,
+        [
+            ("Round trip to Redis", microseconds(redis.round_trip_s)),
+            ("No-op tasks", f"{number(round(server.no_op_rate))}/s on {profile.children} children"),
+            ("Computing with all cores busy", f"{machine.crowding:.2f} x what it takes alone"),
+            ("Redis' work hidden behind the main process'", percent(server.overlap)),
+            ("An idle server", f"{server.idle_commands_a_s:.1f} commands/s"),
+            (
+                "Memory of a server, of each child",
+                f"{size(server.main_memory_bytes)}, {size(server.child_memory_bytes)}",
+            ),
+        ],
+    )
+    screen.say()
+    _show_costs(screen, profile)
+    screen.say()
+    screen.say(f"Kept in {path}; fastq plan reads it.")
+    if machine.others_cores > _NOISE * machine.cores:
+        screen.say(
+            f"Other processes used {machine.others_cores:.1f} cores meanwhile: the gaps and the overlap are worse than "
+            "on a quiet machine, the CPU a task less so.",
+            fg="yellow",
+        )
+
+
+_COST_COLUMNS: Final = (
+    Column("A TASK OF"), *(Column(title, right=True) for title in (
+        "ENQUEUE ONE, REDIS", "ENQUEUE MANY, REDIS", "PROCESS, REDIS", "MAIN PROCESS", "CHILD", "IN REDIS",
+    )),
+)  # fmt: skip
+
+
+def _show_costs(screen: Screen, profile: Profile) -> None:
+    costs = profile.costs
+    curves = (
+        costs.enqueue_one_redis, costs.enqueue_many_redis, costs.process_redis, costs.process_main, costs.process_child,
+    )  # fmt: skip
+    rows = []
+    for payload, in_redis in costs.redis_memory.points:
+        us = [microseconds(curve.at(payload)) for curve in curves]
+        rows.append([f"{payload:,.0f} B", *us, size(round(in_redis))])
+    table(screen, _COST_COLUMNS, rows)

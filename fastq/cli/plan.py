@@ -1,0 +1,145 @@
+"""``fastq plan``: what a load needs, and what it would run into next, from what ``fastq bench`` measured."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from click.types import StringParamType
+
+from fastq.cli.commands import SETTINGS, json_option
+from fastq.cli.numbers import NumberRange
+from fastq.cli.plan_records import plan_record
+from fastq.cli.plan_report import show_plan
+from fastq.cli.session import emit
+from fastq.demo.screen import Screen
+from fastq.errors import FastqError
+from fastq.planning.load import Load, parse_load
+from fastq.planning.plan import Wish, make_plan
+from fastq.planning.profile import default_path, load_profile
+from fastq.planning.units import parse_count, parse_link, parse_rate, parse_size, parse_span
+
+__all__ = ["plan"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_EPILOG: Final = """\b
+Examples:
+  fastq plan --rate 5000/s --duration 20ms --payload 2kB
+  fastq plan --rate 5000/s --duration 20ms --cpu 5ms --payload 2kB --burst 1M --servers 8 --cores 16
+  fastq plan --load rate=300k/h,duration=2s,payload=10kB --load rate=900/s,duration=80ms,payload=1kB,async
+
+docs/planning.md has the method, its formulas and its limits."""
+
+
+class _Quantity(StringParamType):
+    """Be a quantity with its unit."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read it."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+_RATE, _SPAN = _Quantity("rate", parse_rate), _Quantity("duration", parse_span)
+_SIZE, _COUNT, _LINK = _Quantity("size", parse_size), _Quantity("count", parse_count), _Quantity("speed", parse_link)
+
+
+_LOAD: Final = (
+    ("--rate", "N/s", _RATE, "tasks a second (/min, /h, /d): 5000/s, 300k/h"),
+    ("--duration", "TIME", _SPAN, "how long a handler takes: 20ms, 1.5s"),
+    ("--cpu", "TIME", _SPAN, "for how long of that it computes  [default: all; async: none]"),
+    ("--payload", "SIZE", _SIZE, "bytes of a task: 100B, 2kB"),
+    ("--retention", "TIME", _SPAN, "how long completed tasks are kept"),
+    ("--result", "SIZE", _SIZE, "bytes of the result that is kept with one"),
+)
+_FLEET: Final = (
+    ("--burst", "N", _COUNT, "so many tasks of this mix at once: 250k, 1M"),
+    ("--within", "TIME", _SPAN, "the time that the burst may take"),
+    ("--servers", "N", click.IntRange(1, 100_000), "how many there are  [default: what is needed]"),
+    ("--cores", "N", NumberRange(0.1, 4_096), "cores of a server  [default: as measured]"),
+    ("--children", "N", click.IntRange(1, 4_096), "children of a server  [default: what is needed]"),
+    ("--async-concurrency", "N", click.IntRange(1, 100_000), "coroutines that a child runs at once  [default: 100]"),
+    ("--child-memory", "SIZE", _SIZE, "what the app itself takes in each child"),
+    ("--redis-memory", "SIZE", _SIZE, "what Redis may use  [default: its maxmemory]"),
+    ("--network", "SPEED", _LINK, "of the machine of Redis  [default: 10Gbit]"),
+    ("--utilization", "SHARE", NumberRange(0, 1, min_open=True), "how busy anything may be  [default: 0.7]"),
+    ("--profile", "FILE", click.Path(path_type=Path), "what fastq bench measured  [default: this machine's last]"),
+)
+
+
+def _options(rows: tuple[tuple[str, str, Any, str], ...]) -> Callable[[F], F]:
+    def give(command: F) -> F:
+        for flag, metavar, kind, help in reversed(rows):
+            command = click.option(flag, metavar=metavar, type=kind, help=help)(command)
+        return command
+
+    return give
+
+
+@click.command("plan", context_settings=SETTINGS, epilog=_EPILOG)
+@_options(_LOAD)
+@click.option("--async", "is_async", is_flag=True, help="the handler is async def")
+@click.option(
+    "--load",
+    "more",
+    multiple=True,
+    metavar="NAME=VALUE,...",
+    type=_Quantity("load", parse_load),
+    help="another sort of task: rate=,duration=,payload= and, as above, cpu=,retention=,result=,async",
+)
+@_options(_FLEET)
+@click.option("--shared", is_flag=True, help="Redis runs on the same machine, the only server")
+@json_option
+def plan(as_json: bool, profile: Path | None, **given: Any) -> int:
+    """Say what a load needs: children, servers, Redis; how long bursts take; what the next limit is.
+
+    It reckons from what fastq bench measured, on a machine like those that are planned for, and says of each figure
+    where it comes from.
+    """
+    try:
+        wish = _wish(given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        facts = load_profile(profile or default_path())
+    except ValueError as error:
+        raise FastqError(str(error)) from None
+    found = make_plan(facts, wish)
+    if as_json:
+        emit(plan_record(facts, found))
+    else:
+        show_plan(Screen(), facts, found)
+    return 0
+
+
+def _wish(given: dict[str, Any]) -> Wish:
+    names = ("burst", "within", "servers", "cores", "children", "async_concurrency", "child_memory", "redis_memory")
+    fleet = {name: given[name] for name in (*names, "utilization") if given[name] is not None}
+    if given["network"] is not None:
+        fleet["link"] = given["network"]
+    return Wish([*_single(given), *given["more"]], shares_redis=given["shared"], **fleet)
+
+
+def _single(given: dict[str, Any]) -> list[Load]:
+    """Return the load that the plain options describe, if they describe one."""
+    needed = {name: given[name] for name in ("rate", "duration", "payload")}
+    others = {name: given[name] for name in ("cpu", "retention", "result") if given[name] is not None}
+    if given["burst"] and needed["rate"] is None and needed["duration"] is not None:
+        needed["rate"] = 0.0  # nothing but the burst
+    missing = [f"--{name}" for name, value in needed.items() if value is None]
+    if len(missing) == len(needed) and not others and not given["is_async"]:
+        if not given["more"]:
+            raise ValueError("there is no load: --rate 5000/s --duration 20ms --payload 2kB, or --load")
+        return []
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} is missing: a load is --rate, --duration and --payload")
+    return [Load(**needed, **others, is_async=given["is_async"])]

@@ -1,0 +1,47 @@
+"""What is pending in a queue, read whole: Redis cannot look ids up in a long list without holding everybody up."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from fastq.broker.examine import MAX_SEARCHED, TASKS_A_CALL
+from fastq.broker.inspect_tasks import list_ids_newest_first
+from fastq.broker.operation import Flow
+from fastq.states import TaskState
+
+__all__ = ["Pending", "read_pending", "tasks_a_call"]
+
+IDS_A_CALL: Final = 5_000
+SEARCHED_A_CALL: Final = 100_000
+SECOND_NS: Final = 1_000_000_000
+
+
+class Pending(NamedTuple):
+    """Hold the ids that were pending; ``read_ns`` is when the reading began, in Unix nanoseconds."""
+
+    ids: set[bytes]
+    is_whole: bool
+    read_ns: int
+
+
+def read_pending(queue: str, limit: int | None, now_s: Callable[[], int]) -> Flow[Pending]:
+    """Read the ids from the newest on, which misses none that is there all the time.
+
+    Of a long list ``limit`` are read at most.
+    """
+    found: set[bytes] = set()
+    read_ns = now_s() * SECOND_NS
+    start = 0
+    while limit is None or start < max(limit, MAX_SEARCHED):
+        ids: list[bytes] = yield list_ids_newest_first(queue, TaskState.PENDING, "", start, IDS_A_CALL)
+        found.update(ids)
+        start += len(ids)
+        if len(ids) < IDS_A_CALL:
+            return Pending(found, True, read_ns)
+    return Pending(found, False, read_ns)
+
+
+def tasks_a_call(pending: int) -> int:
+    """Return for how many tasks may be looked at once, where so many are pending."""
+    if pending > MAX_SEARCHED:
+        return TASKS_A_CALL  # such a list is not searched
+    return max(1, min(TASKS_A_CALL, SEARCHED_A_CALL // max(1, pending)))

@@ -1,0 +1,61 @@
+"""The app that a measurement serves: handlers that do nothing, compute for so many loops, or wait for so long.
+
+What a task is to do stands at the head of its payload, as ``loops microseconds``; the rest is padding.
+"""
+
+import asyncio
+import time
+from typing import Final
+
+from fastq.mux import ServeMux
+from fastq.worker.running import RunningTask as Task
+
+__all__ = ["ASYNC", "NOOP", "PLAIN", "mux", "order", "spin"]
+
+NOOP: Final = "fastq-bench:noop"
+PLAIN: Final = "fastq-bench:plain"
+ASYNC: Final = "fastq-bench:async"
+
+_HEAD: Final = 24
+
+mux = ServeMux()
+
+
+def order(size: int, loops: int = 0, wait_us: int = 0) -> bytes:
+    """Return a payload of ``size`` bytes, 24 at least, that asks for so much work."""
+    return f"{loops} {wait_us} ".encode().ljust(_HEAD, b".").ljust(size, b"\xa5")
+
+
+def spin(loops: int) -> int:
+    """Compute; each loop is the same work."""
+    total = 0
+    for number in range(loops):
+        total += number * number % 7
+    return total
+
+
+def _read(payload: bytes) -> tuple[int, float]:
+    loops, wait_us, _ = payload[:_HEAD].split(b" ", 2)
+    return int(loops), int(wait_us) / 1e6
+
+
+@mux.handler(NOOP)
+def do_nothing(task: Task) -> None:
+    """Return at once."""
+
+
+@mux.handler(PLAIN)
+def work(task: Task) -> None:
+    """Compute, then wait."""
+    loops, wait_s = _read(task.payload)
+    spin(loops)
+    if wait_s:
+        time.sleep(wait_s)
+
+
+@mux.handler(ASYNC)
+async def work_async(task: Task) -> None:
+    """Compute, then wait while others run."""
+    loops, wait_s = _read(task.payload)
+    spin(loops)
+    await asyncio.sleep(wait_s)

@@ -1,0 +1,195 @@
+"""The model: how busy a load keeps each part of a fleet, and how much of a mix the fleet carries. Pure functions.
+
+Each part has a share, 1 where it can do no more. Work in full batches costs the same for each task; what waking up adds
+falls as the rate grows, and has no room where the main process is never idle.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from fastq.planning.load import Load, scaled, total_rate
+from fastq.planning.profile import Profile
+
+__all__ = ["Fleet", "Part", "Use", "awake", "capacity", "combined", "factor_until", "use"]
+
+SHARPNESS: Final = 6.0
+"""Two parts that are both full to the brim do 12 % less than either alone: each waits for the other now and then."""
+_STEPS: Final = 45
+_MOST_FACTOR: Final = 1e12
+
+
+class Part(Enum):
+    """Name what may be the limit."""
+
+    CHILDREN = "children"
+    CORES = "cores"
+    MAIN = "main process"
+    REDIS = "Redis CPU"
+    NETWORK = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Describe servers that are alike: their cores and children each, and the bytes a second of Redis' network.
+
+    ``shares_redis``: Redis runs on the cores of the one server. ``ValueError`` names what is wrong.
+    """
+
+    servers: int
+    cores: float
+    children: int
+    async_concurrency: int = 100
+    shares_redis: bool = False
+    link: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "cores", "children", "async_concurrency", "link"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0: {getattr(self, name)!r}")
+        if self.shares_redis and self.servers != 1:
+            raise ValueError(f"only one server shares its cores with Redis, not {self.servers}")
+
+
+class Use(NamedTuple):
+    """Hold how busy a load keeps a fleet: the shares, and what they come from.
+
+    ``slots`` is how many plain handlers run at once, ``coroutines`` how many ``async def`` ones; ``*_cores`` are CPU
+    seconds a second, of the whole fleet; ``waiting`` is which part of the slots' time handlers wait.
+    """
+
+    shares: Mapping[Part, float]
+    slots: float
+    coroutines: float
+    handler_cores: float
+    child_cores: float
+    main_cores: float
+    redis_cores: float
+    redis_received: float
+    redis_sent: float
+    waiting: float
+
+
+def use(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool = False) -> Use:
+    """Reckon how busy a load keeps a fleet; with ``backlog`` from a full queue, to which nothing is added."""
+    costs, server = profile.costs, profile.server
+    rate = total_rate(loads)
+    main_s = sum(load.rate * _main_s(profile, load) for load in loads)
+    process_s = sum(load.rate * _redis_s(profile, load) for load in loads)
+    enqueue_s = 0.0 if backlog else sum(load.rate * costs.enqueue_many_redis.at(load.payload) for load in loads)
+    loop = (main_s + process_s - server.overlap * min(main_s, process_s)) / fleet.servers
+    main_wakes, redis_wakes = (
+        (server.backlog_main, server.backlog_redis) if backlog else (server.steady_main, server.steady_redis)
+    )
+    redis_s = process_s + enqueue_s
+    idle = max(0.0, 1 - loop)
+    a_server = rate / fleet.servers
+    main_s += fleet.servers * idle * awake(a_server * main_wakes.a_task(a_server))
+    redis_s += max(0.0, min(idle, 1 - redis_s)) * awake(rate * redis_wakes.a_task(a_server))
+
+    slots, coroutines = _held(profile, loads)
+    handlers = sum(load.rate * load.cpu_s for load in loads) * profile.machine.crowding
+    children_s = sum(load.rate * _child_s(profile, load) for load in loads)
+    received, sent = (
+        sum(load.rate * curve.at(load.payload) for load in loads) for curve in (costs.redis_received, costs.redis_sent)
+    )
+    on_servers = handlers + children_s + main_s + (redis_s if fleet.shares_redis else 0.0)
+    children = fleet.servers * fleet.children
+    waiting = sum(load.rate * load.wait_s for load in loads if not load.is_async)
+    shares = {
+        Part.CHILDREN: (slots + _children_for_coroutines(profile, loads, fleet, coroutines)) / children,
+        Part.CORES: on_servers / (fleet.servers * fleet.cores),
+        Part.MAIN: loop,
+        Part.REDIS: redis_s,
+        Part.NETWORK: max(received, sent) / fleet.link,
+    }
+    return Use(
+        shares, slots, coroutines, handlers, children_s, main_s, redis_s, received, sent,
+        waiting / slots if slots else 1.0,
+    )  # fmt: skip
+
+
+def awake(waking: float) -> float:
+    """Return which part of its idle time a process is awake, if waking up took so many seconds a second.
+
+    One that is awake need not be woken up.
+    """
+    return waking / (1 + waking)
+
+
+def _main_s(profile: Profile, load: Load) -> float:
+    costs = profile.costs
+    return costs.process_main.at(load.payload) + (costs.coroutine_main_s if load.is_async else 0.0)
+
+
+def _redis_s(profile: Profile, load: Load) -> float:
+    costs = profile.costs
+    return costs.process_redis.at(load.payload) + (costs.completed_redis_s if load.retention else 0.0)
+
+
+def _child_s(profile: Profile, load: Load) -> float:
+    """Return the CPU seconds that a child needs for a task beside the handler's own."""
+    costs = profile.costs
+    extra_s = costs.coroutine_child_s if load.is_async else costs.wait_child_s if load.wait_s else 0.0
+    return costs.process_child.at(load.payload) + extra_s
+
+
+def _held(profile: Profile, loads: Sequence[Load]) -> tuple[float, float]:
+    """Return how many slots and coroutines are in use, by Little's law: rate by time."""
+    slots = coroutines = 0.0
+    for load in loads:
+        busy_s = load.cpu_s * profile.machine.crowding + load.wait_s
+        if load.is_async:
+            coroutines += load.rate * (busy_s + profile.server.coroutine_gap_s)
+        else:
+            gap_s = profile.server.slot_gap_s if load.wait_s else 0.0
+            slots += load.rate * (busy_s + gap_s + profile.costs.process_child.at(load.payload))
+    return slots, coroutines
+
+
+def _children_for_coroutines(profile: Profile, loads: Sequence[Load], fleet: Fleet, coroutines: float) -> float:
+    """Return how many children the coroutines keep busy: by their number, or by what they compute on one core each."""
+    crowding = profile.machine.crowding
+    computing = sum(load.rate * (load.cpu_s * crowding + _child_s(profile, load)) for load in loads if load.is_async)
+    return max(coroutines / fleet.async_concurrency, computing)
+
+
+def combined(found: Use) -> float:
+    """Return one share for the whole: parts that are nearly full together hinder one another.
+
+    Children that compute are no part beside the cores that they compute on; those that wait are.
+    """
+    shares = dict(found.shares)
+    children, cores = shares.pop(Part.CHILDREN), shares.pop(Part.CORES)
+    machine = max(children, _together(cores, children * found.waiting))
+    return _together(machine, *shares.values())
+
+
+def _together(*shares: float) -> float:
+    most = max(shares)
+    return most * sum((share / most) ** SHARPNESS for share in shares) ** (1 / SHARPNESS) if most else 0.0
+
+
+def capacity(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool = False) -> float:
+    """Return how many times the loads' rates the fleet carries at most."""
+    return _solve(lambda factor: combined(use(profile, scaled(loads, factor), fleet, backlog=backlog)), 1.0)
+
+
+def factor_until(profile: Profile, loads: Sequence[Load], fleet: Fleet, part: Part, share: float = 1.0) -> float:
+    """Return at how many times the loads' rates a part by itself would come to a share; infinite if never."""
+    return _solve(lambda factor: use(profile, scaled(loads, factor), fleet).shares[part], share)
+
+
+def _solve(share_at: Callable[[float], float], share: float) -> float:
+    """Find where a share that grows with the factor comes to a value, to twelve digits."""
+    low, high = 0.0, 1.0
+    while share_at(high) < share:
+        low, high = high, high * 2
+        if high > _MOST_FACTOR:
+            return math.inf
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if share_at(middle) < share else (low, middle)
+    return high

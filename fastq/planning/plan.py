@@ -1,0 +1,279 @@
+"""From loads and a profile to a plan: children, servers, Redis, memory, a burst, where the next limit lies. No I/O."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from fastq.planning.load import Load, scaled, total_rate
+from fastq.planning.model import Fleet, Part, Use, capacity, factor_until, use
+from fastq.planning.profile import Profile
+from fastq.planning.waiting import Waiting, spread, waiting
+
+__all__ = ["Burst", "Limit", "Memory", "Plan", "RedisNeed", "Wish", "make_plan"]
+
+MOST_SERVERS: Final = 100_000
+MOST_NODES: Final = 1_000
+"""What a Redis cluster is made for."""
+MOST_CHILDREN: Final = 4_096
+"""What one server may have."""
+PREFETCH_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Say what is asked: the loads, and what of the fleet is given; None is to be found.
+
+    ``utilization`` is how busy any part may be, ``burst`` so many tasks at once beside the loads, to be worked off
+    ``within`` so many seconds, if given. ``redis_memory`` and ``child_memory`` (the app's own, a child) are bytes.
+    ``ValueError`` names what is wrong.
+    """
+
+    loads: Sequence[Load]
+    utilization: float = 0.7
+    burst: int = 0
+    within: float | None = None
+    servers: int | None = None
+    cores: float | None = None
+    children: int | None = None
+    async_concurrency: int = 100
+    shares_redis: bool = False
+    link: float = 1.25e9
+    redis_memory: int | None = None
+    child_memory: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.loads:
+            raise ValueError("there is no load to plan for")
+        if not 0 < self.utilization <= 1:
+            raise ValueError(f"utilization must be above 0 and at most 1: {self.utilization:g}")
+        if not total_rate(self.loads) and not self.burst:
+            raise ValueError("there is nothing to do: every rate is 0, and there is no burst")
+        if self.within is not None and (not self.burst or self.within <= 0):
+            raise ValueError(f"within is the time for a burst, above 0: {self.within:g} s")
+        if self.shares_redis and (self.servers or 1) != 1:
+            raise ValueError(f"only one server shares its machine with Redis, not {self.servers}")
+        for name in ("servers", "cores", "children"):
+            given = getattr(self, name)
+            if given is not None and given <= 0:
+                raise ValueError(f"{name} must be above 0: {given:g}")
+        if self.children is not None and self.children > MOST_CHILDREN:
+            raise ValueError(f"children must be at most {MOST_CHILDREN} a server: {self.children}")
+
+
+class Limit(NamedTuple):
+    """Say at how many tasks a second of this mix a part is full, and how full it is at the load."""
+
+    part: str
+    share: float
+    rate: float
+
+
+class RedisNeed(NamedTuple):
+    """Say how far one Redis goes, in tasks a second, to its head-room and to the brim, and how many nodes it takes.
+
+    ``nodes`` is None where no cluster is big enough.
+    """
+
+    share: float
+    rate_with_room: float
+    rate_at_most: float
+    nodes: int | None
+
+
+class Memory(NamedTuple):
+    """Hold bytes: a task in Redis, what the load keeps there, with the burst, Redis' limit (0: none); a server's own.
+
+    ``waiting`` and ``kept`` are numbers of tasks; ``full_after_s`` is when a growing queue has filled Redis.
+    """
+
+    a_task: float
+    waiting: float
+    kept: float
+    steady: float
+    with_burst: float
+    limit: int
+    full_after_s: float
+    a_server: float
+
+
+class Burst(NamedTuple):
+    """Say how long a burst takes: one producer to put it in, the fleet to work it off beside the load; may be inf."""
+
+    tasks: int
+    enqueue_s: float
+    drain_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Answer a wish. Rates are tasks a second; ``growth`` is how fast queues grow when the fleet cannot keep up."""
+
+    wish: Wish
+    rate: float
+    fleet: Fleet
+    children_needed: int
+    servers_needed: int | None
+    use: Use
+    capacity: float
+    growth: float
+    wait: Waiting
+    limits: Sequence[Limit]
+    redis: RedisNeed
+    memory: Memory
+    burst: Burst | None
+
+    @property
+    def is_enough(self) -> bool:
+        """Tell whether every part stays within its head-room."""
+        shares = self.use.shares.values()
+        return not self.growth and max(shares) <= self.wish.utilization + 1e-9
+
+
+def make_plan(profile: Profile, wish: Wish) -> Plan:
+    """Reckon a plan."""
+    loads = wish.loads if total_rate(wish.loads) else tuple(replace(load, rate=1.0) for load in wish.loads)
+    is_burst_only = loads is not wish.loads
+    children, servers = _needed(profile, wish, _to_carry(wish, loads))
+    fleet = _fleet(profile, wish, children, servers)
+    found = use(profile, wish.loads, fleet)
+    rate = total_rate(wish.loads)
+    most = capacity(profile, loads, fleet) * total_rate(loads)
+    growth = 0.0 if is_burst_only else max(0.0, rate - most)
+    wait = _wait(wish, fleet, found)
+    return Plan(
+        wish=wish,
+        rate=rate,
+        fleet=fleet,
+        children_needed=children,
+        servers_needed=servers,
+        use=found,
+        capacity=most,
+        growth=growth,
+        wait=wait,
+        limits=sorted(_limits(profile, loads, fleet, found), key=lambda limit: limit.rate),
+        redis=_redis(profile, wish, loads, fleet, found),
+        memory=_memory(profile, wish, fleet, found, wait, growth),
+        burst=_burst(profile, wish, loads, fleet) if wish.burst else None,
+    )
+
+
+def _to_carry(wish: Wish, mix: Sequence[Load]) -> Sequence[Load]:
+    """Return the loads with what a burst adds that has a time."""
+    more = wish.burst / wish.within if wish.within else 0.0
+    return scaled(mix, (total_rate(wish.loads) + more) / total_rate(mix))
+
+
+def _fleet(profile: Profile, wish: Wish, children: int, servers: int | None) -> Fleet:
+    count = wish.servers or servers or 1
+    return Fleet(
+        servers=count,
+        cores=wish.cores or profile.machine.cores,
+        children=wish.children or min(MOST_CHILDREN, math.ceil(children / count)),
+        async_concurrency=wish.async_concurrency,
+        shares_redis=wish.shares_redis,
+        link=wish.link,
+    )
+
+
+def _needed(profile: Profile, wish: Wish, loads: Sequence[Load]) -> tuple[int, int | None]:
+    """Return how many children and servers keep within the head-room; None where no number of servers does."""
+    cores = wish.cores or profile.machine.cores
+    one = Fleet(1, cores, 1, wish.async_concurrency)
+    plain = use(profile, [load for load in loads if not load.is_async], one).shares[Part.CHILDREN]
+    coroutines = use(profile, [load for load in loads if load.is_async], one).shares[Part.CHILDREN]
+    # Apart: a child runs either sort at a time.
+    children = math.ceil(plain / wish.utilization - 1e-9) + math.ceil(coroutines / wish.utilization - 1e-9)
+    children = children or max(1, int(cores))  # a burst that has time: as many as a server has by default
+
+    def is_enough(servers: int) -> bool:
+        fleet = Fleet(servers, cores, math.ceil(children / servers), wish.async_concurrency, wish.shares_redis)
+        shares = use(profile, loads, fleet).shares
+        room = wish.utilization + 1e-9
+        return fleet.children <= MOST_CHILDREN and shares[Part.CORES] <= room and shares[Part.MAIN] <= room
+
+    if wish.shares_redis:
+        return children, 1 if is_enough(1) else None
+    return children, _least(is_enough, MOST_SERVERS)
+
+
+def _least(is_enough: Callable[[int], bool], most: int) -> int | None:
+    """Return the least number that is enough, if more are not less."""
+    high = 1
+    while not is_enough(high):
+        high *= 2
+        if high > most:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _wait(wish: Wish, fleet: Fleet, found: Use) -> Waiting:
+    """Estimate the waiting of plain tasks; coroutines begin at once unless all are in use."""
+    plain = [load for load in wish.loads if not load.is_async]
+    rate = total_rate(plain)
+    if not rate:
+        return Waiting(0.0, 0.0, 0.0)
+    slots = fleet.servers * fleet.children
+    if max(found.shares.values()) >= 1:
+        return Waiting(1.0, math.inf, math.inf)
+    # Children that coroutines keep busy have no slot for the others.
+    free = max(1, slots - math.ceil(found.shares[Part.CHILDREN] * slots - found.slots - 1e-9))
+    return waiting(free, found.slots, found.slots / rate, spread(plain))
+
+
+def _limits(profile: Profile, loads: Sequence[Load], fleet: Fleet, found: Use) -> Iterator[Limit]:
+    rate = total_rate(loads)
+    for part in Part:
+        yield Limit(part.value, found.shares[part], rate * factor_until(profile, loads, fleet, part))
+
+
+def _redis(profile: Profile, wish: Wish, loads: Sequence[Load], fleet: Fleet, found: Use) -> RedisNeed:
+    rate = total_rate(loads)
+    with_room, most = (
+        rate * factor_until(profile, loads, fleet, Part.REDIS, share) for share in (wish.utilization, 1.0)
+    )
+
+    def is_enough(nodes: int) -> bool:
+        each = replace(fleet, servers=max(1, fleet.servers // nodes))
+        share = use(profile, scaled(wish.loads, 1 / nodes), each).shares[Part.REDIS]
+        return share <= wish.utilization + 1e-9
+
+    return RedisNeed(found.shares[Part.REDIS], with_room, most, _least(is_enough, MOST_NODES))
+
+
+def _memory(profile: Profile, wish: Wish, fleet: Fleet, found: Use, wait: Waiting, growth: float) -> Memory:
+    costs = profile.costs
+    rate = total_rate(wish.loads)
+    weights = [load.rate / rate if rate else 1 / len(wish.loads) for load in wish.loads]
+    a_task = sum(weight * costs.redis_memory.at(load.payload) for weight, load in zip(weights, wish.loads, strict=True))
+    kept = sum(load.rate * load.retention for load in wish.loads)
+    kept_bytes = sum(
+        load.rate * load.retention * (costs.redis_memory.at(load.payload + load.result) + costs.completed_memory_bytes)
+        for load in wish.loads
+    )
+    queued = rate * wait.mean_s if math.isfinite(wait.mean_s) else 0.0
+    running = min(found.slots + found.coroutines, fleet.servers * fleet.children * (1.0 + wish.async_concurrency))
+    tasks = queued + running + rate * PREFETCH_S
+    steady = profile.redis.used_bytes + tasks * a_task + kept_bytes
+    limit = profile.redis.limit_bytes if wish.redis_memory is None else wish.redis_memory
+    room = limit - steady - wish.burst * a_task
+    full_after_s = max(0.0, room) / (growth * a_task) if limit and growth else math.inf
+    a_server = profile.server.main_memory_bytes + fleet.children * (
+        profile.server.child_memory_bytes + wish.child_memory
+    )
+    return Memory(a_task, tasks, kept, steady, steady + wish.burst * a_task, limit, full_after_s, a_server)
+
+
+def _burst(profile: Profile, wish: Wish, loads: Sequence[Load], fleet: Fleet) -> Burst:
+    costs = profile.costs
+    rate = total_rate(loads)
+    put_s = sum(
+        load.rate / rate * (costs.enqueue_many_redis.at(load.payload) + costs.enqueue_many_client.at(load.payload))
+        for load in loads
+    )
+    spare = capacity(profile, loads, fleet, backlog=True) * rate - total_rate(wish.loads)
+    return Burst(wish.burst, wish.burst * put_s, wish.burst / spare if spare > 0 else math.inf)

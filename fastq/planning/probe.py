@@ -1,0 +1,89 @@
+"""What processes use, from /proc: CPU to the nanosecond, memory of their own, and what the rest of the machine does."""
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+__all__ = [
+    "available_cores",
+    "busy_s",
+    "children_of",
+    "cpu_s",
+    "descendants",
+    "is_running",
+    "memory_bytes",
+    "pss_bytes",
+]
+
+_PROC: Final = Path("/proc")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pids: Iterable[int]) -> float:
+    """Return the CPU seconds that processes have used, all threads together; those that are gone count nothing."""
+    return sum(map(_cpu_s, pids))
+
+
+def _cpu_s(pid: int) -> float:
+    total_ns = 0
+    with suppress(OSError):
+        for thread in (_PROC / str(pid) / "task").iterdir():
+            with suppress(OSError):
+                total_ns += int((thread / "schedstat").read_text().split()[0])
+    return total_ns / 1e9
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that one has started."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in (_PROC / str(pid) / "task").iterdir():
+            with suppress(OSError):
+                found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes below one."""
+    return [found for child in children_of(pid) for found in (child, *descendants(child))]
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process exists and has not ended."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def pss_bytes(pid: int) -> int:
+    """Return a process' memory, what it shares with others divided among them; 0 if it is gone."""
+    with suppress(OSError):
+        for line in (_PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def busy_s() -> float:
+    """Return the seconds that all cores together have been busy since the machine's start, or taken by its host."""
+    user, nice, system, _, _, irq, softirq, steal, *_ = (
+        int(word) for word in (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq + steal) / _TICKS
+
+
+def available_cores() -> float:
+    """Return how many cores this process may use: its affinity, and the quota of its cgroup if that is less."""
+    cores = float(len(os.sched_getaffinity(0)))
+    with suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        cores = min(cores, int(quota) / int(period))
+    return cores
+
+
+def memory_bytes() -> int:
+    """Return the memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

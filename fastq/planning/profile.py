@@ -1,0 +1,208 @@
+"""A profile: the facts that ``fastq bench`` measured, as a JSON file that ``fastq plan`` reads.
+
+Costs are CPU seconds a task; those that depend on the payload are curves through what was measured at some sizes.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import platform
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, get_type_hints
+
+__all__ = ["Costs", "Curve", "Machine", "Profile", "RedisFacts", "ServerFacts", "Wakes"]
+__all__ += ["VERSION", "default_path", "load_profile", "save"]
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Give a value for any payload: straight lines through points of (bytes, value), which never fall."""
+
+    points: Sequence[tuple[float, float]]
+
+    def __post_init__(self) -> None:
+        sizes, values = zip(*self.points, strict=True) if self.points else ((), ())
+        if len(sizes) < 2 or list(sizes) != sorted(set(sizes)) or list(values) != sorted(values) or values[0] < 0:
+            raise ValueError(f"a curve needs two points or more that rise: {self.points!r}")
+
+    @classmethod
+    def through(cls, measured: Mapping[float, float]) -> Self:
+        """Make one through what was measured; where noise lets it fall, neighbours share their mean."""
+        pools: list[tuple[list[float], float]] = []
+        for size, value in sorted(measured.items()):
+            pools.append(([size], max(0.0, value)))
+            while len(pools) > 1 and pools[-2][1] > pools[-1][1]:
+                (sizes, mean), (more, other) = pools[-2:]
+                both = sizes + more
+                pools[-2:] = [(both, (mean * len(sizes) + other * len(more)) / len(both))]
+        return cls(tuple((size, mean) for sizes, mean in pools for size in sizes))
+
+    def at(self, size: float) -> float:
+        """Return the value for a payload; beyond the points the line through the last two goes on."""
+        right = bisect_right(self.points, size, key=lambda point: point[0])
+        right = min(max(right, 1), len(self.points) - 1)
+        (x0, y0), (x1, y1) = self.points[right - 1 : right + 1]
+        if size <= self.points[0][0]:
+            return self.points[0][1]
+        return y0 + (y1 - y0) * (size - x0) / (x1 - x0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wakes:
+    """Say what waking up costs beyond work in full batches: ``first_s`` CPU seconds a task where they are rare.
+
+    Where tasks come faster than every ``shared_s``, one wake-up serves several.
+    """
+
+    first_s: float
+    shared_s: float
+
+    def a_task(self, rate: float) -> float:
+        """Return the CPU seconds a task at so many tasks a second."""
+        return self.first_s / (1 + rate * self.shared_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Say where it was measured; ``crowding`` is what the same computation costs with all cores busy, alone being 1."""
+
+    host: str
+    cores: float
+    memory_bytes: int
+    crowding: float
+    others_cores: float
+
+
+@dataclass(frozen=True, slots=True)
+class RedisFacts:
+    """Say which Redis it was; ``is_here``: on the same machine. ``limit_bytes`` 0: it has no maxmemory."""
+
+    version: str
+    is_here: bool
+    round_trip_s: float
+    limit_bytes: int
+    used_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Hold what a task costs, in full batches: CPU seconds by process, bytes on the wire, bytes in Redis."""
+
+    enqueue_one_redis: Curve
+    enqueue_one_client: Curve
+    enqueue_many_redis: Curve
+    enqueue_many_client: Curve
+    process_redis: Curve
+    process_main: Curve
+    process_child: Curve
+    redis_received: Curve
+    redis_sent: Curve
+    redis_memory: Curve
+    completed_redis_s: float
+    completed_memory_bytes: float
+    coroutine_main_s: float
+    coroutine_child_s: float
+    wait_child_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """Hold how a server behaves: what waking up costs with a backlog and without, gaps between tasks, memory, idling.
+
+    ``overlap`` is which part of the shorter of Redis' and the main process' work is hidden behind the other's.
+    """
+
+    backlog_main: Wakes
+    backlog_redis: Wakes
+    steady_main: Wakes
+    steady_redis: Wakes
+    overlap: float
+    no_op_rate: float
+    slot_gap_s: float
+    coroutine_gap_s: float
+    main_memory_bytes: int
+    child_memory_bytes: int
+    idle_commands_a_s: float
+    idle_main_cores: float
+    idle_redis_cores: float
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Hold all that was measured, on so many children; ``loop_s`` is a loop of the handlers' computation, alone."""
+
+    version: int
+    fastq: str
+    python: str
+    measured_at: str
+    seconds: float
+    children: int
+    loop_s: float
+    machine: Machine
+    redis: RedisFacts
+    costs: Costs
+    server: ServerFacts
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it as what JSON can hold."""
+        return dataclasses.asdict(self)
+
+
+def default_path() -> Path:
+    """Return where a machine's profile is kept: $XDG_STATE_HOME/fastq/bench-HOST.json, by default in ~/.local/state."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "fastq" / f"bench-{platform.node()}.json"
+
+
+def save(profile: Profile, path: Path) -> None:
+    """Write a profile, in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(profile.as_record(), indent=2) + "\n")
+    new.replace(path)
+
+
+def load_profile(path: Path) -> Profile:
+    """Read a profile; ``ValueError`` says why it is none."""
+    try:
+        record = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ValueError(
+            f"there is no profile {path}: measure one with fastq bench, or name one with --profile"
+        ) from None
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    if not isinstance(record, dict) or record.get("version") != VERSION:
+        raise ValueError(f"{path} is not a profile of version {VERSION}: measure anew with fastq bench")
+    try:
+        profile: Profile = _read(Profile, record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not a profile: {error}; measure anew with fastq bench") from None
+    return profile
+
+
+def _read(kind: Any, value: Any) -> Any:
+    if kind is Curve:
+        return Curve(tuple((_finite(size), _finite(y)) for size, y in value["points"]))
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{field.name: _read(hints[field.name], value[field.name]) for field in dataclasses.fields(kind)})
+    if kind is float:
+        return _finite(value)
+    if type(value) is not kind:
+        raise ValueError(f"{value!r} is not of type {kind.__name__}")
+    return value
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a finite number")
+    return float(value)

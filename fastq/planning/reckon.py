@@ -1,0 +1,150 @@
+"""From samples to facts: medians over the rounds, curves over the payload, and what waking up costs. No I/O."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Final
+
+from fastq.planning.profile import Costs, Curve, ServerFacts, Wakes
+from fastq.planning.samples import BURSTS, COROUTINE_WAIT_S, PACES, SIZES, WAIT_S, Sample, Samples
+
+__all__ = ["costs_of", "crowding_of", "fit_wakes", "others_of", "server_of"]
+
+_COROUTINES: Final = 100
+_SMALL: Final = 100
+_LEAST_OVERLAP: Final = -0.5
+_MOST_AWAKE: Final = 0.9
+
+
+class _Middle:
+    """Give medians over the rounds."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.by_trial = samples.by_trial
+
+    def __call__(self, trial: str, value: Callable[[Sample], float]) -> float:
+        return median(value(sample) for sample in self.by_trial[trial])
+
+    def curve(self, prefix: str, value: Callable[[Sample], float]) -> Curve:
+        trials = [name for name in self.by_trial if name.startswith(f"{prefix} ")]
+        return Curve.through({float(name.split()[1]): self(name, value) for name in trials})
+
+
+def costs_of(samples: Samples) -> Costs:
+    """Return what a task costs."""
+    middle = _Middle(samples)
+    process_main = middle.curve("process", lambda sample: sample.main_s)
+    process_redis = middle.curve("process", lambda sample: sample.redis_s)
+    process_child = middle.curve("process", lambda sample: sample.child_s)
+    small = process_child.at(_SMALL)
+    received = {float(size): _both(middle, size, lambda sample: sample.received) for size in SIZES}
+    sent = {float(size): _both(middle, size, lambda sample: sample.sent) for size in SIZES}
+    memory = middle.curve("enqueue", lambda sample: sample.memory)
+    return Costs(
+        enqueue_one_redis=middle.curve("single", lambda sample: sample.redis_s),
+        enqueue_one_client=middle.curve("single", lambda sample: sample.client_s),
+        enqueue_many_redis=middle.curve("enqueue", lambda sample: sample.redis_s),
+        enqueue_many_client=middle.curve("enqueue", lambda sample: sample.client_s),
+        process_redis=process_redis,
+        process_main=process_main,
+        process_child=process_child,
+        redis_received=Curve.through(received),
+        redis_sent=Curve.through(sent),
+        redis_memory=memory,
+        completed_redis_s=max(0.0, middle("completed", lambda sample: sample.redis_s) - process_redis.at(_SMALL)),
+        completed_memory_bytes=max(0.0, middle("completed", lambda sample: sample.memory) - memory.at(_SMALL)),
+        coroutine_main_s=0.0,
+        coroutine_child_s=max(0.0, middle("coroutines", lambda sample: sample.child_s) - small),
+        wait_child_s=max(0.0, middle("waits", lambda sample: sample.child_s) - small),
+    )
+
+
+def _both(middle: _Middle, size: int, value: Callable[[Sample], float]) -> float:
+    return middle(f"enqueue {size}", value) + middle(f"process {size}", value)
+
+
+def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
+    """Return how a server behaves."""
+    middle = _Middle(samples)
+    main_s, redis_s = costs.process_main.at(_SMALL), costs.process_redis.at(_SMALL)
+    no_op = f"process {_SMALL}"
+    rates = [sample.rate for sample in samples.by_trial[no_op]]
+    overlap = median(
+        (sample.main_s + sample.redis_s - 1 / sample.rate) / min(sample.main_s, sample.redis_s)
+        for sample in samples.by_trial[no_op]
+    )
+    overlap = min(1.0, max(_LEAST_OVERLAP, overlap))
+    loop_s = main_s + redis_s - overlap * min(main_s, redis_s)
+
+    def wakes(trials: Sequence[str], value: Callable[[Sample], float], base_s: float) -> Wakes:
+        points = []
+        for trial in trials:
+            rate = middle(trial, lambda sample: sample.rate)
+            part = rate * (middle(trial, value) - base_s) / max(0.1, 1 - rate * loop_s)
+            points.append((rate, asleep(part) / rate))
+        return fit_wakes(points)
+
+    def main_of(sample: Sample) -> float:
+        return sample.main_s
+
+    def redis_of(sample: Sample) -> float:
+        return sample.redis_s
+
+    backlog, steady = ("waits", *BURSTS), tuple(PACES)
+    single_s = costs.enqueue_one_redis.at(_SMALL)
+    return ServerFacts(
+        backlog_main=wakes(backlog, main_of, main_s),
+        backlog_redis=wakes(backlog, redis_of, redis_s),
+        steady_main=wakes(steady, main_of, main_s),
+        steady_redis=wakes(steady, redis_of, redis_s + single_s),
+        overlap=overlap,
+        no_op_rate=median(rates),
+        slot_gap_s=max(0.0, children / middle("waits", lambda sample: sample.rate) - WAIT_S),
+        coroutine_gap_s=max(
+            0.0, _COROUTINES * children / middle("coroutines", lambda sample: sample.rate) - COROUTINE_WAIT_S
+        ),
+        main_memory_bytes=samples.main_memory,
+        child_memory_bytes=samples.child_memory,
+        idle_commands_a_s=middle("idle", lambda sample: sample.calls_a_s),
+        idle_main_cores=middle("idle", lambda sample: sample.main_s * sample.rate),
+        idle_redis_cores=middle("idle", lambda sample: sample.redis_s * sample.rate),
+    )
+
+
+def asleep(part: float) -> float:
+    """Undo ``model.awake``: return the seconds a second that waking up took, of the part of its idle time."""
+    return min(part, _MOST_AWAKE) / (1 - min(part, _MOST_AWAKE))
+
+
+def fit_wakes(points: Sequence[tuple[float, float]]) -> Wakes:
+    """Fit what waking up adds to a task, at (tasks a second, CPU seconds) each: ``first_s / (1 + rate * shared_s)``.
+
+    Its inverse is a straight line over the rate; each point weighs by its relative error. Nothing is read into the
+    rates below the slowest trial: no wake-up costs more than half as much again as the most that was measured.
+    """
+    kept = [(rate, extra_s) for rate, extra_s in points if extra_s > 0]
+    if not kept:
+        return Wakes(0.0, 0.0)
+    most_s = 1.5 * max(extra_s for _, extra_s in kept)
+    aa = sum(y * y for _, y in kept)
+    ab = sum(x * y * y for x, y in kept)
+    bb = sum((x * y) ** 2 for x, y in kept)
+    a, b = sum(y for _, y in kept), sum(x * y for x, y in kept)
+    determinant = aa * bb - ab * ab
+    constant = (a * bb - b * ab) / determinant if determinant else 0.0
+    first_s = min(most_s, 1 / constant) if constant > 0 else most_s
+    # With that given, the slope alone: what one more task a second takes off each.
+    slope = sum(x * y * (1 - y / first_s) for x, y in kept) / bb
+    return Wakes(first_s, max(0.0, slope * first_s))
+
+
+def crowding_of(samples: Samples) -> float:
+    """Return what a computation costs with all cores busy, alone being 1."""
+    middle = _Middle(samples)
+    alone = middle("alone", lambda sample: sample.child_s)
+    return max(1.0, middle("together", lambda sample: sample.child_s) / alone) if alone else 1.0
+
+
+def others_of(samples: Samples) -> float:
+    """Return how many cores other processes kept busy meanwhile."""
+    every = [sample.others_cores for trial in samples.by_trial.values() for sample in trial]
+    return median(every)

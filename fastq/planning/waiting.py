@@ -1,0 +1,58 @@
+"""How long tasks wait for a free slot: Erlang's formula for many servers, with the mix's spread of durations.
+
+It takes arrivals to be independent of one another, and one queue for all slots.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from fastq.planning.load import Load
+
+__all__ = ["Waiting", "busy_probability", "spread", "waiting"]
+
+_RARE: Final = 0.01
+
+
+class Waiting(NamedTuple):
+    """Hold how likely a task waits, and the seconds: the mean of all tasks, and what one in a hundred exceeds."""
+
+    probability: float
+    mean_s: float
+    p99_s: float
+
+
+def busy_probability(slots: int, offered: float) -> float:
+    """Return Erlang's C: how likely all slots are busy, of so many handlers at once on average; 1 when overloaded."""
+    if offered >= slots:
+        return 1.0
+    inverse = 1.0  # of Erlang's B, by its recursion over the slots
+    for count in range(1, slots + 1):
+        inverse = 1 + inverse * count / offered if offered else math.inf
+        if inverse > 1e300:
+            return 0.0
+    blocked = 1 / inverse
+    return blocked / (1 - offered / slots * (1 - blocked))
+
+
+def spread(loads: Sequence[Load]) -> float:
+    """Return the squared coefficient of variation of the durations of a mix, each load's being constant."""
+    rate = sum(load.rate for load in loads)
+    mean = sum(load.rate * load.duration for load in loads) / rate if rate else 0.0
+    if not mean:
+        return 0.0
+    return max(0.0, sum(load.rate * (load.duration / mean) ** 2 for load in loads) / rate - 1)
+
+
+def waiting(slots: int, offered: float, mean_s: float, squared_variation: float) -> Waiting:
+    """Estimate how tasks wait for one of so many slots; ``offered`` are the handlers that run at once on average.
+
+    Erlang's answer for random durations, corrected for the spread that they have (Allen and Cunneen).
+    """
+    probability = busy_probability(slots, offered)
+    if offered >= slots:
+        return Waiting(1.0, math.inf, math.inf)
+    correction = (1 + squared_variation) / 2
+    scale_s = mean_s / (slots - offered) * correction
+    p99_s = scale_s * math.log(probability / _RARE) if probability > _RARE else 0.0
+    return Waiting(probability, probability * scale_s, p99_s)

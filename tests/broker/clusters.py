@@ -1,0 +1,76 @@
+"""A real cluster whose slots can be moved among its nodes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis.crc import key_slot
+
+from tests.redis_servers import RedisServer
+
+__all__ = ["Cluster", "slot_of"]
+
+SLOTS = 16384
+
+
+class Cluster:
+    """Be the nodes of a cluster, and move slots among them."""
+
+    def __init__(self, nodes: Sequence[RedisServer]) -> None:
+        self.nodes = list(nodes)
+        self._taken = 0
+
+    @property
+    def url(self) -> str:
+        return "redis-cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def ask(self, node: RedisServer, *words: object) -> Any:
+        with node.client() as client:
+            execute: Any = client.execute_command
+            return execute(*words)
+
+    def id_of(self, node: RedisServer) -> str:
+        return str(self.ask(node, "CLUSTER", "MYID").decode())
+
+    def queues_on(self, node: RedisServer, count: int = 1) -> list[str]:
+        """Return new names of queues, whose slots are a node's."""
+        first, last = self._slots_of(node)
+        queues: list[str] = []
+        while len(queues) < count:
+            self._taken += 1
+            if first <= slot_of(f"queue-{self._taken}") <= last:
+                queues.append(f"queue-{self._taken}")
+        return queues
+
+    def _slots_of(self, node: RedisServer) -> tuple[int, int]:
+        index = self.nodes.index(node)
+        return SLOTS * index // 3, SLOTS * (index + 1) // 3 - 1
+
+    def keys_of(self, node: RedisServer, queue: str) -> list[str]:
+        found: list[bytes] = self.ask(node, "CLUSTER", "GETKEYSINSLOT", slot_of(queue), 10_000)
+        return sorted(key.decode() for key in found)
+
+    def begin_move(self, queue: str, source: RedisServer, target: RedisServer) -> None:
+        self.ask(target, "CLUSTER", "SETSLOT", slot_of(queue), "IMPORTING", self.id_of(source))
+        self.ask(source, "CLUSTER", "SETSLOT", slot_of(queue), "MIGRATING", self.id_of(target))
+
+    def move_keys(self, queue: str, source: RedisServer, target: RedisServer) -> None:
+        if keys := self.keys_of(source, queue):
+            self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+
+    def end_move(self, queue: str, target: RedisServer) -> None:
+        for node in [target, *self.nodes]:
+            self.ask(node, "CLUSTER", "SETSLOT", slot_of(queue), "NODE", self.id_of(target))
+
+    def redirections(self, kind: str) -> int:
+        """Count the MOVED or ASK that the nodes have answered."""
+        return sum(node_errors(node).get(f"errorstat_{kind}", {}).get("count", 0) for node in self.nodes)
+
+
+def node_errors(node: RedisServer) -> dict[str, Any]:
+    with node.client() as client:
+        found: dict[str, Any] = client.info("errorstats")
+        return found
+
+
+def slot_of(queue: str) -> int:
+    return int(key_slot(f"{{{queue}}}".encode()))
