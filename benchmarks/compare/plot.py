@@ -88,6 +88,9 @@ def draw_bars(
     ends: Sequence[float] = (),
 ) -> None:
     """Draw one bar for each, its number behind its end, or where ``ends`` has it."""
+    if not any(values):
+        axes.set_axis_off()
+        return
     axes.barh(range(len(entries)), values, color=[colour(entry) for entry in entries], height=0.7)
     if log:
         axes.set_xscale("log")
