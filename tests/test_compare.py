@@ -81,7 +81,7 @@ def test_the_ratio_is_the_median_of_the_rounds_own() -> None:
             entry("slower", "at least once", 4, 40, 4),
         )
     )
-    assert [line for line in text.splitlines() if " fastq " in line] == [
+    assert [line for line in text.splitlines() if ": fastq " in line] == [
         "- no-op tasks: fastq is 0.60 x the bare",
         "- no-op tasks: fastq is 12.00 x the slow",
         "- bulk enqueue: fastq 2 000 a second",
