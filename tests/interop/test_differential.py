@@ -1,6 +1,7 @@
 """The same operations through Go asynq and through fastq leave the same in Redis, and fail for the same reasons."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fastq import keys
 from tests.interop.differential.aggregating import GroupChooser
 from tests.interop.differential.campaign import Campaign, UnequalError, campaign
 from tests.interop.differential.generator import Generator
@@ -104,6 +106,45 @@ def test_a_wrong_entry_of_our_scheduler_is_found(peer_binary: Path, monkeypatch:
     monkeypatch.setattr(OurScheduler, "register", register_wrongly)
     with schedule_campaign(SEED, peer_binary) as run, pytest.raises(AssertionError, match="part='e7'"):
         run.run_sequence()
+
+
+# An archive that is full, once, since it takes long to look at --------------------------------------------------------
+
+FILL = """
+for rank = 1, 10000 do
+  local id = string.format('a-%05d', rank)
+  redis.call('ZADD', KEYS[1], ARGV[1] + rank, id)
+  redis.call('HSET', KEYS[2] .. id, 'msg', ARGV[2], 'state', 'archived')
+end
+"""
+
+
+def test_a_full_archive_loses_its_oldest_tasks_where_go_leaves_one_less_and_may_keep_hashes(run: Campaign) -> None:
+    def do(name: str, method: str, *args: Any, **options: Any) -> None:
+        operation = Operation(name, method, args, options)
+        theirs, ours = run.go.apply([operation]), run.fastq.apply([operation])
+        assert theirs == ours
+
+    def archived(db: Any) -> tuple[set[bytes], set[bytes]]:
+        """Return the ids that the archive has lost, and those of them whose task is still there."""
+        lost = {b"a-%05d" % rank for rank in range(1, 10001)} - set(db.zrange(keys.archived("default"), 0, -1))
+        return lost, {task_id for task_id in lost if db.exists(keys.task("default", task_id.decode()))}
+
+    def oldest(count: int) -> set[bytes]:
+        return {b"a-%05d" % rank for rank in range(1, count + 1)}
+
+    run.go.renew_clients()
+    for task_id in ("id-1", "id-2"):
+        do("enqueue", "enqueue", "t", b"", queue="default", task_id=task_id)
+    for db in (run.pair.theirs, run.pair.ours):
+        db.eval(FILL, 2, keys.archived("default"), keys.task_prefix("default"), int(time.time()) - 20000, b"")
+    do("begin", "begin", "default", True)
+    do("end_skip", "end", ("default", "id-1"), "skip", b"bad")
+    assert archived(run.pair.theirs) == (oldest(2), set())
+    assert archived(run.pair.ours) == (oldest(1), set())
+    do("archive_task", "archive_task", "default", "id-2")
+    assert archived(run.pair.theirs) == (oldest(3), {b"a-00003"})
+    assert archived(run.pair.ours) == (oldest(2), set())
 
 
 # What may differ ----------------------------------------------------------------------------------------------------

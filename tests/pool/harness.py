@@ -126,14 +126,14 @@ class Bench:
         while not self.pool.free:
             await asyncio.sleep(0.001)
 
-    async def hang(self, do: str, *, timeout: float = 0.1) -> tuple[Event, list[int]]:
+    async def hang(self, do: str, *, timeout: float = 0.1, kind: str = "") -> tuple[Event, list[int]]:
         """Run a task that hangs until its time is up; return its outcome and the processes that it told of.
 
         One that was too slow to tell of any, as on a busy machine, is given more time.
         """
         while timeout < LIMIT_S:
             key = object()
-            self.submit(self.task(key, do, timeout=timeout))
+            self.submit(self.task(key, do, timeout=timeout, kind=kind))
             event = await self.outcome(key)
             word, *pids = self.beacon.told().split() or [""]
             if word == "started":

@@ -10,7 +10,7 @@ from arq.connections import RedisSettings  # type: ignore[import-not-found]  # i
 from benchmarks.compare.meter import PAYLOAD, run
 from benchmarks.compare.produce import serve_async
 
-CHUNK = 20
+CHUNK = 32
 SETTINGS = RedisSettings.from_dsn(os.environ["COMPARE_REDIS_URL"])
 LOGGING = {"version": 1, "disable_existing_loggers": False}
 """Arq's own logs two lines a task."""
@@ -27,6 +27,7 @@ class WorkerSettings:
     functions = (func(work, name="work", keep_result=0),)
     redis_settings = SETTINGS
     poll_delay = 0.01
+    max_jobs = 32
 
 
 class Pool:
@@ -44,7 +45,7 @@ class Pool:
             await self.redis.enqueue_job("work", kind, PAYLOAD)
 
     async def many(self, kind: str, count: int) -> None:
-        """Enqueue 20 at a time, as there is no call for many."""
+        """Enqueue 32 at a time, as there is no call for many."""
         for at in range(0, count, CHUNK):
             size = min(CHUNK, count - at)
             await asyncio.gather(*(self.redis.enqueue_job("work", kind, PAYLOAD) for _ in range(size)))

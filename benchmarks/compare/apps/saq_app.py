@@ -8,7 +8,7 @@ from saq import Queue  # type: ignore[import-not-found]  # in an environment of 
 from benchmarks.compare.meter import PAYLOAD, run
 from benchmarks.compare.produce import serve_async
 
-CHUNK = 20
+CHUNK = 32
 KEEP_NOTHING = -1
 
 queue = Queue.from_url(os.environ["COMPARE_REDIS_URL"])
@@ -19,7 +19,7 @@ async def work(context: object, *, kind: str, payload: str) -> None:
     run(kind)
 
 
-settings = {"queue": queue, "functions": [work]}
+settings = {"queue": queue, "functions": [work], "concurrency": 32}
 
 
 async def enqueue(kind: str) -> None:
@@ -34,7 +34,7 @@ async def each(kind: str, count: int) -> None:
 
 
 async def many(kind: str, count: int) -> None:
-    """Enqueue 20 at a time, as there is no call for many."""
+    """Enqueue 32 at a time, as there is no call for many."""
     for at in range(0, count, CHUNK):
         await asyncio.gather(*(enqueue(kind) for _ in range(min(CHUNK, count - at))))
 

@@ -9,7 +9,7 @@ from benchmarks.compare.produce import serve_async
 
 CHUNK = 500
 
-worker = Worker(redis_url=os.environ["COMPARE_REDIS_URL"])
+worker = Worker(redis_url=os.environ["COMPARE_REDIS_URL"], concurrency=32)
 
 
 async def _work(kind: str, payload: str) -> None:

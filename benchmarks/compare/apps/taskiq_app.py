@@ -11,7 +11,7 @@ from taskiq_redis import (  # type: ignore[import-not-found]  # in an environmen
 from benchmarks.compare.meter import PAYLOAD, run
 from benchmarks.compare.produce import serve_async
 
-CHUNK = 20
+CHUNK = 32
 
 URL = os.environ["COMPARE_REDIS_URL"]
 # Read from the beginning: what is enqueued before the first worker is there would be skipped otherwise.
@@ -32,7 +32,7 @@ async def each(kind: str, count: int) -> None:
 
 
 async def many(kind: str, count: int) -> None:
-    """Enqueue 20 at a time, as there is no call for many."""
+    """Enqueue 32 at a time, as there is no call for many."""
     for at in range(0, count, CHUNK):
         await asyncio.gather(*(work.kiq(kind, PAYLOAD) for _ in range(min(CHUNK, count - at))))
 

@@ -21,8 +21,8 @@ ARQ = Contender(
     title="arq",
     guarantee=Guarantee.LEAST,
     detail="stays queued until it has ended; back when its in-progress key expires (job timeout of 300 s + 10 s)",
-    settings="two workers, poll delay 10 ms in place of 500 ms, max_jobs 10 as it comes, results not kept, "
-    "its log off; bulk by 20 coroutines",
+    settings="two workers, poll delay 10 ms in place of 500 ms, max_jobs 32, results not kept, "
+    "its log off; bulk by 32 coroutines",
     guess=Rates(each=2_100, many=5_500, noop=1_800, ms=900),
     produce=module("arq_app"),
     work=_work,

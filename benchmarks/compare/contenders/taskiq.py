@@ -6,7 +6,7 @@ from benchmarks.compare.contender import APPS, Command, Contender, Guarantee, Pl
 
 __all__ = ["TASKIQ_LIST", "TASKIQ_STREAM"]
 
-SETTINGS = "`--workers 2`, 100 async tasks a process as it comes, uvloop, no result backend; bulk by 20 coroutines"
+SETTINGS = "`--workers 2`, 100 async tasks a process as it comes, uvloop, no result backend; bulk by 32 coroutines"
 
 
 def _work(place: Place) -> list[Command]:

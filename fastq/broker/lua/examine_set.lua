@@ -15,6 +15,16 @@ asynq   none (such ids stay for ever)
 local source, groups = KEYS[1], KEYS[2]
 local task_prefix, state, group, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
+-- begin: has message
+-- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
+-- to another node; then the script ends with it.
+local function has_message(task)
+  local has = redis.pcall("HEXISTS", task, "msg")
+  if type(has) == "table" and not string.find(has.err, "WRONGTYPE", 1, true) then redis.call("HEXISTS", task, "msg") end
+  return has == 1
+end
+-- end: has message
+
 -- The type is the first field of a message. Big ones are not looked into, which would take long.
 local function is_undecodable(task)
   if state ~= "archived" or redis.call("HSTRLEN", task, "msg") > 65536 then return false end
@@ -22,13 +32,13 @@ local function is_undecodable(task)
 end
 
 local found = redis.call("ZSCAN", source, cursor, "COUNT", count)
-local reply, dropped = {found[1], #found[2] / 2, 0}, 0
+local reply, ghosts = {found[1], #found[2] / 2, 0}, {}
 for at = 1, #found[2], 2 do
   local id = found[2][at]
   local task, what = task_prefix .. id, nil
-  if redis.pcall("HEXISTS", task, "msg") ~= 1 then
+  if not has_message(task) then
     what = "none"
-    if mend == "1" then dropped = dropped + redis.call("ZREM", source, id) end
+    ghosts[#ghosts + 1] = id
   else
     local its_state = redis.call("HGET", task, "state") or ""
     if its_state ~= state then
@@ -42,6 +52,8 @@ for at = 1, #found[2], 2 do
     reply[#reply + 1] = what
   end
 end
-if dropped > 0 and group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
-reply[3] = dropped
+if mend == "1" and #ghosts > 0 then
+  reply[3] = redis.call("ZREM", source, unpack(ghosts))
+  if group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
+end
 return reply

@@ -25,14 +25,20 @@ local task_prefix, group_prefix, mend, now, keep_until = ARGV[1], ARGV[2], ARGV[
 local max_length, read_ns = tonumber(ARGV[6]), tonumber(ARGV[7])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, active = lease}
 
-local is_in_a_set
+-- What is no sorted set has no ids. Any other error says nothing of them: in a cluster the set may be on its way to
+-- another node; then the script ends with it.
+local function is_in(set, id)
+  local score = redis.pcall("ZSCORE", set, id)
+  if type(score) == "table" and not string.find(score.err, "WRONGTYPE", 1, true) then redis.call("ZSCORE", set, id) end
+  return type(score) == "string"
+end
+
+local aggregating
 local function is_aggregating(id)
-  if not is_in_a_set then
-    is_in_a_set = {}
-    for _, set in ipairs(redis.call("ZRANGE", aggregation_sets, 0, 999)) do is_in_a_set[set] = true end
-  end
-  for set in pairs(is_in_a_set) do
-    if type(redis.pcall("ZSCORE", set, id)) == "string" then return true end
+  aggregating = aggregating or redis.call("ZRANGE", aggregation_sets, 0, 1000)
+  if #aggregating > 1000 then return true end
+  for _, set in ipairs(aggregating) do
+    if is_in(set, id) then return true end
   end
   return false
 end
@@ -50,7 +56,7 @@ end
 local function is_somewhere(id, state, group)
   if state == "moving" then return true end -- it is between two queues: the move's to end
   if sets[state] and redis.call("ZSCORE", sets[state], id) then return true end
-  if group and type(redis.pcall("ZSCORE", group_prefix .. group, id)) == "string" then return true end
+  if group and is_in(group_prefix .. group, id) then return true end
   for _, set in pairs(sets) do
     if redis.call("ZSCORE", set, id) then return true end
   end

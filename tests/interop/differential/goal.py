@@ -11,8 +11,8 @@ from tests.interop.differential.state import State
 __all__ = ["GROUPS", "HOUR_S", "NOTHING", "OK", "QUEUES", "Build", "Goal", "always"]
 
 OK, NOTHING = "ok", "nothing"
-QUEUES = ("default", "low")
-GROUPS = ("g1", "g2")
+QUEUES = ("default", "low:очередь 2")
+GROUPS = ("g1", "g:with:colons")
 HOUR_S = 3600
 Build: TypeAlias = Callable[[State, Random], Operation | None]
 

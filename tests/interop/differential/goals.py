@@ -14,7 +14,8 @@ from tests.interop.differential.state import State, TaskAt
 
 __all__ = ["all_goals"]
 
-IDS = [f"id-{number}" for number in range(100, 130)]
+TYPE = "type:of é"
+IDS = [f"id-{number}" if number % 2 else f"id:{number} é" for number in range(100, 130)]
 HOW_MANY_ARE_KEPT = 0.8
 """Tasks of any kind with a retention; without, few would ever be completed."""
 
@@ -32,12 +33,22 @@ OPTIONS: Mapping[str, Callable[[Random], dict[str, Any]]] = {
     "enqueue_headers": lambda rng: {"headers": {"trace": str(rng.random())}},
     "enqueue_deadline": lambda rng: {"deadline": datetime(rng.randint(2100, 2200), 1, 1, tzinfo=UTC)},
     "enqueue_timeout": lambda rng: {"timeout": rng.randint(30, 9000) / 2},
+    "enqueue_past": lambda rng: {"process_at": datetime(rng.randint(2000, 2020), 1, 1, tzinfo=UTC)},
     "enqueue_max_retry": lambda rng: {"max_retry": rng.choice((0, 1, 5, -1))},
 }
 
 
+MIXED = [name for name in OPTIONS if name != "enqueue_past"]
+
+
+def mixed(rng: Random) -> dict[str, Any]:
+    """Take several kinds of options at once."""
+    kinds = rng.sample(MIXED, rng.randint(2, 6))
+    return {name: value for kind in kinds for name, value in OPTIONS[kind](rng).items()}
+
+
 def enqueue_goals() -> Iterator[Goal]:
-    for name, options_of in OPTIONS.items():
+    for name, options_of in {**OPTIONS, "enqueue_mixed": mixed}.items():
         yield Goal(name, OK, enqueue(name, options_of, new_id))
         yield Goal(name, "TaskIDConflictError", enqueue(name, options_of, used_id))
         yield Goal(name, "ValueError", enqueue(name, options_of, bad))
@@ -55,12 +66,13 @@ def enqueue(name: str, options_of: Callable[[Random], dict[str, Any]], choose: C
         chosen = choose(state, rng)
         if chosen is None:
             return None
-        given = {"type": "t", "payload": rng.choice((None, b"", b"p" + rng.randbytes(3))), **chosen}
-        if "unique" in name:  # one that no other has, unless it is to be a duplicate
+        given = {"type": TYPE, "payload": rng.choice((None, b"", b"p" + rng.randbytes(3))), **chosen}
+        options = options_of(rng)
+        if "unique" in options:  # one that no other has, unless it is to be a duplicate
             given["payload"] = chosen.get("payload", b"u" + chosen["task_id"].encode())
         type, payload = given.pop("type"), given.pop("payload")
         kept = {"retention": HOUR_S} if rng.random() < HOW_MANY_ARE_KEPT else {}
-        return Operation(name, ENQUEUE, (type, payload), {**kept, **options_of(rng), **given})
+        return Operation(name, ENQUEUE, (type, payload), {**kept, **options, **given})
 
     return build
 
@@ -73,7 +85,7 @@ def new_id(state: State, rng: Random) -> Mapping[str, Any] | None:
 
 
 def locks(state: State, task_id: str) -> list[str]:
-    return [queue for queue in QUEUES if keys.unique(queue, "t", b"u" + task_id.encode()) in state.keys]
+    return [queue for queue in QUEUES if keys.unique(queue, TYPE, b"u" + task_id.encode()) in state.keys]
 
 
 def used_id(state: State, rng: Random) -> Mapping[str, Any] | None:
@@ -192,6 +204,8 @@ def queue_goals() -> Iterator[Goal]:
         yield Goal(name, OK, on_queue(name, is_empty if not force else is_idle, options))
         yield Goal(name, "QueueNotEmptyError", on_queue(name, is_busy if force else is_filled, options))
         yield Goal(name, "QueueNotFoundError", always(Operation(name, "delete_queue", ("nosuch",), options)))
+    name = "delete_queue_of_kept_tasks"
+    yield Goal(name, "QueueNotEmptyError", on_queue(name, has_only_kept_tasks, {"force": False}))
 
 
 Condition: TypeAlias = Callable[[State, str], bool]
@@ -200,7 +214,8 @@ Condition: TypeAlias = Callable[[State, str], bool]
 def on_queue(name: str, holds: Condition, options: Mapping[str, Any] | None = None) -> Build:
     def build(state: State, rng: Random) -> Operation | None:
         queues = [queue for queue in state.queues if holds(state, queue)]
-        return Operation(name, name.removesuffix("_by_force"), (rng.choice(queues),), options or {}) if queues else None
+        method = name.partition("_queue")[0] + "_queue"
+        return Operation(name, method, (rng.choice(queues),), options or {}) if queues else None
 
     return build
 
@@ -223,6 +238,10 @@ def is_idle(state: State, queue: str) -> bool:
 
 def is_filled(state: State, queue: str) -> bool:
     return any(task.queue == queue and task.state not in ("completed", "aggregating") for task in state.tasks)
+
+
+def has_only_kept_tasks(state: State, queue: str) -> bool:
+    return not is_filled(state, queue) and not is_empty(state, queue)
 
 
 def is_empty(state: State, queue: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fastq.info import TaskInfo
 from fastq.inspector.records import QueueInfo
-from tests.interop.differential.goal import OK, Build, Goal, always
+from tests.interop.differential.goal import GROUPS, OK, Build, Goal, always
 from tests.interop.differential.operation import Operation
 from tests.interop.differential.state import State
 
@@ -28,7 +28,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 def reading_goals() -> Iterator[Goal]:
     for state in LISTED:
-        name, group = f"list_{state}_tasks", ("g1",) if state == "aggregating" else ()
+        name, group = f"list_{state}_tasks", (GROUPS[0],) if state == "aggregating" else ()
         yield Goal(name, OK, listing(name, state))
         yield Goal(name, "QueueNotFoundError", always(Operation(name, name, ("nosuch", *group), page(1, 30))))
     yield Goal("get_task_info", OK, on_any_task)
