@@ -12,13 +12,19 @@ from fastq.inspector import ServerInfo
 from tests.cli.commands import Fastq
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import View
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
 def fastq(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastq:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     return Fastq(url)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command wait as long as a busy machine may take."""
+    monkeypatch.setattr("fastq.cli.server_control.WAIT_S", PATIENCE_S)
 
 
 def shown(fastq: Fastq, view: View, count: int = 1) -> list[ServerInfo]:
@@ -30,7 +36,7 @@ def shown(fastq: Fastq, view: View, count: int = 1) -> list[ServerInfo]:
             found[:] = inspector.servers()
         return len(found) == count and all(view.db.pubsub_numsub(keys.control_channel(s.id))[0][1] for s in found)
 
-    wait_until(are_there, 30.0)
+    wait_until(are_there)
     return found
 
 
