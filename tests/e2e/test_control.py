@@ -18,6 +18,7 @@ from tests.waiting import PATIENCE_S, wait_until
 @pytest.fixture
 def fastq(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastq:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("fastq.cli.server_control.WAIT_S", PATIENCE_S)
     return Fastq(url)
 
 
@@ -73,7 +74,7 @@ def test_a_server_is_stopped_by_host_and_process_and_what_runs_goes_back(
 
 
 def test_a_second_stop_does_not_hurry_the_first(workers: Workers, client: Client, view: View, fastq: Fastq) -> None:
-    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "60").is_ready()
+    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "600").is_ready()
     (server,) = shown(fastq, view)
     client.enqueue("wait", task_id="runs", retention=3600)
     view.expect("started", "runs")

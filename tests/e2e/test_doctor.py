@@ -52,7 +52,7 @@ def test_a_healthy_busy_server_gives_no_problem(workers: Workers, client: Client
             for n in range(3000)
         )
         assert problems(fastq) == []
-    assert view.count("processed") + view.count("processed", "low") > 0
+    wait_until(lambda: view.count("processed") + view.count("processed", "low"))
     client.enqueue("sleep", headers={"seconds": "0.5"})
     assert problems(fastq) == []
     wait_until(lambda: fastq.run("doctor").exit_code == 0)  # its server shows itself, too
