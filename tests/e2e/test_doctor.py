@@ -47,7 +47,7 @@ def test_a_healthy_busy_server_gives_no_problem(workers: Workers, client: Client
             for n in range(3000)
         )
         assert problems(fastq) == []
-    assert view.count("processed") + view.count("processed", "low") > 0
+    wait_until(lambda: view.count("processed") + view.count("processed", "low"))
     client.enqueue("sleep", headers={"seconds": "0.5"})
     assert problems(fastq) == []
     assert worker.stop() == 0, worker.text
