@@ -113,6 +113,14 @@ def test_a_lost_task_is_archived_and_a_completed_one_kept(broker: BlockingBroker
     assert time.time() < queue.scores("completed")["done"] < time.time() + 100_000
 
 
+def test_what_is_between_two_queues_is_left_to_the_move(broker: BlockingBroker, db: Redis) -> None:
+    queue = sound(db)
+    queue.put("parked", "moving")
+    queue.db.zadd(keys.moving("default"), {"parked": 1})
+    report = look(broker)
+    assert (amiss(report), report.repairs) == ([], [])
+
+
 def test_no_task_is_put_into_an_archive_that_would_soon_delete_it(
     broker: BlockingBroker, db: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
