@@ -89,13 +89,22 @@ def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
     def redis_of(sample: Sample) -> float:
         return sample.redis_s
 
+    def bunching(wakes: Wakes, trial: str) -> float:
+        """Return which part of the wake-ups of plain tasks coroutines cause."""
+        rate = middle(trial, lambda sample: sample.rate)
+        part = rate * (middle(trial, main_of) - main_s) / max(0.1, 1 - rate * loop_s)
+        plain_s = wakes.a_task(rate)
+        return min(1.0, max(0.0, asleep(part) / rate / plain_s)) if plain_s else 1.0
+
     backlog, steady = ("waits", *BURSTS), tuple(PACES)
     single_s = costs.enqueue_one_redis.at(_SMALL)
+    backlog_main = wakes(backlog, main_of, main_s)
     return ServerFacts(
-        backlog_main=wakes(backlog, main_of, main_s),
+        backlog_main=backlog_main,
         backlog_redis=wakes(backlog, redis_of, redis_s),
         steady_main=wakes(steady, main_of, main_s),
         steady_redis=wakes(steady, redis_of, redis_s + single_s),
+        coroutine_wakes=median(bunching(backlog_main, trial) for trial in COROUTINE_WAITS),
         overlap=overlap,
         no_op_rate=median(rates),
         slot_gap_s=max(0.0, children / middle("waits", lambda sample: sample.rate) - WAIT_S),
