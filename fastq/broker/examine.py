@@ -29,6 +29,8 @@ LEASES_A_CALL: Final = 500
 TASKS_A_CALL: Final = 200
 MAX_SEARCHED: Final = 20_000
 """Redis goes through that many ids of a list in a ms or two, for each id that it looks for."""
+MAX_ARCHIVED: Final = 9_000
+"""Of the 10 000 that an archive holds; in a fuller one tasks would drive out others, and soon be gone themselves."""
 KEEP_COMPLETED_S: Final = 86_400
 
 
@@ -93,7 +95,8 @@ def examine_tasks(
 
     They are mended so: what has no message is deleted, what was completed is kept for a day, the rest archived. Those
     that may be in a pending list too long to be searched are "unsure", and left as they are; unless ``read_ns`` says
-    that it was read since then, and they were not there.
+    that it was read since then, and they were not there. "full": it was not mended, since there is no room for it in
+    the archive.
     """
     script_keys = (
         keys.pending(queue),
@@ -113,6 +116,7 @@ def examine_tasks(
         now_s + KEEP_COMPLETED_S,
         MAX_SEARCHED,
         read_ns,
+        MAX_ARCHIVED,
         *map(id_word, task_ids),
     )
     return Operation(

@@ -54,7 +54,7 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
     Kind.LOST_TASK: _Verdict(
         Level.PROBLEM,
         "they are in no list, so that nobody sees or runs them",
-        f"{_REPAIR} archives them (the completed ones are kept for a day): run or delete them there",
+        f"{_REPAIR} archives them while there is room (the completed ones are kept for a day): run or delete them",
     ),
     Kind.LEFTOVER: _Verdict(
         Level.WARNING,
