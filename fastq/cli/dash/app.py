@@ -32,7 +32,7 @@ CSS: Final = """
 Screen { layout: vertical; background: $background; }
 Line { width: 100%; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
 Grid { width: 100%; height: 1fr; }
-#keys { height: 2; }
+#foot { height: 3; text-wrap: wrap; }
 #more { height: 2; }
 #scroll { height: 1fr; }
 #search { height: 1; }
@@ -78,6 +78,11 @@ class Dash(App[int]):
         if self.desk.options.queue is not None:
             self.push_screen(TasksView(self.desk, self.desk.options.queue))
 
+    @property
+    def is_looking(self) -> bool:
+        """Tell whether an answer about the queues is still to come."""
+        return self._look is not None and not self._look.is_finished
+
     def look_now(self) -> None:
         """Look at all queues."""
         self._looked_s = time.monotonic()
@@ -100,7 +105,7 @@ class Dash(App[int]):
         period_s = self.desk.options.refresh_s
         if self.desk.health.is_ill:
             period_s = min(period_s, RETRY_S)
-        if now_s - self._looked_s >= period_s and (self._look is None or self._look.is_finished):
+        if now_s - self._looked_s >= period_s and not self.is_looking:
             self.look_now()
         screen = self.screen
         if isinstance(screen, View):
