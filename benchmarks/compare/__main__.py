@@ -65,13 +65,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _take(options: argparse.Namespace) -> Record:
     """Measure."""
-    began_s = time.monotonic()
     wanted = [c for c in CONTENDERS if not options.only or c.name in options.only.split(",")]
     programs = _programs(wanted)
     where = machine(server_program())
     directory = BUILD / "logs"
     directory.mkdir(parents=True, exist_ok=True)
     rounds = Rounds(programs, directory)
+    began_s = time.monotonic()
     if programs:
         _run(rounds, options)
     entries = [

@@ -39,6 +39,10 @@ def main(figures: str, target: str) -> None:
     draw_bars(axes[1], entries, [median(entry, "ms") for entry in entries], "1 ms CPU tasks/s")
     draw_bars(axes[2], entries, [latency(entry) for entry in entries], "idle latency, ms", log=True)
     draw_bars(axes[3], entries, [cpu_us(entry) for entry in entries], "CPU a no-op, µs", log=True)
+    meaning = {"fastq, at least once": OURS, **COLOURS}
+    patches = [pyplot.Rectangle((0, 0), 1, 1, color=shade) for shade in meaning.values()]
+    title = "A task whose worker dies runs"
+    figure.legend(patches, meaning, loc="outside lower center", ncols=3, frameon=False, labelcolor=INK, title=title)
     figure.savefig(target, dpi=160, transparent=True)
 
 
@@ -66,7 +70,7 @@ def colour(entry: Any) -> str:
 
 
 def draw_rates(axes: Any, entries: Sequence[Any]) -> None:
-    """Draw the no-op rates, with their range, the names and the legend."""
+    """Draw the no-op rates, with their range and the names."""
     values = [median(entry, "noop") for entry in entries]
     ranges = [[figures["noop"] for figures in entry["rounds"]] for entry in entries]
     draw_bars(axes, entries, values, "no-op tasks a second (logarithmic)", log=True, ends=list(map(max, ranges)))
@@ -74,9 +78,6 @@ def draw_rates(axes: Any, entries: Sequence[Any]) -> None:
     above = [max(found) - value for value, found in zip(values, ranges, strict=True)]
     axes.errorbar(values, range(len(entries)), xerr=(below, above), fmt="none", ecolor=INK, elinewidth=1, capsize=2)
     axes.set_yticks(range(len(entries)), [f"{entry['title']} {entry['version']}" for entry in entries])
-    for name, shade in {"fastq, at least once": OURS, **COLOURS}.items():
-        axes.barh(0, 0, color=shade, label=name)
-    axes.legend(loc="lower right", frameon=False, labelcolor=INK, title="when its worker dies, a task runs")
 
 
 def draw_bars(
@@ -88,6 +89,9 @@ def draw_bars(
     ends: Sequence[float] = (),
 ) -> None:
     """Draw one bar for each, its number behind its end, or where ``ends`` has it."""
+    if not any(values):
+        axes.set_axis_off()
+        return
     axes.barh(range(len(entries)), values, color=[colour(entry) for entry in entries], height=0.7)
     if log:
         axes.set_xscale("log")

@@ -10,6 +10,7 @@ from benchmarks.compare.turn import Figures
 __all__ = ["markdown", "percentile", "ratio"]
 
 NONE = "-"
+NO_QUEUES = ("bare", "brpop")
 PYTHONS_NOT = ("bare", "fastq", "asynq")
 
 
@@ -74,11 +75,12 @@ def _ratios(entries: dict[str, Entry]) -> Iterator[str]:
         if other is not None:
             yield f"- no-op tasks: fastq is {ratio(mine, other):.2f} x {other.title}"
     yield f"- bulk enqueue: fastq {_number(_median(mine, _many))} a second"
-    others = [entry for entry in entries.values() if entry is not mine and _samples(entry)]
+    others = [entry for entry in entries.values() if entry.name not in NO_QUEUES and entry is not mine]
+    others = [entry for entry in others if _samples(entry)]
     if _samples(mine) and others:
         soonest = min(others, key=_p50)
         theirs = f"{_p50(soonest):.2f} ms ({soonest.title})"
-        yield f"- idle latency p50: fastq {_p50(mine):.2f} ms, the best of the others {theirs}"
+        yield f"- idle latency p50: fastq {_p50(mine):.2f} ms, the best other queue {theirs}"
 
 
 def _samples(entry: Entry) -> list[float]:

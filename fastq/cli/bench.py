@@ -120,7 +120,7 @@ def _show(screen: Screen, profile: Profile, path: Path) -> None:
             ("Round trip to Redis", microseconds(redis.round_trip_s)),
             ("No-op tasks", f"{number(round(server.no_op_rate))}/s on {profile.children} children"),
             ("Computing with all cores busy", f"{machine.crowding:.2f} x what it takes alone"),
-            ("Redis' work hidden behind the main process'", percent(server.overlap)),
+            ("Work of main process and Redis that overlaps", percent(max(0.0, server.overlap))),
             ("An idle server", f"{server.idle_commands_a_s:.1f} commands/s"),
             (
                 "Memory of a server, of each child",

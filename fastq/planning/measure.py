@@ -78,8 +78,9 @@ def measure_profile(
 
 
 def _run(site: Site, extent: Extent, say: Callable[[str], None]) -> Samples:
-    """Take all samples, and tell before each trial which it is."""
+    """Take all samples, and tell before each trial which it is; a slow machine gets fewer rounds, two at least."""
     samples = Samples()
+    end_s = time.monotonic() + extent.seconds
     site.pause()
     samples.loop_s = _loop_s(site)
     for number in range(1, extent.rounds + 1):
@@ -89,6 +90,8 @@ def _run(site: Site, extent: Extent, say: Callable[[str], None]) -> Samples:
             site.clear()
         if number == 1:
             samples.main_memory, samples.child_memory = site.memory()
+        elif time.monotonic() > end_s:
+            break
     return samples
 
 

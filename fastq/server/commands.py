@@ -46,12 +46,16 @@ class Commands:
 
         It raises nothing, so that a caller keeps what it was about to write.
         """
+        return await self.begin(operations)
+
+    def begin(self, operations: Sequence[Operation[Any]]) -> asyncio.Future[list[Any]]:
+        """Do as ``run_many``, and return at once; cancel the future if nobody will wait for it."""
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((operations, answer))
         if len(self._senders) < MOST_UNDER_WAY:
             sender = asyncio.create_task(self._send(), name="fastq commands")
             self._senders.add(sender)
-        return await answer
+        return answer
 
     async def _send(self) -> None:
         batch: Sequence[_Asked] = ()

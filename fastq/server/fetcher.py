@@ -10,7 +10,7 @@ are found by the score they would have.
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -27,6 +27,8 @@ from fastq.server.waker import Waker
 
 __all__ = ["Fetcher"]
 
+FULL_BATCH: Final = 64
+"""What is smaller is handed on at once: there is little to gain, and the tasks are waited for."""
 NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
@@ -78,6 +80,7 @@ class Fetcher(Actor):
         self.paused_queues: set[str] = set()
         self._is_fetching = True
         self._asked: frozenset[str] = frozenset()
+        self._brought: list[tuple[str, Leased]] = []
         self._is_over = False
         self.quiet = asyncio.Event()
         """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
@@ -94,7 +97,9 @@ class Fetcher(Actor):
 
     def may_bring(self, queue: str) -> bool:
         """Tell whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
-        return queue in self._asked or (not self._is_over and self._lost.is_open(queue))
+        if queue in self._asked or any(queue == of for of, _ in self._brought):
+            return True
+        return not self._is_over and self._lost.is_open(queue)
 
     def queue_has_tasks(self, queue: str) -> None:
         """Let a resting queue be asked at once."""
@@ -105,6 +110,11 @@ class Fetcher(Actor):
         """Let every resting queue be asked at once."""
         self._resting.clear()
         self.wake()
+
+    async def stop(self) -> None:
+        """End at once; what was brought is handed on."""
+        await super().stop()
+        self._hand_on()
 
     async def finish(self, within_s: float) -> None:
         """End, with a last look for what a dequeue without reply has leased to us: nobody would look after it."""
@@ -120,26 +130,42 @@ class Fetcher(Actor):
         return len(self._resting) == len(self._prioritizer.weights) and not self._lost and not self._failing
 
     async def tick(self) -> float:
-        """Fetch once."""
+        """Fetch once.
+
+        A full batch is handed on only when the next one has been asked for, so that Redis works meanwhile.
+        """
+        if self._lost or not self._is_fetching:
+            self._hand_on()  # a look for what was lost would take it for that
         if not self._is_fetching:
             self.quiet.set()
             await self._take_lost()
             return min(NOTHING_TO_DO_S, max(0.001, self._lost.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
-        room = min(self._taker.room, MAX_BATCH_TASKS)
-        if room <= 0:
-            return NO_ROOM_PAUSE_S
+        room = min(self._taker.room - self._brought_size, MAX_BATCH_TASKS)
         in_doubt = self._held.queues_in_doubt()
-        quotas = self._prioritizer.split(room, self._still_resting() | in_doubt)
+        quotas = self._prioritizer.split(room, self._still_resting() | in_doubt) if room > 0 else []
         if not quotas:
+            if self._brought:
+                self._hand_on()
+                return 0.0
+            if room <= 0:
+                return NO_ROOM_PAUSE_S
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
+        await self._fetch([part for queue, count in quotas for part in self._calls(queue, count)])
+        return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
+
+    async def _fetch(self, quotas: Sequence[tuple[str, int]]) -> None:
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
-        quotas = [part for queue, count in quotas for part in self._calls(queue, count)]
         self._asked = frozenset(queue for queue, _ in quotas)
         try:
-            results = await self._commands.run_many([dequeue(queue, count, score) for queue, count in quotas])
+            answer = self._commands.begin([dequeue(queue, count, score) for queue, count in quotas])
+            if self._brought:
+                await asyncio.sleep(0)  # it is sent now
+                self._hand_on()
+            results = await answer
         except asyncio.CancelledError:
+            answer.cancel()
             for queue, _ in quotas:
                 self._lost.add(queue, score)
             raise
@@ -153,8 +179,21 @@ class Fetcher(Actor):
                 self._note_failure(queue, result)
             else:
                 self._note_answer(queue)
-                self._take(queue, count, result)
-        return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
+                self._note_tasks(queue, count, result)
+        brought = self._brought_size
+        is_full = brought >= max(FULL_BATCH, sum(count for _, count in quotas))
+        if not (is_full and brought < self._taker.room):
+            self._hand_on()
+
+    @property
+    def _brought_size(self) -> int:
+        return sum(leased.size for _, leased in self._brought)
+
+    def _hand_on(self) -> None:
+        """Give the taker what was brought."""
+        brought, self._brought = self._brought, []
+        for queue, leased in brought:
+            self._taker.accept(queue, leased)
 
     def _calls(self, queue: str, count: int) -> list[tuple[str, int]]:
         """Split what is to be asked of a queue into calls that are each full with about as much as one may bring."""
@@ -162,7 +201,7 @@ class Fetcher(Actor):
         calls = min(MOST_CALLS, -(-count // most))
         return [(queue, count * (at + 1) // calls - count * at // calls) for at in range(calls)]
 
-    def _take(self, queue: str, count: int, result: Leased | NoTasks) -> None:
+    def _note_tasks(self, queue: str, count: int, result: Leased | NoTasks) -> None:
         if isinstance(result, NoTasks):
             self._prioritizer.give_back(queue, count)
             self._rest(queue, result)
@@ -177,7 +216,7 @@ class Fetcher(Actor):
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
-        self._taker.accept(queue, result)
+        self._brought.append((queue, result))
 
     def _rest(self, queue: str, why: NoTasks) -> None:
         waker = self.wakers.get(queue)

@@ -33,10 +33,10 @@ __all__ = ["Bench", "place_for", "run_chaos", "start_database"]
 
 _STEP_S: Final = 0.02
 _LOOK_S: Final = 0.25
-_START_S: Final = 60.0
+_START_S: Final = 120.0
 _DRAIN_S: Final = 150.0
-_STOP_S: Final = 40.0
-_GONE_S: Final = 15.0
+_STOP_S: Final = 90.0
+_GONE_S: Final = 60.0
 
 
 @contextmanager

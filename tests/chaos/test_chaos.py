@@ -47,7 +47,7 @@ def left_of(place: Path) -> set[int]:
 
 @pytest.mark.slow
 def test_no_guarantee_breaks_under_fire(place: Path) -> None:
-    words = ["--seed", "20261121", "--seconds", "7", "--tasks", "4000", "--servers", "2", "--lease", "2"]
+    words = ["--seed", "20261121", "--seconds", "7", "--tasks", "4000", "--servers", "2", "--lease", "4"]
     done = subprocess.run(
         command(*words, "--every", "0.3", "--json"), cwd=place, env=environment(place), capture_output=True, text=True
     )

@@ -17,6 +17,7 @@ from tests.e2e.harness import ROOT
 from tests.inspector.doctor.harness import DEFECTS, sound
 from tests.inspector.harness import Seeded
 from tests.inspector.test_processes import publish
+from tests.waiting import PATIENCE_S
 
 SCHEMA_OF_DOCTOR = {**SCHEMA, "$ref": "#/$defs/doctor"}
 
@@ -149,6 +150,6 @@ def test_on_a_terminal_it_shows_how_far_it_is(served: Fastq, db: Redis) -> None:
     os.close(follower)
     shown = read_terminal(leader)
     os.close(leader)
-    assert program.wait(60) == 0
+    assert program.wait(PATIENCE_S) == 0
     assert " of 1,5" in shown
     assert " tasks …" in shown

@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import json
 import re
 import shlex
 import shutil
@@ -20,7 +19,7 @@ from tests.docs.blocks import PAGES, ROOT, Block, blocks_of
 
 BLOCKS = [block for page in [*PAGES, ROOT / "README.md"] for block in blocks_of(page)]
 NOTES = {"python": {"", "compiled"}}
-LANGUAGES = {"python", "go", "sh", "toml", "json", "ini", "text", ""}
+LANGUAGES = {"python", "go", "sh", "toml", "ini", "text", ""}
 
 
 def of(language: str) -> list[Any]:
@@ -76,12 +75,6 @@ def take(command: click.Command, words: list[str]) -> None:
 @pytest.mark.parametrize("block", of("toml"))
 def test_toml_is_toml(block: Block) -> None:
     assert tomllib.loads(block.code)
-
-
-@pytest.mark.parametrize("block", of("json"))
-def test_json_is_json(block: Block) -> None:
-    for text in block.code.split("\n\n"):
-        json.loads(text)
 
 
 @pytest.mark.parametrize("block", of("go"))

@@ -12,13 +12,20 @@ from fastq.inspector import ServerInfo
 from tests.cli.commands import Fastq
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import View
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
 def fastq(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastq:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("fastq.cli.server_control.WAIT_S", PATIENCE_S)
     return Fastq(url)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command wait as long as a busy machine may take."""
+    monkeypatch.setattr("fastq.cli.server_control.WAIT_S", PATIENCE_S)
 
 
 def shown(fastq: Fastq, view: View, count: int = 1) -> list[ServerInfo]:
@@ -30,7 +37,7 @@ def shown(fastq: Fastq, view: View, count: int = 1) -> list[ServerInfo]:
             found[:] = inspector.servers()
         return len(found) == count and all(view.db.pubsub_numsub(keys.control_channel(s.id))[0][1] for s in found)
 
-    wait_until(are_there, 30.0)
+    wait_until(are_there)
     return found
 
 
@@ -67,7 +74,7 @@ def test_a_server_is_stopped_by_host_and_process_and_what_runs_goes_back(
 
 
 def test_a_second_stop_does_not_hurry_the_first(workers: Workers, client: Client, view: View, fastq: Fastq) -> None:
-    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "60").is_ready()
+    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "600").is_ready()
     (server,) = shown(fastq, view)
     client.enqueue("wait", task_id="runs", retention=3600)
     view.expect("started", "runs")

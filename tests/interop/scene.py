@@ -10,7 +10,7 @@ from tests.e2e.harness import Workers
 from tests.e2e.view import View
 from tests.interop.samples import QUEUES, samples
 from tests.redis_servers import RedisServer
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = ["BUSY", "TICKING", "Scene", "scene_on"]
 
@@ -20,7 +20,6 @@ TICKING = "ticks"
 """The queue into which the scheduler puts a task every second."""
 SAMPLES = 96
 SEED = 7
-PATIENCE_S = 60.0
 BINARY = bytes(range(128, 160))
 RUNS = [
     Task("bytes", b"abc", task_id="completed", retention=3600, headers={"k": "v"}),

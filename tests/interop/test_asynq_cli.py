@@ -13,12 +13,11 @@ from tests.cli.commands import Fastq
 from tests.interop.asynq_cli import BINARY, WHY_NOT, Asynq, details, tables
 from tests.interop.scene import BUSY, TICKING, Scene
 from tests.interop.showing import shown_bytes
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 pytestmark = [pytest.mark.interop, pytest.mark.skipif(not BINARY, reason=WHY_NOT)]
 
 NEAR_S = 120
-PATIENCE_S = 60.0
 PASSING = {"MemoryUsage", "Latency", "Timestamp", "timestamp"}
 LISTED = [state for state in TaskState if state is not TaskState.AGGREGATING]
 STATES = ("active", "pending", "aggregating", "scheduled", "retry", "archived", "completed")

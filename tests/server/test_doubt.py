@@ -18,9 +18,9 @@ from fastq.server.commands import Commands
 from fastq.server.fetcher import Fetcher
 from fastq.server.syncer import Syncer
 from tests.broker.harness import QUEUE
+from tests.server.fetching import Pool
 from tests.server.harness import Bench, on_bench
 from tests.server.test_acker import results
-from tests.server.test_fetcher import Pool
 
 
 class LosingReplies:

@@ -2,52 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.lease import Leased
 from fastq.broker.scripts import load_script
-from fastq.codec import view_task_message
 from fastq.errors import BrokerConnectionError
-from fastq.prioritizer import Prioritizer
-from fastq.server.fetcher import NOTHING_TO_DO_S, Fetcher
+from fastq.server.fetcher import NOTHING_TO_DO_S
 from fastq.server.waker import Waker
-from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS, QueueBench
+from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
+from tests.server.fetching import Pool, fetcher, fill
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
-
-
-class Pool:
-    """Stand for the pool: so much room, and what came in, by queue."""
-
-    def __init__(self, bench: Bench, room: int = 500) -> None:
-        self.bench = bench
-        self.room = room
-        self.taken: list[tuple[str, str]] = []
-
-    def accept(self, queue: str, leased: Leased) -> None:
-        for task in leased.tasks:
-            self.taken.append((queue, task.id))
-            self.bench.held.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
-
-    @property
-    def ids(self) -> list[str]:
-        return [task_id for _, task_id in self.taken]
-
-
-def fetcher(bench: Bench, pool: Pool, queues: Mapping[str, int] | None = None, *, strict: bool = False) -> Fetcher:
-    prioritizer = Prioritizer(queues or {QUEUE: 1}, strict, seed=1)
-    return Fetcher(bench.commands, prioritizer, bench.holdings, pool, 1.0)
-
-
-def fill(bench: Bench, queue: str, count: int) -> None:
-    QueueBench(bench.db, queue=queue).pend(*(f"{queue}-{number:03d}" for number in range(count)))
-
 
 # Fetching ---------------------------------------------------------------------------------------------------------
 
@@ -99,24 +68,6 @@ def test_strict_priority_fills_from_the_top(db: Redis, url: str) -> None:
             await fetching.tick()
         taken = [queue for queue, _ in pool.taken]
         assert taken == ["critical"] * 7 + ["low"] * 13
-
-    on_bench(db, url, test)
-
-
-def test_large_messages_are_asked_for_in_several_calls_of_one_round_trip(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        bench.queue.pend(*(f"{number:02d}" for number in range(30)), payload=bytes(100_000))
-        pool = Pool(bench, room=20)
-        fetching = fetcher(bench, pool)
-        await fetching.tick()
-        assert len(pool.taken) == 3  # a call is full with these, and nothing was known of their size
-        await fetching.tick()
-        assert pool.ids == [f"{number:02d}" for number in range(3 + 4 * 3)]
-        db.config_resetstat()
-        pool.room = 1
-        await fetching.tick()
-        calls: Any = db.info("commandstats")
-        assert (len(pool.taken), calls["cmdstat_evalsha"]["calls"]) == (16, 1)
 
     on_bench(db, url, test)
 

@@ -17,9 +17,9 @@ from fastq.server.syncer import Syncer
 from tests.broker.harness import QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer, redis_server
+from tests.server.fetching import Pool, fetcher
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
 from tests.server.test_acker import ENDS, WRITES, result
-from tests.server.test_fetcher import Pool, fetcher
 
 PROCESSED = {"done": 2, "complete": 2, "retry": 2, "archive": 2}
 

@@ -54,6 +54,7 @@ end
 
 -- First where its state says, then everywhere; nil if that is not known.
 local function is_somewhere(id, state, group)
+  if state == "moving" then return true end -- it is between two queues: the move's to end
   if sets[state] and redis.call("ZSCORE", sets[state], id) then return true end
   if group and is_in(group_prefix .. group, id) then return true end
   for _, set in pairs(sets) do

@@ -168,6 +168,7 @@ class _Round:
         report.is_partial = survey.is_partial
         if survey.suspects:
             yield Pause(SECOND_LOOK_S)
+            self._listed = yield list_queues()  # a queue may have been made since
             again = Survey(among=survey.suspects)
             queues = {suspect.queue for suspect in survey.suspects if suspect.kind not in KEY_KINDS}
             keys_too = any(suspect.kind in KEY_KINDS for suspect in survey.suspects)

@@ -12,13 +12,14 @@ from textual.pilot import Pilot
 from fastq.cli.dash.app import Dash
 from fastq.cli.dash.desk import Options
 from fastq.cli.dash.view import View
+from tests.waiting import PATIENCE_S
 
 __all__ = ["SMALL", "Driver", "driven", "on_a_loop"]
 
 P = ParamSpec("P")
 
 SMALL = (80, 24)
-LIMIT_S = 30.0
+LIMIT_S = PATIENCE_S
 
 
 class Driver:

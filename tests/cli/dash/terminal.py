@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.e2e.harness import ROOT
+from tests.waiting import PATIENCE_S
 
 __all__ = ["Terminal", "terminal"]
 
-LIMIT_S = 60.0
+LIMIT_S = PATIENCE_S
 
 
 class Terminal:

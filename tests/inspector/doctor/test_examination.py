@@ -184,7 +184,7 @@ def test_what_moves_between_two_looks_is_not_told(
     broker: BlockingBroker, db: Any, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = sound(db)
-    for name in ("ghosts in pending", "lost, retry", "lock", "unleased"):
+    for name in ("ghosts in pending", "lost, retry", "lock", "unleased", "unlisted"):
         DEFECTS[name].make(queue)
 
     pauses = []
@@ -198,6 +198,7 @@ def test_what_moves_between_two_looks_is_not_told(
         db.zadd(queue.key("retry"), {"lost": 4e9})
         db.delete(keys.unique("default", "gone", b"x"))
         db.zadd(keys.lease("default"), {"bare": 4e9})
+        db.sadd(keys.all_queues(), "hidden")
         DEFECTS["leftover"].make(queue)
 
     monkeypatch.setattr("fastq.broker.blocking.time.sleep", undo)

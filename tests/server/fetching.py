@@ -1,0 +1,39 @@
+"""A fetcher, a stand-in for the pool that it works for, and queues for it to empty."""
+
+from collections.abc import Mapping
+
+from fastq.broker.lease import Leased
+from fastq.codec import view_task_message
+from fastq.prioritizer import Prioritizer
+from fastq.server.fetcher import Fetcher
+from tests.broker.harness import QUEUE, QueueBench
+from tests.server.harness import Bench
+
+__all__ = ["Pool", "fetcher", "fill"]
+
+
+class Pool:
+    """Stand for the pool: so much room, and what came in, by queue."""
+
+    def __init__(self, bench: Bench, room: int = 500) -> None:
+        self.bench = bench
+        self.room = room
+        self.taken: list[tuple[str, str]] = []
+
+    def accept(self, queue: str, leased: Leased) -> None:
+        for task in leased.tasks:
+            self.taken.append((queue, task.id))
+            self.bench.held.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
+
+    @property
+    def ids(self) -> list[str]:
+        return [task_id for _, task_id in self.taken]
+
+
+def fetcher(bench: Bench, pool: Pool, queues: Mapping[str, int] | None = None, *, strict: bool = False) -> Fetcher:
+    prioritizer = Prioritizer(queues or {QUEUE: 1}, strict, seed=1)
+    return Fetcher(bench.commands, prioritizer, bench.holdings, pool, 1.0)
+
+
+def fill(bench: Bench, queue: str, count: int) -> None:
+    QueueBench(bench.db, queue=queue).pend(*(f"{queue}-{number:03d}" for number in range(count)))

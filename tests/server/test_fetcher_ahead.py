@@ -1,0 +1,106 @@
+"""The fetcher asks ahead: full batches wait until the next is asked for, large messages come by several calls."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq.broker.operation import Operation
+from tests.broker.harness import OURS, QUEUE
+from tests.server.fetching import Pool, fetcher, fill
+from tests.server.harness import Bench, on_bench
+
+
+def test_a_full_batch_is_handed_on_while_redis_works_on_the_next(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 1200)
+        pool = Pool(bench, room=2000)
+        taken_when_asked: list[int] = []
+        begin = bench.commands.begin
+
+        def noting(operations: Sequence[Operation[Any]]) -> asyncio.Future[list[Any]]:
+            taken_when_asked.append(len(pool.taken))
+            return begin(operations)
+
+        bench.commands.begin = noting  # type: ignore[method-assign]  # to see when it asks
+        fetching = fetcher(bench, pool)
+        for taken in (0, 500, 1200):  # the last batch is not full: its tasks are waited for
+            assert await fetching.tick() == 0.0
+            assert len(pool.taken) == taken
+            assert fetching.may_bring(QUEUE) == (taken < 1200)
+        assert taken_when_asked == [0, 0, 500]
+        assert pool.ids == [f"{QUEUE}-{number:03d}" for number in range(1200)]
+
+    on_bench(db, url, test)
+
+
+def test_a_batch_is_not_kept_back_where_there_is_no_room_for_the_next(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 800)
+        pool = Pool(bench, room=500)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        assert len(pool.taken) == 500
+        pool.room = 700
+        await fetching.tick()
+        pool.room = 0
+        assert await fetching.tick() > 0
+        assert len(pool.taken) == 800
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("end", ["stop", "finish", "no more"])
+def test_what_was_brought_is_handed_on_at_the_end(end: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 800)
+        pool = Pool(bench, room=2000)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        assert pool.taken == []
+        if end == "stop":
+            await fetching.stop()
+        elif end == "finish":
+            await fetching.finish(5.0)
+        else:
+            fetching.stop_fetching()
+            await fetching.tick()
+        assert len(pool.taken) == 500
+
+    on_bench(db, url, test)
+
+
+def test_what_was_brought_is_not_taken_for_lost(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 600)
+        pool = Pool(bench, room=2000)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        score = OURS.score(bench.clock.unix_ns() / 1e9, 30)
+        fetching._lost.add(QUEUE, score)  # another dequeue of that second had no reply
+        bench.clock.advance(60)
+        await fetching.tick()
+        assert sorted(pool.ids) == sorted(set(pool.ids))
+        assert len(pool.taken) == 600
+
+    on_bench(db, url, test)
+
+
+def test_large_messages_are_asked_for_in_several_calls_of_one_round_trip(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.pend(*(f"{number:02d}" for number in range(30)), payload=bytes(100_000))
+        pool = Pool(bench, room=20)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        assert len(pool.taken) == 3  # a call is full with these, and nothing was known of their size
+        await fetching.tick()
+        assert pool.ids == [f"{number:02d}" for number in range(3 + 4 * 3)]
+        db.config_resetstat()
+        pool.room = 1
+        await fetching.tick()
+        calls: Any = db.info("commandstats")
+        assert (len(pool.taken), calls["cmdstat_evalsha"]["calls"]) == (16, 1)
+
+    on_bench(db, url, test)
