@@ -157,14 +157,14 @@ class Fetcher(Actor):
 
     async def _fetch(self, quotas: Sequence[tuple[str, int]]) -> None:
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
+        answer = self._commands.begin([dequeue(queue, count, score) for queue, count in quotas])
         self._asked = frozenset(queue for queue, _ in quotas)
         try:
-            answer = self._commands.begin([dequeue(queue, count, score) for queue, count in quotas])
             if self._brought:
                 await asyncio.sleep(0)  # it is sent now
                 self._hand_on()
             results = await answer
-        except asyncio.CancelledError:
+        except BaseException:
             answer.cancel()
             for queue, _ in quotas:
                 self._lost.add(queue, score)
@@ -191,8 +191,8 @@ class Fetcher(Actor):
 
     def _hand_on(self) -> None:
         """Give the taker what was brought."""
-        brought, self._brought = self._brought, []
-        for queue, leased in brought:
+        while self._brought:
+            queue, leased = self._brought.pop(0)
             self._taker.accept(queue, leased)
 
     def _calls(self, queue: str, count: int) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fastq.broker.lease import Leased
 from fastq.broker.operation import Operation
 from tests.broker.harness import OURS, QUEUE
 from tests.server.fetching import Pool, fetcher, fill
@@ -68,6 +69,30 @@ def test_what_was_brought_is_handed_on_at_the_end(end: str, db: Redis, url: str)
             fetching.stop_fetching()
             await fetching.tick()
         assert len(pool.taken) == 500
+
+    on_bench(db, url, test)
+
+
+def test_a_taker_that_fails_costs_no_task_of_the_batch_that_is_under_way(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 1200)
+        pool = Pool(bench, room=2000)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        accept = pool.accept
+
+        def fail(queue: str, leased: Leased) -> None:
+            raise RuntimeError("a defect")
+
+        pool.accept = fail  # type: ignore[method-assign]  # for once
+        with pytest.raises(RuntimeError):
+            await fetching.tick()
+        pool.accept = accept  # type: ignore[method-assign]
+        bench.clock.advance(60)
+        while len(pool.taken) < 700:
+            await fetching.tick()
+        # What it failed to take is ours by its lease, and found with what had no reply.
+        assert len(set(pool.ids)) == len(pool.ids) >= 700
 
     on_bench(db, url, test)
 
