@@ -22,6 +22,7 @@ __all__ = [
     "examine_lock",
     "examine_set",
     "examine_tasks",
+    "list_parked",
 ]
 
 IDS_A_CALL: Final = 500
@@ -139,6 +140,11 @@ def examine_lock(queue: str, lock: str, *, mend: bool = False) -> Operation[str 
         lambda owner: None if owner is None else _text(owner),
         idempotent=True,
     )
+
+
+def list_parked(queue: str) -> Operation[list[bytes]]:
+    """Read ids of tasks that are between this queue and another: those of the oldest moves, 1 000 at most."""
+    return Operation("ZRANGE", None, (keys.moving(queue),), (0, 999), idempotent=True)
 
 
 def _following(cursor: bytes) -> str | None:

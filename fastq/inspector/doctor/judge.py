@@ -81,6 +81,11 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
         "every script that needs the key fails, so that the queue stands still",
         "see what wrote it, then rename or delete it",
     ),
+    Kind.PARKED: _Verdict(
+        Level.WARNING,
+        "a fastq queue move was cut off: these run in neither queue until it is ended",
+        "give the same fastq queue move once more; it ends what was begun",
+    ),
     Kind.UNDECODABLE: _Verdict(
         Level.WARNING,
         "a producer writes what no server can read; fastq archived it as it came",
