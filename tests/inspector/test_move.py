@@ -141,7 +141,9 @@ def test_a_move_that_is_cut_off_anywhere_is_finished_by_the_next(
     assert all(len(places) == 1 for places in runnable(db).values())
     ids = {f"p{n:03}" for n in range(COUNT)} | {"s1", "g1", "r1", "d1", "c1"}
     assert messages(db, "a").keys() | messages(db, "b").keys() == ids
-    broker.drive(moving("second").run(sources("a")))
+    second = moving("second")
+    broker.drive(second.run(sources("a")))
+    assert not any(second.stayed.values())
     assert readdressed(everything(db)) == whole
     assert not db.exists(keys.moving("a"), keys.moving("b"), keys.moved("a"), keys.moved("b"))
 
