@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import Worker
 
+from fastq.cli.dash.colours import COLOURS
 from fastq.cli.dash.cron import CronView
 from fastq.cli.dash.desk import Desk, Options
 from fastq.cli.dash.help import Help
@@ -29,7 +30,7 @@ PLACES: Final[Mapping[str, type[View]]] = {"servers": ServersView, "cron": CronV
 """What lies over the queues, each by the name that its key has for it."""
 
 CSS: Final = """
-Screen { layout: vertical; background: $background; }
+View { layout: vertical; background: $background; }
 Line { width: 100%; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
 Grid { width: 100%; height: 1fr; }
 #foot { height: 3; text-wrap: wrap; }
@@ -63,6 +64,7 @@ class Dash(App[int]):
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.animation_level = "none"
+        self.ansi_theme_dark = COLOURS
         self.desk = Desk(options)
         self._look: Worker[None] | None = None
         self._looked_s = self._view_looked_s = 0.0
@@ -120,6 +122,7 @@ class Dash(App[int]):
     def action_go(self, name: str) -> None:
         """Show one of the four places."""
         if isinstance(self.screen, View):
+            self.desk.said = ""
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             if name in PLACES:

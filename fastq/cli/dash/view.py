@@ -99,7 +99,8 @@ class View(Screen[None]):
         """Show what was found last."""
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Begin to look; what was said of the view before is none of this one's news."""
+        self.desk.said = ""
         self.draw_frame()
         self.draw()
         self.call_after_refresh(self.look_now)  # then it is known how much there is room for
@@ -157,10 +158,12 @@ class View(Screen[None]):
         self._foot.say(self._foot_text())
 
     def _foot_text(self) -> Text:
-        """Put the news, on two lines if they are long, above the keys."""
-        health, width = str(self.desk.health), max(1, self.size.width)
-        news = shortened(health or self.desk.said, 2 * width - 1)
-        text = Text().append(news, style="bold red" if health else "yellow").append("\n")
+        """Put the news above the keys: how Redis is, and what was done; either may take two lines, both one each."""
+        health, said, width = str(self.desk.health), self.desk.said, max(1, self.size.width)
+        room = width - 1 if health and said else 2 * width - 1
+        text = Text().append(shortened(f" {said}", room) if said else "", style="yellow")
+        text.append("\n" if health and said else "")
+        text.append(shortened(f" {health}", room) if health else "", style="bold red").append("\n")
         read_only = self.desk.options.read_only
         hints = [hint for hint in (*self.hints(), *self.ALWAYS) if not (hint.acts and read_only)]
         return text.append_text(keys_text(hints, width))
@@ -206,4 +209,5 @@ class View(Screen[None]):
     def action_back(self) -> None:
         """Go back to the view that was there before."""
         if len(self.app.screen_stack) > 1:
+            self.desk.said = ""
             self.app.pop_screen()
