@@ -230,7 +230,8 @@ class Fetcher(Actor):
             self.paused_queues.discard(queue)
             if waker is not None:
                 waker.arm()
-                interval_s = max(interval_s, WOKEN_INTERVAL_S) if waker.is_waiting else interval_s
+                will_hear = waker.is_waiting and waker.delay_s <= interval_s
+                interval_s = max(interval_s, WOKEN_INTERVAL_S) if will_hear else interval_s
         # As asynq: half to one and a half times the interval, so that servers do not ask in step.
         self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 
