@@ -25,7 +25,7 @@ EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types check docs chaos interop bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types check docs chaos interop pictures bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, accoun
 
 interop: $(BUILT) ## Test against a real Go asynq; fails where Go is missing
 	FASTQ_REQUIRE_INTEROP=1 $(PY) -m pytest tests/interop $(ARGS)
+
+pictures: $(BUILT) ## Take the pictures of docs/dash.md
+	$(PY) -m tests.cli.dash.screenshots
 
 bench: $(BUILT) ## Run the benchmarks (minutes; keep the machine idle)
 	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-enable $(ARGS)

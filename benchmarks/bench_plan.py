@@ -29,6 +29,7 @@ AT_MOST_S = 75.0
 """After which no further round is begun: a busy machine takes its time."""
 MOST_BYTES = 50_000_000
 WANTED = 0.15
+QUIET = 0.1
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,9 @@ def capacities(profile: Profile, children: int, samples: dict[str, list[Sample]]
             f"{by_process(profile, mix, children, found)}"
         )
     yield f"  {within} of {len(MIXES)} within {WANTED:.0%}"
+    others = statistics.median(sample.others_cores for found in samples.values() for sample in found)
+    if others > QUIET * profile.machine.cores:
+        yield f"  others used {others:.1f} cores: this says little, as it does not behave as a quiet machine does"
 
 
 def by_process(profile: Profile, mix: Mix, children: int, samples: Sequence[Sample]) -> str:

@@ -27,6 +27,8 @@ __all__ = [
     "groups",
     "last_tick",
     "lease",
+    "moved",
+    "moving",
     "paused",
     "pending",
     "processed",
@@ -146,6 +148,16 @@ def archived(queue: str) -> str:
 def completed(queue: str) -> str:
     """Name the sorted set of completed ids, scored by the end of their retention in Unix seconds."""
     return f"asynq:{{{queue}}}:completed"
+
+
+def moving(queue: str) -> str:
+    """Name the sorted set of ids that are between this queue and another, the same in both; not asynq's."""
+    return f"asynq:{{{queue}}}:moving"
+
+
+def moved(queue: str) -> str:
+    """Name the hash of what left this queue and is not yet sure to be in the other, ``token:id``; not asynq's."""
+    return f"asynq:{{{queue}}}:moved"
 
 
 def paused(queue: str) -> str:

@@ -7,7 +7,6 @@ otherwise on purpose stands in differences.toml.
 
 import json
 import re
-import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,8 +102,10 @@ def snapshot(db: Redis) -> Cells:
     """Read the whole keyspace at one moment."""
     cells: Cells = {}
     answer: Any = db.eval(_READ_ALL, 0)
-    read_at = time.time()
-    for raw_key, kind, left_ms, value in json.loads(answer.decode("latin-1")):  # cjson gives bytes as they are
+    (seconds, microseconds), *found = json.loads(answer.decode("latin-1"))  # cjson gives bytes as they are
+    # Redis' own clock: on a busy machine it may take long until this process is given the answer.
+    read_at = int(seconds) + int(microseconds) / 1e6
+    for raw_key, kind, left_ms, value in found:
         expires = read_at + left_ms / 1000 if left_ms >= 0 else None
         cells |= _cells_of_key(_text(_raw(raw_key)), kind, _READERS[kind](value), expires)
     return cells
@@ -120,12 +121,12 @@ local read = {
 }
 local keys = redis.call('KEYS', '*')
 table.sort(keys)
-local found = {}
+local found = {redis.call('TIME')}
 for i, key in ipairs(keys) do
   local kind = redis.call('TYPE', key).ok
-  found[i] = {key, kind, redis.call('PTTL', key), read[kind](key)}
+  found[i + 1] = {key, kind, redis.call('PTTL', key), read[kind](key)}
 end
-return #keys == 0 and '[]' or cjson.encode(found)
+return cjson.encode(found)
 """
 
 

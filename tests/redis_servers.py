@@ -154,7 +154,9 @@ class SentinelSetup:
 
 
 @contextmanager
-def redis_sentinel(password: str = "", sentinel_password: str = "") -> Iterator[SentinelSetup]:
+def redis_sentinel(
+    password: str = "", sentinel_password: str = "", down_after_ms: int = 60_000
+) -> Iterator[SentinelSetup]:
     """Run a master, a replica and one sentinel (quorum 1) over TCP."""
     with ExitStack() as stack:
         config = {"repl-diskless-sync-delay": "0", **({"masterauth": password} if password else {})}
@@ -162,21 +164,23 @@ def redis_sentinel(password: str = "", sentinel_password: str = "") -> Iterator[
         replica = stack.enter_context(redis_server(free_port(), password, config))
         with replica.client() as client:
             client.replicaof("127.0.0.1", master.port)
-        port = stack.enter_context(sentinel_server(master.port, password, sentinel_password))
+        port = stack.enter_context(sentinel_server(master.port, password, sentinel_password, down_after_ms))
         setup = SentinelSetup(master, replica, port)
         wait_until(lambda: _sees_replica(setup, sentinel_password))
         yield setup
 
 
 @contextmanager
-def sentinel_server(master_port: int, password: str = "", sentinel_password: str = "") -> Iterator[int]:
+def sentinel_server(
+    master_port: int, password: str = "", sentinel_password: str = "", down_after_ms: int = 60_000
+) -> Iterator[int]:
     """Run one sentinel that watches whatever listens on a port as ``mymaster``; gives its own port."""
     port = free_port()
     lines = [
         f"port {port}",
         "bind 127.0.0.1",
         f"sentinel monitor mymaster 127.0.0.1 {master_port} 1",
-        "sentinel down-after-milliseconds mymaster 1000",
+        f"sentinel down-after-milliseconds mymaster {down_after_ms}",
         "sentinel failover-timeout mymaster 5000",
         *([f"sentinel auth-pass mymaster {password}"] if password else []),
         *([f"requirepass {sentinel_password}"] if sentinel_password else []),

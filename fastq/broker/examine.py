@@ -22,6 +22,7 @@ __all__ = [
     "examine_lock",
     "examine_set",
     "examine_tasks",
+    "list_parked",
 ]
 
 IDS_A_CALL: Final = 500
@@ -29,6 +30,8 @@ LEASES_A_CALL: Final = 500
 TASKS_A_CALL: Final = 200
 MAX_SEARCHED: Final = 20_000
 """Redis goes through that many ids of a list in a ms or two, for each id that it looks for."""
+MAX_ARCHIVED: Final = 9_000
+"""Of the 10 000 that an archive holds; in a fuller one tasks would drive out others, and soon be gone themselves."""
 KEEP_COMPLETED_S: Final = 86_400
 
 
@@ -93,7 +96,8 @@ def examine_tasks(
 
     They are mended so: what has no message is deleted, what was completed is kept for a day, the rest archived. Those
     that may be in a pending list too long to be searched are "unsure", and left as they are; unless ``read_ns`` says
-    that it was read since then, and they were not there.
+    that it was read since then, and they were not there. "full": it was not mended, since there is no room for it in
+    the archive.
     """
     script_keys = (
         keys.pending(queue),
@@ -113,6 +117,7 @@ def examine_tasks(
         now_s + KEEP_COMPLETED_S,
         MAX_SEARCHED,
         read_ns,
+        MAX_ARCHIVED,
         *map(id_word, task_ids),
     )
     return Operation(
@@ -135,6 +140,11 @@ def examine_lock(queue: str, lock: str, *, mend: bool = False) -> Operation[str 
         lambda owner: None if owner is None else _text(owner),
         idempotent=True,
     )
+
+
+def list_parked(queue: str) -> Operation[list[bytes]]:
+    """Read ids of tasks that are between this queue and another: those of the oldest moves, 1 000 at most."""
+    return Operation("ZRANGE", None, (keys.moving(queue),), (0, 999), idempotent=True)
 
 
 def _following(cursor: bytes) -> str | None:

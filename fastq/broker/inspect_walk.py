@@ -23,11 +23,15 @@ REMEMBERED: Final = 50
 
 
 class Listed(NamedTuple):
-    """Hold what Redis has of a task in a list or set: all fields of its hash, none if there is no hash."""
+    """Hold what Redis has of a task in a list or set: all fields of its hash, none if there is no hash.
+
+    ``lock_ms`` is for how long it holds the lock that its hash names: -1 for ever, -2 if it does not, or nobody looked.
+    """
 
     id: bytes
     score: bytes
     fields: dict[bytes, bytes]
+    lock_ms: int = -2
 
     @property
     def message(self) -> bytes | None:
@@ -45,15 +49,23 @@ class Page(NamedTuple):
 class Walk:
     """Go through the tasks of a source: ``page``, then ``passed`` with those of them that stay, until none come."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, *, with_locks: bool = False) -> None:
         self.source = source
+        self._with_locks = with_locks
         self._place = 0
         self._passed: deque[Listed] = deque(maxlen=REMEMBERED)
 
     def page(self, count: int = TASKS_A_CALL) -> Operation[Page]:
         """Read the next tasks, fewer than ``count`` where they are big."""
         words: list[Word] = [word for task in reversed(self._passed) for word in (task.id, task.score)]
-        args = (keys.task_prefix(self.source.queue), count, MAX_PAGE_BYTES, self._place, *words)
+        args = (
+            keys.task_prefix(self.source.queue),
+            count,
+            MAX_PAGE_BYTES,
+            self._place,
+            "1" if self._with_locks else "",
+            *words,
+        )
         return Operation("read_page", load_script("read_page"), (self.source.key,), args, _parse_page, idempotent=True)
 
     def passed(self, page: Page, staying: Sequence[Listed]) -> None:
@@ -67,8 +79,8 @@ def _parse_page(reply: list[Any]) -> Page:
     return Page(
         place,
         [
-            Listed(task_id, score, dict(zip(fields[::2], fields[1::2], strict=True)))
-            for task_id, score, fields in zip(words[::3], words[1::3], words[2::3], strict=True)
+            Listed(task_id, score, dict(zip(fields[::2], fields[1::2], strict=True)), lock_ms)
+            for task_id, score, lock_ms, fields in zip(words[::4], words[1::4], words[2::4], words[3::4], strict=True)
         ],
     )
 

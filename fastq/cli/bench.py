@@ -23,7 +23,7 @@ from fastq.errors import FastqError
 from fastq.planning.measure import check_room, measure_profile
 from fastq.planning.profile import Profile, default_path, save
 from fastq.planning.samples import Extent
-from fastq.planning.site import PREFIX
+from fastq.planning.site import NEEDED, PREFIX
 
 __all__ = ["bench"]
 
@@ -79,6 +79,8 @@ def _look(session: Session, extent: Extent, *, yes: bool) -> None:
     if session.is_cluster:
         raise FastqError("fastq bench measures one Redis; name one that is like the nodes of the cluster")
     info = session.broker.run(redis_info())
+    if missing := [name for name in NEEDED if name not in info]:
+        raise FastqError(f"this Redis does not tell {' and '.join(missing)} in its INFO, by which it is measured")
     check_room(int(info.get("maxmemory", 0)), int(info["used_memory"]), extent)
     keys = sum(int(value.split(",")[0].partition("=")[2]) for name, value in info.items() if _is_database(name))
     left = [queue for queue in session.broker.run(list_queues()) if queue.startswith(PREFIX)]

@@ -19,6 +19,7 @@ from fastq.cli.group import group
 from fastq.cli.plan import plan
 from fastq.cli.queue import queue
 from fastq.cli.queue_drain import drain
+from fastq.cli.queue_move import move
 from fastq.cli.queue_removal import rm
 from fastq.cli.scheduler import command as scheduler_command
 from fastq.cli.server import server
@@ -28,7 +29,10 @@ from fastq.cli.stats import stats
 from fastq.cli.task import task
 from fastq.cli.task_bulk import archive_all, delete_all, run_all
 from fastq.cli.task_enqueue import enqueue
+from fastq.cli.task_export import export
+from fastq.cli.task_import import import_tasks
 from fastq.cli.task_retry import retry
+from fastq.cli.task_tail import tail
 from fastq.cli.worker import main as worker_command
 from fastq.errors import FastqError
 
@@ -141,12 +145,16 @@ def _completion(shell: str) -> None:
 
 
 queue.add(drain)
+queue.add(move)
 queue.add(rm, "remove", "delete")
 task.add(enqueue)
 task.add(retry)
 task.add(run_all, "runall")
 task.add(archive_all, "archiveall")
 task.add(delete_all, "deleteall")
+task.add(export)
+task.add(import_tasks)
+task.add(tail)
 server.add(quiet)
 server.add(stop)
 for _command in (stats, queue, task, group, server, cron, doctor, dash):

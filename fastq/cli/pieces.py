@@ -11,7 +11,7 @@ __all__ = ["count_tasks", "watched"]
 
 T = TypeVar("T")
 
-PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "run_chosen", "sweep_queue"})
+PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_tasks", "run_chosen", "sweep_queue"})
 """The operations before which work may end: whatever the last one left to be done has been done then."""
 
 

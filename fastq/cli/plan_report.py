@@ -57,12 +57,8 @@ def _servers(profile: Profile, plan: Plan) -> Iterator[Row]:
     if use.slots:
         yield "plain handlers at once", count(use.slots), "rate x time in a slot (Little's law)"
     if use.coroutines:
-        gap = duration(profile.server.coroutine_gap_s)
-        yield (
-            "coroutines at once",
-            count(use.coroutines),
-            f"rate x time and a gap of {gap}; {fleet.async_concurrency} a child",
-        )
+        why = f"rate x time, and a gap until the next begins; {fleet.async_concurrency} a child"
+        yield "coroutines at once", count(use.coroutines), why
     yield "children needed", number(plan.children_needed), f"no more than {percent(wish.utilization)} busy"
     yield (
         "CPU of handlers",

@@ -69,6 +69,8 @@ class Session:
             case QueueNotFoundError():
                 return self._other_queues(error.queue)
             case QueueNotEmptyError():
+                if "moving" in error.sizes:
+                    return "; a fastq queue move was interrupted, and goes on when it is run again"
                 is_busy = TaskState.ACTIVE.value in error.sizes
                 return "; let the active ones end, or cancel them" if is_busy else "; --force deletes them, too"
             case TaskNotFoundError():

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 import click
 
 from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_tasks import FoundTask, container
+from fastq.broker.inspect_tasks import container
 from fastq.broker.inspect_walk import Chosen, Listed, Walk, run_chosen, run_some
 from fastq.broker.operation import Flow
 from fastq.cli.acting import Acting, acted_record
@@ -18,17 +17,16 @@ from fastq.cli.human import clean, number
 from fastq.cli.progress import Look
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.task_filter import Filter, filter_options
+from fastq.cli.task_lines import describe_listed
 from fastq.errors import TaskStateError
 from fastq.info import TaskInfo
 from fastq.inspector.bulk import run_all_tasks
 from fastq.inspector.queues import require_queue
-from fastq.inspector.tasks import describe
 from fastq.states import TaskState
 
-__all__ = ["found_tasks", "retry"]
+__all__ = ["retry"]
 
 _FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
-NS: Final = 1_000_000_000
 
 
 @click.command("retry", cls=Verb)
@@ -128,30 +126,22 @@ def _choose(session: Session, sources: Sequence[Source], wanted: Sequence[Filter
     look = Look(session.notes, sum(session.broker.run(source.size()) for source in sources))
     try:
         return [
-            [Chosen.of(task) for task, info in found_tasks(session, source, look) if each.wants(info)]
+            [Chosen.of(task) for task, info in _found_tasks(session, source, look) if each.wants(info)]
             for source, each in zip(sources, wanted, strict=True)
         ]
     finally:
         look.clear()
 
 
-def found_tasks(session: Session, source: Source, look: Look) -> Iterator[tuple[Listed, TaskInfo]]:
+def _found_tasks(session: Session, source: Source, look: Look) -> Iterator[tuple[Listed, TaskInfo]]:
     """Go through all tasks of a source, those that are really in its state, with what they are."""
     walk = Walk(source)
     while (page := session.broker.run(walk.page())).tasks:
         for task in page.tasks:
-            if (info := info_of(source, task, session.now)) is not None:
+            if (info := describe_listed(source.queue, source.state, task, session.now)) is not None:
                 yield task, info
         walk.passed(page, page.tasks)
         look.note(len(page.tasks))
-
-
-def info_of(source: Source, task: Listed, now: datetime) -> TaskInfo | None:
-    """Describe a task that was read from a source; None if it is not in its state."""
-    state = task.fields.get(b"state", b"").decode(errors="replace")
-    found = FoundTask(task.message, state, task.fields.get(b"result"), float(task.score) if task.score else None)
-    info = describe(source.queue, task.id, found, int(now.timestamp() * NS))
-    return info if info is not None and info.state is source.state else None
 
 
 def _run_chosen(sources: Sequence[Source], chosen: Sequence[Sequence[Chosen]]) -> Flow[int]:

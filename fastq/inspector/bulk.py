@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from fastq.broker.inspect_bulk import Source, archive_all, delete_all, run_all
+from fastq.broker.inspect_move import count_parked
 from fastq.broker.inspect_queues import QueueStats, group_sizes, queue_stats
 from fastq.broker.inspect_removal import (
     Closing,
@@ -69,6 +70,8 @@ def _source(
 def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     """Delete a queue with all its keys; see ``Inspector.delete_queue``."""
     yield from require_queue(check_queue(queue))
+    if parked := (yield count_parked(queue)):
+        raise QueueNotEmptyError(queue, {"moving": parked})
     if not force:
         yield from _require_empty(queue, now_ns)
     closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=force)

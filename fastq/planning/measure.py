@@ -13,7 +13,7 @@ from fastq.errors import FastqError
 from fastq.planning import handlers, probe
 from fastq.planning.profile import VERSION, Machine, Profile, RedisFacts
 from fastq.planning.reckon import costs_of, crowding_of, others_of, server_of
-from fastq.planning.samples import BURSTS, COROUTINE_WAIT_S, PACES, SINGLY, SIZES, WAIT_S, Extent, Samples
+from fastq.planning.samples import BURSTS, COROUTINE_WAITS, PACES, SINGLY, SIZES, WAIT_S, Extent, Samples
 from fastq.planning.site import Site
 from fastq.task import Task
 
@@ -147,9 +147,10 @@ def _waits(site: Site, extent: Extent, samples: Samples) -> None:
     site.enqueue(_Work(handlers.PLAIN, wait_s=WAIT_S).tasks(site, count))
     samples.add("waits", site.drain())
     at_once = site.children * 100
-    count = extent.count(at_once * 1.0 / COROUTINE_WAIT_S, 3 * at_once)
-    site.enqueue(_Work(handlers.ASYNC, wait_s=COROUTINE_WAIT_S).tasks(site, count))
-    samples.add("coroutines", site.drain())
+    for name, wait_s in COROUTINE_WAITS.items():
+        count = extent.count(at_once * 0.7 / wait_s, 3 * at_once)
+        site.enqueue(_Work(handlers.ASYNC, wait_s=wait_s).tasks(site, count))
+        samples.add(name, site.drain())
 
 
 def _paced(site: Site, extent: Extent, samples: Samples) -> None:

@@ -142,11 +142,17 @@ def _held(profile: Profile, loads: Sequence[Load]) -> tuple[float, float]:
     for load in loads:
         busy_s = load.cpu_s * profile.machine.crowding + load.wait_s
         if load.is_async:
-            coroutines += load.rate * (busy_s + profile.server.coroutine_gap_s)
+            coroutines += load.rate * (busy_s + _coroutine_gap_s(profile, load))
         else:
             gap_s = profile.server.slot_gap_s if load.wait_s else 0.0
             slots += load.rate * (busy_s + gap_s + profile.costs.process_child.at(load.payload))
     return slots, coroutines
+
+
+def _coroutine_gap_s(profile: Profile, load: Load) -> float:
+    """Return the gap between two coroutines in a place; beyond the longest wait that was measured it grows no more."""
+    gaps = profile.server.coroutine_gap_s
+    return gaps.at(min(load.wait_s, gaps.points[-1][0]))
 
 
 def _children_for_coroutines(profile: Profile, loads: Sequence[Load], fleet: Fleet, coroutines: float) -> float:

@@ -22,7 +22,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Give a value for any payload: straight lines through points of (bytes, value), which never fall."""
+    """Give a value for any payload, or wait: straight lines through points of (bytes or seconds, value), which rise."""
 
     points: Sequence[tuple[float, float]]
 
@@ -115,7 +115,8 @@ class Costs:
 class ServerFacts:
     """Hold how a server behaves: what waking up costs with a backlog and without, gaps between tasks, memory, idling.
 
-    ``overlap`` is which part of the shorter of Redis' and the main process' work is hidden behind the other's.
+    ``coroutine_gap_s`` is by how long they wait. ``overlap`` is which part of the shorter of Redis' and the main
+    process' work is hidden behind the other's.
     """
 
     backlog_main: Wakes
@@ -125,7 +126,7 @@ class ServerFacts:
     overlap: float
     no_op_rate: float
     slot_gap_s: float
-    coroutine_gap_s: float
+    coroutine_gap_s: Curve
     main_memory_bytes: int
     child_memory_bytes: int
     idle_commands_a_s: float

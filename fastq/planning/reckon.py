@@ -5,7 +5,7 @@ from statistics import median
 from typing import Final
 
 from fastq.planning.profile import Costs, Curve, ServerFacts, Wakes
-from fastq.planning.samples import BURSTS, COROUTINE_WAIT_S, PACES, SIZES, WAIT_S, Sample, Samples
+from fastq.planning.samples import BURSTS, COROUTINE_WAITS, PACES, SIZES, WAIT_S, Sample, Samples
 
 __all__ = ["costs_of", "crowding_of", "fit_wakes", "others_of", "server_of"]
 
@@ -99,8 +99,11 @@ def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
         overlap=overlap,
         no_op_rate=median(rates),
         slot_gap_s=max(0.0, children / middle("waits", lambda sample: sample.rate) - WAIT_S),
-        coroutine_gap_s=max(
-            0.0, _COROUTINES * children / middle("coroutines", lambda sample: sample.rate) - COROUTINE_WAIT_S
+        coroutine_gap_s=Curve.through(
+            {
+                wait_s: _COROUTINES * children / middle(trial, lambda sample: sample.rate) - wait_s
+                for trial, wait_s in COROUTINE_WAITS.items()
+            }
         ),
         main_memory_bytes=samples.main_memory,
         child_memory_bytes=samples.child_memory,

@@ -4,14 +4,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-__all__ = ["BURSTS", "COROUTINE_WAIT_S", "PACES", "SINGLY", "SIZES", "WAIT_S", "Extent", "Sample", "Samples"]
+__all__ = ["BURSTS", "COROUTINE_WAITS", "PACES", "SINGLY", "SIZES", "WAIT_S", "Extent", "Sample", "Samples"]
 
 SIZES: Final = {100: 40_000, 1_000: 30_000, 10_000: 6_000, 100_000: 600}
 """How many tasks of which payload are put into Redis at once: 60 MB at most."""
 SINGLY: Final = {100: 800, 10_000: 500}
 WAIT_S: Final = 0.005
-COROUTINE_WAIT_S: Final = 0.05
-"""Long enough that the cores are not what counts."""
+COROUTINE_WAITS: Final = {"quick coroutines": 0.005, "coroutines": 0.05}
+"""Those that wait briefly keep the cores busy; those that wait longer end, and begin, all at once."""
 BURSTS: Final = {"50us": (50e-6, 0.4), "1ms": (1e-3, 0.7)}
 """What short handlers compute, and for how many seconds they are run."""
 PACES: Final = {"slow": 250.0, "quick": 2_500.0}

@@ -26,9 +26,14 @@ from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.task import Task
 
-__all__ = ["PREFIX", "Site"]
+__all__ = ["NEEDED", "PREFIX", "Site"]
 
 PREFIX: Final = "fastq-bench-"
+NEEDED: Final = (
+    "used_cpu_user", "used_cpu_sys", "used_memory", "total_net_input_bytes", "total_net_output_bytes",
+    "total_commands_processed",
+)  # fmt: skip
+"""What Redis must tell of itself; some that others run for you do not."""
 _APP: Final = "fastq.planning.handlers:mux"
 _PAGE: Final = 500
 _POLL_S: Final = 0.01

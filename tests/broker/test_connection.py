@@ -157,7 +157,7 @@ def test_the_first_sentinel_that_answers_is_enough(sentinel_setup: SentinelSetup
 
 
 def test_a_client_follows_the_master_through_a_failover() -> None:
-    with redis_sentinel() as setup:
+    with redis_sentinel(down_after_ms=1000) as setup:
         with connect(f"redis-sentinel://127.0.0.1:{setup.sentinel_port}?master=mymaster") as client:
             assert client.set("before", "1")
             setup.master.stop()

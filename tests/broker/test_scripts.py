@@ -31,6 +31,8 @@ KEY_PATTERNS: dict[str, str] = {
             keys.group_prefix,
             keys.groups,
             keys.lease,
+            keys.moved,
+            keys.moving,
             keys.paused,
             keys.pending,
             keys.processed_total,

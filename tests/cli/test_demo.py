@@ -127,7 +127,7 @@ def test_ctrl_c_while_the_worker_is_told_to_stop_leaves_nothing() -> None:
             if "SIGINT: the worker is stopped" in demo.output():
                 assert code == 130, demo.output()
                 return
-            assert code == 0, demo.output()
+            assert "is accounted for" in demo.output(), (code, demo.output())
     pytest.fail("it had always ended already")
 
 

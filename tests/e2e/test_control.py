@@ -22,6 +22,12 @@ def fastq(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fastq:
     return Fastq(url)
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command wait as long as a busy machine may take."""
+    monkeypatch.setattr("fastq.cli.server_control.WAIT_S", PATIENCE_S)
+
+
 def shown(fastq: Fastq, view: View, count: int = 1) -> list[ServerInfo]:
     """Wait for servers to show themselves, and to hear."""
     found: list[ServerInfo] = []

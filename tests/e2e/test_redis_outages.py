@@ -128,7 +128,11 @@ def test_a_redis_that_was_emptied_is_served_on(stage: Stage) -> None:
 
 
 def test_a_failover_costs_no_handler_and_no_task(tmp_path: Path) -> None:
-    with redis_sentinel() as setup, workers_on(setup.master.url, tmp_path) as workers, setup.replica.client() as db:
+    with (
+        redis_sentinel(down_after_ms=1000) as setup,
+        workers_on(setup.master.url, tmp_path) as workers,
+        setup.replica.client() as db,
+    ):
         url = f"redis-sentinel://127.0.0.1:{setup.sentinel_port}/?master=mymaster"
         with Client(url) as client, setup.master.client() as old:
             worker = workers.start("--concurrency", "2", "--redis", url).is_ready()
@@ -150,17 +154,26 @@ def test_a_failover_costs_no_handler_and_no_task(tmp_path: Path) -> None:
         assert worker.stop() == 0, worker.text
 
 
+def let_nodes_be_away_for(cluster: Cluster, ms: int) -> None:
+    """Set how long a node may be silent before the others hold it for dead, and the cluster for down."""
+    for node in cluster.nodes:
+        cluster.ask(node, "CONFIG", "SET", "cluster-node-timeout", ms)
+
+
 def test_a_cluster_that_is_down_or_moves_the_queue_is_waited_for(tmp_path: Path) -> None:
-    with redis_cluster(config={"cluster-node-timeout": "2000"}) as nodes, workers_on(nodes[0].url, tmp_path) as workers:
+    with redis_cluster() as nodes, workers_on(nodes[0].url, tmp_path) as workers:
         cluster = Cluster(nodes)
         queue = cluster.queues_on(nodes[0])[0]
         view = View(nodes[0].client())
         worker = workers.start("--concurrency", "2", "--redis", cluster.url, "--queues", f"{queue}=1").is_ready()
+        let_nodes_be_away_for(cluster, 2000)
         nodes[2].process.send_signal(signal.SIGSTOP)
         wait_until(lambda: b"cluster_state:fail" in cluster.ask(nodes[0], "CLUSTER", "INFO"))
         worker.wait_for(BEGIN)
         nodes[2].process.send_signal(signal.SIGCONT)
         worker.wait_for(END)
+        let_nodes_be_away_for(cluster, 60_000)
+        wait_until(lambda: all(b"cluster_state:ok" in cluster.ask(node, "CLUSTER", "INFO") for node in nodes))
         enqueue_many(cluster.url, 500, queue=queue)
         wait_until(lambda: view.count("processed", queue) == 500)
         cluster.begin_move(queue, nodes[0], nodes[1])

@@ -101,6 +101,23 @@ def test_what_is_done_to_tasks_asynq_sees(go: GoPeer, worked: Fastq) -> None:
     assert go.inspect("Queues") == ["default"]
 
 
+def test_what_is_exported_and_imported_is_to_asynq_as_it_was(
+    go: GoPeer, worked: Fastq, tmp_path: Path, db: Any
+) -> None:
+    ids = [("default", task_id) for task_id in ("kept", "again", "dead", "p1", "s1", "g1")] + [("other", "o1")]
+    before = {found: go.task_info(*found) for found in ids}
+    for queue in ("default", "other"):
+        worked.done("task", "export", "-q", queue, "-o", str(tmp_path / queue))
+    db.flushall()
+    for queue in ("default", "other"):
+        assert " of " in worked.done("task", "import", str(tmp_path / queue))
+    assert {found: go.task_info(*found) for found in ids} == before
+    worked.done("task", "import", str(tmp_path / "other"), "--queue", "default")
+    with go.server(**QUICK, queues={"default": 1}):
+        runs = go.executions(finished=len(RUNS) + 2)  # those before the export, too
+        assert {run.id for run in runs[len(RUNS) :]} == {"p1", "o1"}
+
+
 def test_a_go_server_and_what_it_runs_are_listed(go: GoPeer, fastq: Fastq) -> None:
     go.enqueue(script({"do": "wait", "gate": "g"}, {"task_id": "busy", "queue": "high"}))
     with go.server(**QUICK, queues={"high": 3, "low": 1}):

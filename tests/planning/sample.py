@@ -55,7 +55,7 @@ def profile() -> Profile:
             overlap=0.0,
             no_op_rate=60_000.0,
             slot_gap_s=0.0,
-            coroutine_gap_s=0.0,
+            coroutine_gap_s=Curve(((0.005, 0.0), (0.05, 0.0))),
             main_memory_bytes=50 * 2**20,
             child_memory_bytes=10 * 2**20,
             idle_commands_a_s=1.0,

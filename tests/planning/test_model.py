@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastq.planning.load import Load, scaled
 from fastq.planning.model import Fleet, Part, capacity, combined, factor_until, use
-from fastq.planning.profile import Machine, Wakes
+from fastq.planning.profile import Curve, Machine, Wakes
 from tests.planning.sample import US, flat, profile, relaxed, with_costs, with_server
 
 BOX = profile()
@@ -54,6 +54,14 @@ def test_waiting_handlers_hold_slots_and_coroutines_share_children() -> None:
     coroutines = use(BOX, [Load(100.0, 0.05, 100, is_async=True)], fleet)
     assert coroutines.coroutines == pytest.approx(5)
     assert coroutines.shares[Part.CHILDREN] == pytest.approx(5 / 100 / 10)
+
+
+def test_the_gap_between_coroutines_is_by_their_wait_and_no_longer_than_was_measured() -> None:
+    gaps = with_server(BOX, coroutine_gap_s=Curve(((0.005, 0.001), (0.05, 0.01))))
+    held = [
+        use(gaps, [Load(1.0, wait_s, 1, is_async=True)], Fleet(1, 1.0, 1)).coroutines for wait_s in (0.005, 0.05, 9)
+    ]
+    assert held == pytest.approx([0.006, 0.06, 9.01])
 
 
 def test_coroutines_that_compute_need_a_core_a_child() -> None:

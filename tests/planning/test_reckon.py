@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fastq.planning.model import awake
 from fastq.planning.profile import Wakes
 from fastq.planning.reckon import asleep, costs_of, crowding_of, fit_wakes, others_of, server_of
-from fastq.planning.samples import COROUTINE_WAIT_S, PACES, SINGLY, SIZES, WAIT_S, Extent, Sample, Samples
+from fastq.planning.samples import COROUTINE_WAITS, PACES, SINGLY, SIZES, WAIT_S, Extent, Sample, Samples
 from tests.planning.sample import relaxed
 
 US = 1e-6
@@ -30,7 +30,8 @@ def samples() -> Samples:
         found.add("completed", EMPTY._replace(redis_s=9 * US, memory=800.0))
         waits = EMPTY._replace(rate=2 / (WAIT_S + 0.001), main_s=10 * US, redis_s=6 * US, child_s=52 * US)
         found.add("waits", waits)
-        found.add("coroutines", waits._replace(rate=200 / (COROUTINE_WAIT_S + 0.01), child_s=32 * US))
+        for name, wait_s in COROUTINE_WAITS.items():
+            found.add(name, waits._replace(rate=200 / (1.2 * wait_s), child_s=32 * US))
         for name in ("50us", "1ms"):
             found.add(name, EMPTY._replace(rate=1000.0, main_s=10 * US, redis_s=6 * US))
         for name, rate in PACES.items():
@@ -60,7 +61,8 @@ def test_a_server_behaves_as_its_samples() -> None:
     server = server_of(found, costs_of(found), 2)
     assert server.overlap == pytest.approx(0.5)  # 10 and 6 us in 13
     assert server.slot_gap_s == pytest.approx(0.001)
-    assert server.coroutine_gap_s == pytest.approx(0.01)
+    assert server.coroutine_gap_s.at(0.005) == pytest.approx(0.001)
+    assert server.coroutine_gap_s.at(0.05) == pytest.approx(0.01)
     assert server.idle_commands_a_s == 2.0
     assert server.idle_main_cores == pytest.approx(0.001)
     assert server.backlog_main.first_s == pytest.approx(0.0, abs=1e-9)

@@ -22,7 +22,7 @@ def test_coroutines_of_one_child_run_at_the_same_time() -> None:
 
 def test_never_more_coroutines_than_rows() -> None:
     async def test() -> None:
-        async with bench(settings(async_concurrency=3, prefetch_time=10)) as b:
+        async with bench(settings(async_concurrency=3, prefetch_time=600)) as b:
             go = b.beacon.file("go")
             b.submit(*(b.task(number, "wait_for", is_async=True, file=str(go)) for number in range(10)))
             for _ in range(3):
@@ -37,7 +37,7 @@ def test_never_more_coroutines_than_rows() -> None:
 
 def test_plain_and_async_tasks_take_turns_in_one_child() -> None:
     async def test() -> None:
-        async with bench(settings(prefetch_time=10)) as b:
+        async with bench(settings(prefetch_time=600)) as b:
             for number in range(50):
                 b.submit(b.task(("plain", number), "noop"), b.task(("async", number), "noop", is_async=True))
             for number in range(50):
@@ -49,7 +49,7 @@ def test_plain_and_async_tasks_take_turns_in_one_child() -> None:
 
 def test_a_plain_task_does_not_run_while_a_coroutine_does() -> None:
     async def test() -> None:
-        async with bench(settings(prefetch_time=10)) as b:
+        async with bench(settings(prefetch_time=600)) as b:
             go = b.beacon.file("go")
             b.submit(b.task("async", "wait_for", is_async=True, file=str(go)), b.task("plain", "noop"))
             await b.beacon.pids()
@@ -65,7 +65,7 @@ def test_a_stream_of_coroutines_does_not_starve_plain_tasks() -> None:
     """While one plain task waits, no further coroutines are let in before it."""
 
     async def test() -> None:
-        async with bench(settings(prefetch_time=10, async_concurrency=2)) as b:
+        async with bench(settings(prefetch_time=600, async_concurrency=2)) as b:
             first, second = b.beacon.file("first"), b.beacon.file("second")
             b.submit(b.task("a1", "wait_for", is_async=True, file=str(first)))
             b.submit(b.task("a2", "wait_for", is_async=True, file=str(second)))

@@ -17,7 +17,7 @@ from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_every_task_gets_its_own_answer_once(processes: int, start_method: str) -> None:
     async def test() -> None:
-        async with bench(settings(processes=processes, start_method=start_method, prefetch_time=10)) as b:
+        async with bench(settings(processes=processes, start_method=start_method, prefetch_time=600)) as b:
             b.submit(*(b.task(number, "echo", text=f"text {number}") for number in range(2000)))
             for number, event in enumerate(await b.outcomes(range(2000))):
                 assert (event.kind, event.data) == (Kind.RESULT, f"text {number}".encode())
@@ -30,7 +30,7 @@ def test_every_task_gets_its_own_answer_once(processes: int, start_method: str) 
 @pytest.mark.parametrize("size", [0, 1, 1000, 100_000, 300_000, 5_000_000])
 def test_payloads_and_results_of_any_size_pass(size: int) -> None:
     async def test() -> None:
-        async with bench(settings(ring_bytes=1 << 16, prefetch_time=10)) as b:
+        async with bench(settings(ring_bytes=1 << 16, prefetch_time=600)) as b:
             for number in range(4):
                 b.submit(
                     b.task(("in", number), "echo", text="t" * size), b.task(("out", number), "size", size=str(size))
@@ -85,7 +85,7 @@ def test_a_broken_runner_breaks_its_task_only(do: str, text: str) -> None:
 
 def test_a_waiting_task_is_withdrawn_and_never_runs() -> None:
     async def test() -> None:
-        async with bench(settings(prefetch_time=10)) as b:
+        async with bench(settings(prefetch_time=600)) as b:
             await b.run("noop")
             go = b.beacon.file("go")
             waiting = b.task("waiting", "kill_self")
@@ -144,7 +144,7 @@ def test_a_child_that_writes_nonsense_is_killed_and_its_task_crashed() -> None:
 
 def test_what_has_not_begun_is_handed_back_in_order() -> None:
     async def test() -> None:
-        async with bench(settings(processes=2, prefetch_time=10)) as b:
+        async with bench(settings(processes=2, prefetch_time=600)) as b:
             await asyncio.gather(b.run("noop"), b.run("noop"))
             go = b.beacon.file("go")
             tasks = [b.task(number, "wait_for", file=str(go)) for number in range(100)]
@@ -197,7 +197,7 @@ def test_stop_in_the_middle_of_a_start_leaves_nobody() -> None:
 
 def test_stop_gives_back_what_never_began() -> None:
     async def test() -> None:
-        async with bench(settings(prefetch_time=10)) as b:
+        async with bench(settings(prefetch_time=600)) as b:
             await b.run("noop")
             b.submit(b.task("hang", "sleep"), *(b.task(number) for number in range(5)))
             await b.beacon.pids()

@@ -11,7 +11,7 @@ MB = 1 << 20
 
 def test_a_child_runs_no_more_than_its_share_of_tasks() -> None:
     async def test() -> None:
-        async with bench(settings(max_tasks_per_child=7, prefetch_time=10)) as b:
+        async with bench(settings(max_tasks_per_child=7, prefetch_time=600)) as b:
             b.submit(*(b.task(number, "pid") for number in range(70)))
             pids = [int(event.data) for event in await b.outcomes(range(70))]
             shares = [pids.count(pid) for pid in dict.fromkeys(pids)]
@@ -23,7 +23,7 @@ def test_a_child_runs_no_more_than_its_share_of_tasks() -> None:
 
 def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
     async def test() -> None:
-        async with bench(settings(max_tasks_per_child=1, prefetch_time=10)) as b:
+        async with bench(settings(max_tasks_per_child=1, prefetch_time=600)) as b:
             (old,) = b.pool.child_pids
             go = b.beacon.file("go")
             b.submit(b.task("last", "wait_for", file=str(go)), b.task("next", "pid"))
@@ -39,7 +39,7 @@ def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
 
 def test_successors_start_one_at_a_time() -> None:
     async def test() -> None:
-        async with bench(settings(max_tasks_per_child=1, processes=3, start_method="spawn", prefetch_time=10)) as b:
+        async with bench(settings(max_tasks_per_child=1, processes=3, start_method="spawn", prefetch_time=600)) as b:
             old = set(b.pool.child_pids)
             go = b.beacon.file("go")
             b.submit(*(b.task(number, "wait_for", file=str(go)) for number in range(3)))
@@ -64,7 +64,7 @@ def test_successors_start_one_at_a_time() -> None:
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_child_above_its_memory_is_replaced_and_what_waited_moves_on(is_async: bool) -> None:
     async def test() -> None:
-        async with bench(settings(max_memory_per_child=200 * MB, prefetch_time=10, async_concurrency=4)) as b:
+        async with bench(settings(max_memory_per_child=200 * MB, prefetch_time=600, async_concurrency=4)) as b:
             (old,) = b.pool.child_pids
             await b.run("noop")
             big = b.task("big", "allocate", size=str(250 * MB))
@@ -80,7 +80,7 @@ def test_a_child_above_its_memory_is_replaced_and_what_waited_moves_on(is_async:
 
 def test_children_that_leak_are_replaced_again_and_again() -> None:
     async def test() -> None:
-        async with bench(settings(max_memory_per_child=200 * MB, prefetch_time=10)) as b:
+        async with bench(settings(max_memory_per_child=200 * MB, prefetch_time=600)) as b:
             b.submit(*(b.task(number, "allocate", size=str(40 * MB)) for number in range(20)))
             pids = [int(event.data) for event in await b.outcomes(range(20))]
             # 40 MB each under 200 MB, of which the app itself takes some: each child makes a few and no more.

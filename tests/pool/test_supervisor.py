@@ -14,13 +14,13 @@ from tests.pool.harness import bench, gone, run, settings
 from tests.waiting import PATIENCE_S, until
 
 
-@pytest.fixture(autouse=True)
-def patience_with_the_preloader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for its word on how a child died, as long as it takes; unless it is known to stand still."""
-    if "stopped_preloader" not in request.node.name:
-        monkeypatch.setattr("fastq.pool.supervisor._REPORT_WAIT_S", PATIENCE_S)
+@pytest.fixture
+def patience_with_the_preloader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for its word on how a child died for as long as it takes."""
+    monkeypatch.setattr("fastq.pool.supervisor._REPORT_WAIT_S", PATIENCE_S)
 
 
+@pytest.mark.usefixtures("patience_with_the_preloader")
 @pytest.mark.parametrize(
     ("do", "fate"),
     [("segfault", "signal SIGSEGV"), ("exit_hard", "exit code 3"), ("kill_self", "signal SIGKILL")],
@@ -43,7 +43,7 @@ def test_a_crash_is_an_answer_and_the_child_is_replaced(do: str, fate: str, star
 def test_what_waits_behind_a_crash_is_run_by_the_next_child() -> None:
     async def test() -> None:
         # A long prefetch lets all of them into one ring.
-        async with bench(settings(prefetch_time=10)) as b:
+        async with bench(settings(prefetch_time=600)) as b:
             await b.run("noop")
             b.submit(b.task("crash", "kill_self"), *(b.task(number, "noop") for number in range(20)))
             assert (await b.outcome("crash")).kind is Kind.CRASHED
@@ -92,7 +92,7 @@ def test_a_killed_preloader_is_replaced_and_its_children_die_with_their_grandchi
 
 def test_a_killed_preloader_does_not_lose_what_waited() -> None:
     async def test() -> None:
-        async with bench(settings(prefetch_time=10)) as b:
+        async with bench(settings(prefetch_time=600)) as b:
             await b.run("noop")
             b.submit(b.task("hang", "hold_gil"), *(b.task(number, "noop") for number in range(20)))
             await b.beacon.pids()
@@ -153,6 +153,7 @@ def test_a_bad_import_of_spawned_children_ends_the_pool_instead_of_spinning() ->
     run(test())
 
 
+@pytest.mark.usefixtures("patience_with_the_preloader")
 def test_children_that_crash_at_their_start_end_the_pool_instead_of_spinning() -> None:
     async def test() -> None:
         config = settings(runner="tests.pool.runners:load_crashing")
@@ -163,6 +164,7 @@ def test_children_that_crash_at_their_start_end_the_pool_instead_of_spinning() -
     run(test())
 
 
+@pytest.mark.usefixtures("patience_with_the_preloader")
 @pytest.mark.parametrize(
     ("start_method", "illness", "text"),
     [

@@ -14,15 +14,17 @@ ARGV[4] now               unix seconds
 ARGV[5] keep_until        unix seconds
 ARGV[6] max_length        the longest pending list that is searched
 ARGV[7] read_ns           unix nanoseconds after which a longer one was read without finding the ids; 0 it was not read
-ARGV[8...] ids            task ids
+ARGV[8] max_archived      tasks in the archive with which no more are put there: a full one deletes its oldest
+ARGV[9...] ids            task ids
 builds  task_prefix .. id, group_prefix .. group, same hash tag
-returns list: id, what it is: its state, none (without message), or unsure (it may be in pending), ...
+returns list: id, what it is: its state, none (without message), unsure (it may be in pending), or
+  full (the archive; it was not mended)
 asynq   none (such tasks stay for ever)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, lease, aggregation_sets = KEYS[6], KEYS[7], KEYS[8]
 local task_prefix, group_prefix, mend, now, keep_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local max_length, read_ns = tonumber(ARGV[6]), tonumber(ARGV[7])
+local max_length, read_ns, max_archived = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, active = lease}
 
 -- What is no sorted set has no ids. Any other error says nothing of them: in a cluster the set may be on its way to
@@ -54,6 +56,7 @@ end
 
 -- First where its state says, then everywhere; nil if that is not known.
 local function is_somewhere(id, state, group)
+  if state == "moving" then return true end -- it is between two queues: the move's to end
   if sets[state] and redis.call("ZSCORE", sets[state], id) then return true end
   if group and is_in(group_prefix .. group, id) then return true end
   for _, set in pairs(sets) do
@@ -64,7 +67,7 @@ local function is_somewhere(id, state, group)
 end
 
 local reply = {}
-for at = 8, #ARGV do
+for at = 9, #ARGV do
   local id = ARGV[at]
   local task = task_prefix .. id
   local found = redis.pcall("HMGET", task, "state", "group")
@@ -80,6 +83,8 @@ for at = 8, #ARGV do
       redis.call("UNLINK", task)
     elseif mend == "1" and state == "completed" then
       redis.call("ZADD", completed, keep_until, id)
+    elseif mend == "1" and redis.call("ZCARD", archived) >= max_archived then
+      reply[#reply] = "full"
     elseif mend == "1" then
       redis.call("ZADD", archived, now, id)
       redis.call("HSET", task, "state", "archived")

@@ -4,14 +4,17 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] count        ids to read at most
 ARGV[3] max_bytes    bytes of tasks to read at most; the first task that goes beyond it is the last one read
 ARGV[4] place        how many ids were passed, when they were read
-ARGV[5...] passed    two values each: some ids that were passed, the last one first, and their scores, "" in a list
-builds  task_prefix .. id, same hash tag
-returns list: the place at which the page begins, then id, score or "", list of fields and values for each task
+ARGV[5] with_locks   1 to look for how long tasks hold the unique locks that their hashes name, else ""
+ARGV[6...] passed    two values each: some ids that were passed, the last one first, and their scores, "" in a list
+builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
+returns list: the place at which the page begins, then id, score or "", milliseconds of the lock (-1 for ever, -2 not
+  held or not looked for), list of fields and values for each task
 asynq   none
 cost    4 us a task of 150 bytes
 ]]
 local source = KEYS[1]
 local task_prefix, count, max_bytes, place = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local with_locks = ARGV[5]
 local is_list = redis.call("TYPE", source).ok == "list"
 local last, last_score
 
@@ -35,8 +38,17 @@ local function place_in_set(known)
   return redis.call("ZCOUNT", source, "-inf", "(" .. last_score)
 end
 
+local function lock_ms(id, fields)
+  for at = 1, #fields, 2 do
+    local lock = fields[at] == "unique_key" and fields[at + 1]
+    -- What is said to be a lock may be any key: one that is no string is an error to GET.
+    if lock then return redis.pcall("GET", lock) == id and redis.call("PTTL", lock) or -2 end
+  end
+  return -2
+end
+
 local by_id, pairs_of = {}, {}
-for at = 5, #ARGV, 2 do
+for at = 6, #ARGV, 2 do
   local id, score = ARGV[at], ARGV[at + 1]
   if not last then last, last_score = id, score end
   by_id[id] = true
@@ -62,6 +74,7 @@ for at = 1, #flat, 2 do
   if fields.err then fields = {} end
   reply[#reply + 1] = flat[at]
   reply[#reply + 1] = flat[at + 1]
+  reply[#reply + 1] = with_locks == "1" and lock_ms(flat[at], fields) or -2
   reply[#reply + 1] = fields
   for _, text in ipairs(fields) do bytes = bytes + #text end
   if bytes >= max_bytes then break end

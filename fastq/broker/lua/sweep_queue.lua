@@ -44,6 +44,7 @@ end
 local function is_alive(id)
   local found = redis.pcall("HMGET", queue_prefix .. "t:" .. id, "state", "group")
   local state, group = found[1], found[2]
+  if state == "moving" then return true end
   if lists[state] then
     return redis.call("LLEN", lists[state]) > 1000 or redis.call("LPOS", lists[state], id) ~= false
   end
@@ -53,7 +54,8 @@ end
 
 local function is_needed(key)
   local name = string.sub(key, #queue_prefix + 1)
-  if kept[key] then return true end
+  -- What is between this queue and another is gone from one of them, or will be: it is the move's to end.
+  if kept[key] or name == "moving" or name == "moved" then return true end
   if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end
   if string.sub(name, 1, 2) == "g:" then return redis.call("TYPE", key).ok == "zset" end
   if string.sub(name, 1, 7) == "unique:" then

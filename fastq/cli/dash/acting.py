@@ -41,6 +41,8 @@ class Acting(View):
     def action_act(self, name: str) -> None:
         """Do something to the task that is meant, once that was confirmed."""
         info = self.target()
+        if not self.may_act():
+            return
         if info is None:
             self.say("There is no task here.")
         else:

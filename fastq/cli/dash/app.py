@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.worker import Worker
 
+from fastq.cli.dash.colours import COLOURS
 from fastq.cli.dash.cron import CronView
 from fastq.cli.dash.desk import Desk, Options
 from fastq.cli.dash.help import Help
@@ -29,10 +30,10 @@ PLACES: Final[Mapping[str, type[View]]] = {"servers": ServersView, "cron": CronV
 """What lies over the queues, each by the name that its key has for it."""
 
 CSS: Final = """
-Screen { layout: vertical; background: $background; }
+View { layout: vertical; background: $background; }
 Line { width: 100%; height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
 Grid { width: 100%; height: 1fr; }
-#keys { height: 2; }
+#foot { height: 3; text-wrap: wrap; }
 #more { height: 2; }
 #scroll { height: 1fr; }
 #search { height: 1; }
@@ -63,6 +64,7 @@ class Dash(App[int]):
     def __init__(self, options: Options) -> None:
         super().__init__()
         self.animation_level = "none"
+        self.ansi_theme_dark = COLOURS
         self.desk = Desk(options)
         self._look: Worker[None] | None = None
         self._looked_s = self._view_looked_s = 0.0
@@ -77,6 +79,11 @@ class Dash(App[int]):
         self.set_interval(BEAT_S, self._beat)
         if self.desk.options.queue is not None:
             self.push_screen(TasksView(self.desk, self.desk.options.queue))
+
+    @property
+    def is_looking(self) -> bool:
+        """Tell whether an answer about the queues is still to come."""
+        return self._look is not None and not self._look.is_finished
 
     def look_now(self) -> None:
         """Look at all queues."""
@@ -100,7 +107,7 @@ class Dash(App[int]):
         period_s = self.desk.options.refresh_s
         if self.desk.health.is_ill:
             period_s = min(period_s, RETRY_S)
-        if now_s - self._looked_s >= period_s and (self._look is None or self._look.is_finished):
+        if now_s - self._looked_s >= period_s and not self.is_looking:
             self.look_now()
         screen = self.screen
         if isinstance(screen, View):
@@ -115,6 +122,7 @@ class Dash(App[int]):
     def action_go(self, name: str) -> None:
         """Show one of the four places."""
         if isinstance(self.screen, View):
+            self.desk.said = ""
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             if name in PLACES:

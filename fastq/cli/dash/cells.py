@@ -67,11 +67,10 @@ def state_texts(info: QueueInfo | None, width: int) -> list[tuple[TaskState, str
 
 
 def shares(counts: Mapping[K, int], width: int) -> dict[K, int]:
-    """Divide ``width`` in proportion to counts, of which none is 0; each gets at least 1."""
-    total = sum(counts.values())
-    cells = {key: max(1, count * width // total) for key, count in counts.items()}
-    biggest = max(counts, key=counts.__getitem__)
-    cells[biggest] += width - sum(cells.values())
+    """Divide ``width`` in proportion to counts, of which none is 0 and there are no more; each gets at least 1."""
+    total, spare = sum(counts.values()), width - len(counts)
+    cells = {key: 1 + count * spare // total for key, count in counts.items()}
+    cells[max(counts, key=counts.__getitem__)] += width - sum(cells.values())
     return cells
 
 

@@ -36,8 +36,7 @@ class Confirm(ModalScreen[str]):
     @classmethod
     def ask(cls, view: View, job: Job) -> None:
         """Ask over a view, which then says what became of it; where nothing may be done, nobody is asked."""
-        if view.desk.options.read_only:
-            view.say("This dashboard is read-only.")
+        if not view.may_act():
             return
 
         def end(said: str | None) -> None:

@@ -9,7 +9,7 @@ from fastq.cli.human import clean, size
 
 __all__ = ["shown_lines"]
 
-MOST_SHOWN: Final = 64_000
+MOST_SHOWN: Final = 65_536
 """So many bytes are shown at most."""
 MOST_PARSED: Final = 1_000_000
 MOST_INDENTED: Final = 20

@@ -213,6 +213,8 @@ class TasksView(Acting):
     def action_act_all(self, name: str) -> None:
         """Do something to all tasks of the state; while a search is on, to those that match and are shown."""
         found = self._finder.found
+        if not self.may_act():
+            return
         if self.lists_groups or found is None or not found.infos:
             self.say("Choose a group first." if self.lists_groups else "There are no tasks here.")
         elif self._finder.text:

@@ -15,6 +15,7 @@ from textual.worker import Worker
 
 from fastq.cli.dash.desk import Desk
 from fastq.cli.human import clean
+from fastq.cli.tables import shortened
 from fastq.errors import FastqError
 
 __all__ = ["Hint", "Line", "View", "keys_text"]
@@ -77,7 +78,7 @@ class View(Screen[None]):
         self.desk = desk
         self.looked_s = 0.0
         self._head, self._places = Line(id="head"), Line(id="places")
-        self._news, self._keys = Line(id="news"), Line(id="keys")
+        self._foot = Line(id="foot")
         self._look: Worker[None] | None = None
 
     def compose(self) -> ComposeResult:
@@ -85,8 +86,7 @@ class View(Screen[None]):
         yield self._head
         yield self._places
         yield from self.body()
-        yield self._news
-        yield self._keys
+        yield self._foot
 
     def body(self) -> Iterable[Widget]:
         """Make the widgets between head and foot."""
@@ -99,10 +99,11 @@ class View(Screen[None]):
         """Show what was found last."""
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Begin to look; what was said of the view before is none of this one's news."""
+        self.desk.said = ""
         self.draw_frame()
         self.draw()
-        self.look_now()
+        self.call_after_refresh(self.look_now)  # then it is known how much there is room for
 
     def on_resize(self) -> None:
         """Show as much as there is room for now."""
@@ -154,11 +155,18 @@ class View(Screen[None]):
         """Show where we are, how Redis is, and what keys there are."""
         self._head.say(self._head_text())
         self._places.say(self._places_text())
-        health = str(self.desk.health)
-        self._news.say(health or self.desk.said, "bold red" if health else "yellow")
+        self._foot.say(self._foot_text())
+
+    def _foot_text(self) -> Text:
+        """Put the news above the keys: how Redis is, and what was done; either may take two lines, both one each."""
+        health, said, width = str(self.desk.health), self.desk.said, max(1, self.size.width)
+        room = width - 1 if health and said else 2 * width - 1
+        text = Text().append(shortened(f" {said}", room) if said else "", style="yellow")
+        text.append("\n" if health and said else "")
+        text.append(shortened(f" {health}", room) if health else "", style="bold red").append("\n")
         read_only = self.desk.options.read_only
         hints = [hint for hint in (*self.hints(), *self.ALWAYS) if not (hint.acts and read_only)]
-        self._keys.say(keys_text(hints, self.size.width))
+        return text.append_text(keys_text(hints, width))
 
     def hints(self) -> Sequence[Hint]:
         """Return the keys of this view."""
@@ -187,6 +195,12 @@ class View(Screen[None]):
         self.desk.said = text
         self.draw_frame()
 
+    def may_act(self) -> bool:
+        """Tell whether anything may be changed; where nothing may, say so."""
+        if self.desk.options.read_only:
+            self.say("This dashboard is read-only.")
+        return not self.desk.options.read_only
+
     def action_look_again(self) -> None:
         """Look now."""
         self.look_now()
@@ -195,4 +209,5 @@ class View(Screen[None]):
     def action_back(self) -> None:
         """Go back to the view that was there before."""
         if len(self.app.screen_stack) > 1:
+            self.desk.said = ""
             self.app.pop_screen()

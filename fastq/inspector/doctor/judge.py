@@ -54,7 +54,7 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
     Kind.LOST_TASK: _Verdict(
         Level.PROBLEM,
         "they are in no list, so that nobody sees or runs them",
-        f"{_REPAIR} archives them (the completed ones are kept for a day): run or delete them there",
+        f"{_REPAIR} archives them while there is room (the completed ones are kept for a day): run or delete them",
     ),
     Kind.LEFTOVER: _Verdict(
         Level.WARNING,
@@ -80,6 +80,11 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
         Level.PROBLEM,
         "every script that needs the key fails, so that the queue stands still",
         "see what wrote it, then rename or delete it",
+    ),
+    Kind.PARKED: _Verdict(
+        Level.WARNING,
+        "a fastq queue move was cut off: these run in neither queue until it is ended",
+        "give the same fastq queue move once more; it ends what was begun",
     ),
     Kind.UNDECODABLE: _Verdict(
         Level.WARNING,

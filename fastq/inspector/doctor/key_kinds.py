@@ -32,9 +32,20 @@ class NamedKey(NamedTuple):
 
 _OF_QUEUE: Final = re.compile(r"asynq:\{(?P<queue>.*?)\}:(?P<name>.*)", re.DOTALL)
 _PLACES: Final = frozenset(
-    {"pending", "active", "lease", "scheduled", "retry", "archived", "completed", "groups", "aggregation_sets"}
+    {
+        "pending",
+        "active",
+        "lease",
+        "scheduled",
+        "retry",
+        "archived",
+        "completed",
+        "groups",
+        "aggregation_sets",
+        "moving",
+    }
 )
-_ASIDE: Final = re.compile(r"paused|(processed|failed)(:\d{4}-\d\d-\d\d)?|(tick|last_tick):.*", re.DOTALL)
+_ASIDE: Final = re.compile(r"paused|moved|(processed|failed)(:\d{4}-\d\d-\d\d)?|(tick|last_tick):.*", re.DOTALL)
 _SHARED: Final = re.compile(
     r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers):\{.*\}|(scheduler_history|sema):.*)",
     re.DOTALL,

@@ -50,6 +50,8 @@ class Places:
     places: list[Place]
     wrong: dict[str, str]
     overdue: list[AggregationSet]
+    has_parked: bool
+    """Whether tasks are between this queue and another."""
 
 
 def find_places(queue: str, now_s: int) -> Flow[Places]:
@@ -57,6 +59,7 @@ def find_places(queue: str, now_s: int) -> Flow[Places]:
     expected = {container(queue, state): ("list", state) for state in LISTS}
     expected |= {container(queue, state): ("zset", state) for state in SETS}
     others = {keys.lease(queue): "zset", keys.groups(queue): "set", keys.aggregation_sets(queue): "zset"}
+    others[keys.moving(queue)] = "zset"
     wanted = {key: kind for key, (kind, _) in expected.items()} | others
     found = dict(zip(wanted, (yield from together(*key_types(list(wanted)))), strict=True))
     wrong = {key: found[key] for key, kind in wanted.items() if found[key] not in (kind, "none")}
@@ -72,7 +75,7 @@ def find_places(queue: str, now_s: int) -> Flow[Places]:
     if found[keys.aggregation_sets(queue)] == "zset":
         sets, overdue = yield from _sets(queue, now_s)
         places += sets
-    return Places(places, wrong, overdue)
+    return Places(places, wrong, overdue, found[keys.moving(queue)] == "zset")
 
 
 def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet]]]:

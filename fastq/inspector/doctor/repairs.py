@@ -115,7 +115,7 @@ def _rescue(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
         found: list[tuple[str, str]] = yield examine_tasks(
             queue, ids[at : at + at_once], now_s, read_ns=pending.read_ns, mend=True
         )
-        mended += len(found)
+        mended += sum(what != "full" for _, what in found)
     return mended
 
 

@@ -27,6 +27,7 @@ class Kind(StrEnum):
     UNKNOWN_KEY = "unknown keys"
     UNLISTED = "unlisted queues"
     WRONG_TYPE = "keys of a wrong type"
+    PARKED = "tasks between queues"
     UNDECODABLE = "undecodable messages"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fastq import keys
-from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks
+from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
 from fastq.broker.keyspace import KEYS_A_CALL, Page, glob_of, scan_keys
 from fastq.broker.lease import id_word
 from fastq.broker.operation import Flow, together
@@ -44,6 +44,10 @@ def survey_queue(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
         survey.suspect(Suspect(Kind.WRONG_TYPE, queue, "", key, kind))
     for one in found.overdue:
         survey.suspect(Suspect(Kind.OVERDUE_SET, queue, "", one.key))
+    if found.has_parked:
+        parked: list[bytes] = yield list_parked(queue)
+        for task_id in parked:
+            survey.suspect(Suspect(Kind.PARKED, queue, "", task_id.decode("utf-8", "replace")))
     for place in found.places:
         yield from walk(place, _Seeing(place, survey, scope).see)
     if keys.lease(queue) not in found.wrong and keys.active(queue) not in found.wrong:

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 
 from fastq.cli.dash.app import Dash
 from fastq.cli.dash.desk import Options
+from fastq.cli.dash.view import View
 from tests.waiting import PATIENCE_S
 
 __all__ = ["SMALL", "Driver", "driven", "on_a_loop"]
@@ -37,6 +38,11 @@ class Driver:
     def text(self) -> str:
         """Return the screen as it is seen."""
         return "\n".join(self.lines)
+
+    @property
+    def is_looking(self) -> bool:
+        """Tell whether an answer of Redis is still to come."""
+        return self.app.is_looking or any(isinstance(view, View) and view.is_looking for view in self.app.screen_stack)
 
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""
@@ -71,7 +77,6 @@ class Driver:
             if time.monotonic() > deadline_s:
                 raise AssertionError(f"not seen within {LIMIT_S:g} s: {what}\n{text}")
             await self._pilot.pause()
-            await asyncio.sleep(0)
         return text
 
 

@@ -113,6 +113,31 @@ def test_a_lost_task_is_archived_and_a_completed_one_kept(broker: BlockingBroker
     assert time.time() < queue.scores("completed")["done"] < time.time() + 100_000
 
 
+def test_what_is_between_two_queues_is_left_to_the_move(broker: BlockingBroker, db: Redis) -> None:
+    queue = sound(db)
+    queue.put("parked", "moving")
+    queue.db.zadd(keys.moving("default"), {"parked": 1})
+    report = look(broker)
+    (found,) = amiss(report)
+    assert (found.check, found.level, found.examples) == ("tasks between queues", Level.WARNING, ("parked",))
+    assert report.repairs == []
+
+
+def test_no_task_is_put_into_an_archive_that_would_soon_delete_it(
+    broker: BlockingBroker, db: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.broker.examine.MAX_ARCHIVED", 3)
+    queue = Seeded(db)
+    queue.add("archived", {"a1": 4e9, "a2": 4e9})
+    for number in range(4):
+        queue.put(f"lost{number}", "retry")
+    (repair,) = look(broker).repairs
+    assert broker.drive(repair.carry_out()) == 1
+    assert len(queue.places()["archived"]) == 3
+    (found,) = amiss(look(broker))
+    assert (found.check, found.count) == ("tasks in no list", 3)
+
+
 @pytest.fixture
 def _long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a list of more than ten ids be too long to be searched."""

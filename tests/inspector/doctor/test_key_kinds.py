@@ -14,11 +14,13 @@ KNOWN = {
     KeyKind.PLACE: [
         *(make(QUEUE) for make in (keys.pending, keys.active, keys.lease, keys.scheduled, keys.retry)),
         *(make(QUEUE) for make in (keys.archived, keys.completed, keys.groups, keys.aggregation_sets)),
+        keys.moving(QUEUE),
         keys.group(QUEUE, "g:x"),
         keys.aggregation_set(QUEUE, "g", "s"),
     ],
     KeyKind.ASIDE: [
         keys.paused(QUEUE),
+        keys.moved(QUEUE),
         keys.processed_total(QUEUE),
         keys.failed_total(QUEUE),
         keys.processed(QUEUE, date(2026, 1, 2)),

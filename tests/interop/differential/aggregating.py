@@ -96,7 +96,7 @@ class GroupChooser:
         plans = [self._plan(queue) for queue in QUEUES]
         for rank in range(max(len(plan.payloads) for plan in plans)):
             yield [enqueued(plan, rank) for plan in plans if rank < len(plan.payloads)]
-        yield [in_the_way(plan) for plan in plans if plan.goal.ending in FAILURES[:2]] or [listed(plans[0])]
+        yield [beside(plan) for plan in plans]
         yield [self._round(plan) for plan in plans]
         yield [listed(plan) for plan in plans]
 
@@ -132,14 +132,17 @@ def enqueued(plan: Plan, rank: int) -> Operation:
     )
 
 
-def in_the_way(plan: Plan) -> Operation:
-    """Enqueue a task whose id or lock the new one would need."""
-    if plan.goal.ending == "TaskIDConflictError":
-        return Operation("enqueue", ENQUEUE, ("t", b"x"), {"queue": plan.queue, "task_id": "taken"})
-    due, _ = RULES[plan.goal.name](len(plan.payloads))
-    taken = plan.payloads[: due.max_size or None]
-    options = {"queue": plan.queue, "task_id": "other", "unique": HOUR_S}
-    return Operation("enqueue_unique", ENQUEUE, (TYPE, bundled(taken)), options)
+def beside(plan: Plan) -> Operation:
+    """Enqueue a task that is no part of the group: one that waits, or whose id or lock the new one would need."""
+    match plan.goal.ending:
+        case "TaskIDConflictError":
+            return Operation("enqueue", ENQUEUE, ("t", b"x"), {"queue": plan.queue, "task_id": "taken"})
+        case "DuplicateTaskError":
+            due, _ = RULES[plan.goal.name](len(plan.payloads))
+            whole = bundled(plan.payloads[: due.max_size or None])
+            options = {"queue": plan.queue, "task_id": "other", "unique": HOUR_S}
+            return Operation("enqueue_unique", ENQUEUE, (TYPE, whole), options)
+    return Operation("enqueue", ENQUEUE, ("t", b"x"), {"queue": plan.queue, "task_id": "other"})
 
 
 def listed(plan: Plan) -> Operation:

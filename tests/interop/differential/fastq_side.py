@@ -32,6 +32,7 @@ KINDS = {
     "revoke": Kind.REVOKED,
     "panic": Kind.FAILED,
 }
+PATIENCE_S = 30.0
 WRAPPED = {"skip": b": skip retry for the task", "revoke": b": revoke task"}
 """What Go's ``%w`` adds to the text of the error."""
 
@@ -132,11 +133,13 @@ class FastqSide:
         async def listen() -> Subscriber:
             subscriber = Subscriber(self._stage.broker, hear, self._stage.holdings.clock)
             subscriber.start()
-            await until(lambda: subscriber.is_subscribed)
+            async with asyncio.timeout(PATIENCE_S):
+                await until(lambda: subscriber.is_subscribed)
             return subscriber
 
         async def end(subscriber: Subscriber) -> None:
-            await until(lambda: heard == [Cancellation(task_id)])
+            async with asyncio.timeout(PATIENCE_S):
+                await until(lambda: heard == [Cancellation(task_id)])
             await subscriber.stop()
             await self._stage.end(Kind.CANCELED, b"context canceled")
 

@@ -266,7 +266,7 @@ def handler_goals() -> Iterator[Goal]:
     yield Goal(BEGIN, NOTHING, begin_none)
     for outcome in ENDINGS:
         yield Goal(f"{END}_{outcome}", OK, end_in(outcome))
-    for outcome in ("ok", "skip"):
+    for outcome in ("ok", "skip", "error"):
         name = f"{END}_{outcome}_at_the_last_number"
         yield Goal(name, OK, at_its_end(name, end_in(outcome), fails=outcome != "ok"))
     yield Goal(f"{END}_skip_trimming", OK, trimming(f"{END}_skip_trimming", end_in("skip")))

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from fastq.codec import decode_scheduler_enqueue_event, decode_scheduler_entry, decode_task_message
@@ -13,6 +14,7 @@ __all__ = ["entries_of", "published", "ticked"]
 
 ANY_ID: Final = re.compile(UUID)
 HISTORY: Final = "asynq:scheduler_history:"
+NEVER: Final = datetime(9999, 1, 1, tzinfo=UTC)
 RANDOM: Final = "<uuid>"
 
 
@@ -32,6 +34,8 @@ def _told(key: str, entry: Mapping[str, Any], names: Mapping[str, str]) -> Itera
         yield Place(key, "members"), str(len(value))
     elif key.startswith("asynq:schedulers:"):
         yield Place("asynq:schedulers:<id>", "lives"), str(0 < entry["ttl"] <= 2)
+        following = [decode_scheduler_entry(data).next_enqueue_time or NEVER for data in value]
+        yield Place("asynq:schedulers:<id>", "latest first"), str(following == sorted(following, reverse=True))
         for data in value:
             yield from _told_of_entry(data, names)
     elif key.startswith(HISTORY):

@@ -1,0 +1,31 @@
+--[[ commit_move: delete tasks that are parked in the other queue, and note that it is theirs now.
+KEYS[1] moving       asynq:{q}:moving
+KEYS[2] moved        asynq:{q}:moved
+ARGV[1] task_prefix  asynq:{q}:t:
+ARGV[2] token        the move's
+ARGV[3...] tasks     two values each: id, lock key or ""
+builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
+returns list: 1 deleted, now or before | 0 this move has not, or no more, to do with it
+asynq   none
+]]
+local moving, moved = KEYS[1], KEYS[2]
+local task_prefix, token = ARGV[1], ARGV[2]
+redis.call("HLEN", moved)
+redis.call("ZCARD", moving)
+local outcomes = {}
+for at = 3, #ARGV, 2 do
+  local id, lock = ARGV[at], ARGV[at + 1]
+  local task, note = task_prefix .. id, token .. ":" .. id
+  local found = redis.pcall("HMGET", task, "state", "move_token", "move_to")
+  local outcome = redis.call("HEXISTS", moved, note)
+  if found[1] == "moving" and found[2] == token then
+    redis.call("HSET", moved, note, found[3])
+    -- What a message calls a lock may be any key: one that is no string is an error to GET.
+    if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
+    redis.call("UNLINK", task)
+    redis.call("ZREM", moving, id)
+    outcome = 1
+  end
+  outcomes[#outcomes + 1] = outcome
+end
+return outcomes

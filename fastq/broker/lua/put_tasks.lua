@@ -1,0 +1,73 @@
+--[[ put_tasks: put tasks into a queue as they were elsewhere, each unless its id exists.
+KEYS[1] pending       asynq:{q}:pending
+KEYS[2] scheduled     asynq:{q}:scheduled
+KEYS[3] retry         asynq:{q}:retry
+KEYS[4] archived      asynq:{q}:archived
+KEYS[5] completed     asynq:{q}:completed
+KEYS[6] groups        asynq:{q}:groups
+KEYS[7] moving        asynq:{q}:moving
+ARGV[1] task_prefix   asynq:{q}:t:
+ARGV[2] group_prefix  asynq:{q}:g:
+ARGV[3] token         that of a move, which parks its tasks in moving, if their locks are free; else ""
+ARGV[4] is_trial      1 to only tell what would be done, else ""
+ARGV[5] width         values a task
+ARGV[6...] tasks      width values each: id, state, score, group, lock key or "", its milliseconds or "", fields or ""
+builds  task_prefix .. id, group_prefix .. group, lock keys asynq:{q}:unique:..., same hash tag
+returns list: 1 put | 2 put, but its lock is another's | 3 parked by this move before | 0 id exists | -1 not parked,
+  since its lock is another's
+asynq   none
+]]
+local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local completed, groups, moving = KEYS[5], KEYS[6], KEYS[7]
+local task_prefix, group_prefix, token, is_trial, width = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, moving = moving}
+-- These raise for a key of another type, before anything is written.
+redis.call("LLEN", pending)
+redis.call("SCARD", groups)
+for _, set in pairs(sets) do redis.call("ZCARD", set) end
+
+-- Takes the lock, or tells on trial whether that could be done.
+local function has_lock(lock, id, lock_ms)
+  if lock == "" then return true end
+  if is_trial == "1" then return redis.call("EXISTS", lock) == 0 end
+  if lock_ms == "" then return redis.call("SET", lock, id, "NX") end
+  return redis.call("SET", lock, id, "NX", "PX", lock_ms)
+end
+
+local function outcome_of(id, lock, lock_ms)
+  local task = task_prefix .. id
+  if redis.call("EXISTS", task) == 1 then
+    local found = token ~= "" and redis.pcall("HMGET", task, "state", "move_token") or {}
+    return found[1] == "moving" and found[2] == token and 3 or 0
+  end
+  if has_lock(lock, id, lock_ms) then return 1 end
+  return token == "" and 2 or -1
+end
+
+local outcomes, ids = {}, {}
+for at = 6, #ARGV, width do
+  local id, state, score, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local outcome = outcome_of(id, ARGV[at + 4], ARGV[at + 5])
+  if (outcome == 1 or outcome == 2) and is_trial ~= "1" then
+    local fields = {"state", state}
+    for name = 6, width - 2, 2 do
+      local value = name + 1
+      if ARGV[at + name] ~= "" then
+        fields[#fields + 1] = ARGV[at + name]
+        fields[#fields + 1] = ARGV[at + value]
+      end
+    end
+    redis.call("HSET", task_prefix .. id, unpack(fields))
+    if state == "pending" then
+      ids[#ids + 1] = id
+    elseif state == "aggregating" then
+      redis.call("ZADD", group_prefix .. group, score, id)
+      redis.call("SADD", groups, group)
+    else
+      redis.call("ZADD", sets[state], score, id)
+    end
+  end
+  outcomes[#outcomes + 1] = outcome
+end
+if #ids > 0 then redis.call("LPUSH", pending, unpack(ids)) end
+return outcomes

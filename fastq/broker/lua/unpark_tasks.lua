@@ -1,0 +1,55 @@
+--[[ unpark_tasks: put tasks that a move parked into the states that they had.
+KEYS[1] moving        asynq:{q}:moving
+KEYS[2] pending       asynq:{q}:pending
+KEYS[3] scheduled     asynq:{q}:scheduled
+KEYS[4] retry         asynq:{q}:retry
+KEYS[5] archived      asynq:{q}:archived
+KEYS[6] completed     asynq:{q}:completed
+KEYS[7] groups        asynq:{q}:groups
+ARGV[1] task_prefix   asynq:{q}:t:
+ARGV[2] group_prefix  asynq:{q}:g:
+ARGV[3] token         the move's
+ARGV[4] is_back       1 to put pending ones before all others, where they were; "" behind them
+ARGV[5...] ids        task ids, the oldest first
+builds  task_prefix .. id, group_prefix .. group, same hash tag
+returns number of tasks that were parked
+asynq   none
+]]
+local moving, pending, scheduled, retry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local archived, completed, groups = KEYS[5], KEYS[6], KEYS[7]
+local task_prefix, group_prefix, token, is_back = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
+-- These raise for a key of another type, before anything is written.
+redis.call("LLEN", pending)
+redis.call("SCARD", groups)
+for _, set in pairs(sets) do redis.call("ZCARD", set) end
+
+local ids, count = {}, 0
+for at = 5, #ARGV do
+  local id = ARGV[at]
+  local task = task_prefix .. id
+  local found = redis.pcall("HMGET", task, "state", "move_token", "move_state", "move_score", "move_group")
+  if found[1] == "moving" and found[2] == token then
+    local state, score, group = found[3], found[4], found[5]
+    redis.call("HSET", task, "state", state)
+    redis.call(
+      "HDEL", task, "move_state", "move_score", "move_group", "move_to", "move_from", "move_token"
+    )
+    redis.call("ZREM", moving, id)
+    if state == "pending" then
+      ids[#ids + 1] = id
+    elseif state == "aggregating" then
+      redis.call("ZADD", group_prefix .. group, score, id)
+      redis.call("SADD", groups, group)
+    else
+      redis.call("ZADD", sets[state], score, id)
+    end
+    count = count + 1
+  end
+end
+if #ids > 0 and is_back == "1" then
+  for at = #ids, 1, -1 do redis.call("RPUSH", pending, ids[at]) end
+elseif #ids > 0 then
+  redis.call("LPUSH", pending, unpack(ids))
+end
+return count

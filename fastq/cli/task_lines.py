@@ -1,0 +1,257 @@
+"""A task as one line of JSON: what people and jq read, and beside it, to the byte, what Redis has of it.
+
+``message`` is the encoded TaskMessage, base64, and ``fields`` all other fields of the task's hash; with ``score`` and
+``unique_until`` they are the task. What else a line says must agree with them, so that no change to it is lost.
+"""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Self
+
+from fastq import keys
+from fastq.broker.inspect_put import readdress
+from fastq.broker.inspect_tasks import FoundTask
+from fastq.broker.inspect_walk import Listed
+from fastq.broker.lease import id_word
+from fastq.cli.records import task_record, time_text
+from fastq.cli.times import read_time
+from fastq.codec import decode_task_message
+from fastq.errors import InvalidMessageError
+from fastq.info import TaskInfo
+from fastq.inspector.checks import check_queue, check_task_id
+from fastq.inspector.tasks import describe
+from fastq.messages import TaskMessage
+from fastq.states import TaskState
+
+__all__ = ["Line", "Read", "describe_listed", "read_line", "write_line"]
+
+NS: Final = 1_000_000_000
+OWN_FIELDS: Final = frozenset({b"msg", b"state"})
+MISSING: Final = object()
+_TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Hold one task: its message decoded and as it is, the other fields of its hash, its score, its lock's end."""
+
+    queue: str
+    id: str
+    state: TaskState
+    decoded: TaskMessage
+    message: bytes
+    fields: Mapping[bytes, bytes]
+    score: float | None
+    unique_until: datetime | None
+
+    @property
+    def lock(self) -> str:
+        """Return the key of the unique lock, empty if there is none; what a message calls one may be any key."""
+        key = self.decoded.unique_key
+        return key if key.startswith(keys.queue_prefix(self.queue)) else ""
+
+    @property
+    def group(self) -> str:
+        """Return the group that the task is in, or goes to."""
+        named = self.fields.get(b"group")
+        return self.decoded.group_key if named is None else named.decode("utf-8", "surrogateescape")
+
+    def of_queue(self, queue: str) -> Self:
+        """Return the task as it is in another queue."""
+        fields = readdress({**self.fields, b"msg": self.message}, self.queue, queue)
+        message = fields.pop(b"msg")
+        return replace(self, queue=queue, decoded=decode_task_message(message), message=message, fields=fields)
+
+
+def describe_listed(queue: str, state: TaskState, task: Listed, now: datetime) -> TaskInfo | None:
+    """Describe a task that was read from the list or set of a state; None if it is not in that state."""
+    found_state = task.fields.get(b"state", b"").decode(errors="replace")
+    score = float(task.score) if task.score else None
+    found = FoundTask(task.message, found_state, task.fields.get(b"result"), score)
+    info = describe(queue, task.id, found, int(now.timestamp() * NS))
+    return info if info is not None and info.state is state else None
+
+
+def write_line(queue: str, task: Listed, info: TaskInfo, unique_key: str, unique_until: datetime | None) -> str:
+    """Write a task as a line."""
+    score = float(task.score) if task.score else None
+    line = {
+        **_readable(info, unique_key),
+        "id": _text(task.id),
+        "queue": queue,
+        "unique_until": time_text(unique_until),
+        "score": int(score) if score is not None and score.is_integer() else score,
+        "fields": {_text(name): _value(data) for name, data in task.fields.items() if name not in OWN_FIELDS},
+        "message": base64.b64encode(task.message or b"").decode(),
+    }
+    return json.dumps(line)
+
+
+def _readable(info: TaskInfo, unique_key: str) -> dict[str, Any]:
+    """Return what a line says of a task that can be told from its message and its place."""
+    record = task_record(info)
+    del record["is_orphaned"]
+    if info.state not in _TIMED:
+        record["next_process_at"] = None
+    return {**record, "unique_key": unique_key or None}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _value(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+# Reading ------------------------------------------------------------------------------------------------------------
+
+
+def read_line(text: bytes) -> Line:
+    """Read a line; a ``ValueError`` says what is wrong with it."""
+    found = Read.of(text)
+    queue = check_queue(found.of_kind("queue", str))
+    task_id = check_task_id(found.of_kind("id", str))
+    state = found.state()
+    message = _bytes(found.of_kind("message", str), "message")
+    try:
+        decoded = decode_task_message(message)
+    except InvalidMessageError as error:
+        raise ValueError(f"message is none of asynq's: {error}") from None
+    fields = found.fields()
+    line = Line(queue, task_id, state, decoded, message, fields, found.score(state), found.moment("unique_until"))
+    _check_agreement(line, found)
+    if state is TaskState.AGGREGATING and not line.group.strip():
+        raise ValueError("an aggregating task needs a group")
+    return line
+
+
+class Read:
+    """Be the object of a line, and give its values if they are as they must be."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    @classmethod
+    def of(cls, text: bytes) -> "Read":
+        """Read the JSON."""
+        cut = "" if text.endswith(b"\n") else "; it is the last one, and cut off?"
+        try:
+            values = json.loads(text.decode())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not UTF-8 at byte {error.start}") from None
+        except (ValueError, RecursionError) as error:
+            where = (
+                f"{error.msg.removesuffix(' at')} at column {error.colno}"
+                if isinstance(error, json.JSONDecodeError)
+                else str(error)
+            )
+            raise ValueError(f"not JSON: {where}{cut}") from None
+        if not isinstance(values, dict):
+            raise ValueError(f"not a JSON object but {_short(values)}")
+        return cls(values)
+
+    def of_kind(self, name: str, kind: type) -> Any:
+        """Return a value that must be there, and of this type."""
+        value = self.values.get(name, MISSING)
+        if value is MISSING:
+            raise ValueError(f"{name} is missing")
+        if not isinstance(value, kind):
+            raise ValueError(f"{name} must be {_KINDS[kind]}, not {_short(value)}")
+        return value
+
+    def state(self) -> TaskState:
+        """Return the state."""
+        value = self.of_kind("state", str)
+        try:
+            return TaskState(value)
+        except ValueError:
+            raise ValueError(f"state must be one of {', '.join(TaskState)}, not {_short(value)}") from None
+
+    def score(self, state: TaskState) -> float | None:
+        """Return the score, which all states have but pending."""
+        value = self.values.get("score", MISSING)
+        if value is MISSING:
+            raise ValueError("score is missing")
+        if value is None and state in (TaskState.PENDING, TaskState.ACTIVE):
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+            raise ValueError(f"score of {state} must be a number, not {_short(value)}")
+        return float(value)
+
+    def moment(self, name: str) -> datetime | None:
+        """Return a time, or None where it is null."""
+        if self.values.get(name, MISSING) is None:
+            return None
+        text = self.of_kind(name, str)
+        try:
+            return read_time(text)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+
+    def fields(self) -> dict[bytes, bytes]:
+        """Return the fields of the hash but for message and state."""
+        found: dict[bytes, bytes] = {}
+        for name, value in self.of_kind("fields", dict).items():
+            is_bytes = isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str)
+            if not is_bytes and not isinstance(value, str):
+                raise ValueError(f"fields: {name} must be a text or an object with base64, not {_short(value)}")
+            key = _word(name, f"fields: {name!r}")
+            if not key or key in OWN_FIELDS or key.startswith(b"move_"):
+                raise ValueError(f"fields: {name!r} cannot be among them")
+            where = f"fields: {name}"
+            found[key] = _bytes(value["base64"], where) if is_bytes else _word(value, where)
+        return found
+
+
+_KINDS: Final[dict[type, str]] = {str: "a text", dict: "an object"}
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _word(text: str, where: str) -> bytes:
+    try:
+        return id_word(text)
+    except UnicodeEncodeError:
+        raise ValueError(f"{where} cannot be written as UTF-8") from None
+
+
+def _bytes(text: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(f"{where} is not base64: {error}") from None
+
+
+def _check_agreement(line: Line, found: Read) -> None:
+    """Refuse a line that says other than its message: whoever changed it meant something by it."""
+    score = None if line.score is None else repr(line.score).encode()
+    hash_fields = {**line.fields, b"msg": line.message, b"state": line.state.value.encode()}
+    listed = Listed(id_word(line.id), score or b"", hash_fields)
+    info = describe_listed(line.queue, line.state, listed, _ANY_TIME)
+    assert info is not None  # its message was decoded, and its state is the one that was asked for
+    for name, value in _readable(info, line.decoded.unique_key).items():
+        said = found.values.get(name, value)
+        if said != value:
+            raise ValueError(f"{name} says {_short(said)}, but message has {_short(value)}; a line is taken as it was")
+
+
+_ANY_TIME: Final = datetime.fromisoformat("2000-01-01T00:00:00Z")

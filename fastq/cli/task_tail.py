@@ -1,0 +1,99 @@
+"""``fastq task tail``: follows what happens in a queue."""
+
+import fnmatch
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from fastq.cli.commands import Verb, json_option, queue_option, state_choice
+from fastq.cli.human import clean, number
+from fastq.cli.records import time_text
+from fastq.cli.session import Session, pass_session
+from fastq.cli.stats import STATE_COLOURS
+from fastq.inspector.follow import Event, Follower
+from fastq.states import TaskState
+
+__all__ = ["tail"]
+
+_WIDTH: Final = max(map(len, ("scheduled", "completed")))
+
+
+@click.command("tail", cls=Verb)
+@queue_option
+@click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")
+@click.option(
+    "--state",
+    "-s",
+    "states",
+    type=state_choice(*TaskState),
+    multiple=True,
+    help="only what comes into this state; may be repeated; what is done counts as completed",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.05, 3600),
+    default=0.5,
+    show_default=True,
+    metavar="SECONDS",
+    help="how long to wait between two looks",
+)
+@json_option
+@pass_session
+def tail(session: Session, queue: str, type: str | None, states: Sequence[str], interval: float, as_json: bool) -> None:
+    """Follow what happens in a queue, from now on, until Ctrl-C; with --json an object a line.
+
+    Redis has no stream of it, so the queue is looked at twice a second: the last 200 ids of each state, and 200 tasks;
+    that takes Redis about a millisecond, however big the queue is. A task that came and was done between two looks is
+    not seen. Runs that ended unseen are counted ("missed"). Of more than 200 scheduled, to be retried or completed
+    tasks only those are seen to come that were seen before, and of groups nothing until they are made into a task.
+    """
+    wanted = frozenset(map(TaskState, states))
+    follower = Follower(queue)
+    while True:
+        for event in session.broker.drive(follower.look(time.time_ns())):
+            if _is_wanted(event, type, wanted):
+                _tell(session, event, as_json=as_json)
+        time.sleep(interval)
+
+
+def _is_wanted(event: Event, pattern: str | None, states: frozenset[TaskState]) -> bool:
+    if event.name == "missed":
+        return True
+    if pattern is not None and not fnmatch.fnmatchcase(event.type, pattern):
+        return False
+    state = TaskState.COMPLETED if event.name == "done" else event.state
+    return not states or state in states
+
+
+def _tell(session: Session, event: Event, *, as_json: bool) -> None:
+    now = datetime.now(UTC)
+    if as_json:
+        click.echo(json.dumps(_record(event, now)))
+        return
+    at = session.screen.paint(now.strftime("%H:%M:%S"), dim=True)
+    if event.name == "missed":
+        runs = "run" if event.runs == 1 else "runs"
+        session.screen.say(f"{at}  {'missed':{_WIDTH}}  {number(event.runs)} {runs} ended unseen")
+        return
+    colour = STATE_COLOURS.get(event.state) if event.state else None
+    name = session.screen.paint(f"{event.name:{_WIDTH}}", fg=colour)
+    error = f"  {clean(event.error)}" if event.error else ""
+    session.screen.say(f"{at}  {name}  {clean(event.id)}  {clean(event.type)}{error}")
+
+
+def _record(event: Event, now: datetime) -> dict[str, Any]:
+    is_task = event.name != "missed"
+    return {
+        "at": time_text(now),
+        "event": event.name,
+        "id": event.id if is_task else None,
+        "type": event.type if is_task else None,
+        "state": event.state,
+        "previous": event.previous,
+        "error": event.error or None,
+        "runs": None if is_task else event.runs,
+    }

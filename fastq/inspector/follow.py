@@ -1,0 +1,159 @@
+"""What happens in a queue, told from looks at it: there is no stream of events in asynq's protocol.
+
+Each look is bounded: the ids that came last into each state, and the tasks behind at most ``LOOKED_UP`` of them. What
+comes and goes between two looks is not seen, and only counted, as far as Redis counts it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from fastq.broker.inspect_peek import Peek, peek_queue
+from fastq.broker.inspect_tasks import FoundTask, read_tasks
+from fastq.broker.operation import Flow
+from fastq.info import TaskInfo, at_unix_ns
+from fastq.inspector.checks import check_queue
+from fastq.inspector.queues import require_queue
+from fastq.inspector.tasks import describe
+from fastq.states import TaskState
+
+__all__ = ["Event", "Follower"]
+
+WINDOW: Final = 200
+LOOKED_UP: Final = 200
+REMEMBERED: Final = 20_000
+CLOCKS_APART: Final = timedelta(seconds=2)
+_NAMES: Final = {
+    TaskState.PENDING: "enqueued",
+    TaskState.ACTIVE: "started",
+    TaskState.SCHEDULED: "scheduled",
+    TaskState.RETRY: "retried",
+    TaskState.ARCHIVED: "archived",
+    TaskState.COMPLETED: "completed",
+    TaskState.AGGREGATING: "grouped",
+}
+ENDS: Final = frozenset({"retried", "archived", "completed", "done"})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Tell that a task was found in another state than before, None for what there was or is not.
+
+    "done" was active and is gone, "gone" was waiting and is gone: it ran between two looks, or was deleted. Of
+    "missed" there is no task: ``runs`` ended that were not seen.
+    """
+
+    name: str
+    id: str = ""
+    type: str = ""
+    state: TaskState | None = None
+    previous: TaskState | None = None
+    error: str = ""
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    state: TaskState
+    type: str
+
+
+class Follower:
+    """Look at a queue again and again; the first look tells nothing, since it is what there was before."""
+
+    def __init__(self, queue: str) -> None:
+        self._queue = check_queue(queue)
+        self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._last: Peek | None = None
+        self._looked = at_unix_ns(0)
+
+    def look(self, now_ns: int) -> Flow[list[Event]]:
+        """Tell what happened since the last look."""
+        if self._last is None:
+            return (yield from self._begin(now_ns))
+        last: Peek = self._last
+        peek: Peek = yield peek_queue(self._queue, WINDOW)
+        infos = yield from self._look_up(list(dict.fromkeys(self._in_question(peek))), now_ns)
+        noted = (self._noted(task_id, info, peek) for task_id, info in infos.items())
+        events = [event for event in noted if event is not None]
+        self._last, self._looked = peek, at_unix_ns(now_ns)
+        missed = peek.processed - last.processed - sum(event.name in ENDS for event in events)
+        return events + ([Event("missed", runs=missed)] if missed > 0 else [])
+
+    def _begin(self, now_ns: int) -> Flow[list[Event]]:
+        """Note what there is."""
+        yield from require_queue(self._queue)
+        peek: Peek = yield peek_queue(self._queue, WINDOW)
+        self._last, self._looked = peek, at_unix_ns(now_ns)
+        for state, ids in peek.ids.items():
+            self._known.update((task_id, _Known(state, "")) for task_id in ids)
+        infos = yield from self._look_up(peek.ids[TaskState.ACTIVE] + peek.ids[TaskState.PENDING], now_ns)
+        for task_id, info in infos.items():
+            self._noted(task_id, info, peek)
+        return []
+
+    def _look_up(self, ids: Sequence[bytes], now_ns: int) -> Flow[dict[bytes, TaskInfo | None]]:
+        """Describe some tasks, the first ones if they are many or big."""
+        asked = ids[:LOOKED_UP]
+        found: list[FoundTask] = (yield read_tasks(self._queue, asked)) if asked else []
+        pairs = zip(asked, found, strict=False)
+        return {task_id: describe(self._queue, task_id, task, now_ns) for task_id, task in pairs}
+
+    def _in_question(self, peek: Peek) -> Iterator[bytes]:
+        """Name the tasks to look up: first those that ran, then those that came, then those that left."""
+        yield from self._left(peek, TaskState.ACTIVE)
+        for state in (TaskState.ACTIVE, TaskState.ARCHIVED, TaskState.RETRY, TaskState.COMPLETED, TaskState.SCHEDULED):
+            yield from self._came(peek, state)
+        yield from self._new_in_pending(peek)
+        for state in (TaskState.PENDING, TaskState.RETRY, TaskState.SCHEDULED):
+            yield from self._left(peek, state)
+
+    def _came(self, peek: Peek, state: TaskState) -> Iterable[bytes]:
+        """Name those that are in a state anew; those of most big sets do not stand in the order in which they came."""
+        is_whole = state in (TaskState.ACTIVE, TaskState.ARCHIVED) or peek.sizes[state] <= WINDOW
+        ids = peek.ids[state] if is_whole else []
+        return [task_id for task_id in ids if not self._is_known_in(task_id, state)]
+
+    def _new_in_pending(self, peek: Peek) -> Iterator[bytes]:
+        """Name those that stand before the first one that stood there before: those behind it are older."""
+        for task_id in peek.ids[TaskState.PENDING]:
+            if self._is_known_in(task_id, TaskState.PENDING):
+                return
+            yield task_id
+
+    def _left(self, peek: Peek, state: TaskState) -> Iterable[bytes]:
+        if self._last is None:
+            return []
+        there = set(peek.ids[state])
+        return [
+            task_id for task_id in self._last.ids[state] if task_id not in there and self._is_known_in(task_id, state)
+        ]
+
+    def _is_known_in(self, task_id: bytes, state: TaskState) -> bool:
+        known = self._known.get(task_id)
+        return known is not None and known.state is state
+
+    def _noted(self, task_id: bytes, info: TaskInfo | None, peek: Peek) -> Event | None:
+        """Note in which state a task is; returns what that is, if it is another."""
+        known = self._known.pop(task_id, None)
+        name = task_id.decode(errors="replace")
+        if info is None:
+            if known is None:
+                return None
+            word = "done" if known.state is TaskState.ACTIVE else "gone"
+            return Event(word, name, known.type, None, known.state)
+        self._known[task_id] = _Known(info.state, info.type)
+        while len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        previous = None if known is None else known.state
+        if previous is info.state or (known is None and self._is_old(info, peek)):
+            return None
+        failed = info.state in (TaskState.RETRY, TaskState.ARCHIVED)
+        return Event(_NAMES[info.state], name, info.type, info.state, previous, info.last_err if failed else "")
+
+    def _is_old(self, info: TaskInfo, peek: Peek) -> bool:
+        """Tell whether a task was in a big archive before: it comes into sight when others are taken out of it."""
+        is_big = info.state is TaskState.ARCHIVED and peek.sizes[TaskState.ARCHIVED] > WINDOW
+        return is_big and info.last_failed_at is not None and info.last_failed_at < self._looked - CLOCKS_APART

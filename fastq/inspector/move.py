@@ -1,0 +1,158 @@
+"""Moves tasks from one queue to another, as a flow; what an interrupted one left is finished by the next."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from fastq import keys
+from fastq.broker.enqueue import register_queue
+from fastq.broker.inspect_bulk import Source
+from fastq.broker.inspect_move import claim_tasks, commit_move, drop_parked, forget_move, read_notes, unpark_tasks
+from fastq.broker.inspect_put import MOVING, Kept, Put, put_tasks, read_lock, readdress
+from fastq.broker.inspect_walk import Listed, Page, Walk
+from fastq.broker.operation import Flow, together
+from fastq.codec import view_task_message
+from fastq.errors import InvalidMessageError
+from fastq.states import TaskState
+
+__all__ = ["Move"]
+
+TOKEN: Final = b"move_token"
+MARKS: Final = (b"state", b"move_state", b"move_score", b"move_group", b"move_to", b"move_from", TOKEN)
+FOR_EVER: Final = -1
+NOT_HELD: Final = -2
+MOST_NAMED: Final = 20
+
+
+@dataclass(slots=True)
+class Move:
+    """Move the tasks of ``origin`` that are ``wanted`` to ``target``; ``token`` is to be another each time.
+
+    ``stayed`` tells of how many it could not be done and why, by ``Put``, ``named`` which the first of them are.
+    """
+
+    origin: str
+    target: str
+    token: str
+    wanted: Callable[[Source, Listed], bool]
+    stayed: dict[Put, int] = field(default_factory=lambda: dict.fromkeys((Put.ID_CONFLICT, Put.DUPLICATE), 0))
+    named: list[tuple[str, Put]] = field(default_factory=list)
+    moved: int = 0
+
+    def run(self, sources: Sequence[Source]) -> Flow[int]:
+        """Finish what was begun before, then move all tasks that the sources have now; returns how many were moved."""
+        yield register_queue(self.target)
+        yield from self._finish()
+        yield from self._tidy()
+        for source in sources:
+            yield from self._move_all(source)
+        return self.moved
+
+    def _move_all(self, source: Source) -> Flow[None]:
+        walk = Walk(source)
+        left: int = yield source.size()
+        while left > 0:
+            page: Page = yield walk.page()
+            if not page.tasks:
+                return
+            left -= len(page.tasks)
+            ids = [task.id for task in page.tasks if task.message is not None and self.wanted(source, task)]
+            back: set[bytes] = set()
+            if ids:
+                yield claim_tasks(source, ids, self.token, self.target, page.place)
+                back = yield from self._finish()
+            gone = set(ids) - back
+            walk.passed(page, [task for task in page.tasks if task.id not in gone])
+
+    def _finish(self) -> Flow[set[bytes]]:
+        """Bring what is parked to its end; returns the ids of those that had to be put back."""
+        back: set[bytes] = set()
+        for token, tasks in (yield from self._parked(self.origin, b"move_to", self.target)).items():
+            back |= yield from self._bring(token, tasks)
+        for token, tasks in (yield from self._parked(self.target, b"move_from", self.origin)).items():
+            yield from self._settle(token, [(task.id, "") for task in tasks])
+        return back
+
+    def _tidy(self) -> Flow[None]:
+        """Forget what is noted of tasks that arrived; the notes are read first, as each is younger than its parking."""
+        notes: dict[bytes, bytes] = yield read_notes(self.origin)
+        parked = yield from self._parked(self.target, b"move_from", self.origin)
+        waiting = {(token, task.id) for token, tasks in parked.items() for task in tasks}
+        for note, target in notes.items():
+            token, _, task_id = note.partition(b":")
+            if target == self.target.encode() and (token.decode(), task_id) not in waiting:
+                yield forget_move(self.origin, token.decode(), [task_id])
+
+    def _parked(self, queue: str, role: bytes, peer: str) -> Flow[dict[str, list[Listed]]]:
+        """Read some tasks that are parked, by the move that did it."""
+        found: dict[str, list[Listed]] = defaultdict(list)
+        walk = Walk(Source(queue, keys.moving(queue), TaskState.SCHEDULED))
+        while True:
+            page: Page = yield walk.page()
+            for task in page.tasks:
+                if task.fields.get(role) == peer.encode():
+                    found[task.fields.get(TOKEN, b"").decode(errors="replace")].append(task)
+            walk.passed(page, page.tasks)
+            if not page.tasks:
+                return found
+
+    def _bring(self, token: str, tasks: Sequence[Listed]) -> Flow[set[bytes]]:
+        """Park tasks in the other queue, and settle it; those that cannot be there are put back."""
+        locks = [_lock_of(self.origin, task) for task in tasks]
+        left = yield from together(*(read_lock(lock, task.id) for task, lock in zip(tasks, locks, strict=True) if lock))
+        each_left = iter(left)
+        kept = [
+            self._kept(task, next(each_left) if lock else NOT_HELD) for task, lock in zip(tasks, locks, strict=True)
+        ]
+        outcomes: list[Put] = yield put_tasks(self.target, kept, token=token)
+        ready, back = [], []
+        for task, lock, outcome in zip(tasks, locks, outcomes, strict=True):
+            if outcome in (Put.DONE, Put.DONE_BEFORE):
+                ready.append((task.id, lock))
+            else:
+                back.append(task.id)
+                self._note(task, outcome)
+        yield from self._settle(token, ready)
+        if back:
+            yield unpark_tasks(self.origin, token, back, back=True)
+        return set(back)
+
+    def _settle(self, token: str, parked: Sequence[tuple[bytes, str]]) -> Flow[None]:
+        """Bring tasks that are parked in the other queue to their end."""
+        if not parked:
+            return
+        outcomes: list[int] = yield commit_move(self.origin, token, parked)
+        ours = [task_id for (task_id, _), outcome in zip(parked, outcomes, strict=True) if outcome]
+        others = [task_id for (task_id, _), outcome in zip(parked, outcomes, strict=True) if not outcome]
+        if others:  # another who finished this move was quicker
+            yield drop_parked(self.target, token, others)
+        if ours:
+            taken = yield unpark_tasks(self.target, token, ours)
+            self.moved += taken.tasks
+            yield forget_move(self.origin, token, ours)
+
+    def _kept(self, task: Listed, lock_ms: int) -> Kept:
+        fields = {name: value for name, value in task.fields.items() if name not in MARKS}
+        marks = {name: task.fields[name] for name in (b"move_state", b"move_score", b"move_group", TOKEN)}
+        with suppress(InvalidMessageError):  # nobody can read it, in whichever queue
+            fields = readdress(fields, self.origin, self.target)
+        parked = Listed(task.id, b"", fields)
+        lock = _lock_of(self.target, parked) if lock_ms != NOT_HELD else ""
+        marks[b"move_from"] = self.origin.encode()
+        return Kept(task.id, MOVING, {**fields, **marks}, "0", b"", lock, None if lock_ms == FOR_EVER else lock_ms)
+
+    def _note(self, task: Listed, outcome: Put) -> None:
+        self.stayed[outcome] += 1
+        if len(self.named) < MOST_NAMED:
+            self.named.append((task.id.decode("utf-8", "surrogateescape"), outcome))
+
+
+def _lock_of(queue: str, task: Listed) -> str:
+    """Return the unique lock that a task's message names, if it is one of the queue's."""
+    try:
+        lock = view_task_message(task.message or b"").unique_key
+    except InvalidMessageError:
+        return ""
+    return lock if lock.startswith(keys.queue_prefix(queue)) else ""

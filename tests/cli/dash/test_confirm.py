@@ -1,0 +1,49 @@
+"""The question before something is done, how far the work is, and its end before it is done."""
+
+from typing import Any
+
+from redis import Redis
+
+from fastq import keys
+from fastq.cli.dash.confirm import Confirm
+from fastq.cli.dash.jobs import Progress
+from tests.cli.commands import Fastq
+from tests.cli.dash.driving import driven, on_a_loop
+from tests.inspector.harness import Seeded
+
+
+@on_a_loop
+async def test_work_on_many_tasks_is_stopped_between_two_pieces(fastq: Fastq, db: Any, monkeypatch: Any) -> None:
+    Seeded(db).pend(*(f"t{n:05}" for n in range(3000)))
+    async with driven(fastq.url) as dash:
+        await dash.sees("default")
+        await dash.press("enter")
+        await dash.sees("pending 1-16 of 3,000")
+        # Esc comes after the second piece, wherever the machine is then.
+        note = Progress.note
+
+        def note_and_press(progress: Progress, result: Any) -> None:
+            note(progress, result)
+            if progress.done >= 400:
+                screen = dash.app.screen
+                assert isinstance(screen, Confirm)
+                screen.action_stop()
+
+        monkeypatch.setattr(Progress, "note", note_and_press)
+        await dash.press("D", "y")
+        await dash.sees("Stopped: 400 of 3,000 deleted; the rest is as it was.", "pend 2,600")
+        assert db.llen(keys.pending("default")) == 2600
+        assert len(list(db.scan_iter("asynq:{default}:t:*", count=1000))) == 2600
+
+
+@on_a_loop
+async def test_only_y_begins(filled: Fastq, db: Redis) -> None:
+    async with driven(filled.url, queue="default") as dash:
+        await dash.sees("active 1-2")
+        await dash.press("l", "d")
+        await dash.sees("Delete 1 pending task of default: p1")
+        await dash.press("enter", "space", "d", "q", "f2", "question_mark")
+        await dash.sees("Delete 1 pending task of default: p1")
+        await dash.press("N")
+        await dash.sees("Nothing was done.")
+        assert Seeded(db).task("p1")

@@ -1,0 +1,38 @@
+"""The view of Redis itself."""
+
+from typing import Any
+
+from tests.cli.commands import Fastq
+from tests.cli.dash.driving import driven, on_a_loop
+from tests.redis_servers import redis_cluster
+
+
+@on_a_loop
+async def test_redis_is_described(filled: Fastq) -> None:
+    async with driven(filled.url, refresh_s=1.0) as dash:
+        await dash.press("f4")
+        await dash.sees("Version          Redis ", "Memory limit     none", "Role             master", "db0 ")
+        await dash.until(lambda text: "▁" in text or "█" in text, "a sparkline")
+        await dash.sees("Commands/s", "Memory, lately")
+
+
+@on_a_loop
+async def test_who_may_not_ask_is_told_so_and_sees_the_rest(filled: Fastq, db: Any) -> None:
+    db.execute_command("ACL", "SETUSER", "reader", "on", ">word", "~*", "&*", "+@all", "-info")
+    try:
+        async with driven(f"{filled.url}?username=reader&password=word") as dash:
+            await dash.sees("default")
+            await dash.press("f4")
+            await dash.sees("This user may not ask for it.", no="refuses")
+    finally:
+        db.execute_command("ACL", "DELUSER", "reader")
+
+
+@on_a_loop
+async def test_a_cluster_says_how_it_is(filled: Fastq) -> None:
+    del filled
+    with redis_cluster(nodes=1) as (server,):
+        async with driven(f"redis-cluster://127.0.0.1:{server.port}") as dash:
+            await dash.sees("There are no queues yet.")
+            await dash.press("f4")
+            await dash.sees("State            ok", "Known nodes      1")

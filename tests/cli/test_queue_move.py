@@ -1,0 +1,91 @@
+"""``fastq queue move``: asks, moves what was named, says what had to stay, and can be interrupted."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastq import Client, Task, keys
+from tests.cli.commands import Fastq
+from tests.cli.keyspaces import everything
+from tests.cli.test_task_bulk import INTERRUPTED, environment
+
+MANY = 1_000
+
+
+def sizes(fastq: Fastq, queue: str) -> dict[str, int]:
+    (found,) = fastq.json("queue", "inspect", queue)
+    states = ("active", "pending", "aggregating", "scheduled", "retry", "archived", "completed")
+    return {state: found[state] for state in states if found[state]}
+
+
+@pytest.mark.parametrize(
+    ("words", "moved", "left"),
+    [
+        (
+            "",
+            {"pending": 3, "aggregating": 2, "scheduled": 2, "retry": 1, "archived": 1, "completed": 1},
+            {"active": 2},
+        ),
+        ("-s pending -s retry", {"pending": 3, "retry": 1}, None),
+        ("--type mail:*", {"pending": 2, "retry": 1, "archived": 1}, None),
+        ("--type nothing", {}, None),
+        ("-s completed --type sum", {"completed": 1}, None),
+    ],
+)
+def test_tasks_are_moved(filled: Fastq, words: str, moved: dict[str, int], left: dict[str, int] | None) -> None:
+    before = sizes(filled, "default")
+    count = sum(moved.values())
+    found = filled.json("queue", "move", "default", "new", *words.split(), "--yes")
+    assert found == {"count": count, "stayed": {"exists": 0, "lock_held": 0}, "failed": []}
+    assert sizes(filled, "new") == moved
+    rest = {state: size - moved.get(state, 0) for state, size in before.items() if size != moved.get(state, 0)}
+    assert sizes(filled, "default") == (rest if left is None else left)
+
+
+def test_it_asks_and_says_what_it_did(filled: Fastq, db: Any) -> None:
+    before = everything(db)
+    words = ("queue", "move", "default", "low", "-s", "pending", "--type", "mail:send")
+    refused = filled.run(*words, input="n\n")
+    asked = "Those of type mail:send among the 3 tasks of default that are pending will be moved to low."
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(f"{asked} Go on? [y/N]")
+    assert everything(db) == before
+    assert filled.done(*words, "-y") == "Moved 2 tasks of default to low.\n"
+    assert filled.done("queue", "move", "critical", "low", "-y") == "Moved 1 task of critical to low.\n"
+    assert filled.done("queue", "move", "critical", "low") == "Moved 0 tasks of critical to low.\n"
+
+
+def test_what_has_to_stay_is_named(filled: Fastq) -> None:
+    with Client(filled.url) as client:
+        client.enqueue("x", queue="low", task_id="p1")
+    result = filled.run("queue", "move", "default", "low", "-s", "pending", "--yes")
+    assert result.exit_code == 1
+    assert result.stderr == "fastq: p1 stays in default: its id is there already\n"
+    assert result.stdout == "Moved 2 tasks of default to low; 1 had to stay.\n"
+
+
+def test_wrong_words_are_misuse(filled: Fastq) -> None:
+    assert "FROM and TO are both 'a'" in filled.failure("queue", "move", "a", "a", code=2)
+    assert "'active' is not one of" in filled.failure("queue", "move", "a", "b", "-s", "active", code=2)
+    assert "did you mean 'default'?" in filled.failure("queue", "move", "defalt", "b", "-y")
+
+
+def test_a_move_that_is_interrupted_ends_between_two_pieces_and_goes_on_when_it_is_asked_again(
+    fastq: Fastq, db: Any, tmp_path: Path
+) -> None:
+    with Client(fastq.url) as client:
+        client.enqueue_many(Task("t", b"%d" % n, task_id=f"{n:04}", queue="a", unique=3600) for n in range(MANY))
+    words = ["queue", "move", "a", "b", "-y"]
+    program = [sys.executable, "-c", INTERRUPTED, *words]
+    done = subprocess.run(program, env=environment(fastq.url, tmp_path), capture_output=True, text=True)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "fastq: interrupted: moved 200 of 1,000 tasks; the rest is as it was\n"
+    assert (db.llen(keys.pending("a")), db.llen(keys.pending("b"))) == (MANY - 200, 200)
+    assert not db.exists(keys.moving("a"), keys.moving("b"), keys.moved("a"))
+    assert fastq.json(*words)["count"] == MANY - 200
+    ids = [task_id.decode() for task_id in db.lrange(keys.pending("b"), 0, -1)]
+    assert ids[::-1] == [f"{n:04}" for n in range(MANY)]
+    assert (len(db.keys("asynq:{b}:unique:*")), len(db.keys("asynq:{a}:*"))) == (MANY, 0)
