@@ -265,10 +265,8 @@ cdef class Dispatcher:
         return max(0, <int64_t>total - <int64_t>len(self.waiting))
 
     cdef double places(self, Feed feed):
-        """Estimate for how many more submissions of the usual size there are bytes left; a big one has its place.
-
-        Coroutines that run have left the ring, and are bounded by their number alone.
-        """
+        """Estimate for how many more submissions of the usual size there are bytes left; a big one has its place."""
+        # Coroutines that run have left the ring, and are bounded by their number alone.
         cdef int64_t held = feed.tasks.unread() if feed.async_count else feed.bytes
         return max(0.0 if held else 1.0, (MAX_BYTES - held) / max(1.0, self.mean_bytes))
 
