@@ -86,8 +86,9 @@ def use(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool 
     redis_s = process_s + enqueue_s
     idle = max(0.0, 1 - loop)
     a_server = rate / fleet.servers
-    main_s += fleet.servers * idle * awake(a_server * main_wakes.a_task(a_server))
-    redis_s += max(0.0, min(idle, 1 - redis_s)) * awake(rate * redis_wakes.a_task(a_server))
+    waking = sum(load.rate * (server.coroutine_wakes if load.is_async and backlog else 1.0) for load in loads)
+    main_s += fleet.servers * idle * awake(waking / fleet.servers * main_wakes.a_task(a_server))
+    redis_s += max(0.0, min(idle, 1 - redis_s)) * awake(waking * redis_wakes.a_task(a_server))
 
     slots, coroutines = _held(profile, loads)
     handlers = sum(load.rate * load.cpu_s for load in loads) * profile.machine.crowding

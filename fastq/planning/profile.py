@@ -115,14 +115,15 @@ class Costs:
 class ServerFacts:
     """Hold how a server behaves: what waking up costs with a backlog and without, gaps between tasks, memory, idling.
 
-    ``coroutine_gap_s`` is by how long they wait. ``overlap`` is which part of the shorter of Redis' and the main
-    process' work is hidden behind the other's.
+    Coroutines come in bunches, and cause ``coroutine_wakes`` of the wake-ups. ``coroutine_gap_s`` is by how long they
+    wait. ``overlap`` is which part of the shorter of Redis' and the main process' work is hidden behind the other's.
     """
 
     backlog_main: Wakes
     backlog_redis: Wakes
     steady_main: Wakes
     steady_redis: Wakes
+    coroutine_wakes: float
     overlap: float
     no_op_rate: float
     slot_gap_s: float

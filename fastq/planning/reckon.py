@@ -62,6 +62,41 @@ def _both(middle: _Middle, size: int, value: Callable[[Sample], float]) -> float
     return middle(f"enqueue {size}", value) + middle(f"process {size}", value)
 
 
+class _Waking:
+    """Find what waking up adds, given how long a task keeps the loop of main process and Redis busy."""
+
+    def __init__(self, middle: _Middle, loop_s: float) -> None:
+        self._middle = middle
+        self._loop_s = loop_s
+
+    def point(self, trial: str, value: Callable[[Sample], float], base_s: float) -> tuple[float, float]:
+        """Return a trial's tasks a second, and the CPU seconds a task that waking up took."""
+        rate = self._middle(trial, lambda sample: sample.rate)
+        part = rate * (self._middle(trial, value) - base_s) / max(0.1, 1 - rate * self._loop_s)
+        return rate, asleep(part) / rate
+
+    def fit(self, trials: Sequence[str], value: Callable[[Sample], float], base_s: float) -> Wakes:
+        """Return what fits some trials."""
+        return fit_wakes([self.point(trial, value, base_s) for trial in trials])
+
+    def bunching(self, plain: Wakes, main_s: float) -> float:
+        """Return which part of the wake-ups of plain tasks coroutines cause."""
+        parts = []
+        for trial in COROUTINE_WAITS:
+            rate, waking_s = self.point(trial, _main_of, main_s)
+            plain_s = plain.a_task(rate)
+            parts.append(min(1.0, max(0.0, waking_s / plain_s)) if plain_s else 1.0)
+        return median(parts)
+
+
+def _main_of(sample: Sample) -> float:
+    return sample.main_s
+
+
+def _redis_of(sample: Sample) -> float:
+    return sample.redis_s
+
+
 def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
     """Return how a server behaves."""
     middle = _Middle(samples)
@@ -75,27 +110,16 @@ def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
     overlap = min(1.0, max(_LEAST_OVERLAP, overlap))
     loop_s = main_s + redis_s - overlap * min(main_s, redis_s)
 
-    def wakes(trials: Sequence[str], value: Callable[[Sample], float], base_s: float) -> Wakes:
-        points = []
-        for trial in trials:
-            rate = middle(trial, lambda sample: sample.rate)
-            part = rate * (middle(trial, value) - base_s) / max(0.1, 1 - rate * loop_s)
-            points.append((rate, asleep(part) / rate))
-        return fit_wakes(points)
-
-    def main_of(sample: Sample) -> float:
-        return sample.main_s
-
-    def redis_of(sample: Sample) -> float:
-        return sample.redis_s
-
+    waking = _Waking(middle, loop_s)
     backlog, steady = ("waits", *BURSTS), tuple(PACES)
     single_s = costs.enqueue_one_redis.at(_SMALL)
+    backlog_main = waking.fit(backlog, _main_of, main_s)
     return ServerFacts(
-        backlog_main=wakes(backlog, main_of, main_s),
-        backlog_redis=wakes(backlog, redis_of, redis_s),
-        steady_main=wakes(steady, main_of, main_s),
-        steady_redis=wakes(steady, redis_of, redis_s + single_s),
+        backlog_main=backlog_main,
+        backlog_redis=waking.fit(backlog, _redis_of, redis_s),
+        steady_main=waking.fit(steady, _main_of, main_s),
+        steady_redis=waking.fit(steady, _redis_of, redis_s + single_s),
+        coroutine_wakes=waking.bunching(backlog_main, main_s),
         overlap=overlap,
         no_op_rate=median(rates),
         slot_gap_s=max(0.0, children / middle("waits", lambda sample: sample.rate) - WAIT_S),

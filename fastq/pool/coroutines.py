@@ -14,6 +14,8 @@ from fastq.pool.runner import Answer, Runner
 
 __all__ = ["Coroutines"]
 
+_LOOK_OUT_S = 1.0
+
 
 class _Host(Protocol):
     @property
@@ -30,9 +32,10 @@ class Coroutines:
         self._runner = runner
         self._host = host
         self._free = list(range(rows - 1, -1, -1))
-        self._running: dict[asyncio.Task[None], Task] = {}
+        self._running: dict[int, tuple[asyncio.Task[None], Task]] = {}  # by row
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Future[None] | None = None
+        self._look_out: asyncio.TimerHandle | None = None
 
     def serve(self) -> None:
         """Run coroutines until the next task is a plain one, or the child is to exit, and none is left."""
@@ -51,8 +54,9 @@ class Coroutines:
     def _wake(self) -> None:
         self._host.drain()
         self._work.wake_up()
-        for running, task in list(self._running.items()):
+        for running, task in list(self._running.values()):
             if self._work.was_told(task):
+                running.add_done_callback(self._ended)
                 running.cancel(f"fastq: {task.interruption}")
         self._take()
 
@@ -61,9 +65,9 @@ class Coroutines:
         while True:
             while self._free and (task := self._work.begin_async(self._free[-1])) is not None:
                 self._free.pop()
-                running = self._loop.create_task(self._run(task))
-                self._running[running] = task
-                running.add_done_callback(self._ended)
+                self._running[task.row] = (self._loop.create_task(self._run(task)), task)
+                if self._look_out is None:
+                    self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look)
             if not self._running and (self._work.must_exit or self._work.next_is_plain):
                 self._stop()
                 return
@@ -86,13 +90,26 @@ class Coroutines:
             kind, answer = task.interruption or Kind.BROKEN, _if_unasked(task)
         except BaseException:  # noqa: BLE001 - SystemExit in a handler must not end the child
             answer = (Kind.BROKEN, traceback.format_exc().encode())
-        self._work.finish_async(task, kind, answer)
+        self._end(task, kind, answer)
+
+    def _look(self) -> None:
+        """End what a handler's code has cancelled before its first step: it never saw it, and told nobody."""
+        for running, _ in list(self._running.values()):
+            if running.done():
+                self._ended(running)
+        self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look) if self._running and self._loop else None
 
     def _ended(self, running: asyncio.Task[None]) -> None:
-        task = self._running.pop(running)
+        """End a coroutine that was cancelled before its first step: it never saw it."""
+        for unseen, task in list(self._running.values()):
+            if unseen is running:
+                self._end(task, task.interruption or Kind.BROKEN, _if_unasked(task))
+
+    def _end(self, task: Task, kind: Kind, answer: Answer) -> None:
+        # By the coroutine itself, not by a callback of its end, which costs as much again as all else here.
+        self._work.finish_async(task, kind, answer)
+        del self._running[task.row]
         self._free.append(task.row)
-        if running.cancelled():  # before its first step: _run never saw it
-            self._work.finish_async(task, task.interruption or Kind.BROKEN, _if_unasked(task))
         self._take()
 
 

@@ -52,6 +52,7 @@ def profile() -> Profile:
             backlog_redis=Wakes(0.0, 0.0),
             steady_main=Wakes(0.0, 0.0),
             steady_redis=Wakes(0.0, 0.0),
+            coroutine_wakes=1.0,
             overlap=0.0,
             no_op_rate=60_000.0,
             slot_gap_s=0.0,

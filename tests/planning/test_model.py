@@ -84,6 +84,16 @@ def test_waking_up_costs_a_trickle_and_hardly_a_stream() -> None:
     assert quick < 11.5 * US
 
 
+def test_coroutines_from_a_backlog_come_in_bunches() -> None:
+    woken = with_server(BOX, backlog_main=Wakes(1e-4, 0.0), coroutine_wakes=0.5)
+    plain, bunched = (
+        use(woken, [Load(100.0, 0.0, 100, is_async=is_async)], Fleet(1, 4.0, 4), backlog=True).main_cores
+        for is_async in (False, True)
+    )
+    assert plain == pytest.approx(0.0109, rel=0.02)
+    assert bunched == pytest.approx(0.0059, rel=0.02)
+
+
 def test_a_process_is_never_awake_for_longer_than_there_is_time() -> None:
     woken = with_server(BOX, steady_main=Wakes(0.1, 0.0), steady_redis=Wakes(0.1, 0.0))
     found = use(woken, [Load(20_000.0, 0.0, 100)], Fleet(1, 4.0, 4))

@@ -293,13 +293,33 @@ async def async_cancel_self(order: dict[str, str]) -> None:
     raise asyncio.CancelledError
 
 
+async def async_cancel_next(order: dict[str, str]) -> None:
+    """Let no other task come until the file is there, and cancel those that then come before they begin."""
+
+    def cancel() -> None:
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    asyncio.get_running_loop().call_soon(cancel)
+    while not os.path.exists(order["file"]):
+        time.sleep(0.001)
+
+
 async def async_kill_self(order: dict[str, str]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 COROUTINES = {
     coroutine.__name__.removeprefix("async_"): coroutine
-    for coroutine in (async_wait_for, async_sleep, async_ignore, async_block, async_cancel_self, async_kill_self)
+    for coroutine in (
+        async_wait_for,
+        async_sleep,
+        async_ignore,
+        async_block,
+        async_cancel_self,
+        async_cancel_next,
+        async_kill_self,
+    )
 }
 
 

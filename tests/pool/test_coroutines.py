@@ -158,6 +158,20 @@ def test_a_coroutine_cancelled_by_its_own_code_is_broken_not_canceled() -> None:
     run(test())
 
 
+def test_coroutines_cancelled_by_anothers_code_before_their_first_step_are_broken() -> None:
+    async def test() -> None:
+        async with bench(settings(prefetch_time=10)) as b:
+            go = b.beacon.file("go")
+            b.submit(b.task("other", "cancel_next", is_async=True, file=str(go)))
+            await b.beacon.pids()
+            b.submit(*(b.task(number, "sleep", is_async=True) for number in range(20)))
+            go.touch()
+            assert (await b.outcome("other")).kind is Kind.RESULT
+            assert {event.kind for event in await b.outcomes(range(20))} == {Kind.BROKEN}
+
+    run(test())
+
+
 def test_a_coroutine_whose_deadline_has_passed_is_not_started() -> None:
     async def test() -> None:
         async with bench() as b:
