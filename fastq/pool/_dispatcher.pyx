@@ -266,7 +266,9 @@ cdef class Dispatcher:
 
     cdef double places(self, Feed feed):
         """Estimate for how many more submissions of the usual size there are bytes left; a big one has its place."""
-        return max(0.0 if feed.count() else 1.0, (MAX_BYTES - feed.bytes) / max(1.0, self.mean_bytes))
+        # Coroutines that run have left the ring, and are bounded by their number alone.
+        cdef int64_t held = feed.tasks.unread() if feed.async_count else feed.bytes
+        return max(0.0 if held else 1.0, (MAX_BYTES - held) / max(1.0, self.mean_bytes))
 
     def relieve(self) -> list:
         """Move what waited too long to free children; return events for what none can take."""

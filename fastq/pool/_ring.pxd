@@ -40,5 +40,6 @@ cdef class Ring:
     cdef bint untaken(self, uint64_t position) noexcept
     cdef bint is_empty(self) noexcept
     cdef bint is_drained(self) noexcept
+    cdef int64_t unread(self) noexcept
     cdef bint has_room(self, Py_ssize_t size) noexcept
     cdef bint fits_inline(self, Py_ssize_t size) noexcept

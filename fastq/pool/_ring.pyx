@@ -77,6 +77,11 @@ cdef class Ring:
         self.head = atomic.load64(self.head_at)
         return self.head == self.tail
 
+    cdef int64_t unread(self) noexcept:
+        """Return how many bytes the consumer has yet to read."""
+        self.head = atomic.load64(self.head_at)
+        return <int64_t>(self.tail - self.head)
+
     cdef bint has_room(self, Py_ssize_t size) noexcept:
         """Tell whether a push of so many bytes would succeed now."""
         cdef uint64_t need = (HEADER + size + ALIGN - 1) & ~(ALIGN - 1)

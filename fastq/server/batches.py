@@ -68,7 +68,8 @@ class Writer:
 
     def _parts(self, queue: str, kind: type[Write], group: list[Result]) -> Iterator[tuple[int, list[Result]]]:
         span = self._held.span(queue)
-        near = NEAR_STEPS * len(group)
+        # Of a larger group one call might have all the steps.
+        near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
         is_near = most_steps(group, span) <= near or (
             span.held <= LOOK_AT_MOST * len(group) and self._held.steps_to(queue, group) <= near
         )

@@ -29,6 +29,8 @@ __all__ = ["Fetcher"]
 
 FULL_BATCH: Final = 64
 """What is smaller is handed on at once: there is little to gain, and the tasks are waited for."""
+TURNS_TO_SEND: Final = 2
+"""After so many turns of the loop what was asked for is sent: before Python 3.12 redis-py's ``wait_for`` takes one."""
 NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
@@ -161,7 +163,8 @@ class Fetcher(Actor):
         self._asked = frozenset(queue for queue, _ in quotas)
         try:
             if self._brought:
-                await asyncio.sleep(0)  # it is sent now
+                for _ in range(TURNS_TO_SEND):
+                    await asyncio.sleep(0)
                 self._hand_on()
             results = await answer
         except BaseException:
@@ -227,7 +230,8 @@ class Fetcher(Actor):
             self.paused_queues.discard(queue)
             if waker is not None:
                 waker.arm()
-                interval_s = max(interval_s, WOKEN_INTERVAL_S) if waker.is_waiting else interval_s
+                will_hear = waker.is_waiting and waker.delay_s <= interval_s
+                interval_s = max(interval_s, WOKEN_INTERVAL_S) if will_hear else interval_s
         # As asynq: half to one and a half times the interval, so that servers do not ask in step.
         self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 

@@ -62,8 +62,8 @@ class Heartbeater(Actor):
         now_s = self._clock.unix_ns() // 1_000_000_000
         published = publish_server_state(self._identity, info, workers, now_s, self._ttl_s)
         *results, servers = await self._broker.run_many((*published, count_servers(now_s)))
-        failures += [result for result in (*results, servers) if isinstance(result, BrokerError)]
-        if isinstance(servers, int):
+        failures += [result for result in results if isinstance(result, BrokerError)]
+        if isinstance(servers, int):  # a count that fails is no beat that failed
             self.servers = max(1, servers)
         if failures:
             raise failures[0]

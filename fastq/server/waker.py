@@ -29,7 +29,7 @@ class Waker(Actor):
     """Wait for one queue, on a connection of its own.
 
     All servers that wait wake for one push. A wake that brought nothing doubles the delay before the next wait, up to
-    0.1 s for each server that there is: of a hundred idle ones about ten then wait at a time.
+    0.1 s for each server that there is: of a hundred idle ones about ten come back to waiting in a second.
     A wake that brought work clears the delay.
     """
 
@@ -44,6 +44,7 @@ class Waker(Actor):
         self._on_tasks = on_tasks
         self._armed = asyncio.Event()
         self._delay_s = 0.0
+        self._delays = False
         self._has_woken = False
         self.works = True
         self.servers: Callable[[], int] = lambda: 1
@@ -54,12 +55,18 @@ class Waker(Actor):
             longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * self.servers())
             self._delay_s = min(longest_s, max(SHORTEST_DELAY_S, 2 * self._delay_s))
             self._has_woken = False
+            self._delays = True
         self._armed.set()
 
     def brought_work(self) -> None:
         """Note that the queue had tasks for us."""
         self._delay_s = 0.0
-        self._has_woken = False
+        self._delays = self._has_woken = False
+
+    @property
+    def delay_s(self) -> float:
+        """Return for how long at most no push is noticed, since the last one was another's."""
+        return self._delay_s if self._delays else 0.0
 
     @property
     def is_waiting(self) -> bool:
@@ -69,8 +76,10 @@ class Waker(Actor):
     async def tick(self) -> float | None:
         """Wait once."""
         await self._armed.wait()
-        if self._delay_s:
-            await asyncio.sleep(self._delay_s * random.uniform(0.5, 1.0))
+        if self.delay_s:
+            # From 0: those who were woken together are not to be deaf together.
+            await asyncio.sleep(self.delay_s * random.uniform(0.0, 1.0))
+            self._delays = False  # once for each wake; a wait that ends without one is followed by the next
         transport = self._broker.transport
         timeout_s = round(WAIT_S * random.uniform(0.8, 1.2), 3)
         try:

@@ -81,6 +81,9 @@ class Desk:
     def submit(self, *keys: object, last_attempt: bool = False, size: int = 10) -> list[Event]:
         return self.dispatcher.submit([Submission(key, b"x" * size, "type", last_attempt=last_attempt) for key in keys])
 
+    def submit_async(self, *keys: object, size: int) -> list[Event]:
+        return self.dispatcher.submit([Submission(key, b"x" * size, "coroutine", is_async=True) for key in keys])
+
     def learn(self, ran_ns: int) -> None:
         """Let the dispatcher see tasks of a certain duration."""
         for _ in range(100):
@@ -146,6 +149,32 @@ def test_no_more_is_asked_for_than_there_are_bytes_left_for_tasks_of_the_usual_s
     assert desk.dispatcher.free(only_async=False) == 20
     desk.submit(*range(12), size=100_000)
     assert desk.dispatcher.free(only_async=False) == 8
+
+
+def test_coroutines_that_run_leave_place_for_as_many_as_there_are_slots_however_big_they_are(desk: Desk) -> None:
+    def begin_one_each() -> list[int]:
+        desk.submit_async(1, 2, size=260_000)
+        return [taken[0] for child in desk.children if (taken := child.tasks.take()) is not None]
+
+    for _ in range(200):  # their size is known by then
+        for child, seq in zip(desk.children, begin_one_each(), strict=True):
+            child.results.put(seq, b"", kind=Kind.DONE, a=1000)
+        desk.dispatcher.collect([])
+    for running in range(1, 5):
+        assert len(begin_one_each()) == 2
+        assert desk.loads == [running, running]
+        assert desk.dispatcher.free(only_async=True) == 2 * (4 - running)
+
+
+def test_no_more_coroutines_are_asked_for_than_there_is_place_for_before_they_begin(desk: Desk) -> None:
+    for _ in range(200):
+        desk.submit_async(1, 2, size=260_000)
+        for child in desk.children:
+            child.work_off()
+        desk.dispatcher.collect([])
+    desk.submit_async(*range(6), size=260_000)
+    assert desk.loads == [3, 3]
+    assert desk.dispatcher.free(only_async=True) < 2, "each has a free slot, and hardly a place in its ring"
 
 
 def test_a_child_in_a_long_task_gets_nothing_to_wait_behind_it(desk: Desk) -> None:

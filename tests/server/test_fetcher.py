@@ -160,6 +160,23 @@ def test_only_an_empty_queue_is_waited_for_and_a_paused_one_is_polled(db: Redis,
     on_bench(db, url, test)
 
 
+def test_a_queue_whose_waker_is_deaf_for_long_is_asked_at_every_check_interval(db: Redis, url: str) -> None:
+    """It was woken in vain, among many servers; all the others may be busy by now."""
+
+    async def test(bench: Bench) -> None:
+        fetching = fetcher(bench, Pool(bench))
+        fetching.wakers = {QUEUE: (waker := Waker(bench.broker, QUEUE, fetching.queue_has_tasks))}
+        waker.servers = lambda: 100
+        for delay_s, least_s, most_s in ((0.25, 5.0, 15.0), (5.0, 0.5, 1.5)):
+            waker._delay_s, waker._has_woken = delay_s, True
+            await fetching.tick()
+            assert waker.delay_s == 2 * delay_s
+            assert least_s <= fetching._resting[QUEUE] - bench.clock.monotonic_s() <= most_s
+            fetching.ask_all()
+
+    on_bench(db, url, test)
+
+
 # Trouble ----------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,12 @@ from fastq.broker.operation import Operation
 from tests.broker.harness import OURS, QUEUE
 from tests.server.fetching import Pool, fetcher, fill
 from tests.server.harness import Bench, on_bench
+from tests.waiting import wait_until
+
+
+def scripts_called(db: Redis) -> int:
+    calls: Any = db.info("commandstats")
+    return int(calls.get("cmdstat_evalsha", {"calls": 0})["calls"])
 
 
 def test_a_full_batch_is_handed_on_while_redis_works_on_the_next(db: Redis, url: str) -> None:
@@ -33,6 +39,28 @@ def test_a_full_batch_is_handed_on_while_redis_works_on_the_next(db: Redis, url:
             assert fetching.may_bring(QUEUE) == (taken < 1200)
         assert taken_when_asked == [0, 0, 500]
         assert pool.ids == [f"{QUEUE}-{number:03d}" for number in range(1200)]
+
+    on_bench(db, url, test)
+
+
+def test_the_next_batch_is_asked_of_redis_before_the_loop_is_kept_busy_with_the_last(db: Redis, url: str) -> None:
+    """What is asked for is sent by the loop, which has no turn while the taker takes."""
+
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 1200)
+        pool = Pool(bench, room=2000)
+        accept = pool.accept
+
+        def taking(queue: str, leased: Leased) -> None:
+            wait_until(lambda: scripts_called(db))
+            accept(queue, leased)
+
+        pool.accept = taking  # type: ignore[method-assign]  # to see what Redis has heard by then
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        db.config_resetstat()
+        await fetching.tick()
+        assert len(pool.taken) >= 500
 
     on_bench(db, url, test)
 

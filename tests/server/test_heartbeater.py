@@ -146,6 +146,21 @@ def test_each_beat_counts_the_servers_that_there_are(db: Redis, url: str) -> Non
     on_bench(db, url, test)
 
 
+def test_a_beat_is_whole_where_the_servers_may_not_be_counted(db: Redis, shared_server: RedisServer) -> None:
+    refusal = b"-NOPERM this user has no permissions to run the 'zcount' command\r\n"
+    with faulty_proxy(shared_server.socket_path, Fault("ZCOUNT", Act.ANSWER, answer=refusal)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            beating = heartbeater(bench)
+            assert await beating.tick() == 5.0
+            assert beating.servers == 1
+            bench.db.zadd("asynq:servers", {"another": NOW_S + 3})
+            await beating.tick()
+            assert beating.servers == 2
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+
+
 def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         workers = {"a": b"worker"}

@@ -107,6 +107,52 @@ def test_wakes_that_bring_nothing_double_the_delay_up_to_a_tenth_of_a_second_a_s
     on_bench(db, url, test)
 
 
+def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def test(bench: Bench) -> None:
+        async def pause(seconds: float) -> None:
+            pauses.append(seconds)
+
+        bench.db.lpush(PENDING, "a")
+        for _ in range(400):
+            waker = Waker(bench.broker, QUEUE, Ear())
+            waker.servers = lambda: 100
+            waker._delay_s, waker._has_woken = 10.0, True
+            waker.arm()
+            with monkeypatch.context() as patch:
+                patch.setattr("fastq.server.waker.asyncio.sleep", pause)
+                await waker.tick()
+
+    on_bench(db, url, test)
+    assert len(pauses) == 400
+    assert min(pauses) < 1.0
+    assert max(pauses) > 9.0
+
+
+def test_it_is_deaf_once_after_a_wake_in_vain_and_not_after_each_wait(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.server.waker.WAIT_S", 0.01)
+
+    async def test(bench: Bench) -> None:
+        waker = Waker(bench.broker, QUEUE, Ear())
+        waker._has_woken = True
+        waker.arm()
+        assert waker.delay_s > 0
+        await waker.tick()
+        assert waker.is_waiting
+        assert waker.delay_s == 0.0
+        waker.arm()
+        assert waker.delay_s == 0.0
+        waker._delay_s = 3600.0  # what a next wake in vain would double
+        await waker.tick()
+
+    on_bench(db, url, test)
+
+
 def test_the_time_is_up_without_a_push_and_it_waits_on(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastq.server.waker.WAIT_S", 0.01)
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
