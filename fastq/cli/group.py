@@ -11,7 +11,7 @@ __all__ = ["group"]
 group = Noun("group", help="List the groups whose tasks are made into one.")
 
 
-@group.verb("ls", "list")
+@group.verb("ls", "list", examples=["group ls --queue low"])
 @queue_option
 @json_option
 @pass_session

@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 
-@server.verb("ls", "list")
+@server.verb("ls", "list", examples=["server ls", "server ls --json"])
 @json_option
 @pass_session
 def ls(session: Session, as_json: bool) -> None:
