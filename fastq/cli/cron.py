@@ -14,7 +14,12 @@ from fastq.inspector.checks import MAX_PAGE
 
 __all__ = ["cron"]
 
-cron = Noun("cron", help="List periodic tasks, and when they were enqueued.")
+_EPILOG: Final = """\b
+Examples:
+  fastq cron ls
+  fastq cron history 21f50a8d-c173-409d-a90c-ffa564248cf7 --size 3"""
+
+cron = Noun("cron", help="List periodic tasks, and when they were enqueued.", epilog=_EPILOG)
 
 MOST_A_PAGE: Final = 1000
 _COLUMNS: Final = (

@@ -27,7 +27,7 @@ Examples:
   fastq queue pause low
   fastq queue rm old --force"""
 
-queue = Noun("queue", help="List, describe, pause, resume and remove queues.", epilog=_EPILOG)
+queue = Noun("queue", help="List, describe, pause, resume, drain, move and remove queues.", epilog=_EPILOG)
 queues_argument = click.argument("queues", type=QueueName(), nargs=-1, required=True, metavar="QUEUE...")
 
 

@@ -41,7 +41,11 @@ Examples:
   fastq task cancel 9f1c
   fastq task run-all --queue default --state archived"""
 
-task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.", epilog=_EPILOG)
+task = Noun(
+    "task",
+    help="List, describe, enqueue, run, retry, archive, delete, cancel, export, import and follow tasks.",
+    epilog=_EPILOG,
+)
 
 MOST_A_PAGE: Final = 10_000
 
