@@ -42,7 +42,7 @@ class Verb(click.Command):
     ``examples`` are the words behind ``fastq``; ``exits`` says the exit codes where they mean more than elsewhere.
     """
 
-    def __init__(self, *args: Any, examples: Sequence[str], exits: str = _EXITS, **named: Any) -> None:
+    def __init__(self, *args: Any, examples: Sequence[str] = (), exits: str = _EXITS, **named: Any) -> None:
         named.setdefault("context_settings", SETTINGS)
         shown = "\n".join(["\b", "Examples:", *(f"  fastq {example}" for example in examples)])
         named["epilog"] = "\n\n".join([shown, f"\b\n{_REDIS}\nExit codes: {exits}."])
