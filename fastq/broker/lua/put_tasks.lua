@@ -25,6 +25,9 @@ local sets = {scheduled = scheduled, retry = retry, archived = archived, complet
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
+for at = 6, #ARGV, width do
+  if ARGV[at + 1] == "aggregating" then redis.call("ZCARD", group_prefix .. ARGV[at + 3]) end
+end
 
 -- Takes the lock, or tells on trial whether that could be done.
 local function has_lock(lock, id, lock_ms)
@@ -57,7 +60,10 @@ for at = 6, #ARGV, width do
         fields[#fields + 1] = ARGV[at + value]
       end
     end
-    redis.call("HSET", task_prefix .. id, unpack(fields))
+    -- Lua passes some thousand values to a call at most.
+    for first = 1, #fields, 1000 do
+      redis.call("HSET", task_prefix .. id, unpack(fields, first, math.min(first + 999, #fields)))
+    end
     if state == "pending" then
       ids[#ids + 1] = id
     elseif state == "aggregating" then
