@@ -64,10 +64,11 @@ def move(session: Session, /, origin: str, target: str, states: Sequence[str], t
     if origin == target:
         raise click.UsageError(f"FROM and TO are both {origin!r}")
     known = [state for state in _MOVABLE if state in states or not states]
-    session.broker.drive(require_queue(origin))
     sources = [source for state in known for source in _sources(session, origin, state)]
     total = sum(session.broker.run(source.size()) for source in sources)
     parked = sum(session.broker.run(count_parked(queue)) for queue in (origin, target))
+    if not parked:  # else its last tasks may be on their way, and Go's tools may have taken it off the list since
+        session.broker.drive(require_queue(origin))
     filtering = Filter(type, None, None)
 
     def wanted(source: Source, task: Listed) -> bool:
