@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-from fastq import keys
-from fastq.broker.inspect_put import readdress
+from fastq.broker.inspect_put import lock_of, readdress
 from fastq.broker.inspect_tasks import FoundTask
 from fastq.broker.inspect_walk import Listed
 from fastq.broker.lease import id_word
@@ -31,6 +30,7 @@ from fastq.states import TaskState
 __all__ = ["Line", "Read", "describe_listed", "read_line", "write_line"]
 
 NS: Final = 1_000_000_000
+SINCE: Final = b"pending_since"
 OWN_FIELDS: Final = frozenset({b"msg", b"state"})
 MISSING: Final = object()
 _TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
@@ -51,9 +51,8 @@ class Line:
 
     @property
     def lock(self) -> str:
-        """Return the key of the unique lock, empty if there is none; what a message calls one may be any key."""
-        key = self.decoded.unique_key
-        return key if key.startswith(keys.queue_prefix(self.queue)) else ""
+        """Return the key of the unique lock, empty if there is none."""
+        return lock_of(self.queue, self.decoded.unique_key)
 
     @property
     def group(self) -> str:
@@ -209,6 +208,8 @@ class Read:
                 raise ValueError(f"fields: {name!r} cannot be among them")
             where = f"fields: {name}"
             found[key] = _bytes(value["base64"], where) if is_bytes else _word(value, where)
+            if key == SINCE and not found[key].isdigit():
+                raise ValueError(f"{where} must be nanoseconds since 1970, not {_short(value)}")
         return found
 
 
