@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,6 +31,7 @@ from fastq.states import TaskState
 __all__ = ["Line", "Read", "describe_listed", "read_line", "write_line"]
 
 NS: Final = 1_000_000_000
+GREATEST: Final = sys.float_info.max
 SINCE: Final = b"pending_since"
 OWN_FIELDS: Final = frozenset({b"msg", b"state"})
 MISSING: Final = object()
@@ -77,14 +79,14 @@ def describe_listed(queue: str, state: TaskState, task: Listed, now: datetime) -
 
 
 def write_line(queue: str, task: Listed, info: TaskInfo, unique_key: str, unique_until: datetime | None) -> str:
-    """Write a task as a line."""
-    score = float(task.score) if task.score else None
+    """Write a task as a line; JSON has no infinite numbers, so the greatest finite one stands for such a score."""
+    score = max(-GREATEST, min(float(task.score), GREATEST)) if task.score else None
     line = {
         **_readable(info, unique_key),
         "id": _text(task.id),
         "queue": queue,
         "unique_until": time_text(unique_until),
-        "score": int(score) if score is not None and score.is_integer() else score,
+        "score": int(score) if score is not None and score.is_integer() and abs(score) < GREATEST else score,
         "fields": {_text(name): _value(data) for name, data in task.fields.items() if name not in OWN_FIELDS},
         "message": base64.b64encode(task.message or b"").decode(),
     }

@@ -256,6 +256,17 @@ def test_what_is_called_a_lock_and_is_another_key_is_not_written(fastq: Fastq, d
     assert db.type(keys.task("default", "l1")) == b"hash"
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_task_whose_score_is_infinite_is_shown_and_comes_back(fastq: Fastq, db: Any, sign: int) -> None:
+    Seeded(db).add("retry", {"r1": sign * float("inf"), "r2": FAR_S})
+    assert fastq.json("task", "inspect", "-q", "default", "--id", "r1")[0]["id"] == "r1"
+    lines = exported(fastq, "default")
+    db.flushall()
+    assert imported(fastq, lines)["count"] == 2
+    ids = [b"r2", b"r1"][::sign]
+    assert db.zrange(keys.retry("default"), 0, -1) == ids
+
+
 def test_a_full_disk_is_said_in_one_line(stored: Fastq) -> None:
     line = stored.failure("task", "export", "-q", "default", "-o", "/dev/full", "-y")
     assert line == "fastq: cannot write /dev/full: No space left on device; it is not whole"
