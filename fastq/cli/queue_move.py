@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from fastq import keys
+from fastq.broker.finish import ARCHIVE_MAX_SIZE
 from fastq.broker.inspect_bulk import Source
 from fastq.broker.inspect_move import count_parked
 from fastq.broker.inspect_put import Put
@@ -77,6 +78,8 @@ def move(session: Session, /, origin: str, target: str, states: Sequence[str], t
 
     moving = Move(origin, target, secrets.token_hex(8), wanted)
     if total or parked:
+        if TaskState.ARCHIVED in known:
+            _warn_of_a_full_archive(session, origin, target)
         which = f"Those of type {clean(type)} among the" if type is not None else "The"
         what = f"{which} {number(total)} tasks of {clean(origin)} that are {', '.join(known)}"
         confirm(f"{what} will be moved to {clean(target)}.", yes=flags["yes"])
@@ -89,6 +92,16 @@ def _sources(session: Session, queue: str, state: TaskState) -> list[Source]:
         return [Source(queue, container(queue, state), state)]
     names = sorted(session.broker.drive(group_sizes(queue)))
     return [Source(queue, keys.group(queue, name), state, name) for name in names]
+
+
+def _warn_of_a_full_archive(session: Session, origin: str, target: str) -> None:
+    found = [Source(queue, container(queue, TaskState.ARCHIVED), TaskState.ARCHIVED) for queue in (origin, target)]
+    leaving, there = (session.broker.run(source.size()) for source in found)
+    if leaving and leaving + there > ARCHIVE_MAX_SIZE:
+        say_failure(
+            f"note: up to {number(leaving + there)} archived tasks will be in {clean(target)}; the next that fails for "
+            f"good there deletes the oldest but {number(ARCHIVE_MAX_SIZE)}"
+        )
 
 
 def _told(session: Session, moving: Move, *, as_json: bool) -> int:

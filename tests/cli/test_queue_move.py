@@ -79,6 +79,17 @@ def test_a_move_out_of_a_queue_that_is_not_listed_any_more_is_ended(filled: Fast
     assert db.lrange(keys.pending("low"), 0, -1) == [b"o1"]
 
 
+def test_it_warns_of_an_archive_that_will_be_too_full(filled: Fastq, db: Any) -> None:
+    words = ("queue", "move", "default", "low", "-s", "archived")
+    db.zadd(keys.archived("low"), {f"x{n}": n for n in range(1, 10_000)})
+    assert "note" not in filled.run(*words, input="n\n").stderr
+    db.zadd(keys.archived("low"), {"x0": 0})
+    said = filled.run(*words, input="n\n").stderr
+    assert said.startswith(
+        "fastq: note: up to 10,001 archived tasks will be in low; the next that fails for good there"
+    )
+
+
 def test_wrong_words_are_misuse(filled: Fastq) -> None:
     assert "FROM and TO are both 'a'" in filled.failure("queue", "move", "a", "a", code=2)
     assert "'active' is not one of" in filled.failure("queue", "move", "a", "b", "-s", "active", code=2)
