@@ -266,6 +266,23 @@ def test_a_task_with_thousands_of_fields_is_moved(url: str, db: Any, broker: Blo
     assert db.hgetall(keys.task("b", "p000")).keys() == before
 
 
+@pytest.mark.parametrize("name", ["commit_move", "unpark_tasks"])
+def test_tasks_that_redis_does_not_show_in_this_moment_are_not_taken_for_gone(
+    url: str, db: Any, broker: BlockingBroker, name: str
+) -> None:
+    fill(url, db)
+    flow = moving().run(sources("a", [TaskState.PENDING]))
+    step = until(flow, broker, name)
+    db.execute_command("ACL", "SETUSER", "default", "-hmget")  # as a node refuses keys that another one has by now
+    try:
+        with pytest.raises(BrokerError):
+            broker.drive(rest_of(flow, step))
+    finally:
+        db.execute_command("ACL", "SETUSER", "default", "+@all")
+    assert broker.drive(moving("next").run([])) == 2
+    assert Seeded(db, "b").places()["pending"] == ["p001", "p000"]
+
+
 def test_a_group_that_is_no_set_keeps_its_tasks_parked(url: str, db: Any, broker: BlockingBroker) -> None:
     fill(url, db)
     flow = moving().run(sources("a", [TaskState.AGGREGATING]))

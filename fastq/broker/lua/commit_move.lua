@@ -17,6 +17,7 @@ for at = 3, #ARGV, 3 do
   local id, lock, copy = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local task, note = task_prefix .. id, token .. ":" .. id
   local found = redis.pcall("HMGET", task, "state", "move_token", "move_to")
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- it says nothing of it
   -- A copy that came after the one for which it was deleted is too late: that one may have been run by now.
   local noted = redis.call("HGET", moved, note)
   local outcome = noted and string.sub(noted, 1, #copy + 1) == copy .. ":" and 1 or 0

@@ -15,6 +15,7 @@ for at = 3, #ARGV, 3 do
   local id, lock, copy = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local task = task_prefix .. id
   local found = redis.pcall("HMGET", task, "state", "move_token", "move_copy")
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- it says nothing of it
   if found[1] == "moving" and found[2] == token and (found[3] or "") == copy then
     -- What a message calls a lock may be any key: one that is no string is an error to GET.
     if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
