@@ -267,6 +267,21 @@ def test_a_task_whose_score_is_infinite_is_shown_and_comes_back(fastq: Fastq, db
     assert db.zrange(keys.retry("default"), 0, -1) == ids
 
 
+def test_an_error_in_the_middle_leaves_no_task_outside_of_the_lists(stored: Fastq, db: Any) -> None:
+    lines = exported(stored, "default", "-s", "pending").splitlines(keepends=True)
+    before = everything(db)
+    db.flushall()
+    db.execute_command("ACL", "SETUSER", "default", "-set")  # what has a lock cannot be put
+    try:
+        assert imported(stored, b"".join(lines[::-1]), code=1)["count"] == 0
+    finally:
+        db.execute_command("ACL", "SETUSER", "default", "+@all")
+    assert db.lrange(keys.pending("default"), 0, -1) == [b"p2"]
+    found = imported(stored, b"".join(lines))
+    assert (found["count"], found["skipped"]["exists"]) == (1, 1)
+    assert sorted(db.lrange(keys.pending("default"), 0, -1)) == sorted(before["asynq:{default}:pending"])
+
+
 def test_a_full_disk_is_said_in_one_line(stored: Fastq) -> None:
     line = stored.failure("task", "export", "-q", "default", "-o", "/dev/full", "-y")
     assert line == "fastq: cannot write /dev/full: No space left on device; it is not whole"
