@@ -20,6 +20,7 @@ from fastq.cli.human import clean, number
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.task_filter import Filter
 from fastq.cli.task_lines import describe_listed
+from fastq.errors import FastqError
 from fastq.inspector.move import Move
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
@@ -83,7 +84,10 @@ def move(session: Session, /, origin: str, target: str, states: Sequence[str], t
         which = f"Those of type {clean(type)} among the" if type is not None else "The"
         what = f"{which} {number(total)} tasks of {clean(origin)} that are {', '.join(known)}"
         confirm(f"{what} will be moved to {clean(target)}.", yes=flags["yes"])
-        carry_out(session, moving.run(sources), Progress(session, "moved", total))
+        try:
+            carry_out(session, moving.run(sources), Progress(session, "moved", total))
+        except FastqError as error:
+            raise FastqError(f"{error}; some may be between the queues until the same move is run again") from error
     return _told(session, moving, as_json=flags["as_json"])
 
 

@@ -90,6 +90,14 @@ def test_it_warns_of_an_archive_that_will_be_too_full(filled: Fastq, db: Any) ->
     )
 
 
+def test_what_an_error_may_have_left_between_the_queues_is_said(filled: Fastq, db: Any) -> None:
+    db.set(keys.pending("low"), "x")
+    said = filled.failure("queue", "move", "default", "low", "-s", "pending", "-y")
+    assert said.endswith("; some may be between the queues until the same move is run again")
+    db.delete(keys.pending("low"))
+    assert filled.done("queue", "move", "default", "low", "-s", "pending", "-y") == "Moved 3 tasks of default to low.\n"
+
+
 def test_wrong_words_are_misuse(filled: Fastq) -> None:
     assert "FROM and TO are both 'a'" in filled.failure("queue", "move", "a", "a", code=2)
     assert "'active' is not one of" in filled.failure("queue", "move", "a", "b", "-s", "active", code=2)
