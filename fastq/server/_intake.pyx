@@ -5,6 +5,8 @@ simply returned. All else is handed back to the crew.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, ID, RETENTION, RETRIED, RETRY, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool._feed cimport Event, Submission
@@ -18,8 +20,10 @@ from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import Kind
 from fastq.server.result import Result
 
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(type kind, Py_ssize_t count)
+
 cdef object DONE = Kind.DONE
-cdef object new_tuple = tuple.__new__
 cdef int64_t S = 1_000_000_000
 # asynq's limit for a message that has neither timeout nor deadline, which no client should write.
 cdef int64_t NO_LIMIT_S = 1800
@@ -107,6 +111,16 @@ def to_submit(tasks: list[HeldTask]) -> list[Submission]:
     return submissions
 
 
+cdef object pair(type kind, first, second):
+    """Make a named tuple of two, as its constructor does, which is Python and takes a tuple to make one."""
+    made = PyType_GenericAlloc(kind, 2)
+    Py_INCREF(first)
+    Py_INCREF(second)
+    PyTuple_SET_ITEM(made, 0, first)
+    PyTuple_SET_ITEM(made, 1, second)
+    return made
+
+
 cdef bint is_same(str text, bytes raw) except -1:
     cdef Py_ssize_t size
     cdef const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size)
@@ -128,8 +142,7 @@ def split_done(events: list[Event]) -> tuple[list[Result], list[Event]]:
             continue
         if event.kind is DONE and task.canceled is None and <object>task.view.slots[RETENTION] <= 0:
             task.ended = True
-            # As the named tuples' own constructors do, which are Python.
-            done.append(new_tuple(Result, (task, new_tuple(Done, (task.id, <object>task.view.slots[UNIQUE_KEY])))))
+            done.append(pair(Result, task, pair(Done, task.id, <object>task.view.slots[UNIQUE_KEY])))
         else:
             others.append(event)
     return done, others

@@ -1,0 +1,148 @@
+"""Where the main process' microseconds go: each stage of a task's way through it, alone, in batches of 500.
+
+A stage alone has its data in the caches, and no process beside it; what a whole worker uses beyond the sum is the event
+loop, the sockets, and what four processes on two cores cost each other.
+"""
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+from hiredis import Reader, pack_command
+
+from fastq._ids import new_task_ids
+from fastq.broker.finish import Finish, Guard
+from fastq.broker.lease import Leased, Owner, parse_leased
+from fastq.broker.open import open_async_broker
+from fastq.broker.operation import Operation
+from fastq.codec import TaskMessage, encode_task_message
+from fastq.pool.protocol import Event, Kind
+from fastq.server._intake import Intake, split_done, to_submit
+from fastq.server._results import live
+from fastq.server.batches import Writer
+from fastq.server.commands import Commands
+from fastq.server.held import HeldTasks
+from tests.redis_servers import RedisServer
+
+COUNT = 500
+REPEATS = 200
+QUEUE = "default"
+
+
+def reply() -> list[Any]:
+    """Return what the dequeue script answers: ghosts, then ids and messages by turns."""
+    words: list[Any] = [0]
+    for task_id in new_task_ids(COUNT):
+        message = TaskMessage(type="bench:noop", payload=bytes(100), id=task_id, queue=QUEUE, retry=25, timeout=1800)
+        words += (task_id.encode(), encode_task_message(message))
+    return words
+
+
+def as_resp(words: list[Any]) -> bytes:
+    """Return a reply as Redis sends it."""
+    parts = [b"*%d\r\n:%d\r\n" % (len(words), words[0])]
+    parts += [b"$%d\r\n%s\r\n" % (len(word), word) for word in words[1:]]
+    return b"".join(parts)
+
+
+class Stages:
+    """Time stages, each the least of many repeats, in microseconds a task."""
+
+    def __init__(self, repeats: int) -> None:
+        self._repeats = repeats
+        self.found: dict[str, float] = {}
+
+    def time(self, name: str, stage: Callable[..., Any], setup: Callable[[], tuple[Any, ...]] = lambda: ()) -> Any:
+        """Time one, and return what it returned last."""
+        least = float("inf")
+        for _ in range(self._repeats):
+            given = setup()
+            began_ns = time.perf_counter_ns()
+            result = stage(*given)
+            least = min(least, time.perf_counter_ns() - began_ns)
+        self.found[name] = least / 1000 / COUNT
+        return result
+
+
+@pytest.fixture
+def quiet_collector() -> Iterator[None]:
+    """Collect garbage as rarely as a server does."""
+    gc.freeze()
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 50)
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def round_trip_us(server: RedisServer, repeats: int) -> float:
+    """Return the CPU microseconds of one pipeline of a single small command, the least of some hundreds on average."""
+
+    async def measure() -> float:
+        broker = open_async_broker(server.tcp_url)
+        commands = Commands(broker)
+        get: Operation[Any] = Operation("GET", None, ("none",), (), idempotent=True)
+        least = float("inf")
+        for _ in range(repeats // 10):
+            began_s = time.process_time()
+            for _ in range(200):
+                await commands.run_many((get,))
+            least = min(least, (time.process_time() - began_s) / 200)
+        await broker.close()
+        return 1e6 * least
+
+    return asyncio.run(measure())
+
+
+@pytest.mark.usefixtures("quiet_collector")
+def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config) -> None:
+    repeats = 20 if pytestconfig.getoption("benchmark_disable") else REPEATS
+    stages = Stages(repeats)
+    words = reply()
+    resp = as_resp(words)
+
+    def read() -> Any:
+        reader = Reader()
+        reader.feed(resp)
+        return reader.gets()
+
+    read_words = stages.time("read the reply of a dequeue (hiredis)", read)
+    leased: Leased = stages.time("ids and messages apart", lambda: parse_leased(read_words))
+
+    def empty() -> tuple[HeldTasks, Intake]:
+        held = HeldTasks()
+        return held, Intake(held, lambda task_type: False)
+
+    def take(held: HeldTasks, intake: Intake) -> Any:
+        return held, intake.take(QUEUE, leased.ids, leased.messages, 1.0)[0]
+
+    held, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
+    submissions = stages.time("gather the submissions", lambda: to_submit(tasks))
+    events = [Event(Kind.DONE, submission, b"") for submission in submissions]
+    results = stages.time("events to results", lambda: split_done(events)[0])
+    owner = Owner.draw()
+    batches = stages.time(
+        "group, sort, and find the way to them",
+        lambda: Writer(held, owner, Guard(None), time.time_ns()).batches(live(results)),
+    )
+    packed = [batch.operation.words() for batch in batches]
+    stages.time("pack the call of done (hiredis)", lambda: [pack_command(cast("Any", call)) for call in packed])
+    outcomes = batches[0].operation.parse(1)
+    stages.time("see that all went well", lambda: outcomes.count(Finish.OK))
+
+    def dropped() -> tuple[Any, ...]:
+        held, tasks = take(*empty())
+        done, _ = split_done([Event(Kind.DONE, submission, b"") for submission in to_submit(tasks)])
+        return held, done
+
+    stages.time("let go of the tasks", lambda held, done: held.drop_all(done), dropped)
+    trip_us = round_trip_us(tcp_server, repeats)
+    with capsys.disabled():
+        print(f"\n| stage, batches of {COUNT}, the least of {repeats} | µs a task |\n|---|---|")
+        for name, us in stages.found.items():
+            print(f"| {name} | {us:.3f} |")
+        print(f"| two round trips (dequeue, done), {trip_us:.0f} µs each | {2 * trip_us / COUNT:.3f} |")
+        print(f"| sum | {sum(stages.found.values()) + 2 * trip_us / COUNT:.2f} |")
