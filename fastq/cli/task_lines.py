@@ -33,6 +33,7 @@ __all__ = ["Line", "Read", "describe_listed", "read_line", "write_line"]
 NS: Final = 1_000_000_000
 GREATEST: Final = sys.float_info.max
 SINCE: Final = b"pending_since"
+NS_DIGITS: Final = 19
 OWN_FIELDS: Final = frozenset({b"msg", b"state"})
 MISSING: Final = object()
 _TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
@@ -210,7 +211,7 @@ class Read:
                 raise ValueError(f"fields: {name!r} cannot be among them")
             where = f"fields: {name}"
             found[key] = _bytes(value["base64"], where) if is_bytes else _word(value, where)
-            if key == SINCE and not found[key].isdigit():
+            if key == SINCE and not (found[key].isdigit() and len(found[key]) <= NS_DIGITS):
                 raise ValueError(f"{where} must be nanoseconds since 1970, not {_short(value)}")
         return found
 

@@ -329,6 +329,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"fields": {"msg": "x"}}, "fields: 'msg' cannot be among them"),
     ({"fields": {"": "x"}}, "fields: '' cannot be among them"),
     ({"fields": {"a": "\ud800"}}, "fields: a cannot be written as UTF-8"),
+    ({"fields": {"pending_since": "9" * 5_000}}, "fields: pending_since must be nanoseconds since 1970"),
     ({"fields": {"pending_since": "soon"}}, 'fields: pending_since must be nanoseconds since 1970, not "soon"'),
 ]
 
