@@ -171,9 +171,9 @@ class _Draining:
             self._now = self._look()
             took_s = time.monotonic() - looked_s
             self.line.show(self._status())
-            left_s = limit_s - end.waited_s if limit_s is not None else POLL_S
-            if not self.ended().empty:
-                interruption.wait(max(min(POLL_S, left_s), took_s / LOOK_SHARE))
+            if not (end := self.ended()).empty:
+                pause_s = max(POLL_S, took_s / LOOK_SHARE)
+                interruption.wait(pause_s if limit_s is None else max(0.0, min(pause_s, limit_s - end.waited_s)))
         return end
 
     def pause(self, interruption: Interruption, limit_s: float | None) -> _End:

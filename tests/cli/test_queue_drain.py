@@ -56,6 +56,13 @@ def test_when_the_time_is_up_what_remains_is_said(filled: Fastq) -> None:
     assert json.loads(result.stdout)["remaining"] == {"scheduled": 2, "retry": 1}
 
 
+def test_the_rest_between_long_looks_ends_with_the_time(filled: Fastq, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.cli.queue_drain.LOOK_SHARE", 1e-6)  # hours, if the time did not end it
+    result = filled.run("queue", "drain", "default", "--timeout", "0.01", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["waited_s"] < 60
+
+
 def test_tasks_that_are_being_made_into_one_are_waited_for(filled: Fastq, db: Any) -> None:
     queue = Seeded(db, "sets")
     db.zadd(keys.aggregation_sets("sets"), {keys.aggregation_set("sets", "g", "it"): 4e9})
