@@ -2,17 +2,40 @@
 
 A task is parked in its queue (claim), then in the other one, too (``put_tasks``), then deleted from its own, which
 keeps a note (commit), then put into its state in the other (unpark), then the note goes (forget). Parked tasks are run
-by nobody, so at no time are there two that could be; and what is parked where tells how far it came.
+by nobody, so at no time are there two that could be; and what is parked where tells how far it came. A copy knows which
+move put it there: one that comes when another has arrived, and may have been run, is dropped.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fastq import keys
 from fastq.broker.inspect_bulk import Source, Taken
 from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 
-__all__ = ["claim_tasks", "commit_move", "count_parked", "drop_parked", "forget_move", "read_notes", "unpark_tasks"]
+__all__ = [
+    "Copy",
+    "claim_tasks",
+    "commit_move",
+    "count_parked",
+    "drop_parked",
+    "forget_move",
+    "read_notes",
+    "unpark_tasks",
+]
+
+
+class Copy(NamedTuple):
+    """Name a task that is parked in the other queue, its locks there and here, and the token of the move that did it.
+
+    ``by`` is empty in the queue that it comes from.
+    """
+
+    id: bytes
+    by: str = ""
+    lock: str = ""
+    old_lock: str = ""
 
 
 def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, place: int) -> Operation[int]:
@@ -27,9 +50,9 @@ def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, p
     )
 
 
-def commit_move(queue: str, token: str, tasks: Sequence[tuple[bytes, str]]) -> Operation[list[int]]:
-    """Delete tasks, given with their locks, that are parked elsewhere: 1 it is done, 0 they are not this move's."""
-    words: list[Word] = [word for task in tasks for word in task]
+def commit_move(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[list[int]]:
+    """Delete tasks that are parked elsewhere: 1 it is done for this copy, 0 it is not this move's, or too late."""
+    words: list[Word] = [word for task in tasks for word in (task.id, task.old_lock, task.by)]
     return Operation(
         "commit_move",
         load_script("commit_move"),
@@ -39,7 +62,7 @@ def commit_move(queue: str, token: str, tasks: Sequence[tuple[bytes, str]]) -> O
     )
 
 
-def unpark_tasks(queue: str, token: str, ids: Sequence[bytes], *, back: bool = False) -> Operation[Taken]:
+def unpark_tasks(queue: str, token: str, tasks: Sequence[Copy], *, back: bool = False) -> Operation[Taken]:
     """Put parked tasks into their states, pending ones behind all others, or with ``back`` before them.
 
     What is put back counts as no task done.
@@ -53,25 +76,27 @@ def unpark_tasks(queue: str, token: str, ids: Sequence[bytes], *, back: bool = F
         keys.completed(queue),
         keys.groups(queue),
     )
-    args: list[Word] = [keys.task_prefix(queue), keys.group_prefix(queue), token, "1" if back else "", *ids]
+    words: list[Word] = [word for task in tasks for word in (task.id, task.by)]
+    args: list[Word] = [keys.task_prefix(queue), keys.group_prefix(queue), token, "1" if back else "", *words]
     return Operation(
         "unpark_tasks",
         load_script("unpark_tasks"),
         script_keys,
         args,
-        lambda count: Taken(len(ids), 0 if back else count, []),
+        lambda count: Taken(len(tasks), 0 if back else count, []),
         idempotent=True,
     )
 
 
-def drop_parked(queue: str, token: str, ids: Sequence[bytes]) -> Operation[int]:
+def drop_parked(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[int]:
     """Delete parked tasks of a move of which the queue that they came from knows nothing."""
-    args: list[Word] = [keys.task_prefix(queue), token, *ids]
+    words: list[Word] = [word for task in tasks for word in (task.id, task.lock, task.by)]
+    args: list[Word] = [keys.task_prefix(queue), token, *words]
     return Operation("drop_parked", load_script("drop_parked"), (keys.moving(queue),), args, int, idempotent=True)
 
 
 def read_notes(queue: str) -> Operation[dict[bytes, bytes]]:
-    """Read the notes on what left a queue, ``token:id`` to the other queue; 200 at most of each interrupted move."""
+    """Read the notes on what left a queue, ``token:id`` to ``by:queue``; 200 at most of each interrupted move."""
     return Operation("HGETALL", None, (keys.moved(queue),), (), _pairs, idempotent=True)
 
 

@@ -9,7 +9,7 @@ from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 from fastq.codec import rewrite_task_message, view_task_message
 
-__all__ = ["MOVING", "Kept", "Put", "put_tasks", "read_lock", "readdress"]
+__all__ = ["MOVING", "Kept", "Put", "lock_of", "put_tasks", "read_lock", "readdress"]
 
 MOVING = "moving"
 """The state of a task that is between two queues; not asynq's."""
@@ -89,6 +89,11 @@ def readdress(fields: Mapping[bytes, bytes], source: str, target: str) -> dict[b
     if noted.startswith(old.encode()):
         changed[b"unique_key"] = new.encode() + noted.removeprefix(old.encode())
     return changed
+
+
+def lock_of(queue: str, unique_key: str) -> str:
+    """Return what a message calls its unique lock, empty if it is none of the queue's: it may be any key."""
+    return unique_key if unique_key.startswith(f"{keys.queue_prefix(queue)}unique:") else ""
 
 
 def read_lock(lock: str, task_id: bytes) -> Operation[int]:

@@ -97,7 +97,7 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
         processed_total=processed_total,
         failed_total=failed_total,
         paused=bool(paused),
-        oldest_pending_ns=int(oldest) if oldest else None,
+        oldest_pending_ns=int(oldest) if oldest.isdigit() else None,
     )
 
 

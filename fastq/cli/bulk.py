@@ -30,7 +30,7 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     click.echo(f"{what} Go on? [y/N] ", nl=False, err=True)
-    answer = sys.stdin.readline()
+    answer = sys.stdin.readline() if sys.stdin else ""  # None where it was closed before the command began
     if not answer:
         click.echo(err=True)
         raise click.UsageError("nobody answered, so nothing was done; --yes does it without asking")

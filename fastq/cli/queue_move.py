@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from fastq import keys
+from fastq.broker.finish import ARCHIVE_MAX_SIZE
 from fastq.broker.inspect_bulk import Source
 from fastq.broker.inspect_move import count_parked
 from fastq.broker.inspect_put import Put
@@ -19,6 +20,7 @@ from fastq.cli.human import clean, number
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.task_filter import Filter
 from fastq.cli.task_lines import describe_listed
+from fastq.errors import FastqError
 from fastq.inspector.move import Move
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
@@ -64,10 +66,11 @@ def move(session: Session, /, origin: str, target: str, states: Sequence[str], t
     if origin == target:
         raise click.UsageError(f"FROM and TO are both {origin!r}")
     known = [state for state in _MOVABLE if state in states or not states]
-    session.broker.drive(require_queue(origin))
     sources = [source for state in known for source in _sources(session, origin, state)]
     total = sum(session.broker.run(source.size()) for source in sources)
     parked = sum(session.broker.run(count_parked(queue)) for queue in (origin, target))
+    if not parked:  # else its last tasks may be on their way, and Go's tools may have taken it off the list since
+        session.broker.drive(require_queue(origin))
     filtering = Filter(type, None, None)
 
     def wanted(source: Source, task: Listed) -> bool:
@@ -76,10 +79,15 @@ def move(session: Session, /, origin: str, target: str, states: Sequence[str], t
 
     moving = Move(origin, target, secrets.token_hex(8), wanted)
     if total or parked:
+        if TaskState.ARCHIVED in known:
+            _warn_of_a_full_archive(session, origin, target)
         which = f"Those of type {clean(type)} among the" if type is not None else "The"
         what = f"{which} {number(total)} tasks of {clean(origin)} that are {', '.join(known)}"
         confirm(f"{what} will be moved to {clean(target)}.", yes=flags["yes"])
-        carry_out(session, moving.run(sources), Progress(session, "moved", total))
+        try:
+            carry_out(session, moving.run(sources), Progress(session, "moved", total))
+        except FastqError as error:
+            raise FastqError(f"{error}; some may be between the queues until the same move is run again") from error
     return _told(session, moving, as_json=flags["as_json"])
 
 
@@ -88,6 +96,16 @@ def _sources(session: Session, queue: str, state: TaskState) -> list[Source]:
         return [Source(queue, container(queue, state), state)]
     names = sorted(session.broker.drive(group_sizes(queue)))
     return [Source(queue, keys.group(queue, name), state, name) for name in names]
+
+
+def _warn_of_a_full_archive(session: Session, origin: str, target: str) -> None:
+    found = [Source(queue, container(queue, TaskState.ARCHIVED), TaskState.ARCHIVED) for queue in (origin, target)]
+    leaving, there = (session.broker.run(source.size()) for source in found)
+    if leaving and leaving + there > ARCHIVE_MAX_SIZE:
+        say_failure(
+            f"note: up to {number(leaving + there)} archived tasks will be in {clean(target)}; the next that fails for "
+            f"good there deletes the oldest but {number(ARCHIVE_MAX_SIZE)}"
+        )
 
 
 def _told(session: Session, moving: Move, *, as_json: bool) -> int:

@@ -10,7 +10,7 @@ import click
 
 from fastq import keys
 from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_put import read_lock
+from fastq.broker.inspect_put import lock_of, read_lock
 from fastq.broker.inspect_queues import group_sizes
 from fastq.broker.inspect_tasks import container
 from fastq.broker.inspect_walk import Listed, Page, Walk
@@ -81,9 +81,15 @@ def export(
     wanted = {state: Filter.of(state, session.now, **more) for state in known}
     session.broker.drive(require_queue(queue))
     sources = [source for state in known for source in _sources(session, queue, state, group)]
-    with _opened(output, yes=yes) as out:
-        exporting = _Exporting(session, out, sum(session.broker.run(source.size()) for source in sources))
-        code = exporting.run(sources, wanted)
+    total = sum(session.broker.run(source.size()) for source in sources)
+    try:
+        with _opened(output, yes=yes) as out:
+            exporting = _Exporting(session, out, total)
+            code = exporting.run(sources, wanted)
+    except BrokenPipeError:
+        raise  # click's to deal with: the reader has seen enough
+    except OSError as error:
+        raise FastqError(f"cannot write {clean(output)}: {os.strerror(error.errno or 0)}; it is not whole") from None
     if as_json:
         emit({"count": exporting.count, "file": output})
     elif not code:
@@ -167,11 +173,8 @@ class _Exporting:
 
     def _locks_ends(self, queue: str, found: Sequence[tuple[Listed, str]]) -> list[datetime | None]:
         """Tell until when tasks hold their unique locks; those that asynq groups do not note theirs in the hash."""
-        prefix = keys.queue_prefix(queue)
         left = [task.lock_ms for task, _ in found]
-        asked = [
-            at for at, (task, key) in enumerate(found) if key.startswith(prefix) and b"unique_key" not in task.fields
-        ]
+        asked = [at for at, (task, key) in enumerate(found) if lock_of(queue, key) and b"unique_key" not in task.fields]
         reply = self._session.broker.run_many([read_lock(found[at][1], found[at][0].id) for at in asked])
         for at, each in zip(asked, reply, strict=True):
             if isinstance(each, BrokerError):

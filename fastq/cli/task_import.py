@@ -1,6 +1,7 @@
 """``fastq task import``: puts tasks into queues that ``task export`` wrote, in the states that they had."""
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ def import_tasks(
 
 
 def _opened(file: str) -> BinaryIO:
+    if file == STDIN and sys.stdin is None:
+        raise click.UsageError("stdin is closed: name a file")
     try:
         return click.open_file(file, "rb")  # type: ignore[return-value]  # click says IO[Any]
     except OSError as error:

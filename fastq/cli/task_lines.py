@@ -8,13 +8,13 @@ import base64
 import binascii
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-from fastq import keys
-from fastq.broker.inspect_put import readdress
+from fastq.broker.inspect_put import lock_of, readdress
 from fastq.broker.inspect_tasks import FoundTask
 from fastq.broker.inspect_walk import Listed
 from fastq.broker.lease import id_word
@@ -31,6 +31,9 @@ from fastq.states import TaskState
 __all__ = ["Line", "Read", "describe_listed", "read_line", "write_line"]
 
 NS: Final = 1_000_000_000
+GREATEST: Final = sys.float_info.max
+SINCE: Final = b"pending_since"
+NS_DIGITS: Final = 19
 OWN_FIELDS: Final = frozenset({b"msg", b"state"})
 MISSING: Final = object()
 _TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
@@ -51,9 +54,8 @@ class Line:
 
     @property
     def lock(self) -> str:
-        """Return the key of the unique lock, empty if there is none; what a message calls one may be any key."""
-        key = self.decoded.unique_key
-        return key if key.startswith(keys.queue_prefix(self.queue)) else ""
+        """Return the key of the unique lock, empty if there is none."""
+        return lock_of(self.queue, self.decoded.unique_key)
 
     @property
     def group(self) -> str:
@@ -78,14 +80,14 @@ def describe_listed(queue: str, state: TaskState, task: Listed, now: datetime) -
 
 
 def write_line(queue: str, task: Listed, info: TaskInfo, unique_key: str, unique_until: datetime | None) -> str:
-    """Write a task as a line."""
-    score = float(task.score) if task.score else None
+    """Write a task as a line; JSON has no infinite numbers, so the greatest finite one stands for such a score."""
+    score = max(-GREATEST, min(float(task.score), GREATEST)) if task.score else None
     line = {
         **_readable(info, unique_key),
         "id": _text(task.id),
         "queue": queue,
         "unique_until": time_text(unique_until),
-        "score": int(score) if score is not None and score.is_integer() else score,
+        "score": int(score) if score is not None and score.is_integer() and abs(score) < GREATEST else score,
         "fields": {_text(name): _value(data) for name, data in task.fields.items() if name not in OWN_FIELDS},
         "message": base64.b64encode(task.message or b"").decode(),
     }
@@ -209,6 +211,8 @@ class Read:
                 raise ValueError(f"fields: {name!r} cannot be among them")
             where = f"fields: {name}"
             found[key] = _bytes(value["base64"], where) if is_bytes else _word(value, where)
+            if key == SINCE and not (found[key].isdigit() and len(found[key]) <= NS_DIGITS):
+                raise ValueError(f"{where} must be nanoseconds since 1970, not {_short(value)}")
         return found
 
 

@@ -9,8 +9,16 @@ from typing import Final
 from fastq import keys
 from fastq.broker.enqueue import register_queue
 from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_move import claim_tasks, commit_move, drop_parked, forget_move, read_notes, unpark_tasks
-from fastq.broker.inspect_put import MOVING, Kept, Put, put_tasks, read_lock, readdress
+from fastq.broker.inspect_move import (
+    Copy,
+    claim_tasks,
+    commit_move,
+    drop_parked,
+    forget_move,
+    read_notes,
+    unpark_tasks,
+)
+from fastq.broker.inspect_put import MOVING, Kept, Put, lock_of, put_tasks, read_lock, readdress
 from fastq.broker.inspect_walk import Listed, Page, Walk
 from fastq.broker.operation import Flow, together
 from fastq.codec import view_task_message
@@ -20,7 +28,8 @@ from fastq.states import TaskState
 __all__ = ["Move"]
 
 TOKEN: Final = b"move_token"
-MARKS: Final = (b"state", b"move_state", b"move_score", b"move_group", b"move_to", b"move_from", TOKEN)
+COPY: Final = b"move_copy"
+MARKS: Final = (b"state", b"move_state", b"move_score", b"move_group", b"move_to", b"move_from", TOKEN, COPY)
 FOR_EVER: Final = -1
 NOT_HELD: Final = -2
 MOST_NAMED: Final = 20
@@ -72,7 +81,7 @@ class Move:
         for token, tasks in (yield from self._parked(self.origin, b"move_to", self.target)).items():
             back |= yield from self._bring(token, tasks)
         for token, tasks in (yield from self._parked(self.target, b"move_from", self.origin)).items():
-            yield from self._settle(token, [(task.id, "") for task in tasks])
+            yield from self._settle(token, [self._copy(task) for task in tasks])
         return back
 
     def _tidy(self) -> Flow[None]:
@@ -80,8 +89,9 @@ class Move:
         notes: dict[bytes, bytes] = yield read_notes(self.origin)
         parked = yield from self._parked(self.target, b"move_from", self.origin)
         waiting = {(token, task.id) for token, tasks in parked.items() for task in tasks}
-        for note, target in notes.items():
+        for note, copy in notes.items():
             token, _, task_id = note.partition(b":")
+            target = copy.partition(b":")[2]
             if target == self.target.encode() and (token.decode(), task_id) not in waiting:
                 yield forget_move(self.origin, token.decode(), [task_id])
 
@@ -99,7 +109,7 @@ class Move:
                 return found
 
     def _bring(self, token: str, tasks: Sequence[Listed]) -> Flow[set[bytes]]:
-        """Park tasks in the other queue, and settle it; those that cannot be there are put back."""
+        """Park tasks in the other queue; those that cannot be there are put back."""
         locks = [_lock_of(self.origin, task) for task in tasks]
         left = yield from together(*(read_lock(lock, task.id) for task, lock in zip(tasks, locks, strict=True) if lock))
         each_left = iter(left)
@@ -107,31 +117,32 @@ class Move:
             self._kept(task, next(each_left) if lock else NOT_HELD) for task, lock in zip(tasks, locks, strict=True)
         ]
         outcomes: list[Put] = yield put_tasks(self.target, kept, token=token)
-        ready, back = [], []
-        for task, lock, outcome in zip(tasks, locks, outcomes, strict=True):
-            if outcome in (Put.DONE, Put.DONE_BEFORE):
-                ready.append((task.id, lock))
-            else:
-                back.append(task.id)
+        back = []
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if outcome not in (Put.DONE, Put.DONE_BEFORE):
+                back.append(Copy(task.id))
                 self._note(task, outcome)
-        yield from self._settle(token, ready)
         if back:
             yield unpark_tasks(self.origin, token, back, back=True)
-        return set(back)
+        return {task.id for task in back}
 
-    def _settle(self, token: str, parked: Sequence[tuple[bytes, str]]) -> Flow[None]:
+    def _copy(self, task: Listed) -> Copy:
+        """Name a task that is parked in the other queue, as it was found there."""
+        lock = _lock_of(self.target, task)
+        old_lock = keys.queue_prefix(self.origin) + lock.removeprefix(keys.queue_prefix(self.target)) if lock else ""
+        return Copy(task.id, task.fields.get(COPY, b"").decode(errors="replace"), lock, old_lock)
+
+    def _settle(self, token: str, parked: Sequence[Copy]) -> Flow[None]:
         """Bring tasks that are parked in the other queue to their end."""
-        if not parked:
-            return
         outcomes: list[int] = yield commit_move(self.origin, token, parked)
-        ours = [task_id for (task_id, _), outcome in zip(parked, outcomes, strict=True) if outcome]
-        others = [task_id for (task_id, _), outcome in zip(parked, outcomes, strict=True) if not outcome]
+        ours = [copy for copy, outcome in zip(parked, outcomes, strict=True) if outcome]
+        others = [copy for copy, outcome in zip(parked, outcomes, strict=True) if not outcome]
         if others:  # another who finished this move was quicker
             yield drop_parked(self.target, token, others)
         if ours:
             taken = yield unpark_tasks(self.target, token, ours)
             self.moved += taken.tasks
-            yield forget_move(self.origin, token, ours)
+            yield forget_move(self.origin, token, [copy.id for copy in ours])
 
     def _kept(self, task: Listed, lock_ms: int) -> Kept:
         fields = {name: value for name, value in task.fields.items() if name not in MARKS}
@@ -140,8 +151,9 @@ class Move:
             fields = readdress(fields, self.origin, self.target)
         parked = Listed(task.id, b"", fields)
         lock = _lock_of(self.target, parked) if lock_ms != NOT_HELD else ""
-        marks[b"move_from"] = self.origin.encode()
-        return Kept(task.id, MOVING, {**fields, **marks}, "0", b"", lock, None if lock_ms == FOR_EVER else lock_ms)
+        marks |= {b"move_from": self.origin.encode(), COPY: self.token.encode()}
+        left_ms = None if lock_ms == FOR_EVER else max(1, lock_ms)  # Redis refuses a lock that lasts 0 ms
+        return Kept(task.id, MOVING, {**fields, **marks}, task.score.decode() or "0", b"", lock, left_ms)
 
     def _note(self, task: Listed, outcome: Put) -> None:
         self.stayed[outcome] += 1
@@ -152,7 +164,6 @@ class Move:
 def _lock_of(queue: str, task: Listed) -> str:
     """Return the unique lock that a task's message names, if it is one of the queue's."""
     try:
-        lock = view_task_message(task.message or b"").unique_key
+        return lock_of(queue, view_task_message(task.message or b"").unique_key)
     except InvalidMessageError:
         return ""
-    return lock if lock.startswith(keys.queue_prefix(queue)) else ""

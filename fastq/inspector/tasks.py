@@ -18,6 +18,7 @@ from fastq.states import TaskState
 __all__ = ["Listing", "describe", "get_task_info"]
 
 SECOND_NS: Final = 1_000_000_000
+FAR_S: Final = 1e15
 IDS_A_CALL: Final = 5_000
 STATES: Final = frozenset(state.value for state in TaskState)
 TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
@@ -95,7 +96,7 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
     if state is TaskState.PENDING:
         next_ns = now_ns
     elif state in TIMED and found.score is not None:
-        next_ns = int(found.score) * SECOND_NS
+        next_ns = int(max(-FAR_S, min(found.score, FAR_S))) * SECOND_NS  # a score may be infinite
     orphaned = state is TaskState.ACTIVE and (found.score is None or found.score <= now_ns // SECOND_NS)
     return TaskInfo.of_message(
         _message_of(queue, task_id, found.message),

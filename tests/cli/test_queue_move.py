@@ -67,6 +67,37 @@ def test_what_has_to_stay_is_named(filled: Fastq) -> None:
     assert result.stdout == "Moved 2 tasks of default to low; 1 had to stay.\n"
 
 
+def test_a_move_out_of_a_queue_that_is_not_listed_any_more_is_ended(filled: Fastq, db: Any) -> None:
+    filled.done("queue", "move", "critical", "low", "-y")
+    db.lrem(keys.pending("low"), 1, "o1")
+    parked = {"state": "moving", "move_state": "pending", "move_from": "critical", "move_token": "t", "move_copy": "c"}
+    db.hset(keys.task("low", "o1"), mapping={**parked, "move_score": "", "move_group": ""})
+    db.zadd(keys.moving("low"), {"o1": 1})
+    db.hset(keys.moved("critical"), "t:o1", "c:low")
+    db.srem(keys.all_queues(), "critical")  # as a tool of Go removes an empty queue
+    assert filled.done("queue", "move", "critical", "low", "-y") == "Moved 1 task of critical to low.\n"
+    assert db.lrange(keys.pending("low"), 0, -1) == [b"o1"]
+
+
+def test_it_warns_of_an_archive_that_will_be_too_full(filled: Fastq, db: Any) -> None:
+    words = ("queue", "move", "default", "low", "-s", "archived")
+    db.zadd(keys.archived("low"), {f"x{n}": n for n in range(1, 10_000)})
+    assert "note" not in filled.run(*words, input="n\n").stderr
+    db.zadd(keys.archived("low"), {"x0": 0})
+    said = filled.run(*words, input="n\n").stderr
+    assert said.startswith(
+        "fastq: note: up to 10,001 archived tasks will be in low; the next that fails for good there"
+    )
+
+
+def test_what_an_error_may_have_left_between_the_queues_is_said(filled: Fastq, db: Any) -> None:
+    db.set(keys.pending("low"), "x")
+    said = filled.failure("queue", "move", "default", "low", "-s", "pending", "-y")
+    assert said.endswith("; some may be between the queues until the same move is run again")
+    db.delete(keys.pending("low"))
+    assert filled.done("queue", "move", "default", "low", "-s", "pending", "-y") == "Moved 3 tasks of default to low.\n"
+
+
 def test_wrong_words_are_misuse(filled: Fastq) -> None:
     assert "FROM and TO are both 'a'" in filled.failure("queue", "move", "a", "a", code=2)
     assert "'active' is not one of" in filled.failure("queue", "move", "a", "b", "-s", "active", code=2)

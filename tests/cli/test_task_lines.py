@@ -237,6 +237,64 @@ def test_a_trial_changes_nothing_and_tells_the_same(stored: Fastq, db: Any) -> N
     assert everything(db) == {}
 
 
+def test_a_task_with_thousands_of_fields_is_put_with_the_others(stored: Fastq, db: Any) -> None:
+    db.hset(keys.task("default", "p2"), mapping={f"f{n}": n for n in range(5_000)})
+    lines = exported(stored, "default", "-s", "pending")
+    before = everything(db)
+    db.flushall()
+    assert imported(stored, lines)["count"] == 2
+    assert before.items() >= everything(db).items()
+
+
+@pytest.mark.parametrize("name", ["pending", "t:l1"])
+def test_what_is_called_a_lock_and_is_another_key_is_not_written(fastq: Fastq, db: Any, name: str) -> None:
+    Seeded(db).add("archived", {"l1": 1_700_000_000}, unique_key=f"asynq:{{default}}:{name}")
+    line = json.loads(exported(fastq, "default"))
+    db.flushall()
+    assert imported(fastq, changed(line, unique_until="2999-01-01T00:00:00Z"))["count"] == 1
+    assert db.type(keys.pending("default")) == b"none"
+    assert db.type(keys.task("default", "l1")) == b"hash"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_task_whose_score_is_infinite_is_shown_and_comes_back(fastq: Fastq, db: Any, sign: int) -> None:
+    Seeded(db).add("retry", {"r1": sign * float("inf"), "r2": FAR_S})
+    assert fastq.json("task", "inspect", "-q", "default", "--id", "r1")[0]["id"] == "r1"
+    lines = exported(fastq, "default")
+    db.flushall()
+    assert imported(fastq, lines)["count"] == 2
+    ids = [b"r2", b"r1"][::sign]
+    assert db.zrange(keys.retry("default"), 0, -1) == ids
+
+
+def test_an_error_in_the_middle_leaves_no_task_outside_of_the_lists(stored: Fastq, db: Any) -> None:
+    lines = exported(stored, "default", "-s", "pending").splitlines(keepends=True)
+    before = everything(db)
+    db.flushall()
+    db.execute_command("ACL", "SETUSER", "default", "-set")  # what has a lock cannot be put
+    try:
+        assert imported(stored, b"".join(lines[::-1]), code=1)["count"] == 0
+    finally:
+        db.execute_command("ACL", "SETUSER", "default", "+@all")
+    assert db.lrange(keys.pending("default"), 0, -1) == [b"p2"]
+    found = imported(stored, b"".join(lines))
+    assert (found["count"], found["skipped"]["exists"]) == (1, 1)
+    assert sorted(db.lrange(keys.pending("default"), 0, -1)) == sorted(before["asynq:{default}:pending"])
+
+
+def test_a_full_disk_is_said_in_one_line(stored: Fastq) -> None:
+    line = stored.failure("task", "export", "-q", "default", "-o", "/dev/full", "-y")
+    assert line == "fastq: cannot write /dev/full: No space left on device; it is not whole"
+
+
+@pytest.mark.parametrize("words", ["queue move default low", "task import"])
+def test_a_closed_stdin_is_misuse(stored: Fastq, tmp_path: Path, words: str) -> None:
+    program = ["/bin/sh", "-c", f'exec "{sys.executable}" -m fastq {words} <&-']
+    done = subprocess.run(program, env=environment(stored.url, tmp_path), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
+
+
 # Bad lines ----------------------------------------------------------------------------------------------------------
 
 
@@ -271,6 +329,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"fields": {"msg": "x"}}, "fields: 'msg' cannot be among them"),
     ({"fields": {"": "x"}}, "fields: '' cannot be among them"),
     ({"fields": {"a": "\ud800"}}, "fields: a cannot be written as UTF-8"),
+    ({"fields": {"pending_since": "9" * 5_000}}, "fields: pending_since must be nanoseconds since 1970"),
+    ({"fields": {"pending_since": "soon"}}, 'fields: pending_since must be nanoseconds since 1970, not "soon"'),
 ]
 
 

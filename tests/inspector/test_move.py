@@ -15,6 +15,7 @@ from fastq.broker.inspect_tasks import container
 from fastq.broker.inspect_walk import Listed
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Flow, Operation
+from fastq.errors import BrokerError
 from fastq.inspector.bulk import delete_queue
 from fastq.inspector.move import Move
 from fastq.states import TaskState
@@ -194,6 +195,104 @@ def test_a_slow_move_whose_tasks_were_moved_and_done_meanwhile_does_not_bring_th
     assert broker.drive(rest_of(slow, step)) == 0
     assert db.keys("asynq:{b}:*") == []
     assert not db.exists(keys.moving("a"), keys.moved("a"), keys.pending("a"))
+
+
+@pytest.mark.parametrize("last", ["commit_move", "unpark_tasks", "HDEL"])
+def test_a_slow_move_drops_its_copy_of_what_a_killed_one_had_moved_and_is_done(
+    url: str, db: Any, broker: BlockingBroker, last: str
+) -> None:
+    fill(url, db)
+    slow = moving("slow").run(sources("a", [TaskState.PENDING]))
+    step = until(slow, broker, "put_tasks")
+    quick = moving("quick").run(sources("a", [TaskState.PENDING]))
+    begun = until(quick, broker, last)
+    if last == "commit_move":
+        broker.drive(rest_of(slow, step))
+        assert Seeded(db, "b").places()["pending"] == ["p001", "p000"]
+        assert broker.drive(rest_of(quick, begun)) == 0
+    else:
+        if last == "unpark_tasks":
+            broker.run(begun)
+        for key in db.keys("asynq:{b}:*"):
+            db.delete(key)  # a server of b has done them all; quick was killed before it took its notes away
+        assert broker.drive(rest_of(slow, step)) == 0
+        assert db.keys("asynq:{b}:*") == []
+    assert not db.exists(keys.moving("a"), keys.moving("b"), keys.pending("a"))
+    broker.drive(moving("next").run(sources("a", [TaskState.PENDING])))
+    assert not db.exists(keys.moved("a"))
+
+
+def until(flow: Flow[int], broker: BlockingBroker, name: str) -> Any:
+    """Drive a flow up to its first operation of this name, which is returned and was not done."""
+    step: Any = next(flow)
+    while not (isinstance(step, Operation) and step.name == name):
+        step = flow.send(broker.run_many(step) if isinstance(step, tuple) else broker.run(step))
+    return step
+
+
+def test_what_is_parked_keeps_its_order_whatever_its_ids(url: str, db: Any, broker: BlockingBroker) -> None:
+    ids = [f"{n * 7919 % 250:03}" for n in range(COUNT)]
+    with Client(url) as client:
+        client.enqueue_many(Task("p", task_id=task_id, queue="a") for task_id in ids)
+    assert broker.drive(moving().run(sources("a", [TaskState.PENDING]))) == COUNT
+    assert Seeded(db, "b").places()["pending"][::-1] == ids
+
+
+def test_tasks_are_moved_though_servers_take_those_before_them(url: str, db: Any, broker: BlockingBroker) -> None:
+    with Client(url) as client:
+        client.enqueue_many(Task("odd" if n < 200 else "even", task_id=f"{n:03}", queue="a") for n in range(400))
+    move = moving()
+    move.wanted = lambda source, task: b"even" in (task.message or b"")
+    flow = move.run(sources("a", [TaskState.PENDING]))
+    step = until(flow, broker, "claim_tasks")
+    db.rpop(keys.pending("a"), 200)
+    assert broker.drive(rest_of(flow, step)) == 200
+
+
+def test_a_lock_that_ends_in_this_moment_does_not_end_the_move(url: str, db: Any, broker: BlockingBroker) -> None:
+    fill(url, db)
+    flow = moving().run(sources("a", [TaskState.PENDING]))
+    step: Any = next(flow)
+    while not (isinstance(step, tuple) and step[0].name == "read_lock"):
+        step = flow.send(broker.run_many(step) if isinstance(step, tuple) else broker.run(step))
+    assert broker.drive(rest_of(flow, flow.send([0] * len(step)))) == 2
+
+
+def test_a_task_with_thousands_of_fields_is_moved(url: str, db: Any, broker: BlockingBroker) -> None:
+    fill(url, db)
+    db.hset(keys.task("a", "p000"), mapping={f"f{n}": n for n in range(5_000)})
+    before = db.hgetall(keys.task("a", "p000")).keys()
+    assert broker.drive(moving().run(sources("a", [TaskState.PENDING]))) == 2
+    assert db.hgetall(keys.task("b", "p000")).keys() == before
+
+
+@pytest.mark.parametrize("name", ["commit_move", "unpark_tasks"])
+def test_tasks_that_redis_does_not_show_in_this_moment_are_not_taken_for_gone(
+    url: str, db: Any, broker: BlockingBroker, name: str
+) -> None:
+    fill(url, db)
+    flow = moving().run(sources("a", [TaskState.PENDING]))
+    step = until(flow, broker, name)
+    db.execute_command("ACL", "SETUSER", "default", "-hmget")  # as a node refuses keys that another one has by now
+    try:
+        with pytest.raises(BrokerError):
+            broker.drive(rest_of(flow, step))
+    finally:
+        db.execute_command("ACL", "SETUSER", "default", "+@all")
+    assert broker.drive(moving("next").run([])) == 2
+    assert Seeded(db, "b").places()["pending"] == ["p001", "p000"]
+
+
+def test_a_group_that_is_no_set_keeps_its_tasks_parked(url: str, db: Any, broker: BlockingBroker) -> None:
+    fill(url, db)
+    flow = moving().run(sources("a", [TaskState.AGGREGATING]))
+    step = until(flow, broker, "unpark_tasks")
+    db.set(keys.group("b", "g"), "x")
+    with pytest.raises(BrokerError, match="WRONGTYPE"):
+        broker.drive(rest_of(flow, step))
+    db.delete(keys.group("b", "g"))
+    assert broker.drive(moving("next").run([])) == 1
+    assert db.zrange(keys.group("b", "g"), 0, -1) == [b"g1"]
 
 
 def test_tasks_that_the_other_queue_cannot_take_stay_where_they_were(url: str, db: Any, broker: BlockingBroker) -> None:

@@ -18,7 +18,8 @@ local task_prefix, state, group, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local target, place = ARGV[5], tonumber(ARGV[6])
 local GAP = "\0gap\0"
 -- Raises for a key of another type, before a task is taken off the source for which there is then no place.
-redis.call("ZCARD", moving)
+local last = redis.call("ZRANGE", moving, -1, -1, "WITHSCORES")[2]
+local position = tonumber(last or 0)
 
 local wanted, chosen = {}, {}
 for at = 7, #ARGV do
@@ -30,12 +31,14 @@ for at = 7, #ARGV do
   end
 end
 
+-- What is parked keeps its order.
 local function park(id, score)
+  position = position + 1
   redis.call(
     "HSET", task_prefix .. id, "state", "moving", "move_state", state, "move_score", score, "move_group", group,
     "move_to", target, "move_token", token
   )
-  redis.call("ZADD", moving, 0, id)
+  redis.call("ZADD", moving, position, id)
 end
 
 -- Closes the gaps of some that are deep in a list, which Redis would go through: the newest tasks move up into them.
@@ -48,7 +51,8 @@ local function fill_gaps(kept, taken, window)
 end
 
 local function take_from_list()
-  local near = redis.call("LRANGE", source, -(place + 700), -(place + 1))
+  place = math.max(0, place - 500) -- servers may have taken some of those that stood before them
+  local near = redis.call("LRANGE", source, -(place + 1200), -(place + 1))
   local kept, ids = {}, {}
   for at = #near, 1, -1 do
     local id = near[at]

@@ -3,9 +3,9 @@ KEYS[1] moving       asynq:{q}:moving
 KEYS[2] moved        asynq:{q}:moved
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] token        the move's
-ARGV[3...] tasks     two values each: id, lock key or ""
+ARGV[3...] tasks     three values each: id, lock key or "", the move that parked it in the other queue
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
-returns list: 1 deleted, now or before | 0 this move has not, or no more, to do with it
+returns list: 1 deleted for that copy, now or before | 0 this move has not, or no more, to do with that copy
 asynq   none
 ]]
 local moving, moved = KEYS[1], KEYS[2]
@@ -13,13 +13,16 @@ local task_prefix, token = ARGV[1], ARGV[2]
 redis.call("HLEN", moved)
 redis.call("ZCARD", moving)
 local outcomes = {}
-for at = 3, #ARGV, 2 do
-  local id, lock = ARGV[at], ARGV[at + 1]
+for at = 3, #ARGV, 3 do
+  local id, lock, copy = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local task, note = task_prefix .. id, token .. ":" .. id
   local found = redis.pcall("HMGET", task, "state", "move_token", "move_to")
-  local outcome = redis.call("HEXISTS", moved, note)
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- it says nothing of it
+  -- A copy that came after the one for which it was deleted is too late: that one may have been run by now.
+  local noted = redis.call("HGET", moved, note)
+  local outcome = noted and string.sub(noted, 1, #copy + 1) == copy .. ":" and 1 or 0
   if found[1] == "moving" and found[2] == token then
-    redis.call("HSET", moved, note, found[3])
+    redis.call("HSET", moved, note, copy .. ":" .. found[3])
     -- What a message calls a lock may be any key: one that is no string is an error to GET.
     if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
     redis.call("UNLINK", task)

@@ -25,6 +25,9 @@ local sets = {scheduled = scheduled, retry = retry, archived = archived, complet
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
+for at = 6, #ARGV, width do
+  if ARGV[at + 1] == "aggregating" then redis.call("ZCARD", group_prefix .. ARGV[at + 3]) end
+end
 
 -- Takes the lock, or tells on trial whether that could be done.
 local function has_lock(lock, id, lock_ms)
@@ -44,7 +47,8 @@ local function outcome_of(id, lock, lock_ms)
   return token == "" and 2 or -1
 end
 
-local outcomes, ids = {}, {}
+-- Each task is wholly there before the next: an error ends the script, not what it did.
+local outcomes = {}
 for at = 6, #ARGV, width do
   local id, state, score, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome = outcome_of(id, ARGV[at + 4], ARGV[at + 5])
@@ -57,9 +61,12 @@ for at = 6, #ARGV, width do
         fields[#fields + 1] = ARGV[at + value]
       end
     end
-    redis.call("HSET", task_prefix .. id, unpack(fields))
+    -- Lua passes some thousand values to a call at most.
+    for first = 1, #fields, 1000 do
+      redis.call("HSET", task_prefix .. id, unpack(fields, first, math.min(first + 999, #fields)))
+    end
     if state == "pending" then
-      ids[#ids + 1] = id
+      redis.call("LPUSH", pending, id)
     elseif state == "aggregating" then
       redis.call("ZADD", group_prefix .. group, score, id)
       redis.call("SADD", groups, group)
@@ -69,5 +76,4 @@ for at = 6, #ARGV, width do
   end
   outcomes[#outcomes + 1] = outcome
 end
-if #ids > 0 then redis.call("LPUSH", pending, unpack(ids)) end
 return outcomes

@@ -10,7 +10,7 @@ ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] group_prefix  asynq:{q}:g:
 ARGV[3] token         the move's
 ARGV[4] is_back       1 to put pending ones before all others, where they were; "" behind them
-ARGV[5...] ids        task ids, the oldest first
+ARGV[5...] tasks      two values each: id, the move that parked it here, "" where it was taken; the oldest first
 builds  task_prefix .. id, group_prefix .. group, same hash tag
 returns number of tasks that were parked
 asynq   none
@@ -23,17 +23,25 @@ local sets = {scheduled = scheduled, retry = retry, archived = archived, complet
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
+for at = 5, #ARGV, 2 do
+  local found = redis.pcall("HMGET", task_prefix .. ARGV[at], "move_state", "move_group")
+  -- What is no hash is no task. Any other error says nothing of it: in a cluster it may be on its way to another node;
+  -- then it is still parked, and its note must not go.
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
+  if found[1] == "aggregating" then redis.call("ZCARD", group_prefix .. found[2]) end
+end
 
 local ids, count = {}, 0
-for at = 5, #ARGV do
-  local id = ARGV[at]
+for at = 5, #ARGV, 2 do
+  local id, copy = ARGV[at], ARGV[at + 1]
   local task = task_prefix .. id
-  local found = redis.pcall("HMGET", task, "state", "move_token", "move_state", "move_score", "move_group")
-  if found[1] == "moving" and found[2] == token then
+  local found = redis.pcall("HMGET", task, "state", "move_token", "move_state", "move_score", "move_group", "move_copy")
+  if found[1] == "moving" and found[2] == token and (found[6] or "") == copy then
     local state, score, group = found[3], found[4], found[5]
     redis.call("HSET", task, "state", state)
     redis.call(
-      "HDEL", task, "move_state", "move_score", "move_group", "move_to", "move_from", "move_token"
+      "HDEL", task, "move_state", "move_score", "move_group", "move_to", "move_from", "move_token",
+      "move_copy"
     )
     redis.call("ZREM", moving, id)
     if state == "pending" then
