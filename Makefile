@@ -69,7 +69,7 @@ bench: $(BUILT) ## Run the benchmarks (minutes; keep the machine idle)
 bench-smoke: $(BUILT) ## Run each benchmark once, to see that it works
 	$(PY) -m pytest benchmarks -o addopts= -o python_files='bench_*.py' --benchmark-disable --quiet $(ARGS)
 
-bigdata: $(BUILT) ## Time what the inspector asks of a Redis with a million tasks (10-15 minutes)
+bigdata: $(BUILT) ## Time what the inspector and fastq ask of a Redis with a million tasks (15-20 minutes)
 	@$(PY) -m benchmarks.bigdata $(ARGS)
 
 compare: $(BUILT) ## Compare fastq with Go asynq and nine Python queues (about 20 minutes; keep the machine idle)

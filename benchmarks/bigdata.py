@@ -1,71 +1,33 @@
-"""Fill Redis with a million tasks and 100 000 groups, and time what the inspector makes Redis do.
+"""Fill Redis with a million tasks and 100 000 groups, and time what the inspector and the command make Redis do.
 
 An operation is a row of commands and script calls, the same each time. It is repeated, and of each call the fastest
 time counts, as Redis itself measures it: what else the machine does only adds to it. The slowest call of each operation
-is printed. Exit 1 if one is above 5 ms.
+is printed; then that of each command of ``fastq``, run as a process, with its time and its memory. Exit 1 if one is
+above 5 ms.
 """
 
 import argparse
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from redis import Redis
 
-from fastq import keys
+from benchmarks.bigdata_commands import Limits, measure_commands
+from benchmarks.bigdata_keyspace import ID_FORMAT, NOW_NS, QUEUE, SAMPLE_ID, Size, prepare
 from fastq.broker.blocking import BlockingBroker
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Flow, Operation
-from fastq.codec import TaskMessage, encode_task_message
 from fastq.errors import BrokerError
 from fastq.inspector import actions, bulk, queues, tasks
 from fastq.inspector.tasks import Listing
-from tests.redis_servers import redis_server
+from tests.redis_servers import RedisServer, redis_server
 
 __all__: list[str] = []
 
 LIMIT_US = 5_000
-QUEUE = "default"
-ID_FORMAT = "00000000-0000-4000-8000-%012d"
-SAMPLE_ID = ID_FORMAT % 0
-AT_ONCE = 20_000
-NOW_NS = 1_800_000_000 * 10**9
-
-FILL = """
-local first, count, state, before, after, group, groups = unpack(ARGV)
-for n = first, first + count - 1 do
-  local id = string.format("00000000-0000-4000-8000-%012d", n)
-  local task = KEYS[2] .. id
-  redis.call("HSET", task, "msg", before .. id .. after, "state", state)
-  if state == "aggregating" then
-    local name = group .. math.floor(n % groups)
-    redis.call("HSET", task, "group", name)
-    redis.call("ZADD", KEYS[1] .. name, n, id)
-    redis.call("SADD", KEYS[3], name)
-  elseif state == "pending" then
-    redis.call("HSET", task, "pending_since", "1700000000000000000")
-    redis.call("LPUSH", KEYS[1], id)
-  else
-    redis.call("ZADD", KEYS[1], 4000000000 + n, id)
-  end
-end
-"""
-
-
-def fill(db: Redis, state: str, count: int, groups: int = 1, first: int = 0) -> None:
-    """Put so many tasks of 100 bytes into a state, 20 000 a call; grouped ones evenly into so many groups."""
-    message = TaskMessage(type="t", payload=b"p" * 100, id=SAMPLE_ID, queue=QUEUE, retry=25, timeout=1800)
-    before, after = encode_task_message(message).split(SAMPLE_ID.encode())
-    place = keys.group_prefix(QUEUE) if state == "aggregating" else f"{keys.queue_prefix(QUEUE)}{state}"
-    names = (place, keys.task_prefix(QUEUE), keys.groups(QUEUE))
-    script: Any = db.register_script(FILL)
-    for start in range(first, first + count, AT_ONCE):
-        number = min(AT_ONCE, first + count - start)
-        script(keys=names, args=(start, number, state, before, after, "group-", groups))
-    db.sadd(keys.all_queues(), QUEUE)
 
 
 class Case(NamedTuple):
@@ -97,14 +59,6 @@ def everything(verb: Callable[..., Flow[object]], state: str, *more: Any) -> Cal
     return lambda: verb(QUEUE, state, "group-0" if state == "aggregating" else None, *more)
 
 
-@dataclass(frozen=True)
-class Size:
-    """Hold how many tasks and groups there are."""
-
-    tasks: int
-    groups: int
-
-
 def cases(size: Size) -> list[Case]:
     """List what is timed."""
     middle = ID_FORMAT % (size.tasks // 2)
@@ -132,22 +86,6 @@ def cases(size: Size) -> list[Case]:
         Case("archive_all_aggregating_tasks", "one group", everything(bulk.archive_all_tasks, "aggregating", NOW_NS)),
         Case("delete_queue, force", "mixed", lambda: bulk.delete_queue(QUEUE, NOW_NS, force=True)),
     ]
-
-
-def prepare(db: Redis, kind: str, size: Size) -> None:
-    """Empty Redis, and fill it."""
-    db.flushall()
-    if kind == "mixed":
-        tenth = size.tasks // 10
-        shares = {"pending": 4 * tenth, "completed": 3 * tenth, "scheduled": tenth, "retry": tenth}
-        first = 0
-        for state, count in shares.items():
-            fill(db, state, count, first=first)
-            first += count
-        fill(db, "aggregating", tenth, size.groups, first)
-        fill(db, "archived", min(10_000, tenth), first=first + tenth)
-    else:
-        fill(db, "aggregating" if kind == "one group" else kind, size.tasks)
 
 
 class Stopwatch:
@@ -221,17 +159,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=int, default=1_000_000)
     parser.add_argument("--groups", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default="", help="cases with this in their names")
+    parser.add_argument("--only", default="", help="what has this in its name: a case, or 'fastq …'")
     given = parser.parse_args(arguments)
-    print(f"{given.tasks:,} tasks, {given.groups:,} groups; of each call the fastest of {given.repeats} repeats")
-    print(f"{'operation':<34}{'slowest call':>12}  {'which':<24}{'calls':>8}")
-    over = []
-    with redis_server() as server, server.client() as db:
-        for case, found in measure(db, server.url, Size(given.tasks, given.groups), given.only, given.repeats):
-            print(f"{case.name:<34}{found.us / 1000:>9.2f} ms  {found.name:<24}{found.calls:>8,}", flush=True)
-            over += [case.name] if found.us > LIMIT_US else []
+    size = Size(given.tasks, given.groups)
+    print(f"{size.tasks:,} tasks, {size.groups:,} groups; of each call the fastest of {given.repeats} repeats")
+    with redis_server() as server:
+        over = time_inspector(server, size, given.only, given.repeats)
+        over += time_commands(server, size, given.only, given.repeats)
     print(f"above {LIMIT_US / 1000:.0f} ms: {', '.join(over) or 'none'}")
     return 1 if over else 0
+
+
+def time_inspector(server: RedisServer, size: Size, wanted: str, repeats: int) -> list[str]:
+    """Print a line for each case, and return those above the limit."""
+    print(f"{'operation':<34}{'slowest call':>12}  {'which':<24}{'calls':>8}")
+    over = []
+    with server.client() as db:
+        for case, found in measure(db, server.url, size, wanted, repeats):
+            print(f"{case.name:<34}{found.us / 1000:>9.2f} ms  {found.name:<24}{found.calls:>8,}", flush=True)
+            over += [case.name] if found.us > LIMIT_US else []
+    return over
+
+
+def time_commands(server: RedisServer, size: Size, wanted: str, repeats: int) -> list[str]:
+    """Print a line for each command, and return those above the limit."""
+    print(f"{'command':<66}{'slowest call':>12}  {'which':<24}{'time':>10}{'memory':>10}")
+    over = []
+    for words, run in measure_commands(server, size, wanted, Limits(repeats, LIMIT_US)):
+        print(f"{words:<66}{run}", flush=True)
+        over += [words] if run.us > LIMIT_US else []
+    return over
 
 
 if __name__ == "__main__":

@@ -32,10 +32,26 @@ _NOISE: Final = 0.1
 """From which part of the cores on others count as a disturbance."""
 
 
-@click.command("bench", cls=Verb)
-@click.option("--seconds", type=NumberRange(2, 3_600), default=60, show_default=True, help="about how long to measure")
+@click.command(
+    "bench",
+    cls=Verb,
+    examples=["bench", "bench --seconds 20 --output here.json --yes", "bench --redis embedded://"],
+    exits="0 done, 1 failed, 2 misused, 130 Ctrl-C, 143 SIGTERM",
+)
 @click.option(
-    "--output", "-o", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="where to keep it"
+    "--seconds",
+    type=NumberRange(2, 3_600),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="about how long to measure",
+)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="where to keep it  [default: ~/.local/state/fastq/bench-HOST.json]",
 )
 @click.option(
     "--children", type=click.IntRange(1, 64), metavar="N", help="children to measure with  [default: the cores]"

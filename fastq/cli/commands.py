@@ -1,7 +1,7 @@
 """The frame of the commands: nouns with verbs, aliases, "did you mean", and what the words of several commands mean."""
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -15,6 +15,7 @@ from fastq.options import check_text
 from fastq.states import TaskState
 
 __all__ = [
+    "EXITS_OF_MANY",
     "SETTINGS",
     "GroupName",
     "Noun",
@@ -28,15 +29,23 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_REDIS: Final = "The options for Redis, which fastq --help tells, may stand here, too."
+_EXITS: Final = "0 done, 1 failed, 2 misused, 130 interrupted"
+EXITS_OF_MANY: Final = "0 done, 1 failed for one of those named (the others are done), 2 misused, 130 interrupted"
+
 SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class Verb(click.Command):
-    """Be a command that talks to Redis; it takes the connection options, too, and leaves them to the frame's help."""
+    """Be a command that talks to Redis; it takes the connection options, too, and leaves them to the frame's help.
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    ``examples`` are the words behind ``fastq``; ``exits`` says the exit codes where they mean more than elsewhere.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), exits: str = _EXITS, **named: Any) -> None:
         named.setdefault("context_settings", SETTINGS)
-        named.setdefault("epilog", "The options for Redis, which fastq --help tells, may stand here, too.")
+        shown = "\n".join(["\b", "Examples:", *(f"  fastq {example}" for example in examples)])
+        named["epilog"] = "\n\n".join([shown, f"\b\n{_REDIS}\nExit codes: {exits}."])
         super().__init__(*args, **named)
         self.params += connection_options(hidden=True)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from fastq.cli.commands import Noun, json_option
+from fastq.cli.commands import EXITS_OF_MANY, Noun, json_option
 from fastq.cli.human import clean, payload_text, stamp, when
 from fastq.cli.records import entry_record, event_record
 from fastq.cli.session import Session, each, emit, pass_session
@@ -14,7 +14,12 @@ from fastq.inspector.checks import MAX_PAGE
 
 __all__ = ["cron"]
 
-cron = Noun("cron", help="List periodic tasks, and when they were enqueued.")
+_EPILOG: Final = """\b
+Examples:
+  fastq cron ls
+  fastq cron history 21f50a8d-c173-409d-a90c-ffa564248cf7 --size 3"""
+
+cron = Noun("cron", help="List periodic tasks, and when they were enqueued.", epilog=_EPILOG)
 
 MOST_A_PAGE: Final = 1000
 _COLUMNS: Final = (
@@ -28,7 +33,7 @@ _COLUMNS: Final = (
 )
 
 
-@cron.verb("ls", "list")
+@cron.verb("ls", "list", examples=["cron ls"])
 @json_option
 @pass_session
 def ls(session: Session, as_json: bool) -> None:
@@ -54,7 +59,7 @@ def ls(session: Session, as_json: bool) -> None:
         table(session.screen, _COLUMNS, rows)
 
 
-@cron.verb("history")
+@cron.verb("history", examples=["cron history 21f50a8d-c173-409d-a90c-ffa564248cf7 --size 3"], exits=EXITS_OF_MANY)
 @click.argument("entry_ids", nargs=-1, required=True, metavar="ENTRY_ID...")
 @click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="which page")
 @click.option(

@@ -20,6 +20,12 @@ EXIT_FAILED = 1
 EXIT_SIGNAL = 128
 
 _EPILOG = """\b
+Examples:
+  fastq demo
+  fastq demo --tasks 2000 --concurrency 2
+  fastq demo --redis redis://127.0.0.1:6379/9
+
+\b
 $NO_COLOR switches colour off; what is not a terminal gets plain lines.
 Exit codes: 0 everything added up, 1 something did not or the demo could not run, 2 misused, 130 interrupted."""
 

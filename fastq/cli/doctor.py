@@ -29,14 +29,28 @@ COLOURS: Final[Mapping[Level, str]] = {
 }
 
 
-@click.command("doctor", cls=Verb)
-@click.option("--queue", "-q", "queues", type=QueueName(), multiple=True, metavar="QUEUE", help="look at this one only")
+@click.command(
+    "doctor",
+    cls=Verb,
+    examples=["doctor", "doctor --queue default --limit 10000 --json", "doctor --full --repair"],
+    exits="0 no problems (warnings are none), 1 problems, or failed; 2 misused, 130 interrupted",
+)
+@click.option(
+    "--queue",
+    "-q",
+    "queues",
+    type=QueueName(),
+    multiple=True,
+    metavar="QUEUE",
+    help="look at this one only; may be repeated  [default: all]",
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=LIMIT,
     show_default=True,
-    help="look at so many tasks at most, and at three times as many keys; 0: at all",
+    metavar="TASKS",
+    help="look at so many tasks at most, and at three times as many keys; 0: all",
 )
 @click.option("--full", "limit", flag_value=ALL, type=int, help="as --limit 0")
 @click.option("--repair", is_flag=True, help="mend what can be mended without harm, after asking")

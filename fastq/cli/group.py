@@ -1,5 +1,7 @@
 """``fastq group``: lists the groups of a queue."""
 
+from typing import Final
+
 from fastq.cli.commands import Noun, json_option, queue_option
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, emit, pass_session
@@ -8,10 +10,14 @@ from fastq.errors import QueueNotFoundError
 
 __all__ = ["group"]
 
-group = Noun("group", help="List the groups whose tasks are made into one.")
+_EPILOG: Final = """\b
+Examples:
+  fastq group ls --queue low"""
+
+group = Noun("group", help="List the groups whose tasks are made into one.", epilog=_EPILOG)
 
 
-@group.verb("ls", "list")
+@group.verb("ls", "list", examples=["group ls --queue low"])
 @queue_option
 @json_option
 @pass_session

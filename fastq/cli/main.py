@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 from fastq._version import __version__
 from fastq.cli.bench import bench
-from fastq.cli.commands import Noun
+from fastq.cli.commands import SETTINGS, Noun
 from fastq.cli.connection import connection_options, given_defaults
 from fastq.cli.cron import cron
 from fastq.cli.dash.command import dash
@@ -123,22 +123,23 @@ main = _Frame(
 )
 
 
-@click.command("version")
+@click.command("version", context_settings=SETTINGS)
 def _version() -> None:
     """Say which fastq this is."""
     click.echo(f"{NAME} {__version__}")
 
 
-@click.command("completion")
+_COMPLETION_EPILOG: Final = """\b
+Examples:
+  echo 'eval "$(fastq completion bash)"' >> ~/.bashrc
+  echo 'eval "$(fastq completion zsh)"' >> ~/.zshrc
+  fastq completion fish > ~/.config/fish/completions/fastq.fish"""
+
+
+@click.command("completion", context_settings=SETTINGS, epilog=_COMPLETION_EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def _completion(shell: str) -> None:
-    r"""Write the lines that make a shell complete this command's words.
-
-    \b
-      bash  echo 'eval "$(fastq completion bash)"' >> ~/.bashrc
-      zsh   echo 'eval "$(fastq completion zsh)"' >> ~/.zshrc
-      fish  fastq completion fish > ~/.config/fish/completions/fastq.fish
-    """
+    """Write the lines that make a shell complete this command's words: commands, flags, states, names of queues."""
     completion = get_completion_class(shell)
     assert completion is not None  # click knows these three
     click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())

@@ -29,7 +29,8 @@ Examples:
   fastq plan --rate 5000/s --duration 20ms --cpu 5ms --payload 2kB --burst 1M --servers 8 --cores 16
   fastq plan --load rate=300k/h,duration=2s,payload=10kB --load rate=900/s,duration=80ms,payload=1kB,async
 
-docs/planning.md has the method, its formulas and its limits."""
+docs/planning.md has the method, its formulas and its limits.
+Exit codes: 0 done, 1 there is no profile, or it cannot be read; 2 misused."""
 
 
 class _Quantity(StringParamType):

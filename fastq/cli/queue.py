@@ -7,7 +7,7 @@ import click
 
 from fastq.broker.inspect_queues import queue_exists
 from fastq.cli.acting import Acting
-from fastq.cli.commands import Noun, QueueName, json_option
+from fastq.cli.commands import EXITS_OF_MANY, Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.records import daily_record, queue_record
 from fastq.cli.session import Session, askable, each, emit, pass_session
@@ -27,11 +27,11 @@ Examples:
   fastq queue pause low
   fastq queue rm old --force"""
 
-queue = Noun("queue", help="List, describe, pause, resume and remove queues.", epilog=_EPILOG)
+queue = Noun("queue", help="List, describe, pause, resume, drain, move and remove queues.", epilog=_EPILOG)
 queues_argument = click.argument("queues", type=QueueName(), nargs=-1, required=True, metavar="QUEUE...")
 
 
-@queue.verb("ls", "list")
+@queue.verb("ls", "list", examples=["queue ls", "queue ls --json"])
 @json_option
 @pass_session
 def ls(session: Session, as_json: bool) -> None:
@@ -61,7 +61,7 @@ def ls(session: Session, as_json: bool) -> None:
     )
 
 
-@queue.verb("inspect")
+@queue.verb("inspect", examples=["queue inspect critical default"], exits=EXITS_OF_MANY)
 @queues_argument
 @json_option
 @pass_session
@@ -111,7 +111,7 @@ def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, i
     )
 
 
-@queue.verb("history")
+@queue.verb("history", examples=["queue history default --days 30 --json"], exits=EXITS_OF_MANY)
 @queues_argument
 @click.option(
     "--days",
@@ -119,6 +119,7 @@ def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, i
     type=click.IntRange(1, MOST_DAYS),
     default=10,
     show_default=True,
+    metavar="N",
     help="how many days, today included",
 )
 @json_option
@@ -142,7 +143,7 @@ def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -
     return code
 
 
-@queue.verb("pause")
+@queue.verb("pause", examples=["queue pause low", "queue pause next --ahead"], exits=EXITS_OF_MANY)
 @queues_argument
 @click.option("--ahead", is_flag=True, help="pause queues, too, that there are not yet")
 @json_option
@@ -159,7 +160,7 @@ def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -
     return Acting(session, as_json=as_json).each(queues, act).end()
 
 
-@queue.verb("resume", "unpause")
+@queue.verb("resume", "unpause", examples=["queue resume low"], exits=EXITS_OF_MANY)
 @queues_argument
 @json_option
 @pass_session

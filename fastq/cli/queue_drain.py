@@ -30,10 +30,17 @@ _WORK: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING, Task
 _WAITED_FOR: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING, TaskState.RETRY)
 
 
-@click.command("drain", cls=Verb)
+@click.command(
+    "drain",
+    cls=Verb,
+    examples=["queue drain default --timeout 5m --pause-after", "queue drain default --state active"],
+    exits="0 it is empty, 1 the time is up, or it is paused; 2 misused, 130 Ctrl-C, 143 SIGTERM",
+)
 @click.argument("queue", type=QueueName(), metavar="QUEUE")
 @click.option(
-    "--timeout", metavar="DURATION", help="how long to wait at most, such as 5m  [default: as long as it takes]"
+    "--timeout",
+    metavar="DURATION",
+    help="how long to wait at most: seconds, or 5m, 1h30m  [default: as long as it takes]",
 )
 @click.option(
     "--state",

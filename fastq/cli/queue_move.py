@@ -41,7 +41,12 @@ _REASONS: Final = {
 }
 
 
-@click.command("move", cls=Verb)
+@click.command(
+    "move",
+    cls=Verb,
+    examples=['queue move low bulk --state pending --type "mail:*"', "queue move low bulk --yes --json"],
+    exits="0 all are moved, 1 failed, or some had to stay; 2 misused, 130 Ctrl-C, 143 SIGTERM",
+)
 @click.argument("origin", type=QueueName(), metavar="FROM")
 @click.argument("target", type=QueueName(), metavar="TO")
 @click.option(

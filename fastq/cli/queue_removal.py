@@ -10,7 +10,7 @@ import click
 from fastq.broker.inspect_removal import find_groups
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
-from fastq.cli.commands import Verb, json_option
+from fastq.cli.commands import EXITS_OF_MANY, Verb, json_option
 from fastq.cli.human import clean, number
 from fastq.cli.queue import queues_argument
 from fastq.cli.session import Session, pass_session, say_failure
@@ -22,7 +22,7 @@ from fastq.states import TaskState
 __all__ = ["rm"]
 
 
-@click.command("rm", cls=Verb)
+@click.command("rm", cls=Verb, examples=["queue rm old", "queue rm old older --force --yes"], exits=EXITS_OF_MANY)
 @queues_argument
 @click.option("--force", "-f", is_flag=True, help="delete the tasks in it, too")
 @yes_option

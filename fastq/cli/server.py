@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 from fastq.cli.commands import Noun, json_option
 from fastq.cli.human import clean, when
@@ -13,7 +14,13 @@ from fastq.inspector import ServerInfo
 
 __all__ = ["COLUMNS", "server", "server_rows"]
 
-server = Noun("server", help="List the servers that work on queues, and stop them.")
+_EPILOG: Final = """\b
+Examples:
+  fastq server ls
+  fastq server quiet aeea
+  fastq server stop --all --yes"""
+
+server = Noun("server", help="List the servers that work on queues, and stop them.", epilog=_EPILOG)
 
 COLUMNS = (
     Column("ID"),
@@ -26,7 +33,7 @@ COLUMNS = (
 )
 
 
-@server.verb("ls", "list")
+@server.verb("ls", "list", examples=["server ls", "server ls --json"])
 @json_option
 @pass_session
 def ls(session: Session, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import click
 from fastq.broker.control import ServerOrder, count_listeners, send_order
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
-from fastq.cli.commands import Verb, json_option
+from fastq.cli.commands import EXITS_OF_MANY, Verb, json_option
 from fastq.cli.human import clean, number
 from fastq.cli.server_names import name_of, the_server
 from fastq.cli.session import Session, pass_session
@@ -39,7 +39,9 @@ def _options(command: F) -> F:
     return command
 
 
-@click.command("stop", cls=Verb)
+@click.command(
+    "stop", cls=Verb, examples=["server stop aeea", "server stop --all --yes --no-wait"], exits=EXITS_OF_MANY
+)
 @_options
 @pass_session
 def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:
@@ -51,7 +53,7 @@ def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: 
     return _Telling(session, ServerOrder.STOP, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
 
 
-@click.command("quiet", cls=Verb)
+@click.command("quiet", cls=Verb, examples=["server quiet aeea", "server quiet vm:19830 --yes"], exits=EXITS_OF_MANY)
 @_options
 @pass_session
 def quiet(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:

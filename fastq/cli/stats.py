@@ -55,7 +55,7 @@ _COLUMNS: Final = (
 )
 
 
-@click.command("stats", cls=Verb)
+@click.command("stats", cls=Verb, examples=["stats", "stats --json | jq .aggregate.pending"])
 @json_option
 @pass_session
 def stats(session: Session, as_json: bool) -> None:

@@ -9,7 +9,16 @@ from fastq.broker.inspect_bulk import Source
 from fastq.broker.inspect_tasks import container
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
-from fastq.cli.commands import GroupName, Noun, QueueName, TaskId, json_option, queue_option, state_choice
+from fastq.cli.commands import (
+    EXITS_OF_MANY,
+    GroupName,
+    Noun,
+    QueueName,
+    TaskId,
+    json_option,
+    queue_option,
+    state_choice,
+)
 from fastq.cli.human import clean, payload_text
 from fastq.cli.progress import Look
 from fastq.cli.records import task_record
@@ -32,7 +41,11 @@ Examples:
   fastq task cancel 9f1c
   fastq task run-all --queue default --state archived"""
 
-task = Noun("task", help="List, describe, enqueue, run, archive, delete and cancel tasks.", epilog=_EPILOG)
+task = Noun(
+    "task",
+    help="List, describe, enqueue, run, retry, archive, delete, cancel, export, import and follow tasks.",
+    epilog=_EPILOG,
+)
 
 MOST_A_PAGE: Final = 10_000
 
@@ -53,7 +66,15 @@ def of_group(state: TaskState, group: str | None) -> str | None:
     return group
 
 
-@task.verb("ls", "list")
+@task.verb(
+    "ls",
+    "list",
+    examples=[
+        "task ls --queue default --state retry",
+        'task ls -q default -s archived --type "mail:*" --error Timeout --since 1h',
+        "task ls -q low -s aggregating --group weekly --page 2 --size 100",
+    ],
+)
 @queue_option
 @click.option("--state", "-s", type=state_choice(*STATES), required=True, help="the state the tasks are in")
 @group_option
@@ -94,7 +115,11 @@ def _all_tasks(session: Session, queue: str, state: TaskState, group: str | None
     return Look(session.notes, total).over(session.inspector.iter_tasks(queue, state, group=group, page_size=500))
 
 
-@task.verb("inspect")
+@task.verb(
+    "inspect",
+    examples=["task inspect --queue default --id 9f1c", "task inspect -q default -i 9f1c -i 77ab --json"],
+    exits=EXITS_OF_MANY,
+)
 @queue_option
 @ids_option
 @json_option
@@ -123,7 +148,11 @@ def inspect(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
 _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
 
 
-@task.verb("cancel")
+@task.verb(
+    "cancel",
+    examples=["task cancel 9f1c", "task cancel 9f1c --queue default --outcome archive --yes"],
+    exits=EXITS_OF_MANY,
+)
 @click.argument("ids", type=TaskId(), nargs=-1, required=True, metavar="TASK_ID...")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue, where ids are in several")
 @click.option(
@@ -148,7 +177,7 @@ def cancel(
     return Acting(session, as_json=as_json).each(ids, act).end()
 
 
-@task.verb("run")
+@task.verb("run", examples=["task run --queue default --id 77ab"], exits=EXITS_OF_MANY)
 @queue_option
 @ids_option
 @json_option
@@ -163,7 +192,7 @@ def run(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> int:
     return Acting(session, as_json=as_json).each(ids, act).end()
 
 
-@task.verb("archive")
+@task.verb("archive", examples=["task archive --queue default --id 77ab"], exits=EXITS_OF_MANY)
 @queue_option
 @ids_option
 @json_option
@@ -178,7 +207,7 @@ def archive(session: Session, queue: str, ids: Sequence[str], as_json: bool) -> 
     return Acting(session, as_json=as_json).each(ids, act).end()
 
 
-@task.verb("delete", "remove", "rm")
+@task.verb("delete", "remove", "rm", examples=["task delete --queue default --id 77ab --yes"], exits=EXITS_OF_MANY)
 @queue_option
 @ids_option
 @yes_option

@@ -69,7 +69,11 @@ def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool, as_
         session.screen.say(f"There are {change.tasks(0).replace('0', 'no', 1)}.")
 
 
-@click.command("run-all", cls=Verb)
+@click.command(
+    "run-all",
+    cls=Verb,
+    examples=["task run-all --queue low --state scheduled", "task run-all -q low -s aggregating --group weekly --yes"],
+)
 @queue_option
 @click.option(
     "--state",
@@ -91,7 +95,7 @@ def run_all(session: Session, queue: str, state: str, group: str | None, yes: bo
     _apply(session, change, flow, yes=yes, as_json=as_json)
 
 
-@click.command("archive-all", cls=Verb)
+@click.command("archive-all", cls=Verb, examples=["task archive-all --queue low --state retry --yes"])
 @queue_option
 @click.option("--state", "-s", type=state_choice(*_WAITING), required=True, help="the state the tasks are in")
 @group_option
@@ -105,7 +109,14 @@ def archive_all(session: Session, queue: str, state: str, group: str | None, yes
     _apply(session, change, flow, yes=yes, as_json=as_json)
 
 
-@click.command("delete-all", cls=Verb)
+@click.command(
+    "delete-all",
+    cls=Verb,
+    examples=[
+        "task delete-all --queue default --state archived",
+        "task delete-all -q default -s completed --yes --json",
+    ],
+)
 @queue_option
 @click.option(
     "--state",

@@ -27,7 +27,14 @@ _READ: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
-@click.command("enqueue", cls=Verb)
+@click.command(
+    "enqueue",
+    cls=Verb,
+    examples=[
+        'task enqueue --type mail:welcome --payload \'{"to": "ann"}\' --process-in 30m',
+        "task enqueue -t report -l x -q low --retry 3 --timeout 90 --unique 1h --header trace=7",
+    ],
+)
 @click.option("--type-name", "--type_name", "--type", "-t", "type_name", required=True, metavar="TYPE", help="its type")
 @click.option("--payload", "-l", required=True, metavar="TEXT", help="its payload, as it is")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue  [default: default]")

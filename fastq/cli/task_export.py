@@ -45,7 +45,15 @@ _ORDER: Final = (
 )
 
 
-@click.command("export", cls=Verb)
+@click.command(
+    "export",
+    cls=Verb,
+    examples=[
+        "task export --queue low --state pending --output low.jsonl",
+        "task export -q default -s archived --error Timeout | gzip > failed.jsonl.gz",
+    ],
+    exits="0 done, 1 failed, 2 misused, 130 Ctrl-C, 143 SIGTERM",
+)
 @queue_option
 @click.option(
     "--state",

@@ -34,7 +34,12 @@ TOLD: Final = 20
 SIGINT: Final = 2
 
 
-@click.command("import", cls=Verb)
+@click.command(
+    "import",
+    cls=Verb,
+    examples=["task import low.jsonl", "task import low.jsonl --queue bulk --dry-run"],
+    exits="0 done, with tasks left out, too; 1 failed, 2 misused, 130 Ctrl-C, 143 SIGTERM",
+)
 @click.argument("file", default=STDIN, metavar="[FILE]")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="put all into this queue, whatever was theirs")
 @click.option("--dry-run", is_flag=True, help="check every line, say what would be done, and do nothing")

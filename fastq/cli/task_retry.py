@@ -12,7 +12,7 @@ from fastq.broker.inspect_walk import Chosen, Listed, Walk, run_chosen, run_some
 from fastq.broker.operation import Flow
 from fastq.cli.acting import Acting, acted_record
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
-from fastq.cli.commands import TaskId, Verb, json_option, queue_option, state_choice
+from fastq.cli.commands import EXITS_OF_MANY, TaskId, Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.progress import Look
 from fastq.cli.session import Session, emit, pass_session
@@ -29,7 +29,16 @@ __all__ = ["retry"]
 _FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
 
 
-@click.command("retry", cls=Verb)
+@click.command(
+    "retry",
+    cls=Verb,
+    examples=[
+        "task retry --queue default --id 77ab",
+        "task retry -q default --all --error TimeoutError --since 1h",
+        "task retry -q default --all --state archived --yes",
+    ],
+    exits=EXITS_OF_MANY,
+)
 @queue_option
 @click.option("--id", "-i", "ids", type=TaskId(), multiple=True, metavar="ID", help="a task's id; may be repeated")
 @click.option("--all", "every", is_flag=True, help="all failed tasks, or those that the filters leave")

@@ -22,7 +22,12 @@ __all__ = ["tail"]
 _WIDTH: Final = max(map(len, ("scheduled", "completed")))
 
 
-@click.command("tail", cls=Verb)
+@click.command(
+    "tail",
+    cls=Verb,
+    examples=["task tail --queue default", 'task tail -q default --state retry --type "mail:*" --json'],
+    exits="1 failed, 2 misused, 130 ended by Ctrl-C",
+)
 @queue_option
 @click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")
 @click.option(

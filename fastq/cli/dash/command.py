@@ -27,14 +27,14 @@ def _seconds(context: click.Context, option: click.Parameter, value: str) -> flo
     return seconds
 
 
-@click.command("dash", cls=Verb)
+@click.command("dash", cls=Verb, examples=["dash", "dash --queue default --refresh 2s --read-only"])
 @click.option(
     "--refresh",
     default="8s",
     show_default=True,
     metavar="DURATION",
     callback=_seconds,
-    help="how often to look; at least 1s",
+    help="how often to look: seconds, or 1m30s; at least 1s",
 )
 @click.option("--read-only", is_flag=True, help="let nothing be changed")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="begin with the tasks of this queue")
