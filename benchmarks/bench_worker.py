@@ -26,7 +26,7 @@ from tests.waiting import wait_until
 
 TASKS = 100_000
 GO_TASKS = 20_000
-CPU_TASKS = 3_000
+CPU_TASKS = 12_000
 PAYLOAD = bytes(range(100))
 BATCH = 500
 ROUNDS = 5

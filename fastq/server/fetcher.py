@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.lease import Leased
@@ -38,6 +38,23 @@ MOST_CALLS: Final = 4
 """How many calls a round trip has for a queue whose messages are so large that few fill one; others are waiting."""
 IN_DOUBT_PAUSE_S: Final = 0.2
 NOTHING_TO_DO_S: Final = 3600.0
+
+
+class _Call(NamedTuple):
+    """Be what is asked of a queue in one call: the arguments of ``dequeue``."""
+
+    queue: str
+    most: int
+    score: str
+
+
+class _Batch(NamedTuple):
+    """Hold what a call has brought, and when it was asked for, by both clocks."""
+
+    call: _Call
+    leased: Leased
+    asked_s: float
+    asked_unix_ns: int
 
 
 class Taker(Protocol):
@@ -82,7 +99,7 @@ class Fetcher(Actor):
         self.paused_queues: set[str] = set()
         self._is_fetching = True
         self._asked: frozenset[str] = frozenset()
-        self._brought: list[tuple[str, Leased]] = []
+        self._brought: list[_Batch] = []
         self._is_over = False
         self.quiet = asyncio.Event()
         """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
@@ -99,7 +116,7 @@ class Fetcher(Actor):
 
     def may_bring(self, queue: str) -> bool:
         """Tell whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
-        if queue in self._asked or any(queue == of for of, _ in self._brought):
+        if queue in self._asked or any(queue == batch.call.queue for batch in self._brought):
             return True
         return not self._is_over and self._lost.is_open(queue)
 
@@ -154,13 +171,13 @@ class Fetcher(Actor):
                 return NO_ROOM_PAUSE_S
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
-        await self._fetch([part for queue, count in quotas for part in self._calls(queue, count)])
+        await self._fetch([call for queue, count in quotas for call in self._calls(queue, count)])
         return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
 
-    async def _fetch(self, quotas: Sequence[tuple[str, int]]) -> None:
-        score = self._owner.score(self._clock.unix_ns() / 1e9, self._lease_s)
-        answer = self._commands.begin([dequeue(queue, count, score) for queue, count in quotas])
-        self._asked = frozenset(queue for queue, _ in quotas)
+    async def _fetch(self, calls: Sequence[_Call]) -> None:
+        asked_s, asked_unix_ns = self._clock.monotonic_s(), self._clock.unix_ns()
+        answer = self._commands.begin([dequeue(*call) for call in calls])
+        self._asked = frozenset(call.queue for call in calls)
         try:
             if self._brought:
                 for _ in range(TURNS_TO_SEND):
@@ -169,46 +186,62 @@ class Fetcher(Actor):
             results = await answer
         except BaseException:
             answer.cancel()
-            for queue, _ in quotas:
-                self._lost.add(queue, score)
+            for call in calls:
+                self._lost.add(call.queue, call.score)
             raise
         finally:
             self._asked = frozenset()
-        for (queue, count), result in zip(quotas, results, strict=True):
+        for call, result in zip(calls, results, strict=True):
             if isinstance(result, BrokerError):
-                self._prioritizer.give_back(queue, count)
+                self._prioritizer.give_back(call.queue, call.most)
                 if result.maybe_applied:
-                    self._lost.add(queue, score)
-                self._note_failure(queue, result)
+                    self._lost.add(call.queue, call.score)
+                self._note_failure(call.queue, result)
+                continue
+            self._note_answer(call.queue)
+            if isinstance(result, NoTasks):
+                self._prioritizer.give_back(call.queue, call.most)
+                self._rest(call.queue, result)
             else:
-                self._note_answer(queue)
-                self._note_tasks(queue, count, result)
+                self._note_tasks(call.queue, call.most, result)
+                self._brought.append(_Batch(call, result, asked_s, asked_unix_ns))
         brought = self._brought_size
-        is_full = brought >= max(FULL_BATCH, sum(count for _, count in quotas))
+        is_full = brought >= max(FULL_BATCH, sum(call.most for call in calls))
         if not (is_full and brought < self._taker.room):
             self._hand_on()
 
     @property
     def _brought_size(self) -> int:
-        return sum(leased.size for _, leased in self._brought)
+        return sum(batch.leased.size for batch in self._brought)
 
     def _hand_on(self) -> None:
-        """Give the taker what was brought."""
-        while self._brought:
-            queue, leased = self._brought.pop(0)
-            self._taker.accept(queue, leased)
+        """Give the taker what was brought, unless this process stood still meanwhile.
 
-    def _calls(self, queue: str, count: int) -> list[tuple[str, int]]:
-        """Split what is to be asked of a queue into calls that are each full with about as much as one may bring."""
+        Its leases may be others' by then: what is still ours is found as after a dequeue without reply.
+        """
+        while self._brought:
+            batch = self._brought.pop(0)
+            if self._age_s(batch) > self._lease_s / 2:
+                self._lost.add(batch.call.queue, batch.call.score)
+            else:
+                self._taker.accept(batch.call.queue, batch.leased)
+
+    def _age_s(self, batch: _Batch) -> float:
+        """Return how old its leases are at most: one clock stands still in a suspended machine, the other is set."""
+        return max(self._clock.monotonic_s() - batch.asked_s, (self._clock.unix_ns() - batch.asked_unix_ns) / 1e9)
+
+    def _calls(self, queue: str, count: int) -> list[_Call]:
+        """Split what is to be asked of a queue into calls that are each full with about as much as one may bring.
+
+        Their leases end a second apart, as those of one call are known by their end.
+        """
         most = max(1, int(MAX_BATCH_BYTES / self._mean_bytes.get(queue, 1.0)))
         calls = min(MOST_CALLS, -(-count // most))
-        return [(queue, count * (at + 1) // calls - count * at // calls) for at in range(calls)]
+        now_s = self._clock.unix_ns() / 1e9
+        shares = [count * (at + 1) // calls - count * at // calls for at in range(calls)]
+        return [_Call(queue, share, self._owner.score(now_s + at, self._lease_s)) for at, share in enumerate(shares)]
 
-    def _note_tasks(self, queue: str, count: int, result: Leased | NoTasks) -> None:
-        if isinstance(result, NoTasks):
-            self._prioritizer.give_back(queue, count)
-            self._rest(queue, result)
-            return
+    def _note_tasks(self, queue: str, count: int, result: Leased) -> None:
         if result.ghosts:
             self.repairs[Repair.NO_TASK] += result.ghosts
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
@@ -219,7 +252,6 @@ class Fetcher(Actor):
         self.paused_queues.discard(queue)
         if waker := self.wakers.get(queue):
             waker.brought_work()
-        self._brought.append((queue, result))
 
     def _rest(self, queue: str, why: NoTasks) -> None:
         waker = self.wakers.get(queue)

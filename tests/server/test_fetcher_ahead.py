@@ -125,6 +125,39 @@ def test_a_taker_that_fails_costs_no_task_of_the_batch_that_is_under_way(db: Red
     on_bench(db, url, test)
 
 
+@pytest.mark.parametrize("slept", ["for longer than the lease", "for less"])
+def test_what_was_brought_before_a_long_sleep_runs_only_if_it_is_still_ours(slept: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        fill(bench, QUEUE, 600)
+        pool = Pool(bench, room=2000)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        assert pool.taken == []
+        theirs = [f"{QUEUE}-{number:03d}" for number in range(100)]
+        bench.clock.advance(60 if slept == "for longer than the lease" else 20)
+        for task_id in theirs:
+            bench.take_away(task_id)
+        while len(pool.taken) < 500:
+            await fetching.tick()
+        assert len(set(pool.ids)) == len(pool.ids) == 500
+        assert not set(pool.ids) & set(theirs)
+
+    on_bench(db, url, test)
+
+
+def test_calls_of_one_round_trip_are_looked_for_apart_when_their_replies_are_lost(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.pend(*(f"{number:02d}" for number in range(15)), payload=bytes(100_000))
+        pool = Pool(bench, room=20)
+        fetching = fetcher(bench, pool)
+        await fetching.tick()
+        await fetching.tick()
+        assert len(pool.taken) == 15
+        assert len(set(bench.queue.scores("lease").values())) == 4
+
+    on_bench(db, url, test)
+
+
 def test_what_was_brought_is_not_taken_for_lost(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         fill(bench, QUEUE, 600)
@@ -133,8 +166,9 @@ def test_what_was_brought_is_not_taken_for_lost(db: Redis, url: str) -> None:
         await fetching.tick()
         score = OURS.score(bench.clock.unix_ns() / 1e9, 30)
         fetching._lost.add(QUEUE, score)  # another dequeue of that second had no reply
-        bench.clock.advance(60)
-        await fetching.tick()
+        bench.clock.advance(10)
+        for _ in range(3):
+            await fetching.tick()
         assert sorted(pool.ids) == sorted(set(pool.ids))
         assert len(pool.taken) == 600
 

@@ -10,6 +10,7 @@ ARGV[5] limit        tasks at most
 builds  task_prefix .. id, group_prefix .. group, same hash tag
 returns list: tasks taken, ids dropped that had no task, unix seconds at which the next is due or ""
 asynq   forwardCmd (which does not list the group, and makes a hash for an id that has none)
+cost    1.6 us a task at 500 tasks a call, 1.8 at 100 (benchmarks/bench_scripts.py)
 ]]
 local waiting, pending, groups = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, group_prefix, now_ns, now, limit = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

@@ -15,6 +15,7 @@ ARGV[6...] tasks         four values each: id, message, unix seconds of the next
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   retryCmd
+cost    3.8 us a task at 500 tasks a call, 4.6 at 100 (benchmarks/bench_scripts.py)
 ]]
 local active, lease, retry = KEYS[1], KEYS[2], KEYS[3]
 local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]

@@ -6,6 +6,7 @@ ARGV[2...] tasks       six values each: id, message, unix seconds to run at, loc
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
 asynq   scheduleCmd, scheduleUniqueCmd (which forget the group)
+cost    2.4 us a task at 500 tasks a call, 2.7 at 100 (benchmarks/bench_scripts.py)
 ]]
 local scheduled, groups = KEYS[1], KEYS[2]
 local task_prefix = ARGV[1]
