@@ -149,7 +149,7 @@ def test_no_task_is_lost_when_a_busy_worker_is_told_to_stop(
 
 def test_more_than_a_call_s_worth_goes_back_in_order(workers: Workers, client: Client, view: View) -> None:
     """A call takes back at most 500 tasks; their order holds across calls, too."""
-    ids = enqueue_numbered(client, "wait", 3000)
+    ids = enqueue_numbered(client, "wait", 6000)  # more than four children's rings take: each has one to wait in
     view.open(times=500)  # quick at first, so that much is fetched ahead
     worker = workers.start("--concurrency", "4", "--prefetch-time", "3600", "--shutdown-timeout", "0").is_ready()
     wait_until(lambda: view.db.llen(EVENTS) == 500 * 2 + 4)
