@@ -54,7 +54,9 @@ def test_no_guarantee_breaks_under_fire(place: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert report["violations"] == []
-    assert report["figures"]["runs that returned"] >= report["figures"]["tasks enqueued"] > 1000
+    figures = report["figures"]
+    # A last attempt that a fault cut short is archived, and never returned.
+    assert figures["runs that returned"] + figures["tasks archived"] >= figures["tasks enqueued"] > 1000
     assert sum(report["faults"].values()) >= 8, report
     assert left_of(place) == set()
     assert list(place.iterdir()) == []

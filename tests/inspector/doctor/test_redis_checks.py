@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from redis import Redis
+from redis import Redis, RedisError
 
 from fastq.broker.open import open_broker
 from fastq.broker.redis_state import SlowCommand
@@ -93,7 +93,8 @@ def test_connections_that_were_refused_are_told_of(own: RedisServer) -> None:
         assert seen(own.url, "connections")[0] is Level.OK
         db.config_set("maxclients", 2)
         second.ping()
-        with pytest.raises(Exception, match="max number of clients"):
+        # Redis answers and closes: whether the answer is read depends on whether the question was sent by then.
+        with pytest.raises(RedisError, match=r"max number of clients|Broken pipe|Connection reset|closed by server"):
             third.ping()
         db.config_set("maxclients", 100)
         level, said = seen(own.url, "connections")
