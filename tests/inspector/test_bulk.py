@@ -1,5 +1,6 @@
 """What the inspectors do to all tasks of a state, and to whole queues; in pieces, with nothing left over."""
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -198,10 +199,42 @@ def test_nothing_more_is_deleted_once_servers_took_the_newest_of_the_start(queue
     def meanwhile(name: str) -> None:
         if name == "LINDEX":
             queue.db.delete(keys.pending("default"))
+            queue.activate(*"abcdef")
             queue.pend("new-1", "new-2")
 
     assert drive(delete_all_tasks("default", "pending", None), url, meanwhile) == 0
-    assert queue.places() == {"pending": ["new-2", "new-1"]}
+    assert queue.places()["pending"] == ["new-2", "new-1"]
+
+
+@pytest.mark.parametrize("act", [delete_all_tasks, archive_all_tasks])
+def test_that_servers_took_all_tasks_meanwhile_is_no_error(queue: Seeded, url: str, act: Callable[..., Any]) -> None:
+    fill(queue, "pending", "abcdef")
+
+    def meanwhile(name: str) -> None:
+        if name == "LINDEX":
+            queue.db.delete(keys.pending("default"))
+
+    more = () if act is delete_all_tasks else (time.time_ns(),)
+    assert drive(act("default", "pending", None, *more), url, meanwhile) == 0
+
+
+def test_no_piece_looks_through_all_tasks_that_came_after_the_start(queue: Seeded, url: str) -> None:
+    fill(queue, "pending", "abcdefgh")
+    newer = [f"n{number:06}" for number in range(60_000)]
+
+    def meanwhile(name: str) -> None:
+        if name == "LINDEX":
+            queue.db.lpush(keys.pending("default"), *newer)
+
+    with queue.db.monitor() as monitor:
+        assert drive(delete_all_tasks("default", "pending", None), url, meanwhile) == 8
+        queue.db.echo("end")
+        seen = iter(monitor.next_command, None)
+        commands = [found["command"] for found in itertools.takewhile(lambda one: one["command"] != "ECHO end", seen)]
+    assert queue.db.llen(keys.pending("default")) == len(newer)
+    searches = [command for command in commands if command.upper().startswith("LPOS")]
+    assert len(searches) == 3
+    assert all(int(command.rpartition("MAXLEN ")[2]) <= 3 for command in searches)
 
 
 def test_tasks_that_are_archived_after_the_start_are_not_deleted(queue: Seeded, url: str) -> None:
