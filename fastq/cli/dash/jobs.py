@@ -12,9 +12,9 @@ from fastq.cli.dash.desk import Desk
 from fastq.cli.human import clean, number
 from fastq.cli.pieces import count_tasks, watched
 from fastq.clock import SystemClock
-from fastq.errors import BrokerError, FastqError
+from fastq.errors import BrokerError, FastqError, TaskNotFoundError, TaskStateError
 from fastq.info import TaskInfo
-from fastq.inspector import QueueInfo
+from fastq.inspector import QueueInfo, actions
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
 from fastq.states import TaskState
 
@@ -66,7 +66,7 @@ class Job:
         """Say what came of it."""
         said = f"{number(progress.done)} {self.thing}{'' if progress.done == 1 else 's'} {self.done}."
         if progress.failures:
-            said += f" {number(len(progress.failures))} failed: {clean(progress.failures[0])}"
+            said += f" {number(len(progress.failures))} left as it was: {clean(progress.failures[0])}"
         return said
 
 
@@ -91,10 +91,12 @@ class Deed:
     past: str
     what_for: str
     states: frozenset[TaskState]
-    one: Callable[[Desk, str, str], Awaitable[None]]
+    one: Callable[[TaskInfo, int], Flow[None]]
     all: Callable[[Place, int], Flow[int]]
 
 
+AGGREGATION: Final = "aggregation"
+"""The state of a task that is being made into another, in an error."""
 IDLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
 
 RUN: Final = Deed(
@@ -102,7 +104,7 @@ RUN: Final = Deed(
     "made pending",
     "as soon as servers get to them",
     IDLE - {TaskState.PENDING},
-    lambda desk, queue, task_id: desk.inspector.run_task(queue, task_id),
+    lambda info, now_ns: actions.run(info.queue, info.id, now_ns, info.state),
     lambda place, now_ns: run_all_tasks(place.queue, place.state, place.group, now_ns),
 )
 ARCHIVE: Final = Deed(
@@ -110,7 +112,7 @@ ARCHIVE: Final = Deed(
     "archived",
     "where the newest 10,000 are kept",
     IDLE - {TaskState.ARCHIVED},
-    lambda desk, queue, task_id: desk.inspector.archive_task(queue, task_id),
+    lambda info, now_ns: actions.archive(info.queue, info.id, now_ns, info.state),
     lambda place, now_ns: archive_all_tasks(place.queue, place.state, place.group, now_ns),
 )
 DELETE: Final = Deed(
@@ -118,7 +120,7 @@ DELETE: Final = Deed(
     "deleted",
     "for good",
     IDLE,
-    lambda desk, queue, task_id: desk.inspector.delete_task(queue, task_id),
+    lambda info, now_ns: actions.delete(info.queue, info.id, info.state),
     lambda place, now_ns: delete_all_tasks(place.queue, place.state, place.group),
 )
 DEEDS: Final = {"run": RUN, "archive": ARCHIVE, "delete": DELETE}
@@ -134,7 +136,7 @@ def doing(name: str, desk: Desk, infos: Sequence[TaskInfo]) -> Job:
     deed = DEEDS[name]
 
     async def work(progress: Progress) -> None:
-        await _each(infos, progress, lambda info: deed.one(desk, info.queue, info.id))
+        await _each(infos, progress, lambda info: desk.broker.drive(deed.one(info, SystemClock().unix_ns())))
 
     question = f"{deed.verb} {_named(infos)}, {deed.what_for}?"
     return Job(question, deed.past, len(infos), work, destroys=deed is DELETE)
@@ -182,10 +184,20 @@ async def _each(infos: Sequence[TaskInfo], progress: Progress, act: Callable[[Ta
             await act(info)
         except BrokerError:
             raise
+        except TaskStateError as error:
+            progress.failures.append(_moved(info, error.state))
+        except TaskNotFoundError:
+            progress.failures.append(_moved(info, "gone"))
         except FastqError as error:
             progress.failures.append(str(error))
         else:
             progress.done += 1
+
+
+def _moved(info: TaskInfo, state: str) -> str:
+    if state == AGGREGATION:
+        return f"{info.id} is being made into another task now"
+    return f"{info.id} is {state} now, no longer {info.state}"
 
 
 def _named(infos: Sequence[TaskInfo]) -> str:

@@ -78,6 +78,12 @@ class ScheduleCampaign:
         entries = list(wishes(self._rng))
         self._put_in_the_way(entries)
         go, ours = GoScheduler(self._peer), OurScheduler(self._url)
+        try:
+            self._run_round(entries, go, ours)
+        finally:
+            ours.shutdown()  # one that differs must not go on beside the tests that follow
+
+    def _run_round(self, entries: list[Wish], go: GoScheduler, ours: OurScheduler) -> None:
         half = len(entries) // 2
         for side in (go, ours):
             side.start(entries[:half])
