@@ -1,6 +1,5 @@
 """What the inspectors do to all tasks of a state, and to whole queues; in pieces, with nothing left over."""
 
-import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -206,35 +205,24 @@ def test_nothing_more_is_deleted_once_servers_took_the_newest_of_the_start(queue
     assert queue.places()["pending"] == ["new-2", "new-1"]
 
 
-@pytest.mark.parametrize("act", [delete_all_tasks, archive_all_tasks])
-def test_that_servers_took_all_tasks_meanwhile_is_no_error(queue: Seeded, url: str, act: Callable[..., Any]) -> None:
+def test_that_servers_took_all_tasks_meanwhile_is_no_error(queue: Seeded, url: str) -> None:
     fill(queue, "pending", "abcdef")
-
-    def meanwhile(name: str) -> None:
-        if name == "LINDEX":
-            queue.db.delete(keys.pending("default"))
-
-    more = () if act is delete_all_tasks else (time.time_ns(),)
-    assert drive(act("default", "pending", None, *more), url, meanwhile) == 0
+    pending = keys.pending("default")
+    flow = delete_all_tasks("default", "pending", None)
+    assert drive(flow, url, lambda name: queue.db.delete(pending) if name == "LINDEX" else None) == 0
 
 
 def test_no_piece_looks_through_all_tasks_that_came_after_the_start(queue: Seeded, url: str) -> None:
     fill(queue, "pending", "abcdefgh")
-    newer = [f"n{number:06}" for number in range(60_000)]
-
-    def meanwhile(name: str) -> None:
-        if name == "LINDEX":
-            queue.db.lpush(keys.pending("default"), *newer)
-
+    pending, newer = keys.pending("default"), [f"n{number:06}" for number in range(60_000)]
+    flow = delete_all_tasks("default", "pending", None)
     with queue.db.monitor() as monitor:
-        assert drive(delete_all_tasks("default", "pending", None), url, meanwhile) == 8
+        assert drive(flow, url, lambda name: queue.db.lpush(pending, *newer) if name == "LINDEX" else None) == 8
         queue.db.echo("end")
-        seen = iter(monitor.next_command, None)
-        commands = [found["command"] for found in itertools.takewhile(lambda one: one["command"] != "ECHO end", seen)]
-    assert queue.db.llen(keys.pending("default")) == len(newer)
-    searches = [command for command in commands if command.upper().startswith("LPOS")]
-    assert len(searches) == 3
-    assert all(int(command.rpartition("MAXLEN ")[2]) <= 3 for command in searches)
+        seen = iter(lambda: monitor.next_command()["command"], "ECHO end")
+        searches = [command for command in seen if command.upper().startswith("LPOS")]
+    assert queue.db.llen(pending) == len(newer)
+    assert [int(command.rpartition("MAXLEN ")[2]) for command in searches] == [3, 3, 2]
 
 
 def test_tasks_that_are_archived_after_the_start_are_not_deleted(queue: Seeded, url: str) -> None:
