@@ -10,6 +10,7 @@ from fastq import Client, Inspector, Task, keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded
+from tests.waiting import PATIENCE_S
 
 
 @on_a_loop
@@ -172,7 +173,7 @@ async def test_of_a_task_that_is_gone_since_it_was_shown_that_is_said(filled: Fa
 async def test_an_active_task_is_cancelled(filled: Fastq, db: Any) -> None:
     with db.pubsub() as pubsub:
         pubsub.subscribe("asynq:cancel")
-        assert pubsub.get_message(timeout=30)
+        assert pubsub.get_message(timeout=PATIENCE_S)
         async with driven(filled.url, queue="default") as dash:
             await dash.sees("▸ a1")
             await dash.press("d")
@@ -181,7 +182,7 @@ async def test_an_active_task_is_cancelled(filled: Fastq, db: Any) -> None:
             await dash.sees("Cancel 1 active task of default: a1 (slow)")
             await dash.press("y")
             await dash.sees("1 task asked to stop.")
-        message = pubsub.get_message(timeout=30)
+        message = pubsub.get_message(timeout=PATIENCE_S)
         assert message is not None
         assert message["data"] == b"a1"
 
