@@ -21,6 +21,7 @@ class CuttingProxy:
         self.times_seen = 0
         self._socket_path = socket_path
         self._lock = Lock()
+        self._is_closed = False
         self._open: set[socket.socket] = set()
         self._threads: list[Thread] = []
         self._listener = socket.create_server(("127.0.0.1", port))
@@ -36,6 +37,7 @@ class CuttingProxy:
         self._acceptor.join()
         self._listener.close()
         with self._lock:
+            self._is_closed = True  # for a connection that was accepted, and is not among the open ones yet
             for connection in self._open:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
@@ -55,6 +57,8 @@ class CuttingProxy:
             server.connect(self._socket_path)
             with self._lock:
                 self._open |= {client, server}
+                if self._is_closed:
+                    return
             back = Thread(target=self._pump, args=(server, client), name="cutting-proxy-replies")
             back.start()
             try:

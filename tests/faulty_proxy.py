@@ -8,7 +8,7 @@ released by the test.
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias
@@ -140,6 +140,7 @@ class FaultyProxy:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._wires: list[Wire] = []
+        self._has_vanished = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self._start(self._accept)
@@ -158,7 +159,10 @@ class FaultyProxy:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for wire in list(self._wires):
+        with self._lock:
+            self._has_vanished = True
+            wires = list(self._wires)
+        for wire in wires:
             wire.close()
 
     def release(self) -> None:
@@ -187,21 +191,25 @@ class FaultyProxy:
 
     def _kept(self, end: socket.socket) -> Wire:
         wire = Wire(end)
-        self._wires.append(wire)
+        with self._lock:
+            self._wires.append(wire)
+            has_vanished = self._has_vanished
+        if has_vanished:
+            wire.close()
         return wire
 
     def _upstream(self) -> Wire:
-        redis = socket.socket(socket.AF_UNIX)
-        redis.connect(self._redis_socket)
-        return self._kept(redis)
+        redis = self._kept(socket.socket(socket.AF_UNIX))
+        redis.socket.connect(self._redis_socket)
+        return redis
 
     def _serve(self, client: Wire) -> None:
-        redis = self._upstream()
         with suppress(OSError):
-            while self._pass_on(client, redis, client.read()):
-                pass
+            redis = self._upstream()
+            with closing(redis):
+                while self._pass_on(client, redis, client.read()):
+                    pass
         client.close()
-        redis.close()
 
     def _pass_on(self, client: Wire, redis: Wire, command: bytes) -> bool:
         """Treat one command as its fault says; tell whether the connection lives on."""

@@ -20,8 +20,9 @@ def is_running(pid: int) -> bool:
     return state not in "ZX"
 
 
-def children() -> set[int]:
-    """Return the children of this process."""
+def children(of: int | None = None) -> set[int]:
+    """Return the children of a process, of this one unless told otherwise."""
+    of = os.getpid() if of is None else of
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,comm="], capture_output=True, text=True, check=True).stdout
     rows = [line.split(maxsplit=2) for line in listed.splitlines()]
-    return {int(pid) for pid, parent, name in rows if int(parent) == os.getpid() and name != "ps"}
+    return {int(pid) for pid, parent, name in rows if int(parent) == of and name != "ps"}

@@ -370,7 +370,7 @@ def test_every_intended_difference_is_needed(db: Redis, url: str) -> None:
         ("done", "SET asynq:{default}:failed 0", Place("asynq:{default}:failed", "string")),
         (
             "retry_first_failure",
-            "ZINCRBY asynq:{default}:retry 5 id-1",
+            "ZINCRBY asynq:{default}:retry 60 id-1",
             Place("asynq:{default}:retry", "score of id-1"),
         ),
         ("dequeue_active", "ZADD asynq:{default}:lease XX 1 id-1", Place("asynq:{default}:lease", "score of id-1")),

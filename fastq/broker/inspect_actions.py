@@ -1,5 +1,6 @@
 """Does something to one task: deletes it, moves it to the archive or to pending; each at once or not at all."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -11,7 +12,17 @@ from fastq.broker.operation import Flow, Operation, Word
 from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 
-__all__ = ["DONE", "FAR", "NOT_FOUND", "Outcome", "archive_task", "delete_task", "find_in_pending", "run_task"]
+__all__ = [
+    "DONE",
+    "FAR",
+    "NOT_FOUND",
+    "Outcome",
+    "Target",
+    "archive_task",
+    "delete_task",
+    "find_in_pending",
+    "run_task",
+]
 
 IDS_A_CALL: Final = 5_000
 
@@ -24,22 +35,36 @@ Outcome: TypeAlias = int | str | bytes
 """``DONE``, ``NOT_FOUND``, why not (a state, "aggregation", ``FAR``), or as bytes: done, and a message to look into."""
 
 
-def delete_task(queue: str, task_id: str, seen_at: str = "") -> Operation[Outcome]:
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Name a task; ``expected`` is the state that it must be in, None for any.
+
+    ``seen_at`` is where ``find_in_pending`` found it.
+    """
+
+    queue: str
+    id: str
+    expected: TaskState | None = None
+    seen_at: str = ""
+
+
+def delete_task(task: Target) -> Operation[Outcome]:
     """Delete a task and its unique lock; a message that comes back may name a lock that its hash did not."""
-    return _action("delete_task", queue, task_id, seen_at)
+    return _action("delete_task", task)
 
 
-def archive_task(queue: str, task_id: str, now: datetime, seen_at: str = "") -> Operation[Outcome]:
+def archive_task(task: Target, now: datetime) -> Operation[Outcome]:
     """Move a task to the archive."""
-    return _action("archive_task", queue, task_id, seen_at, *archive_bounds(now))
+    return _action("archive_task", task, *archive_bounds(now))
 
 
-def run_task(queue: str, task_id: str, now_ns: int) -> Operation[Outcome]:
+def run_task(task: Target, now_ns: int) -> Operation[Outcome]:
     """Move a task to pending, behind all others."""
-    return _action("run_task", queue, task_id, "", now_ns)
+    return _action("run_task", task, now_ns)
 
 
-def _action(name: str, queue: str, task_id: str, seen_at: str, *more: Word) -> Operation[Outcome]:
+def _action(name: str, task: Target, *more: Word) -> Operation[Outcome]:
+    queue = task.queue
     script_keys = (
         keys.pending(queue),
         keys.scheduled(queue),
@@ -49,7 +74,8 @@ def _action(name: str, queue: str, task_id: str, seen_at: str, *more: Word) -> O
         keys.groups(queue),
         keys.aggregation_sets(queue),
     )
-    args = (keys.task_prefix(queue), keys.group_prefix(queue), task_id, seen_at, *more)
+    expected = "" if task.expected is None else task.expected.value
+    args = (keys.task_prefix(queue), keys.group_prefix(queue), task.id, task.seen_at, expected, *more)
     return Operation(name, load_script(name), script_keys, args, _parse)
 
 

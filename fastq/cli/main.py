@@ -1,7 +1,6 @@
 """``fastq``: the command with which people look at queues and act on them; also ``python -m fastq``."""
 
 import sys
-from io import TextIOWrapper
 from typing import Any, Final
 
 import click
@@ -26,6 +25,7 @@ from fastq.cli.server import server
 from fastq.cli.server_control import quiet, stop
 from fastq.cli.session import say_failure
 from fastq.cli.stats import stats
+from fastq.cli.streams import end_unwritten, open_streams
 from fastq.cli.task import task
 from fastq.cli.task_bulk import archive_all, delete_all, run_all
 from fastq.cli.task_enqueue import enqueue
@@ -71,22 +71,28 @@ class _Frame(Noun):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run as a program: never returns."""
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # what the encoding lacks is no reason to fail
+        open_streams()
         try:
-            code = super().main(*args, **{**extra, "prog_name": NAME, "standalone_mode": False})
+            code = self._run(args, {**extra, "prog_name": NAME, "standalone_mode": False})
+        except OSError as error:
+            if said := end_unwritten(error):
+                say_failure(said)
+            code = EXIT_FAILED
+        sys.exit(code)
+
+    def _run(self, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        try:
+            return super().main(*args, **named)
         except click.ClickException as error:
             context = getattr(error, "ctx", None)
             path = context.command_path if context else NAME
             say_failure(f"{error.format_message().rstrip('.')} (see {path} --help)")
-            code = EXIT_MISUSED
+            return EXIT_MISUSED
         except FastqError as error:
             say_failure(str(error))
-            code = EXIT_FAILED
+            return EXIT_FAILED
         except (click.Abort, KeyboardInterrupt):
-            code = EXIT_INTERRUPTED
-        sys.exit(code)
+            return EXIT_INTERRUPTED
 
 
 @click.pass_context

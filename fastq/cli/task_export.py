@@ -1,6 +1,7 @@
 """``fastq task export``: writes tasks as lines of JSON, exact to the byte, in pieces."""
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from fastq.cli.commands import GroupName, Verb, json_option, queue_option, state
 from fastq.cli.human import clean, number
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session, say_failure
+from fastq.cli.streams import was_closed
 from fastq.cli.task_filter import Filter, filter_options
 from fastq.cli.task_lines import describe_listed, write_line
 from fastq.codec import view_task_message
@@ -94,9 +96,9 @@ def export(
         with _opened(output, yes=yes) as out:
             exporting = _Exporting(session, out, total)
             code = exporting.run(sources, wanted)
-    except BrokenPipeError:
-        raise  # click's to deal with: the reader has seen enough
     except OSError as error:
+        if output == STDOUT:
+            raise  # as with all commands
         raise FastqError(f"cannot write {clean(output)}: {os.strerror(error.errno or 0)}; it is not whole") from None
     if as_json:
         emit({"count": exporting.count, "file": output})
@@ -117,6 +119,8 @@ def _sources(session: Session, queue: str, state: TaskState, group: str | None) 
 
 def _opened(output: str, *, yes: bool) -> BinaryIO:
     if output == STDOUT:
+        if was_closed(sys.stdout):
+            raise click.UsageError("stdout is closed: name a file with --output")
         return click.open_file(output, "wb")  # type: ignore[return-value]  # click says IO[Any]
     try:
         return Path(output).open("wb" if yes else "xb")

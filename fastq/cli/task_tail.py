@@ -14,6 +14,7 @@ from fastq.cli.human import clean, number
 from fastq.cli.records import time_text
 from fastq.cli.session import Session, pass_session
 from fastq.cli.stats import STATE_COLOURS
+from fastq.cli.streams import wait_with_reader
 from fastq.inspector.follow import Event, Follower
 from fastq.states import TaskState
 
@@ -62,7 +63,7 @@ def tail(session: Session, queue: str, type: str | None, states: Sequence[str], 
         for event in session.broker.drive(follower.look(time.time_ns())):
             if _is_wanted(event, type, wanted):
                 _tell(session, event, as_json=as_json)
-        time.sleep(interval)
+        wait_with_reader(interval)
 
 
 def _is_wanted(event: Event, pattern: str | None, states: frozenset[TaskState]) -> bool:

@@ -1,5 +1,10 @@
-"""What an inspector does to one task, as flows."""
+"""What an inspector does to one task, as flows.
 
+Where a state is ``expected`` a task that is in another is left alone: ``TaskStateError`` tells which.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from fastq.broker.cancel import cancel_processing
@@ -8,6 +13,7 @@ from fastq.broker.inspect_actions import (
     FAR,
     NOT_FOUND,
     Outcome,
+    Target,
     archive_task,
     delete_task,
     find_in_pending,
@@ -16,12 +22,13 @@ from fastq.broker.inspect_actions import (
 from fastq.broker.inspect_bulk import release_locks
 from fastq.broker.inspect_queues import queue_exists
 from fastq.broker.inspect_tasks import read_message, update_payload
-from fastq.broker.operation import Flow, together
+from fastq.broker.operation import Flow, Operation, together
 from fastq.codec import rewrite_task_message
 from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_queue, check_task_id
 from fastq.inspector.queues import require_queue
+from fastq.states import TaskState
 from fastq.task import encode_payload
 
 __all__ = ["archive", "cancel", "delete", "run", "update_task_payload"]
@@ -29,32 +36,37 @@ __all__ = ["archive", "cancel", "delete", "run", "update_task_payload"]
 CHANGED: Final = -1
 
 
-def delete(queue: str, task_id: str) -> Flow[None]:
+def delete(queue: str, task_id: str, expected: TaskState | None = None) -> Flow[None]:
     """Delete a task that nobody works on, with its unique lock."""
     yield from _require(queue, task_id)
-    outcome: Outcome = yield delete_task(queue, task_id)
-    while outcome == FAR:
-        outcome = yield delete_task(queue, task_id, (yield from find_in_pending(queue, task_id)))
+    task = Target(queue, task_id, expected)
+    outcome = yield from _found(task, delete_task)
     if isinstance(outcome, bytes):
         yield from release_locks(queue, [(task_id.encode(), outcome)])
     else:
         _settle(queue, task_id, "delete", outcome)
 
 
-def archive(queue: str, task_id: str, now_ns: int) -> Flow[None]:
+def archive(queue: str, task_id: str, now_ns: int, expected: TaskState | None = None) -> Flow[None]:
     """Move a task that nobody works on to the archive."""
     yield from _require(queue, task_id)
-    now = at_unix_ns(now_ns)
-    outcome: Outcome = yield archive_task(queue, task_id, now)
-    while outcome == FAR:
-        outcome = yield archive_task(queue, task_id, now, (yield from find_in_pending(queue, task_id)))
-    _settle(queue, task_id, "archive", outcome)
+    now, task = at_unix_ns(now_ns), Target(queue, task_id, expected)
+    _settle(queue, task_id, "archive", (yield from _found(task, lambda each: archive_task(each, now))))
 
 
-def run(queue: str, task_id: str, now_ns: int) -> Flow[None]:
+def run(queue: str, task_id: str, now_ns: int, expected: TaskState | None = None) -> Flow[None]:
     """Move a task that waits, or was put away, to pending."""
     yield from _require(queue, task_id)
-    _settle(queue, task_id, "run", (yield run_task(queue, task_id, now_ns)))
+    _settle(queue, task_id, "run", (yield run_task(Target(queue, task_id, expected), now_ns)))
+
+
+def _found(task: Target, act: Callable[[Target], Operation[Outcome]]) -> Flow[Outcome]:
+    """Act on a task, wherever it stands in pending."""
+    outcome: Outcome = yield act(task)
+    while outcome == FAR:
+        seen_at = yield from find_in_pending(task.queue, task.id)
+        outcome = yield act(replace(task, seen_at=seen_at))
+    return outcome
 
 
 def update_task_payload(queue: str, task_id: str, payload: object) -> Flow[None]:

@@ -118,11 +118,7 @@ class Supervisor:
         if frame is None or handle.state is not State.STARTING:
             return  # its end is reported by others
         if frame.op == "failed":
-            handle.text = f"\n{frame.text('text')}"
-            if not self.description:  # none has ever got ready: the app, not the moment, is at fault
-                self._closed = True
-                is_misuse = bool(frame.number("is_misuse"))
-                self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
+            self._on_failure(handle, frame)
             return
         if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
             self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
@@ -141,6 +137,13 @@ class Supervisor:
         self.seats.recycle()
         self._has_begun = self._has_begun or self.seats.all_ready
         self._reports.on_change()
+
+    def _on_failure(self, handle: Handle, frame: Frame) -> None:
+        handle.text = f"\n{frame.text('text')}"
+        if not self.description:  # none has ever got ready: the app, not the moment, is at fault
+            self._closed = True
+            is_misuse = bool(frame.number("is_misuse"))
+            self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
 
     def _too_small(self, rss: int) -> str:
         limit, least = self._config.max_memory_per_child, rss + (64 << 20)
@@ -229,6 +232,8 @@ class Supervisor:
         """Resolve everything a dead child had, and see to its seat."""
         if handle.state is State.DEAD:
             return
+        if handle.state is State.STARTING and not self._closed:
+            self._hear_last_words(handle)
         loop = asyncio.get_running_loop()
         loop.remove_reader(handle.channel)
         if handle.report_timer is not None:
@@ -248,6 +253,12 @@ class Supervisor:
         self.seats.fill()
         self._reports.on_resolved(events)
         self._reports.on_change()
+
+    def _hear_last_words(self, handle: Handle) -> None:
+        """Learn why a child did not start; where this process has stood still, its end may be heard of first."""
+        with contextlib.suppress(ChannelClosedError):
+            if (frame := handle.channel.poll()) is not None and frame.op == "failed":
+                self._on_failure(handle, frame)
 
     def _failed_to_start(self, handle: Handle) -> bool:
         if handle.feed.finished:

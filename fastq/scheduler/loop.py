@@ -33,10 +33,10 @@ class Loop:
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the turn under way, and wait for that; from a hook it does not wait."""
+        """End after the turn under way, and wait for that, whoever asked first; from a hook it does not wait."""
         self._stopping = True
         self.wake()
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:

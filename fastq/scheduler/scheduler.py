@@ -105,9 +105,12 @@ class Scheduler:
             )
         with told_to_stop() as stop:
             self._stop = stop
-            self.start()
-            stop.wait()
-            self.shutdown()
+            try:
+                self.start()
+                stop.wait()
+                self.shutdown()
+            finally:
+                self._stop = None  # its file descriptors are others' soon
 
     def start(self) -> None:
         """Begin on a thread of its own, and return."""
@@ -116,18 +119,21 @@ class Scheduler:
                 raise _closed()
             if self._state is _State.ACTIVE:
                 raise RuntimeError("the scheduler is already running")
-            self._state = _State.ACTIVE
-        self._engine.begin()
-        self._loop.start()
+            self._engine.begin()
+            self._state = _State.ACTIVE  # before the thread is there, whose end closes it
+            self._loop.start()
 
     def shutdown(self) -> None:
-        """End once the ticks under way are through, and take back what was published; may be called twice."""
+        """End once the ticks under way are through, and take back what was published; may be called twice.
+
+        From a hook it returns at once; elsewhere all is over when it returns, also when a hook has asked before.
+        """
         with self._lock:
             state, self._state = self._state, _State.CLOSED
-        if state is _State.ACTIVE:
-            self._loop.stop()
-        elif state is _State.NEW:
+        if state is _State.NEW:
             self._close()
+        else:
+            self._loop.stop()
 
     def ping(self) -> None:
         """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""

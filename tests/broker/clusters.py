@@ -6,10 +6,12 @@ from typing import Any
 from redis.crc import key_slot
 
 from tests.redis_servers import RedisServer
+from tests.waiting import PATIENCE_S
 
-__all__ = ["Cluster", "slot_of"]
+__all__ = ["MIGRATE_MS", "Cluster", "slot_of"]
 
 SLOTS = 16384
+MIGRATE_MS = int(PATIENCE_S * 1000)
 
 
 class Cluster:
@@ -55,7 +57,7 @@ class Cluster:
 
     def move_keys(self, queue: str, source: RedisServer, target: RedisServer) -> None:
         if keys := self.keys_of(source, queue):
-            self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+            self.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, MIGRATE_MS, "KEYS", *keys)
 
     def end_move(self, queue: str, target: RedisServer) -> None:
         for node in [target, *self.nodes]:

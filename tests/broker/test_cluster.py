@@ -40,7 +40,7 @@ from fastq.broker.maintain import forward
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from fastq.states import TaskState
-from tests.broker.clusters import Cluster, slot_of
+from tests.broker.clusters import MIGRATE_MS, Cluster, slot_of
 from tests.broker.harness import NOW_NS, QueueBench, message
 from tests.ports import free_port
 from tests.redis_servers import redis_cluster, redis_server
@@ -235,7 +235,7 @@ def test_a_task_on_its_way_to_another_node_is_not_taken_for_a_ghost(cluster: Clu
         db.zadd(one.key, {"grouped": 1})
         cluster.begin_move(queue, source, target)
         moved = [keys.task(queue, "running"), keys.task(queue, "due"), keys.task(queue, "grouped")]
-        cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *moved)
+        cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, MIGRATE_MS, "KEYS", *moved)
         operations: list[Operation[Any]] = [
             list_leases(queue, "-inf", "2", 10),
             forward(queue, keys.scheduled(queue), NOW_NS, 10),

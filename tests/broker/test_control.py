@@ -9,16 +9,17 @@ from redis import Redis
 from fastq import keys
 from fastq.broker.control import ServerOrder, count_listeners, read_order, send_order
 from fastq.broker.open import open_broker
+from tests.waiting import PATIENCE_S
 
 
 def test_an_order_goes_to_the_server_that_it_names(db: Any, url: str) -> None:
     broker = open_broker(url)
     with db.pubsub() as pubsub:
         pubsub.subscribe(keys.control_channel("a"))
-        assert pubsub.get_message(timeout=30)["type"] == "subscribe"
+        assert pubsub.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
         assert broker.run(send_order("b", ServerOrder.STOP)) == 0
         assert broker.run(send_order("a", ServerOrder.QUIET)) == 1
-        message = pubsub.get_message(timeout=30)
+        message = pubsub.get_message(timeout=PATIENCE_S)
     broker.close()
     assert message["channel"] == b"asynq:control:a"
     assert orjson.loads(message["data"]) == {"do": "quiet"}
@@ -28,10 +29,10 @@ def test_who_watches_all_channels_is_not_counted_as_a_server(db: Any, url: str) 
     broker = open_broker(url)
     with db.pubsub() as watching, db.pubsub() as server:
         watching.psubscribe("*")
-        assert watching.get_message(timeout=30)["type"] == "psubscribe"
+        assert watching.get_message(timeout=PATIENCE_S)["type"] == "psubscribe"
         assert broker.run(count_listeners("a")) == 0
         server.subscribe(keys.control_channel("a"))
-        assert server.get_message(timeout=30)["type"] == "subscribe"
+        assert server.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
         assert broker.run(count_listeners("a")) == 1
     broker.close()
 

@@ -14,6 +14,7 @@ from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from tests.broker.harness import run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
+from tests.waiting import PATIENCE_S
 
 CHANNEL = "asynq:cancel"
 ANOTHER = "another"
@@ -77,6 +78,7 @@ def test_an_idle_connection_is_asked_for_a_sign_of_life(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.01)
+    monkeypatch.setattr("fastq.broker.subscription.ANSWER_WITHIN_S", PATIENCE_S)
 
     async def test() -> None:
         async with subscribed(shared_server.url) as messages:
@@ -93,13 +95,12 @@ def test_an_idle_connection_is_asked_for_a_sign_of_life(
 def test_a_connection_that_died_silently_is_noticed(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.05)
-    monkeypatch.setattr("fastq.broker.subscription.ANSWER_WITHIN_S", 0.5)
-
     async def test() -> None:
         with faulty_proxy(shared_server.socket_path, Fault("PING", Act.SWALLOW, times=None)) as proxy:
             async with subscribed(proxy.url) as messages:
                 assert await anext(messages) is None
+                monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.05)
+                monkeypatch.setattr("fastq.broker.subscription.ANSWER_WITHIN_S", 0.5)
                 with pytest.raises(BrokerError, match="did not answer in time"):
                     await anext(messages)
 

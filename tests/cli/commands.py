@@ -83,8 +83,9 @@ def fill(db: Redis, url: str) -> None:
     queue.add("archived", {"d1": now_s() - 65}, type="mail:send", **{**failed, "retried": 25})
     queue.add("completed", {"c1": FAR_S}, type="sum", completed_at=now_s() - 5, retention=600)
     db.hset(keys.task("default", "c1"), "result", b'{"sum": 3}')
-    today = datetime.now(UTC)
-    db.mset({keys.processed("default", today): 40, keys.failed("default", today): 10})
+    now = datetime.now(UTC)
+    for today in {now.date(), (now + timedelta(minutes=5)).date()}:  # in case that midnight is about to come
+        db.mset({keys.processed("default", today): 40, keys.failed("default", today): 10})
     db.mset({keys.processed_total("default"): 1040, keys.failed_total("default"): 110})
     db.sadd(keys.all_queues(), "low")
     db.set(keys.paused("low"), now_s())

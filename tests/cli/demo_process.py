@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
@@ -121,4 +121,5 @@ def running_demo(
                 demo.process.kill()
                 demo.process.wait()
             for pid in demo.members() if PROC.exists() else ():
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it has ended since the look
+                    os.kill(pid, signal.SIGKILL)

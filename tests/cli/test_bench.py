@@ -27,6 +27,10 @@ def names(db: Redis) -> list[bytes]:
     return sorted(key for key in db.scan_iter() if isinstance(key, bytes))
 
 
+def servers(db: Redis) -> list[int]:
+    return [int(key.split(b":")[3]) for key in names(db) if key.startswith(b"asynq:servers:")]
+
+
 def contents(db: Redis) -> Mapping[bytes, bytes | None]:
     return {key: db.dump(key) for key in names(db)}
 
@@ -89,8 +93,8 @@ def test_interrupted_it_leaves_nothing(url: str, db: Redis, tmp_path: Path, sign
 def test_a_server_that_is_killed_ends_it_and_nothing_is_left(url: str, db: Redis, tmp_path: Path) -> None:
     with measuring(url, tmp_path) as process:
         wait_until(lambda: any(b":processed" in key for key in names(db)), LIMIT_S)
-        (server,) = (int(key.split(b":")[3]) for key in names(db) if key.startswith(b"asynq:servers:"))
-        os.kill(server, signal.SIGKILL)
+        wait_until(lambda: len(servers(db)) == 1, LIMIT_S)
+        os.kill(servers(db)[0], signal.SIGKILL)
         assert process.wait(LIMIT_S) == 1
         assert process.stderr is not None
         assert "ended by itself" in process.stderr.read()

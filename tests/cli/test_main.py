@@ -1,6 +1,5 @@
 """The frame of ``fastq``: what it says without words, with wrong ones, and when Redis is not there."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -214,13 +213,3 @@ def test_any_certificate_is_accepted_if_that_is_wished(fastq: Fastq, tmp_path: P
         assert "certificate verify failed" in server.failure("queue", "ls", "--tls")
         assert server.done("queue", "ls", "--insecure") == ""
         assert Fastq(f"rediss://localhost:{port}?ssl_ca_certs={authority}").done("queue", "ls") == ""
-
-
-def test_a_reader_that_goes_away_is_no_error_to_see(filled: Fastq, tmp_path: Path) -> None:
-    env = {"PYTHONPATH": str(ROOT), "FASTQ_REDIS_URL": filled.url, "HOME": str(tmp_path)}
-    program = [sys.executable, "-m", "fastq", "stats"]
-    reader, writer = os.pipe()
-    os.close(reader)
-    with os.fdopen(writer, "wb") as stdout:
-        done = subprocess.run(program, env=env, stdout=stdout, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (1, b"")

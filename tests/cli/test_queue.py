@@ -1,5 +1,7 @@
 """``fastq queue``."""
 
+from datetime import date, timedelta
+
 import pytest
 from redis import Redis
 
@@ -67,11 +69,15 @@ def test_what_cannot_be_described_keeps_no_other_from_it(filled: Fastq) -> None:
     assert "low" in result.stdout
 
 
-def test_history_tells_each_day(filled: Fastq) -> None:
+def test_history_tells_each_day(filled: Fastq, db: Redis) -> None:
     lines = filled.lines("queue", "history", "default", "-x", "3")
     assert lines[:2] == ["default", "DATE PROCESSED FAILED ERRORS"]
-    assert lines[2].endswith(" 40 10 25.00%")
-    assert [line.split(" ", 1)[1] for line in lines[3:]] == ["0 0 -"] * 2
+    days = [date.fromisoformat(line.split(" ", 1)[0]) for line in lines[2:]]
+    assert [days[0] - day for day in days] == [timedelta(days=ago) for ago in range(3)]
+    counted = [bool(db.exists(keys.processed("default", day))) for day in days]
+    assert counted in ([True, False, False], [True, True, False])  # where midnight came meanwhile there are two
+    told = ["40 10 25.00%" if is_counted else "0 0 -" for is_counted in counted]
+    assert [line.split(" ", 1)[1] for line in lines[2:]] == told
     (found,) = filled.json("queue", "history", "default")
     assert len(found["days"]) == 10
     assert found["days"][0]["processed"] == 40

@@ -20,6 +20,7 @@ from tests.cli.commands import Fastq, read_terminal
 from tests.cli.test_task_bulk import environment
 from tests.e2e.harness import workers_on
 from tests.inspector.harness import Seeded
+from tests.waiting import PATIENCE_S
 
 NOBODY = "fastq: note: no server that runs works on default"
 
@@ -76,7 +77,7 @@ def test_a_queue_is_waited_for_until_its_work_is_done(fastq: Fastq, tmp_path: Pa
         client.enqueue_many(Task("ok") for _ in range(50))
     with workers_on(fastq.url, tmp_path) as workers:
         worker = workers.start("--concurrency", "1")
-        result = fastq.run("queue", "drain", "default", "--timeout", "60", "--pause-after", "--json")
+        result = fastq.run("queue", "drain", "default", "--timeout", str(PATIENCE_S), "--pause-after", "--json")
         assert result.exit_code == 0, result.output + worker.text
     found = json.loads(result.stdout)
     assert (found["empty"], found["paused"], found["failed"]) == (True, True, 0)
@@ -93,7 +94,7 @@ def test_what_is_taken_before_the_pause_is_waited_for(filled: Fastq, db: Any) ->
         db.lrem(queue.key("active"), 0, "a")
 
     with meanwhile(end):
-        said = filled.run("queue", "drain", "late", "-s", "active", "--pause-after", "--timeout", "60")
+        said = filled.run("queue", "drain", "late", "-s", "active", "--pause-after", "--timeout", str(PATIENCE_S))
     assert said.exit_code == 0, said.output
     assert "late is empty and paused" in said.stdout
     assert db.llen(queue.key("pending")) == 1
@@ -120,15 +121,15 @@ def test_on_a_terminal_it_shows_how_far_it_is_and_can_be_interrupted(filled: Fas
     env = environment(filled.url, tmp_path)
     with subprocess.Popen(program, env=env, stderr=follower, stdout=subprocess.PIPE, text=True) as process:
         os.close(follower)
-        shown = ""
-        while "left, 0 done" not in shown:
-            shown += os.read(leader, 4096).decode()
+        read = b""
+        while b"left, 0 done" not in read:
+            read += os.read(leader, 4096)
         process.send_signal(signal.SIGINT)
         said = read_terminal(leader)
         out, _ = process.communicate()
         assert process.returncode == 130
     os.close(leader)
-    assert "default: 3 pending, 2 active, 2 aggregating, 1 retry left, 0 done" in shown
+    assert b"default: 3 pending, 2 active, 2 aggregating, 1 retry left, 0 done" in read
     assert "interrupted: default has 3 pending" in said
     assert not json.loads(out)["empty"]
 
@@ -138,5 +139,5 @@ def test_groups_are_counted_too(filled: Fastq, db: Any, words: str) -> None:
     queue = Seeded(db, "grouped")
     queue.group("g", {"a": 1.0})
     with meanwhile(lambda: db.delete(queue.key("g:g"), queue.key("groups"))):
-        said = filled.run("queue", "drain", "grouped", "--timeout", "60", *words.split())
+        said = filled.run("queue", "drain", "grouped", "--timeout", str(PATIENCE_S), *words.split())
     assert said.exit_code == 0

@@ -8,6 +8,7 @@ from redis import Redis
 from fastq import keys
 from tests.cli.commands import Fastq
 from tests.inspector.test_processes import publish
+from tests.waiting import PATIENCE_S
 
 
 def test_servers_are_listed(fastq: Fastq, db: Redis) -> None:
@@ -69,13 +70,13 @@ def test_servers_are_not_stopped_unasked(fastq: Fastq, db: Any) -> None:
     publish(db, "x", 2)
     with db.pubsub() as pubsub:
         pubsub.subscribe(keys.control_channel("x"))
-        assert pubsub.get_message(timeout=30)["type"] == "subscribe"
+        assert pubsub.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
         result = fastq.run("server", "stop", "x", input="n\n")
         assert result.exit_code == 1
         assert "h:7 (x): will end; 2 tasks run there now. Go on? [y/N]" in result.stderr
         assert "nothing was done" in fastq.run("server", "quiet", "--all").stderr
         assert fastq.done("server", "quiet", "x", "--yes", "--no-wait") == "Told h:7 (x).\n"
-        assert json.loads(pubsub.get_message(timeout=30)["data"]) == {"do": "quiet"}
+        assert json.loads(pubsub.get_message(timeout=PATIENCE_S)["data"]) == {"do": "quiet"}
 
 
 def test_servers_are_named_or_all_of_them_meant(fastq: Fastq) -> None:

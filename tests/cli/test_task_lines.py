@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -435,13 +434,3 @@ def test_an_export_that_is_interrupted_has_written_whole_lines(fastq: Fastq, tmp
     assert done.returncode == 130, done.stderr
     assert "interrupted: exported 0 of 1,000 tasks; what was written is whole lines" in done.stderr
     assert file.read_bytes() == b""
-
-
-def test_a_reader_that_goes_away_is_no_error_to_see(stored: Fastq, tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    program = [sys.executable, "-m", "fastq", "task", "export", "-q", "default"]
-    with os.fdopen(writer, "wb") as stdout:
-        env = environment(stored.url, tmp_path)
-        done = subprocess.run(program, env=env, stdout=stdout, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (1, b"")

@@ -1,13 +1,19 @@
 """What the inspectors do to one task: state in, state out."""
 
 import time
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from fastq import QueueNotFoundError, TaskNotFoundError, TaskStateError, keys
+from fastq import QueueNotFoundError, TaskNotFoundError, TaskState, TaskStateError, keys
+from fastq.broker.open import open_broker
+from fastq.broker.operation import Flow
+from fastq.inspector import actions
 from tests.broker.harness import NOW_S
+from tests.cli.keyspaces import everything
 from tests.inspector.harness import Ask, Seeded
 
 ACTIONS = {"delete": "delete_task", "archive": "archive_task", "run": "run_task"}
@@ -221,3 +227,48 @@ def test_a_pending_task_that_is_in_no_list_is_deleted_all_the_same(ask: Ask, lon
     ask("delete_task", "default", "it")
     assert not long_queue.task("it")
     assert long_queue.db.llen(keys.pending("default")) == LONG
+
+
+STATES = ["pending", *PLACES, "aggregating"]
+FLOWS: dict[str, Callable[[TaskState], Flow[None]]] = {
+    "delete": lambda expected: actions.delete("default", "it", expected),
+    "archive": lambda expected: actions.archive("default", "it", NOW_S * 10**9, expected),
+    "run": lambda expected: actions.run("default", "it", NOW_S * 10**9, expected),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+@pytest.mark.parametrize("state", [*STATES, "active"])
+def test_a_task_in_another_state_than_expected_is_left_alone(queue: Seeded, url: str, name: str, state: str) -> None:
+    put_into(queue, state)
+    queue.db.hset(keys.task("default", "it"), "unique_key", LOCK)
+    queue.db.set(LOCK, "it")
+    before = everything(queue.db)
+    with closing(open_broker(url)) as broker:
+        for expected in STATES:
+            if expected != state:
+                with pytest.raises(TaskStateError) as caught:
+                    broker.drive(FLOWS[name](TaskState(expected)))
+                assert caught.value.state == state
+    assert everything(queue.db) == before
+
+
+@pytest.mark.parametrize("name", FLOWS)
+@pytest.mark.parametrize("state", STATES)
+def test_a_task_in_the_state_expected_is_acted_on(queue: Seeded, url: str, name: str, state: str) -> None:
+    if (name, state) in (("run", "pending"), ("archive", "archived")):
+        return
+    put_into(queue, state)
+    with closing(open_broker(url)) as broker:
+        broker.drive(FLOWS[name](TaskState(state)))
+    now = {"delete": None, "archive": b"archived", "run": b"pending"}[name]
+    assert queue.task("it").get("state") == now
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_what_has_no_state_is_not_found_where_one_is_expected(queue: Seeded, url: str, name: str) -> None:
+    queue.pend("other")
+    queue.db.hset(keys.task("default", "it"), "result", "late")
+    with closing(open_broker(url)) as broker, pytest.raises(TaskNotFoundError):
+        broker.drive(FLOWS[name](TaskState.PENDING))
+    assert queue.task("it") == {"result": b"late"}

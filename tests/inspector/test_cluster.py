@@ -11,6 +11,7 @@ from fastq import Client, GroupInfo, QueueNotFoundError, keys
 from tests.inspector.harness import FACES, Ask
 from tests.inspector.test_processes import publish
 from tests.redis_servers import RedisServer, redis_cluster
+from tests.waiting import PATIENCE_S
 
 QUEUES = ("a", "b", "c", "d", "e")
 
@@ -122,6 +123,6 @@ def test_a_cancellation_reaches_every_node(ask: Ask, nodes: Sequence[RedisServer
         with_channel: Any = client
         with with_channel.pubsub() as pubsub:
             pubsub.subscribe(keys.CANCEL_CHANNEL)
-            assert pubsub.get_message(timeout=30)["type"] == "subscribe"
+            assert pubsub.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
             ask("cancel_processing", "it")
-            assert pubsub.get_message(timeout=30)["data"] == b"it"
+            assert pubsub.get_message(timeout=PATIENCE_S)["data"] == b"it"

@@ -19,12 +19,13 @@ from fastq.codec import (
 )
 from fastq.messages import ServerInfo as PublishedServerInfo
 from tests.inspector.harness import Ask
+from tests.waiting import PATIENCE_S
 
 STARTED = datetime(2026, 11, 21, 1, 2, 3, 456000, UTC)
 
 
-def publish(db: Any, server_id: str, tasks: int = 0, *, host: str = "h", expires_s: float = 10) -> ServerInfo:
-    """Let a server have sent a heartbeat; return what an inspector is to say of it."""
+def publish(db: Any, server_id: str, tasks: int = 0, *, host: str = "h", expires_s: float = 600) -> ServerInfo:
+    """Let a server have sent a heartbeat that lasts; return what an inspector is to say of it."""
     info = PublishedServerInfo(host, 7, server_id, 4, {"low": 1, "high": 5}, True, "active", STARTED, tasks)
     workers = tuple(
         WorkerInfo(host, 7, server_id, f"{server_id}-{n}", "t", b"p", "low", STARTED.replace(second=n), None)
@@ -88,7 +89,7 @@ def entry(number: int, **changes: Any) -> SchedulerEntry:
 
 def test_entries_of_all_live_schedulers_are_listed(ask: Ask, db: Redis) -> None:
     entries = [entry(number) for number in range(4)]
-    for name, number, expires_s in (("s:1:a", 1, 10), ("s:1:a", 0, 10), ("s:1:b", 2, 10), ("s:1:late", 3, -5)):
+    for name, number, expires_s in (("s:1:a", 1, 600), ("s:1:a", 0, 600), ("s:1:b", 2, 600), ("s:1:late", 3, -5)):
         db.lpush(keys.scheduler_entries(name), encode_scheduler_entry(entries[number]))
         db.zadd(keys.all_schedulers(), {keys.scheduler_entries(name): int(time.time()) + expires_s})
     assert ask("scheduler_entries") == entries[:3]
@@ -124,8 +125,8 @@ def heard(db: Any) -> Iterator[Any]:
     with db.pubsub() as pubsub:
         pubsub.subscribe(keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL)
         for _ in range(2):
-            assert pubsub.get_message(timeout=30)["type"] == "subscribe"
-        yield lambda: pubsub.get_message(timeout=30)
+            assert pubsub.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
+        yield lambda: pubsub.get_message(timeout=PATIENCE_S)
 
 
 def test_a_cancellation_is_the_bare_id_on_asynqs_channel(ask: Ask, heard: Any) -> None:

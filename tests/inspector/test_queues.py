@@ -11,6 +11,7 @@ from redis import Redis
 from fastq import DailyStats, GroupInfo, Inspector, QueueNotFoundError, QueueStateError, keys
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
+from tests.waiting import PATIENCE_S
 
 
 def test_queues_are_listed_by_name(ask: Ask, db: Redis) -> None:
@@ -153,7 +154,7 @@ def test_one_inspector_serves_many_threads(url: str, queue: Seeded) -> None:
     with Inspector(url) as inspector:
 
         def look() -> None:
-            with_all.wait(30)
+            with_all.wait(PATIENCE_S)
             from_threads.extend(inspector.get_queue_info("default").pending for _ in range(20))
 
         threads = [threading.Thread(target=look) for _ in range(8)]

@@ -34,6 +34,14 @@ def stay_in_c() -> None:
     collections.deque(itertools.repeat(None), maxlen=0)
 
 
+def surely(hang: Callable[[], None]) -> None:
+    """Hang, though the soft signal, which comes once, may be raised before that, where this process stands still."""
+    try:
+        hang()
+    except (TaskTimeout, TaskCanceled):
+        hang()
+
+
 def noop(order: dict[str, str], context: TaskContext) -> Answer:
     return None
 
@@ -74,29 +82,36 @@ def sleep(order: dict[str, str], context: TaskContext) -> Answer:
 
 
 def hold_gil(order: dict[str, str], context: TaskContext) -> Answer:
-    signal_beacon(order, f"started {os.getpid()}")
-    stay_in_c()
+    def hang() -> None:
+        signal_beacon(order, f"started {os.getpid()}")
+        stay_in_c()
+
+    surely(hang)
     return None
 
 
 def hold_gil_in_c(order: dict[str, str], context: TaskContext) -> Answer:
-    signal_beacon(order, f"started {os.getpid()}")
-    libc = ctypes.PyDLL(None)  # PyDLL keeps the GIL
-    mutex = ctypes.create_string_buffer(1024)
-    libc.pthread_mutex_lock(mutex)
-    libc.pthread_mutex_lock(mutex)  # blocks for ever, and takes no notice of signals
+    def hang() -> None:
+        signal_beacon(order, f"started {os.getpid()}")
+        libc = ctypes.PyDLL(None)  # PyDLL keeps the GIL
+        mutex = ctypes.create_string_buffer(1024)
+        libc.pthread_mutex_lock(mutex)
+        libc.pthread_mutex_lock(mutex)  # blocks for ever, and takes no notice of signals
+
+    surely(hang)
     return None
 
 
 def ignore(order: dict[str, str], context: TaskContext) -> Answer:
     """Swallow whatever is raised inside."""
-    signal_beacon(order, f"started {os.getpid()}")
+    text = f"started {os.getpid()}"
     while True:
         try:
+            signal_beacon(order, text)
             while True:
                 pass
         except BaseException as error:  # noqa: BLE001 - the worst that a handler can do
-            signal_beacon(order, f"ignored {type(error).__name__}")
+            text = f"ignored {type(error).__name__}"
 
 
 def return_late(order: dict[str, str], context: TaskContext) -> Answer:
@@ -176,11 +191,15 @@ def wait_for(order: dict[str, str], context: TaskContext) -> Answer:
 
 def with_grandchildren(order: dict[str, str], context: TaskContext) -> Answer:
     """Start one process by exec and one by fork, then hold the GIL."""
-    program = subprocess.Popen(["sleep", "1000000"])
-    fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10**6,))
-    fork.start()
-    signal_beacon(order, f"started {os.getpid()} {program.pid} {fork.pid}")
-    stay_in_c()
+
+    def hang() -> None:
+        program = subprocess.Popen(["sleep", "1000000"])
+        fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10**6,))
+        fork.start()
+        signal_beacon(order, f"started {os.getpid()} {program.pid} {fork.pid}")
+        stay_in_c()
+
+    surely(hang)
     return None
 
 

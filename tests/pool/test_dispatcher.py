@@ -20,6 +20,7 @@ from fastq.pool.layout import (
 from fastq.pool.outcome import Kind
 from fastq.pool.wakeup import Wakeup
 from tests.pool.harness import bench, run, settings
+from tests.waiting import wait_until
 
 SHAPE = Layout(4, 1 << 20)
 MS = 1_000_000
@@ -351,7 +352,8 @@ def test_tasks_behind_a_hang_are_handed_back_in_order() -> None:
                 await b.run("noop")
             hang = Submission("hang", b.task("", "sleep").data, "noop")  # estimated as the short ones were
             b.submit(hang, *(b.task(number) for number in range(50)))
-            await b.beacon.pids()
+            # The loop stands still until it runs: what has not begun is taken back in time, and others might begin.
+            wait_until(lambda: b.beacon.told().startswith("started"))
             await b.outcomes(range(50))
             returned = [event for event in b.order if event.kind is Kind.RETURNED]
             assert [event.submission.key for event in returned] == list(range(50))

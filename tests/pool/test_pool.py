@@ -11,6 +11,7 @@ from fastq.pool.config import PoolConfig
 from fastq.pool.outcome import Kind
 from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -158,7 +159,7 @@ def test_what_has_not_begun_is_handed_back_in_order() -> None:
             b.submit(late)
             assert (await b.outcome("late")).kind is Kind.RETURNED
             go.touch()
-            assert await b.pool.drain(20)
+            assert await b.pool.drain(PATIENCE_S)
             assert b.pool.pending == 0
             assert {b.events[key][0].kind for key in running} == {Kind.DONE}
 

@@ -11,7 +11,8 @@ from fastq.pool.handle import State
 from fastq.pool.link import PoolStartError
 from fastq.pool.outcome import Kind
 from tests.pool.harness import bench, gone, run, settings
-from tests.waiting import PATIENCE_S, until
+from tests.processes import children
+from tests.waiting import PATIENCE_S, until, wait_until
 
 
 @pytest.fixture
@@ -231,6 +232,41 @@ def test_a_preloader_that_dies_as_soon_as_it_is_there_is_not_replaced_without_a_
                 assert "the next try is in" in b.notices[-1]
                 await until(lambda: b.pool.child_pids and set(b.pool.child_states.values()) == {State.READY})
             assert b.failed == []
+
+    run(test())
+
+
+def test_children_that_die_with_a_young_preloader_are_no_failed_starts_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fastq.pool.supervisor._YOUNG_S", 60.0)
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (0.0,))  # over by the time that their ends are known
+
+    async def test() -> None:
+        async with bench(settings(processes=3)) as b:
+            old = set(b.pool.child_pids)
+            os.kill(b.pool.preloader_pid, signal.SIGKILL)
+            await until(lambda: not old & set(b.pool.child_pids))
+            await until(lambda: list(b.pool.child_states.values()) == [State.READY] * 3)
+            (notice,) = b.notices
+            assert "the preloader" in notice
+
+    run(test())
+
+
+@pytest.mark.usefixtures("patience_with_the_preloader")
+def test_why_a_child_could_not_start_is_heard_though_its_end_was_heard_of_first(tmp_path: Path) -> None:
+    async def test() -> None:
+        how = tmp_path / "how"
+        config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", start_method="spawn")
+        async with bench(config) as b:
+            how.write_text("raise at import")
+            assert (await b.run("kill_self")).kind is Kind.CRASHED
+            # The next one is ordered by now; from here to its end this process stands still.
+            wait_until(lambda: children(b.pool.preloader_pid))
+            wait_until(lambda: not children(b.pool.preloader_pid))
+            await until(lambda: b.notices)
+            assert "RuntimeError: it worked before" in b.notices[0]
 
     run(test())
 

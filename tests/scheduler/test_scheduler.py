@@ -188,6 +188,30 @@ def test_a_hook_may_shut_it_down(url: str, db: Redis) -> None:
     assert db.llen(keys.pending("default")) == 1
 
 
+def test_a_shutdown_after_that_of_a_hook_waits_for_the_end_too(url: str, db: Redis) -> None:
+    asked, goes_on, others = threading.Event(), threading.Event(), threads()
+
+    def post_enqueue(info: TaskInfo | None, error: Exception | None) -> None:
+        ending.shutdown()
+        asked.set()
+        goes_on.wait(PATIENCE_S)
+
+    with Scheduler(url, post_enqueue=post_enqueue) as ending:
+        ending.register("@every 1s", "t")
+        assert asked.wait(PATIENCE_S)
+        (thread,) = threads() - others
+        join = thread.join
+
+        def join_what_goes_on(timeout: float | None = None) -> None:
+            goes_on.set()
+            join(timeout)
+
+        thread.join = join_what_goes_on  # type: ignore[method-assign]  # to know that it is waited for
+    assert goes_on.is_set()
+    assert not thread.is_alive()
+    assert left_keys(db) == []
+
+
 def test_ping_says_whether_redis_is_there(scheduler: Scheduler) -> None:
     scheduler.ping()
     away = Scheduler("unix:///nowhere/redis.sock")
@@ -216,6 +240,18 @@ def test_run_is_for_the_main_thread_only(scheduler: Scheduler) -> None:
     thread.start()
     thread.join()
     assert "call it in the main thread" in str(errors[0])
+
+
+def test_one_that_runs_already_is_not_disturbed_by_being_run(url: str, db: Redis) -> None:
+    signums = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(signum) for signum in signums]
+    with Scheduler(url) as scheduler:
+        scheduler.register("@daily", "t")
+        with pytest.raises(RuntimeError, match="already running"):
+            scheduler.run()
+        assert [signal.getsignal(signum) for signum in signums] == before
+        wait_until(lambda: published(db))
+    assert left_keys(db) == []
 
 
 # A program of its own ----------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
 ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
-ARGV[5] now               unix seconds
-ARGV[6] expire_before     unix seconds; what was archived until then is deleted
-ARGV[7] max_size          tasks that the archive holds at most
+ARGV[5] expected          the state that it must be in; "" whatever it is
+ARGV[6] now               unix seconds
+ARGV[7] expire_before     unix seconds; what was archived until then is deleted
+ARGV[8] max_size          tasks that the archive holds at most
 builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 archived | 0 no such task | the reason why not: its state, aggregation (it is being made into another), far
   (too deep in pending to be found at once)
@@ -21,7 +22,7 @@ asynq   archiveTaskCmd (which trims the archive without the tasks' hashes)
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local completed, groups, aggregation_sets = KEYS[5], KEYS[6], KEYS[7]
 local task_prefix, group_prefix, task_id, seen_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local now, expire_before, max_size = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local expected, now, expire_before, max_size = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 -- begin: take off
 -- Takes the id off pending, looking at no more than the ends of a long list, and around where it was seen.
@@ -66,6 +67,7 @@ local task = task_prefix .. task_id
 local found = redis.pcall("HMGET", task, "state", "group", "msg")
 local state, group, message = found[1], found[2], found[3]
 if not (state and message) then return 0 end
+if expected ~= "" and state ~= expected then return state end
 local reason = state == "archived" and state or reason_to_leave(state, group or "")
 if reason then return reason end
 redis.call("ZADD", archived, now, task_id)

@@ -10,14 +10,16 @@ ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
 ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
-ARGV[5] now_ns            unix nanoseconds
+ARGV[5] expected          the state that it must be in; "" whatever it is
+ARGV[6] now_ns            unix nanoseconds
 builds  task_prefix .. task_id, group_prefix .. group, same hash tag
 returns 1 moved | 0 no such task | the reason why not: its state, or aggregation (it is being made into another)
 asynq   runTaskCmd (which does not set pending_since)
 ]]
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local completed, groups, aggregation_sets = KEYS[5], KEYS[6], KEYS[7]
-local task_prefix, group_prefix, task_id, seen_at, now_ns = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local task_prefix, group_prefix, task_id, seen_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local expected, now_ns = ARGV[5], ARGV[6]
 
 -- begin: take off
 -- Takes the id off pending, looking at no more than the ends of a long list, and around where it was seen.
@@ -62,6 +64,7 @@ local task = task_prefix .. task_id
 local found = redis.pcall("HMGET", task, "state", "group", "msg")
 local state, group, message = found[1], found[2], found[3]
 if not (state and message) then return 0 end
+if expected ~= "" and state ~= expected then return state end
 local reason = state == "pending" and state or reason_to_leave(state, group or "")
 if reason then return reason end
 redis.call("HSET", task, "state", "pending", "pending_since", now_ns)

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fastq.broker.inspect_bulk import TASKS_A_CALL
 from fastq.broker.operation import Flow
 from fastq.cli.dash.desk import Desk
 from fastq.cli.human import clean, number
-from fastq.cli.pieces import count_tasks, watched
+from fastq.cli.pieces import count_tasks, is_piece, watched
 from fastq.clock import SystemClock
-from fastq.errors import BrokerError, FastqError
+from fastq.errors import BrokerError, FastqError, TaskNotFoundError, TaskStateError
 from fastq.info import TaskInfo
-from fastq.inspector import QueueInfo
+from fastq.inspector import QueueInfo, actions
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
 from fastq.states import TaskState
 
@@ -26,12 +27,17 @@ class StoppedError(Exception):
 
 
 class Progress:
-    """Count the tasks that are done; ``stop`` asks the job to end."""
+    """Count the tasks that are done; ``stop`` asks the job to end.
+
+    ``unsure`` is how many more may have been done: answers about them were lost.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
+        self.unsure = 0
         self.failures: list[str] = []
+        self.trouble = ""
         self._stopped = False
 
     def __str__(self) -> str:
@@ -49,6 +55,19 @@ class Progress:
     def note(self, result: Any) -> None:
         """Count what an operation did to tasks."""
         self.done += count_tasks(result)
+        self.trouble = ""
+
+    def lost(self, error: BrokerError) -> None:
+        """Take it that Redis did not answer; the job goes on once it does, unless it is to end."""
+        if error.maybe_applied and is_piece(error.operation):
+            self.unsure += TASKS_A_CALL
+        self.trouble = "; Redis does not answer, so it is asked again"
+        self.check()
+
+    @property
+    def doubt(self) -> str:
+        """Say how many more may be done, if any."""
+        return f"; up to {number(self.unsure)} more, since an answer was lost" if self.unsure else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +83,9 @@ class Job:
 
     def outcome(self, progress: "Progress") -> str:
         """Say what came of it."""
-        said = f"{number(progress.done)} {self.thing}{'' if progress.done == 1 else 's'} {self.done}."
+        said = f"{number(progress.done)} {self.thing}{'' if progress.done == 1 else 's'} {self.done}{progress.doubt}."
         if progress.failures:
-            said += f" {number(len(progress.failures))} failed: {clean(progress.failures[0])}"
+            said += f" {number(len(progress.failures))} left as it was: {clean(progress.failures[0])}"
         return said
 
 
@@ -91,10 +110,12 @@ class Deed:
     past: str
     what_for: str
     states: frozenset[TaskState]
-    one: Callable[[Desk, str, str], Awaitable[None]]
+    one: Callable[[TaskInfo, int], Flow[None]]
     all: Callable[[Place, int], Flow[int]]
 
 
+AGGREGATION: Final = "aggregation"
+"""The state of a task that is being made into another, in an error."""
 IDLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
 
 RUN: Final = Deed(
@@ -102,7 +123,7 @@ RUN: Final = Deed(
     "made pending",
     "as soon as servers get to them",
     IDLE - {TaskState.PENDING},
-    lambda desk, queue, task_id: desk.inspector.run_task(queue, task_id),
+    lambda info, now_ns: actions.run(info.queue, info.id, now_ns, info.state),
     lambda place, now_ns: run_all_tasks(place.queue, place.state, place.group, now_ns),
 )
 ARCHIVE: Final = Deed(
@@ -110,7 +131,7 @@ ARCHIVE: Final = Deed(
     "archived",
     "where the newest 10,000 are kept",
     IDLE - {TaskState.ARCHIVED},
-    lambda desk, queue, task_id: desk.inspector.archive_task(queue, task_id),
+    lambda info, now_ns: actions.archive(info.queue, info.id, now_ns, info.state),
     lambda place, now_ns: archive_all_tasks(place.queue, place.state, place.group, now_ns),
 )
 DELETE: Final = Deed(
@@ -118,7 +139,7 @@ DELETE: Final = Deed(
     "deleted",
     "for good",
     IDLE,
-    lambda desk, queue, task_id: desk.inspector.delete_task(queue, task_id),
+    lambda info, now_ns: actions.delete(info.queue, info.id, info.state),
     lambda place, now_ns: delete_all_tasks(place.queue, place.state, place.group),
 )
 DEEDS: Final = {"run": RUN, "archive": ARCHIVE, "delete": DELETE}
@@ -134,7 +155,7 @@ def doing(name: str, desk: Desk, infos: Sequence[TaskInfo]) -> Job:
     deed = DEEDS[name]
 
     async def work(progress: Progress) -> None:
-        await _each(infos, progress, lambda info: deed.one(desk, info.queue, info.id))
+        await _each(infos, progress, lambda info: desk.broker.drive(deed.one(info, SystemClock().unix_ns())))
 
     question = f"{deed.verb} {_named(infos)}, {deed.what_for}?"
     return Job(question, deed.past, len(infos), work, destroys=deed is DELETE)
@@ -150,12 +171,12 @@ def cancelling(desk: Desk, infos: Sequence[TaskInfo]) -> Job:
 
 
 def doing_all(name: str, desk: Desk, place: Place, count: int) -> Job:
-    """Do something to all tasks of a state, some hundreds at a time."""
+    """Do something to all tasks of a state, some hundreds at a time, however long Redis is away meanwhile."""
     deed = DEEDS[name]
 
     async def work(progress: Progress) -> None:
         flow = deed.all(place, SystemClock().unix_ns())
-        await desk.broker.drive(watched(flow, progress.note, progress.check))
+        await desk.broker.drive(watched(flow, progress.note, progress.check, progress.lost))
 
     question = f"{deed.verb} all {number(count)} {place}, {deed.what_for}?"
     return Job(question, deed.past, count, work, destroys=deed is DELETE)
@@ -182,10 +203,20 @@ async def _each(infos: Sequence[TaskInfo], progress: Progress, act: Callable[[Ta
             await act(info)
         except BrokerError:
             raise
+        except TaskStateError as error:
+            progress.failures.append(_moved(info, error.state))
+        except TaskNotFoundError:
+            progress.failures.append(_moved(info, "gone"))
         except FastqError as error:
             progress.failures.append(str(error))
         else:
             progress.done += 1
+
+
+def _moved(info: TaskInfo, state: str) -> str:
+    if state == AGGREGATION:
+        return f"{info.id} is being made into another task now"
+    return f"{info.id} is {state} now, no longer {info.state}"
 
 
 def _named(infos: Sequence[TaskInfo]) -> str:

@@ -27,10 +27,11 @@ def check_clock(vitals: Vitals) -> Finding:
     return Finding("clock", _level(apart_s), f"Redis' is {apart_s:.1f} s {side} this machine's", WHY, ADVICE)
 
 
-def check_server_clocks(registry: Sequence[Listed], vitals: Vitals) -> Finding:
+def check_server_clocks(registry: Sequence[Listed], vitals: Vitals, passed_s: float) -> Finding:
     """Compare servers' and schedulers' clocks with Redis'.
 
-    They note by their own clock when what they show of themselves ends; Redis counts that down by its own.
+    They note by their own clock when what they show of themselves ends; Redis counts that down by its own. From the
+    vitals' time until the registry was there ``passed_s`` went by, and somewhere between it was read.
     """
     if isinstance(vitals.skew_s, Refused):
         return unseen("server clocks", vitals.skew_s.why)
@@ -40,7 +41,8 @@ def check_server_clocks(registry: Sequence[Listed], vitals: Vitals) -> Finding:
         if one.ttl_ms > 0 and one.listed_in != "workers"
     }
     # What they note is in whole seconds, and a beat is on its way for a moment.
-    wrong = {name: skew_s for name, skew_s in skews.items() if abs(skew_s) - vitals.doubt_s >= WARN_S}
+    doubt_s = WARN_S + vitals.doubt_s
+    wrong = {name: skew_s for name, skew_s in skews.items() if not -doubt_s < skew_s < doubt_s + passed_s}
     if not wrong:
         return Finding("server clocks", Level.OK, f"servers and schedulers: {len(skews)}, as Redis'")
     said = [f"{name}: {abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}" for name, skew_s in wrong.items()]

@@ -104,8 +104,9 @@ class _Round:
         if isinstance(registry, Refused):
             report.findings += [unseen(name, registry.why) for name in ("server lists", "server clocks")]
             return
+        passed_s = self._order.now_ns() / 1e9 - vitals.now_s
         lists = check_registry(registry, vitals)
-        report.findings += [lists, check_server_clocks(registry, vitals)]
+        report.findings += [lists, check_server_clocks(registry, vitals, passed_s)]
         if lists.count:
             report.repairs.append(forget_servers(lists.count, stale_before(vitals)))
 

@@ -13,7 +13,7 @@ from tests.inspector.harness import Seeded
 
 @on_a_loop
 async def test_queues_are_listed_with_what_is_in_them(filled: Fastq) -> None:
-    async with driven(filled.url) as dash:
+    async with driven(filled.url, refresh_s=3600.0) as dash:  # a second look would tell rates
         await dash.sees("critical", "default", "low (paused)", "3 queues  13 tasks")
         assert dash.lines[3].split() == ["QUEUE", "STATES", "SIZE", "/S", "LATELY", "LATENCY", "MEMORY", "ERRORS"]
         assert dash.row("critical ").startswith("▸ critical ████████████ 1 - ")

@@ -3,12 +3,14 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
+from fastq import Client, Inspector, Task, keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded
+from tests.waiting import PATIENCE_S
 
 
 @on_a_loop
@@ -135,10 +137,43 @@ async def test_a_task_is_run_archived_and_deleted_once_that_was_confirmed(filled
 
 
 @on_a_loop
+@pytest.mark.parametrize("key", ["r", "a", "d"])
+async def test_a_task_that_moved_on_since_it_was_shown_is_left_as_it_is(filled: Fastq, db: Redis, key: str) -> None:
+    queue = Seeded(db)
+    async with driven(filled.url, queue="default", refresh_s=3600.0) as dash:
+        await dash.sees("active 1-2")
+        await dash.press("l", "l", "l", "l")
+        await dash.sees("▸ r1")
+        await dash.press(key)
+        await dash.sees("1 retry task of default: r1")
+        with Inspector(filled.url) as inspector:  # somebody else has another idea
+            inspector.run_task("default", "r1")
+            if key == "r":
+                inspector.archive_task("default", "r1")
+        before = queue.task("r1")
+        await dash.press("y")
+        state = "archived" if key == "r" else "pending"
+        await dash.sees(f"1 left as it was: r1 is {state} now, no longer retry", "There are no retry tasks.")
+        assert queue.task("r1") == before
+
+
+@on_a_loop
+async def test_of_a_task_that_is_gone_since_it_was_shown_that_is_said(filled: Fastq, db: Redis) -> None:
+    async with driven(filled.url, queue="default", refresh_s=3600.0) as dash:
+        await dash.sees("active 1-2")
+        await dash.press("l", "d")
+        await dash.sees("Delete 1 pending task of default: p1")
+        with Inspector(filled.url) as inspector:
+            inspector.delete_task("default", "p1")
+        await dash.press("y")
+        await dash.sees("0 tasks deleted. 1 left as it was: p1 is gone now, no longer pending")
+
+
+@on_a_loop
 async def test_an_active_task_is_cancelled(filled: Fastq, db: Any) -> None:
     with db.pubsub() as pubsub:
         pubsub.subscribe("asynq:cancel")
-        assert pubsub.get_message(timeout=30)
+        assert pubsub.get_message(timeout=PATIENCE_S)
         async with driven(filled.url, queue="default") as dash:
             await dash.sees("▸ a1")
             await dash.press("d")
@@ -147,7 +182,7 @@ async def test_an_active_task_is_cancelled(filled: Fastq, db: Any) -> None:
             await dash.sees("Cancel 1 active task of default: a1 (slow)")
             await dash.press("y")
             await dash.sees("1 task asked to stop.")
-        message = pubsub.get_message(timeout=30)
+        message = pubsub.get_message(timeout=PATIENCE_S)
         assert message is not None
         assert message["data"] == b"a1"
 
@@ -191,7 +226,7 @@ async def test_while_a_search_is_on_all_means_what_it_found(filled: Fastq, db: R
         await dash.sees("Delete the 2 pending tasks shown of default, for good?")
         queue.db.hset(keys.task("default", "p2"), "state", "active")
         await dash.press("y")
-        await dash.sees("1 task deleted. 1 failed: cannot delete a task in state 'active'")
+        await dash.sees("1 task deleted. 1 left as it was: p2 is active now, no longer pending")
         assert not queue.task("p1")
         assert queue.task("p2")
         assert queue.task("p3")

@@ -13,7 +13,7 @@ from fastq.errors import BrokerError
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Level
 from fastq.states import TaskState
-from tests.broker.clusters import Cluster
+from tests.broker.clusters import MIGRATE_MS, Cluster
 from tests.broker.harness import QueueBench
 from tests.inspector.doctor.harness import DEFECTS, sound
 from tests.inspector.harness import Seeded
@@ -74,7 +74,7 @@ def test_of_a_task_on_its_way_to_another_node_nothing_is_said_and_nothing_mended
         client.set(lock, "p1")
         cluster.begin_move(name, source, target)
         for task_id in ("p1", "r1"):
-            cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, keys.task(name, task_id), 0, 5000)
+            cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, keys.task(name, task_id), 0, MIGRATE_MS)
         broker = open_broker(client)
         examined = broker.run_many(
             [

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -226,7 +227,7 @@ def test_what_moves_between_two_looks_is_not_told(
         db.sadd(keys.all_queues(), "hidden")
         DEFECTS["leftover"].make(queue)
 
-    monkeypatch.setattr("fastq.broker.blocking.time.sleep", undo)
+    monkeypatch.setattr("fastq.broker.blocking.time", SimpleNamespace(sleep=undo, monotonic=time.monotonic))
     assert amiss(look(broker)) == []
 
 
@@ -305,10 +306,12 @@ def test_a_paused_queue_with_many_tasks_and_a_full_archive_are_told_of(broker: B
 
 
 def test_a_server_whose_clock_is_wrong_is_told_of(broker: BlockingBroker, db: Redis) -> None:
-    publish(db, "x", expires_s=10)
-    db.expire(keys.server_info("h", 7, "x"), 10)
+    publish(db, "x")
+    (listed,) = db.zrange(keys.all_servers(), 0, -1, withscores=True)
+    ends_s = int(listed[1])
+    db.expireat(keys.server_info("h", 7, "x"), ends_s)
     assert amiss(look(broker)) == []
-    db.zadd(keys.all_servers(), {keys.server_info("h", 7, "x"): time.time() + 10 + 60})
+    db.zadd(keys.all_servers(), {keys.server_info("h", 7, "x"): ends_s + 60})
     (found,) = amiss(look(broker))
     assert (found.check, found.level, found.seen) == ("server clocks", Level.PROBLEM, "1 of 1 differ from Redis'")
     assert found.examples == ("h:7: 60 s ahead",)

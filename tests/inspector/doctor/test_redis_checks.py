@@ -9,7 +9,9 @@ from redis import Redis, RedisError
 
 from fastq.broker.open import open_broker
 from fastq.broker.redis_state import SlowCommand
+from fastq.broker.registry import Listed
 from fastq.errors import BrokerAuthError
+from fastq.inspector.doctor.clocks import check_server_clocks
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level, Refused
 from fastq.inspector.doctor.redis_checks import check_redis
@@ -184,6 +186,15 @@ def test_old_and_foreign_slow_commands_are_not_told_of() -> None:
     assert check_slow_commands(vitals(slow=slow)).level is Level.OK
     finding = check_slow_commands(vitals(slow=[*slow, SlowCommand(now_s, 12_345, "EVALSHA abc", True)]))
     assert finding.seen == "1 in the last hour, the slowest EVALSHA abc with 12 ms"
+
+
+def test_a_doctor_that_was_suspended_takes_no_server_s_clock_for_wrong() -> None:
+    known = vitals()
+    beat = Listed("servers", "asynq:servers:{h:1:x}", known.redis_now_s + 60, 55_000)
+    assert check_server_clocks([beat], known, 0.0).level is Level.WARNING
+    assert check_server_clocks([beat], known, 5.0).level is Level.OK
+    behind = Listed("servers", "asynq:servers:{h:1:x}", known.redis_now_s + 60, 65_000)
+    assert check_server_clocks([behind], known, 5.0).level is Level.WARNING
 
 
 def test_while_redis_loads_nothing_else_is_looked_at(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,64 @@
+"""What becomes of output that nobody takes: the reader went away, the disk is full, the stream was closed before.
+
+Where a reader went away the command ends without a word, and with code 1, as click has it.
+"""
+
+import errno
+import os
+import select
+import sys
+import time
+from contextlib import suppress
+from io import TextIOWrapper, UnsupportedOperation
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["end_unwritten", "open_streams", "wait_with_reader", "was_closed"]
+
+_UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+
+
+def open_streams() -> None:
+    """Make stdout and stderr fit to be written to: one that is closed swallows all, and each takes any character."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the process
+        stream = getattr(sys, name)
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what the encoding lacks is no reason to fail
+
+
+def was_closed(stream: Any) -> bool:
+    """Tell whether a stream was closed before the command began."""
+    return getattr(stream, "name", None) == os.devnull
+
+
+def end_unwritten(error: OSError) -> str:
+    """Write no more, and return what to say about it, if anything; raise ``error`` if it is not of a standard stream.
+
+    What is still to be flushed at the interpreter's end would fail again, and be told with a traceback.
+    """
+    if error.errno not in _UNWRITABLE or error.filename is not None:
+        raise error
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError):
+                stream.close()
+    if error.errno == errno.EPIPE or sys.stderr.closed:
+        return ""
+    return f"cannot write: {os.strerror(error.errno)}"
+
+
+def wait_with_reader(seconds: float) -> None:
+    """Let time pass; raise ``BrokenPipeError`` as soon as nobody reads stdout any more."""
+    try:
+        number = sys.stdout.fileno()
+    except UnsupportedOperation:
+        time.sleep(seconds)
+        return
+    poll = select.poll()
+    poll.register(number, 0)
+    if poll.poll(seconds * 1000):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))

@@ -1,0 +1,102 @@
+"""Output that nobody takes: each command ends without a traceback, and says what there is to say."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastq import Client, Task, keys
+from tests.cli.commands import Fastq
+from tests.cli.test_task_bulk import environment
+
+WRITING = [
+    "--help",
+    "version",
+    "completion bash",
+    "task ls --help",
+    "stats",
+    "stats --json",
+    "queue ls",
+    "queue inspect default --json",
+    "queue pause default critical",
+    "task ls -q default -s pending",
+    "task ls -q default -s pending --json",
+    "task ls -q default -s pending --type mail:*",
+    "task inspect -q default -i p1",
+    "task delete-all -q default -s retry --yes --json",
+    "task export -q default",
+    "doctor",
+]
+"""Commands that write in each of the ways that there are."""
+MANY = 1_500
+
+
+def run(fastq: Fastq, home: Path, words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "fastq", *words.split()]
+    return subprocess.run(
+        program, env=environment(fastq.url, home), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **more
+    )
+
+
+@pytest.mark.parametrize("words", WRITING)
+def test_a_reader_that_went_away_ends_each_command_without_a_word(filled: Fastq, tmp_path: Path, words: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as stdout:
+        done = run(filled, tmp_path, words, stdout=stdout)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("words", ["task ls -q default -s pending --size 1500", "task export -q default"])
+def test_a_reader_that_goes_away_in_the_middle_ends_it_without_a_word(fastq: Fastq, tmp_path: Path, words: str) -> None:
+    with Client(fastq.url) as client:
+        client.enqueue_many(Task("t", b"x" * 100) for _ in range(MANY))  # more than a pipe holds
+    program = [sys.executable, "-m", "fastq", *words.split()]
+    env = environment(fastq.url, tmp_path)
+    with subprocess.Popen(program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
+
+
+def test_tail_ends_when_nobody_reads_it_though_nothing_happens(filled: Fastq, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as stdout:
+        done = run(filled, tmp_path, "task tail -q low", stdout=stdout, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("words", WRITING)
+def test_a_full_disk_is_said_in_one_line(filled: Fastq, tmp_path: Path, words: str) -> None:
+    with Path("/dev/full").open("wb") as stdout:
+        done = run(filled, tmp_path, words, stdout=stdout)
+    assert (done.returncode, done.stderr) == (1, "fastq: cannot write: No space left on device\n")
+
+
+def test_a_failure_that_nobody_reads_is_a_failure_all_the_same(filled: Fastq, tmp_path: Path) -> None:
+    for words, code in (("queue inspect nix", 1), ("stats --nix", 1)):
+        program = ["/bin/sh", "-c", f'"{sys.executable}" -m fastq {words} >/dev/full 2>&1']
+        assert subprocess.run(program, env=environment(filled.url, tmp_path)).returncode == code
+
+
+@pytest.mark.parametrize("words", ["stats", "task ls -q default -s pending", "queue pause default", "stats --json"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_with_closed_streams_the_work_is_done(filled: Fastq, db: Any, tmp_path: Path, words: str, closed: str) -> None:
+    program = ["/bin/sh", "-c", f'exec "{sys.executable}" -m fastq {words} {closed}']
+    done = subprocess.run(program, env=environment(filled.url, tmp_path), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert db.exists(keys.paused("default")) == ("pause" in words)
+
+
+def test_an_export_to_a_closed_stdout_is_misuse(filled: Fastq, tmp_path: Path) -> None:
+    program = ["/bin/sh", "-c", f'exec "{sys.executable}" -m fastq task export -q default >&-']
+    done = subprocess.run(program, env=environment(filled.url, tmp_path), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "stdout is closed: name a file with --output" in done.stderr
