@@ -3,7 +3,10 @@
 A signal is noted, and acted on between two pieces of work: each piece is done wholly or not at all.
 """
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import click
@@ -16,7 +19,7 @@ from fastq.cli.session import Session, say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 
-__all__ = ["EXIT_SIGNAL", "Progress", "carry_out", "confirm", "yes_option"]
+__all__ = ["EXIT_SIGNAL", "Progress", "carry_out", "confirm", "looking", "yes_option"]
 
 T = TypeVar("T")
 
@@ -37,6 +40,16 @@ def confirm(what: str, *, yes: bool) -> None:
     if answer.strip().lower() not in ("y", "yes"):
         say_failure("nothing was done")
         click.get_current_context().exit(1)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """Be a look at tasks before anything is done to them; an interruption ends the command, and says so."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say_failure("interrupted: nothing was done")
+        click.get_current_context().exit(EXIT_SIGNAL + signal.SIGINT)
 
 
 class Progress:
@@ -70,9 +83,9 @@ def carry_out(session: Session, flow: Flow[T], progress: Progress) -> T:
     with Interruption() as interruption:
         try:
             return session.broker.drive(watched(flow, progress.note, interruption.check))
-        except Interrupted as signal:
+        except Interrupted as interrupted:
             say_failure(f"interrupted: {progress}; the rest is as it was")
-            code = EXIT_SIGNAL + signal.signum
+            code = EXIT_SIGNAL + interrupted.signum
         except BrokerError as error:
             raise FastqError(f"{progress}, then: {error}") from error
         finally:

@@ -11,7 +11,7 @@ from fastq.broker.inspect_tasks import container
 from fastq.broker.inspect_walk import Chosen, run_chosen, run_some
 from fastq.broker.operation import Flow
 from fastq.cli.acting import Acting, acted_record
-from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
+from fastq.cli.bulk import Progress, carry_out, confirm, looking, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, TaskId, Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.progress import Look
@@ -80,7 +80,8 @@ def retry(
     sources = [Source(queue, container(queue, state), state) for state in known]
     session.broker.drive(require_queue(queue))
     if wanted[0].is_needed:
-        chosen = _choose(session, sources, wanted)
+        with looking():
+            chosen = _choose(session, sources, wanted)
         count, flow = sum(map(len, chosen)), _run_chosen(sources, chosen)
     else:
         count = sum(session.broker.run(source.size()) for source in sources)

@@ -14,6 +14,7 @@ from redis import Redis
 from fastq import keys
 from tests.cli.commands import FAR_S, Fastq, now_s, read_terminal
 from tests.cli.test_task_bulk import INTERRUPTED, environment
+from tests.cli.test_task_lines import INTERRUPTED as INTERRUPTED_READING
 from tests.inspector.harness import Seeded
 
 MANY = 1_000
@@ -135,6 +136,14 @@ def test_work_is_interrupted_between_two_pieces_and_goes_on_when_it_is_asked_aga
     assert db.zcard(keys.retry("default")) == MANY - 200
     assert crowded.json(*words)["count"] == 300
     assert pending(db) == [f"a{n:04}" for n in range(MANY // 2)]
+
+
+def test_when_it_is_interrupted_before_anything_was_done_that_is_said(crowded: Fastq, db: Any, tmp_path: Path) -> None:
+    words = ["task", "retry", "-q", "default", "--all", "--error", "odd", "-y"]
+    program = [sys.executable, "-c", INTERRUPTED_READING, *words]
+    done = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "fastq: interrupted: nothing was done\n")
+    assert db.zcard(keys.retry("default")) == MANY
 
 
 @pytest.mark.parametrize(
