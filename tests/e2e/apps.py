@@ -215,8 +215,8 @@ def deaf(task: RunningTask) -> None:
 
 @mux.handler("clean")
 def clean_up(task: RunningTask) -> None:
-    tell("started", task)
     try:
+        tell("started", task)
         time.sleep(LONG_S)
     finally:
         tell("cleaned", task)
@@ -235,7 +235,14 @@ def hold_gil(task: RunningTask) -> None:
 @mux.handler("c-loop")
 def loop_in_c(task: RunningTask) -> None:
     """Stay for ever in one C call that holds the interpreter and, unlike a big power, never looks for signals."""
-    tell("started", task)
+    try:
+        tell("started", task)
+        stay_in_c()
+    except (TaskCanceled, TaskTimeout):  # before it was there, where this process stood still; it is told once
+        stay_in_c()
+
+
+def stay_in_c() -> None:
     deque(itertools.repeat(None), maxlen=0)
 
 

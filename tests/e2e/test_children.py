@@ -6,6 +6,7 @@ import pytest
 
 from fastq import Client, Task
 from tests.e2e.harness import Workers
+from tests.e2e.test_limits import cancel
 from tests.e2e.view import View
 from tests.processes import is_running
 from tests.waiting import wait_until
@@ -13,7 +14,9 @@ from tests.waiting import wait_until
 
 def test_children_are_replaced_after_their_share_of_tasks(workers: Workers, client: Client, view: View) -> None:
     client.enqueue_many([Task("told") for _ in range(60)])
-    worker = workers.start("--burst", "--concurrency", "1", "--max-tasks-per-child", "10")
+    # What waited too long would be taken back from a child that may have no other instead.
+    flags = ("--burst", "--concurrency", "1", "--prefetch-time", "60")
+    worker = workers.start(*flags, "--max-tasks-per-child", "10")
     assert worker.ended() == 0, worker.text
     runs = Counter(event.pid for event in view.events())
     assert (runs.total(), max(runs.values())) == (60, 10)
@@ -44,7 +47,7 @@ def test_a_handler_s_own_processes_end_with_it(workers: Workers, client: Client,
     worker = workers.start("--concurrency", "1", "--timeout-grace", "0.2", "--start-method", start_method).is_ready()
     own = view.expect("started", task_id).pid
     assert own in worker.family()
-    wait_until(lambda: view.db.publish("asynq:cancel", task_id) == 1)
+    cancel(view, task_id)
     assert view.until("retry", task_id) is not None
     wait_until(lambda: not is_running(own))
 
@@ -60,5 +63,5 @@ def test_coroutines_run_side_by_side_and_plain_handlers_one_at_a_time(
     plain = client.enqueue("told").id
     assert view.state(plain) in ("pending", "active")
     for task_id in coroutines:
-        view.db.publish("asynq:cancel", task_id)
+        cancel(view, task_id)
     view.expect("ran", plain)

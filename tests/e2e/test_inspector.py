@@ -39,7 +39,7 @@ def test_a_server_and_what_it_works_on_are_seen(
     assert worker.stop() == 0, worker.text
     assert inspector.servers() == []
     info = inspector.get_queue_info("default")
-    assert (info.processed, info.failed, info.size) == (1, 0, 0)
+    assert (info.processed_total, info.failed_total, info.size) == (1, 0, 0)
 
 
 def test_a_paused_queue_waits_until_it_is_resumed(
@@ -85,7 +85,7 @@ def test_tasks_that_are_run_again_go_to_the_server(
     assert inspector.run_all_scheduled_tasks("default") == 3
     inspector.run_task("default", "a0")
     assert inspector.run_all_archived_tasks("default") == 2
-    wait_until(lambda: inspector.get_queue_info("default").processed == 6)
+    wait_until(lambda: inspector.get_queue_info("default").processed_total == 6)
     assert [inspector.list_tasks("default", state) for state in TaskState if state != "aggregating"] == [[]] * 6
 
 
@@ -102,4 +102,4 @@ def test_a_queue_is_deleted_under_a_server_that_serves_it(
     with Client(workers.url) as another:  # the first one knows for 10 s that the queue is listed
         another.enqueue("ok", task_id="new", retention=3600)
     view.until("completed", "new")
-    assert inspector.get_queue_info("default").processed == 1
+    assert inspector.get_queue_info("default").processed_total == 1

@@ -129,7 +129,7 @@ def test_a_redis_that_was_emptied_is_served_on(stage: Stage) -> None:
 
 def test_a_failover_costs_no_handler_and_no_task(tmp_path: Path) -> None:
     with (
-        redis_sentinel(down_after_ms=1000) as setup,
+        redis_sentinel() as setup,
         workers_on(setup.master.url, tmp_path) as workers,
         setup.replica.client() as db,
     ):
@@ -140,6 +140,8 @@ def test_a_failover_costs_no_handler_and_no_task(tmp_path: Path) -> None:
             task_id = client.enqueue(until_file).id
             View(old).expect("started", task_id)
             wait_until(lambda: db.zscore("asynq:{default}:lease", task_id))
+            with setup.sentinel() as sentinel:  # not before: a master that stands still for a second is none
+                sentinel.sentinel_set("mymaster", "down-after-milliseconds", 1000)
         setup.master.process.kill()
         wait_until(lambda: db.info("replication")["role"] == "master")
         (tmp_path / "go").touch()

@@ -50,7 +50,7 @@ def test_a_running_task_is_finished_and_waiting_ones_are_given_back_in_order(
 ) -> None:
     ids = enqueue_numbered(client, "wait", 30, retention=3600)
     view.open(times=6)  # quick at first, so that others are fetched ahead
-    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "30", "--prefetch-time", "60").is_ready()
+    worker = workers.start("--concurrency", "1", "--shutdown-timeout", "600", "--prefetch-time", "60").is_ready()
     wait_until(lambda: view.db.llen(EVENTS) == 6 * 2 + 1)
     events = view.events()
     done = {event.task_id for event in events if event.what == "done"}
@@ -133,7 +133,8 @@ def test_no_task_is_lost_when_a_busy_worker_is_told_to_stop(
 ) -> None:
     """A dequeue is under way nearly always; what it brings must not be forgotten."""
     enqueue_numbered(client, "ok", 20_000)
-    worker = workers.start("--concurrency", "2").is_ready()
+    # Nothing goes back before its time, but all that was fetched at the end, and in order.
+    worker = workers.start("--concurrency", "2", "--prefetch-time", "60").is_ready()
     wait_until(lambda: view.count("processed") > 1000 + 700 * again, interval_s=0.001)
     worker.signal(signum)
     if signum is signal.SIGTSTP:
@@ -151,7 +152,7 @@ def test_more_than_a_call_s_worth_goes_back_in_order(workers: Workers, client: C
     """A call takes back at most 500 tasks; their order holds across calls, too."""
     ids = enqueue_numbered(client, "wait", 6000)  # more than four children's rings take: each has one to wait in
     view.open(times=500)  # quick at first, so that much is fetched ahead
-    worker = workers.start("--concurrency", "4", "--prefetch-time", "3600", "--shutdown-timeout", "0").is_ready()
+    worker = workers.start("--concurrency", "4", "--prefetch-time", "3600", "--shutdown-timeout", "2").is_ready()
     wait_until(lambda: view.db.llen(EVENTS) == 500 * 2 + 4)
     wait_until(lambda: view.size("active") > 800)
     worker.signal(signal.SIGTERM)

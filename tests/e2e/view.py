@@ -115,6 +115,10 @@ class View:
         assert task_id in ("", event.task_id), event
         return event
 
+    def events_so_far(self) -> list[str]:
+        """Return what was told, and leave it there."""
+        return [_event(raw).what for raw in self._ask.lrange(EVENTS, 0, -1)]
+
     def events(self) -> list[Event]:
         """Return all that was told and not taken."""
         found = []

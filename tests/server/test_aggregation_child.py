@@ -16,7 +16,7 @@ from fastq.worker.aggregation import Combined, GroupedTask, Unreadable
 from tests.pool.harness import run
 from tests.processes import children
 from tests.server.harness import logged
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from tests.worker.harness import encoded
 
 HERE = "tests.server.test_aggregation_child"
@@ -112,7 +112,11 @@ def test_the_patience_with_a_call_does_not_begin_while_another_one_runs() -> Non
         ("hang", "it took longer than 1 s and was ended"),
     ],
 )
-def test_what_goes_wrong_is_said_and_the_next_group_is_aggregated(group: str, says: str) -> None:
+def test_what_goes_wrong_is_said_and_the_next_group_is_aggregated(
+    group: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.pool.supervisor._REPORT_WAIT_S", PATIENCE_S)  # for the preloader's word on its death
+
     async def test() -> None:
         quick, patient = child(), child()
         quick._limit_s = 1.0

@@ -22,6 +22,7 @@ from fastq.worker.aggregation import GroupedTask
 from tests.broker.harness import NOW_S, QUEUE
 from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, logged, on_bench
+from tests.waiting import PATIENCE_S
 
 DUE_S = NOW_S - 60
 SCRIPTS = (
@@ -357,11 +358,11 @@ def test_it_finishes_the_set_under_way_and_takes_no_other(db: Redis, url: str) -
         aggregating.start()
         await began.wait()
         assert aggregating.is_busy
-        ending = asyncio.create_task(aggregating.wind_down(30.0))
+        ending = asyncio.create_task(aggregating.wind_down(PATIENCE_S))
         await asyncio.sleep(0)
         may_end.set()
         await ending
-        await aggregating.finish(1.0)
+        await aggregating.finish(PATIENCE_S)
         assert outcome(bench.queue) == {"whole:g": ["a+b"]}
         assert leftovers(bench.queue)["groups"] == {"asynq:{default}:g:g": {"c": 1, "d": 1}}
 
@@ -383,7 +384,7 @@ def test_an_aggregator_that_is_told_of_the_end_gives_its_set_back(db: Redis, url
             await asyncio.sleep(0)
         await aggregating.wind_down(0.0)
         stopped.set()
-        await aggregating.finish(20.0)
+        await aggregating.finish(PATIENCE_S)
         assert leftovers(bench.queue) == {
             "groups": {"asynq:{default}:g:g": {"a": 1, "b": 1}},
             "listed": {"g"},
@@ -402,7 +403,8 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
             for _ in range(number % 12):
                 await asyncio.sleep(0)
             await aggregating.stop()
-        await asyncio.sleep(0)
+        while bench.commands._senders:  # what was asked for a set may come to Redis after its asker's end
+            await asyncio.wait(bench.commands._senders)
         bench.clock.advance(121)
         await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
         last: Aggregator = aggregator_on(bench)

@@ -42,6 +42,8 @@ class Bench:
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
         self.crew.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
+        if self.crew.pool._tick is not None:  # with nobody to take them, tasks would go back before long
+            self.crew.pool._tick.cancel()
 
     def task(self, task_id: str) -> HeldTask:
         task = self.held.get("q", task_id)

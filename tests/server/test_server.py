@@ -77,7 +77,7 @@ def test_start_returns_once_it_serves_and_shutdown_once_it_has_ended(
     assert view.json_result(task_id) == 5
     server.ping()
     server.shutdown()
-    assert not marked_processes(mark)
+    wait_until(lambda: not marked_processes(mark))
     assert view.db.keys("asynq:servers*") == []
     server.shutdown()
 

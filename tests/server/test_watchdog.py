@@ -142,6 +142,7 @@ def test_after_the_whole_process_stood_still_nobody_is_blamed() -> None:
 
     async def test() -> None:
         actor = Worker(hangs=1)
+        actor.tick_limit_s = 1800.0
         watchdog = watching([actor])
         await looked(watchdog, 2)
         await watchdog.stop()
