@@ -69,7 +69,7 @@ def _golden_member(member: Any) -> str:
 
 
 def found_at(bench: Bench, db: Redis, unix_ns: int) -> dict[str, Any]:
-    """Turn, and read it all within the two seconds that what is published lives; publish it again if that took longer."""
+    """Turn, and read it all in the two seconds that what is published lives; publish it again if that took longer."""
     begun_s = time.monotonic()
     turn_at(bench, unix_ns)
     read = found(db)
