@@ -29,7 +29,7 @@ GO_TASKS = 20_000
 CPU_TASKS = 12_000
 PAYLOAD = bytes(range(100))
 BATCH = 500
-ROUNDS = 5
+ROUNDS = 9
 TICK = os.sysconf("SC_CLK_TCK")
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -56,12 +56,12 @@ def fill(client: Client, db: redis.Redis, task_type: str, count: int) -> None:
     client.enqueue_many(Task(task_type, PAYLOAD) for _ in range(count))
 
 
-def time_to_drain(db: redis.Redis, count: int) -> float:
+def time_to_drain(db: redis.Redis, count: int, look_every_s: float = 0.002) -> float:
     """Release the queue and return the seconds until all its tasks are counted as processed."""
     began_s = time.perf_counter()
     db.delete("asynq:{default}:paused")
     while int(db.get("asynq:{default}:processed") or 0) < count:
-        time.sleep(0.002)
+        time.sleep(look_every_s)
     return time.perf_counter() - began_s
 
 
@@ -146,7 +146,8 @@ def test_cpu_bound_tasks(tcp_server: RedisServer, capsys: pytest.CaptureFixture[
                 fill(client, db, "bench:ms", CPU_TASKS)
                 others = [process.pid, tcp_server.process.pid]
                 before_s = sum(map(cpu_s, others))
-                seconds = time_to_drain(db, CPU_TASKS)
+                # The cores are the handlers': a look that takes 0.1 ms every 2 ms would be a part of what is measured.
+                seconds = time_to_drain(db, CPU_TASKS, look_every_s=0.02)
                 # What main process and Redis used, the handlers could not have.
                 share = 1 - (sum(map(cpu_s, others)) - before_s) / (2 * seconds)
             return CPU_TASKS / seconds / share

@@ -18,6 +18,7 @@ from fastq.broker.scripts import load_script
 
 __all__ = [
     "ANYBODYS",
+    "ARCHIVE_MAX_SIZE",
     "NEWEST_FIRST",
     "OLDEST_FIRST",
     "Completed",

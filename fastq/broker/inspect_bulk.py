@@ -14,6 +14,7 @@ from fastq.errors import BrokerError, InvalidMessageError
 from fastq.states import TaskState
 
 __all__ = [
+    "TASKS_A_CALL",
     "Source",
     "Taken",
     "archive_all",

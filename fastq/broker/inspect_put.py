@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from fastq import keys
+from fastq.broker.finish import ARCHIVE_MAX_SIZE
 from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 from fastq.codec import rewrite_task_message, view_task_message
@@ -23,6 +24,7 @@ class Put(IntEnum):
     DONE_BEFORE = 3
     ID_CONFLICT = 0
     DUPLICATE = -1
+    ARCHIVE_FULL = -2
 
 
 class Kept(NamedTuple):
@@ -40,9 +42,17 @@ class Kept(NamedTuple):
     lock_ms: int | None = None
 
 
-def put_tasks(queue: str, tasks: Sequence[Kept], *, token: str = "", is_trial: bool = False) -> Operation[list[Put]]:
+def put_tasks(
+    queue: str,
+    tasks: Sequence[Kept],
+    *,
+    token: str = "",
+    is_trial: bool = False,
+    most_archived: int = ARCHIVE_MAX_SIZE,
+) -> Operation[list[Put]]:
     """Put tasks into a queue, each unless its id exists; ``is_trial`` writes nothing and tells what would be.
 
+    What would make the archive hold more than ``most_archived`` is not put.
     With the ``token`` of a move they are parked, those whose locks are free, and to ask again is no harm.
     """
     script_keys = (
@@ -56,7 +66,15 @@ def put_tasks(queue: str, tasks: Sequence[Kept], *, token: str = "", is_trial: b
     )
     width = 6 + 2 * max(len(task.fields) for task in tasks)
     words = [word for task in tasks for word in _words(task, width)]
-    args = (keys.task_prefix(queue), keys.group_prefix(queue), token, "1" if is_trial else "", width, *words)
+    args = (
+        keys.task_prefix(queue),
+        keys.group_prefix(queue),
+        token,
+        "1" if is_trial else "",
+        width,
+        most_archived,
+        *words,
+    )
     return Operation(
         "put_tasks",
         load_script("put_tasks"),

@@ -27,8 +27,10 @@ from fastq.cli.stats import STATES
 from fastq.cli.tables import facts, table
 from fastq.cli.task_filter import Filter, filter_options
 from fastq.cli.task_shown import BY_STATE, COMMON, task_facts
+from fastq.cli.task_walk import walked
 from fastq.info import TaskInfo
 from fastq.inspector.checks import MAX_PAGE
+from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 
 __all__ = ["group_option", "of_group", "task"]
@@ -48,6 +50,7 @@ task = Noun(
 )
 
 MOST_A_PAGE: Final = 10_000
+ACTIVE_A_PAGE: Final = 200
 
 ids_option = click.option(
     "--id", "-i", "ids", type=TaskId(), multiple=True, required=True, metavar="ID", help="a task's id; may be repeated"
@@ -88,7 +91,7 @@ def of_group(state: TaskState, group: str | None) -> str | None:
 def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_json: bool, **more: str | None) -> None:
     """List the tasks of a queue in one state, a page at a time, the oldest first.
 
-    With a filter all tasks in the state are read, some hundreds a round trip, and the pages are of those that match.
+    With a filter tasks are read, some hundreds a round trip, until the page is full; the pages are of those that match.
     HELD tells whether a server has the lease of an active task; what nobody holds is brought back in a minute.
     """
     known = TaskState(state)
@@ -111,8 +114,16 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
 
 def _all_tasks(session: Session, queue: str, state: TaskState, group: str | None) -> Iterator[TaskInfo]:
     """Go through all tasks in a state, and show on a terminal how far that is."""
-    total = session.broker.run(Source(queue, container(queue, state, group or ""), state).size())
-    return Look(session.notes, total).over(session.inspector.iter_tasks(queue, state, group=group, page_size=500))
+    source = Source(queue, container(queue, state, group or ""), state)
+    session.broker.drive(require_queue(queue))
+    look = Look(session.notes, session.broker.run(source.size()))
+    if state is TaskState.ACTIVE:  # few, and whether they are held stands elsewhere
+        yield from look.over(session.inspector.iter_tasks(queue, state, page_size=ACTIVE_A_PAGE))
+        return
+    try:
+        yield from (info for _, info in walked(session, source, look))
+    finally:
+        look.clear()
 
 
 @task.verb(

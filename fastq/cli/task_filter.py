@@ -1,7 +1,6 @@
 """The filters of ``fastq task ls``: by type, by error, by how long ago."""
 
 import fnmatch
-import itertools
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -73,9 +72,22 @@ class Filter:
         return moment is not None and moment >= self.since
 
     def page(self, infos: Iterable[TaskInfo], page: int, size: int) -> list[TaskInfo]:
-        """Return one page of those that are wanted, reading no further than needed."""
-        start = (page - 1) * size
-        return list(itertools.islice(filter(self.wants, infos), start, start + size))
+        """Return one page of those that are wanted, each once, reading no further than needed.
+
+        Of those on the pages before only the ids are kept.
+        """
+        start, end = (page - 1) * size, page * size
+        seen: set[str] = set()
+        found: list[TaskInfo] = []
+        for info in infos:
+            if info.id in seen or not self.wants(info):
+                continue
+            seen.add(info.id)
+            if len(seen) > start:
+                found.append(info)
+            if len(seen) == end:
+                break
+        return found
 
     @property
     def text(self) -> str:

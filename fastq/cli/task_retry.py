@@ -1,14 +1,14 @@
 """``fastq task retry``: runs failed tasks again now, those that are named or all whose failure matches."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from fastq.broker.inspect_bulk import Source
 from fastq.broker.inspect_tasks import container
-from fastq.broker.inspect_walk import Chosen, Listed, Walk, run_chosen, run_some
+from fastq.broker.inspect_walk import Chosen, run_chosen, run_some
 from fastq.broker.operation import Flow
 from fastq.cli.acting import Acting, acted_record
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
@@ -17,9 +17,8 @@ from fastq.cli.human import clean, number
 from fastq.cli.progress import Look
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.task_filter import Filter, filter_options
-from fastq.cli.task_lines import describe_listed
+from fastq.cli.task_walk import walked
 from fastq.errors import TaskStateError
-from fastq.info import TaskInfo
 from fastq.inspector.bulk import run_all_tasks
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
@@ -135,22 +134,11 @@ def _choose(session: Session, sources: Sequence[Source], wanted: Sequence[Filter
     look = Look(session.notes, sum(session.broker.run(source.size()) for source in sources))
     try:
         return [
-            [Chosen.of(task) for task, info in _found_tasks(session, source, look) if each.wants(info)]
+            [Chosen.of(task) for task, info in walked(session, source, look) if each.wants(info)]
             for source, each in zip(sources, wanted, strict=True)
         ]
     finally:
         look.clear()
-
-
-def _found_tasks(session: Session, source: Source, look: Look) -> Iterator[tuple[Listed, TaskInfo]]:
-    """Go through all tasks of a source, those that are really in its state, with what they are."""
-    walk = Walk(source)
-    while (page := session.broker.run(walk.page())).tasks:
-        for task in page.tasks:
-            if (info := describe_listed(source.queue, source.state, task, session.now)) is not None:
-                yield task, info
-        walk.passed(page, page.tasks)
-        look.note(len(page.tasks))
 
 
 def _run_chosen(sources: Sequence[Source], chosen: Sequence[Sequence[Chosen]]) -> Flow[int]:

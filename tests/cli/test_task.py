@@ -2,17 +2,19 @@
 
 import json
 import re
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from fastq import Inspector, keys
+from fastq import Client, Inspector, Task, keys
 from fastq.states import TaskState
 from tests.cli.commands import BINARY, Fastq
 from tests.waiting import wait_until
 
+MANY = 6_000
 HEADS = {
     "active": ["ID TYPE PAYLOAD HELD", "a1 slow running yes", "a2 slow no"],
     "pending": [
@@ -89,6 +91,31 @@ def test_pages_are_listed(filled: Fastq) -> None:
 def test_where_there_are_none_that_is_said(filled: Fastq) -> None:
     assert filled.done("task", "ls", "-q", "low", "-s", "retry") == "There are no retry tasks in low.\n"
     assert filled.json("task", "ls", "-q", "low", "-s", "retry") == []
+
+
+@pytest.mark.parametrize("state", ["pending", "scheduled"])
+def test_with_a_filter_no_more_is_read_than_the_page_needs(fastq: Fastq, db: Any, state: str) -> None:
+    process_in = 3600 if state == "scheduled" else 0
+    with Client(fastq.url) as client:
+        client.enqueue_many(Task(f"t{n % 4}", process_in=process_in) for n in range(MANY))
+    db.config_resetstat()
+    found = fastq.json("task", "ls", "-q", "default", "-s", state, "--type", "t1", "--size", "5", "--page", "2")
+    assert len(found) == 5
+    assert db.info("stats")["total_net_output_bytes"] < 200 * 500
+    assert fastq.json("task", "ls", "-q", "default", "-s", state, "--type", "nix") == []
+
+
+def test_a_filter_looks_at_no_more_than_a_page_at_once(fastq: Fastq) -> None:
+    with Client(fastq.url) as client:
+        client.enqueue_many(Task("t", b"x" * 1000) for _ in range(MANY))
+    fastq.json("task", "ls", "-q", "default", "-s", "pending", "--type", "nix")  # what is imported and kept once
+    tracemalloc.start()
+    try:
+        assert fastq.json("task", "ls", "-q", "default", "-s", "pending", "--type", "nix") == []
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < MANY * 1000 / 4  # a fourth of their payloads alone
 
 
 @pytest.mark.parametrize(

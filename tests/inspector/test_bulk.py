@@ -198,10 +198,31 @@ def test_nothing_more_is_deleted_once_servers_took_the_newest_of_the_start(queue
     def meanwhile(name: str) -> None:
         if name == "LINDEX":
             queue.db.delete(keys.pending("default"))
+            queue.activate(*"abcdef")
             queue.pend("new-1", "new-2")
 
     assert drive(delete_all_tasks("default", "pending", None), url, meanwhile) == 0
-    assert queue.places() == {"pending": ["new-2", "new-1"]}
+    assert queue.places()["pending"] == ["new-2", "new-1"]
+
+
+def test_that_servers_took_all_tasks_meanwhile_is_no_error(queue: Seeded, url: str) -> None:
+    fill(queue, "pending", "abcdef")
+    pending = keys.pending("default")
+    flow = delete_all_tasks("default", "pending", None)
+    assert drive(flow, url, lambda name: queue.db.delete(pending) if name == "LINDEX" else None) == 0
+
+
+def test_no_piece_looks_through_all_tasks_that_came_after_the_start(queue: Seeded, url: str) -> None:
+    fill(queue, "pending", "abcdefgh")
+    pending, newer = keys.pending("default"), [f"n{number:06}" for number in range(60_000)]
+    flow = delete_all_tasks("default", "pending", None)
+    with queue.db.monitor() as monitor:
+        assert drive(flow, url, lambda name: queue.db.lpush(pending, *newer) if name == "LINDEX" else None) == 8
+        queue.db.echo("end")
+        seen = iter(lambda: monitor.next_command()["command"], "ECHO end")
+        searches = [command for command in seen if command.upper().startswith("LPOS")]
+    assert queue.db.llen(pending) == len(newer)
+    assert [int(command.rpartition("MAXLEN ")[2]) for command in searches] == [3, 3, 2]
 
 
 def test_tasks_that_are_archived_after_the_start_are_not_deleted(queue: Seeded, url: str) -> None:

@@ -21,15 +21,27 @@ local task_prefix, state, group, count, last = ARGV[1], ARGV[2], ARGV[3], tonumb
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 
 -- begin: take some
-local is_list = redis.call("TYPE", source).ok == "list"
+-- Redis has no type for a list that became empty.
+local is_list = state == "pending" or state == "active"
+
+-- Returns how many of the oldest of a list to take, none if others took the last one; behind it any number may stand.
+local function number_to_take()
+  if last == "" then return math.min(count, redis.call("LLEN", source)) end
+  local at = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", count)
+  if not at then
+    local last_state = redis.pcall("HMGET", task_prefix .. last, "state")[1]
+    if last_state == state then return math.min(count, redis.call("LLEN", source)) end
+    at = redis.call("LPOS", source, last, "MAXLEN", 50000)
+  end
+  return at and math.min(count, redis.call("LLEN", source) - at) or 0
+end
 
 -- Returns the ids to take: the oldest of a list, those of the lowest scores of a set.
 local function ids_to_take()
   if not is_list then
     return redis.call("ZRANGE", source, "-inf", last == "" and "+inf" or last, "BYSCORE", "LIMIT", 0, count)
   end
-  local newer = last == "" and 0 or redis.call("LPOS", source, last)
-  local number = newer and math.min(count, redis.call("LLEN", source) - newer) or 0
+  local number = number_to_take()
   local ids, oldest_last = {}, number > 0 and redis.call("LRANGE", source, -number, -1) or {}
   for at = #oldest_last, 1, -1 do ids[#ids + 1] = oldest_last[at] end
   return ids

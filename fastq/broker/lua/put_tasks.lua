@@ -11,21 +11,23 @@ ARGV[2] group_prefix  asynq:{q}:g:
 ARGV[3] token         that of a move, which parks its tasks in moving, if their locks are free; else ""
 ARGV[4] is_trial      1 to only tell what would be done, else ""
 ARGV[5] width         values a task
-ARGV[6...] tasks      width values each: id, state, score, group, lock key or "", its milliseconds or "", fields or ""
+ARGV[6] most_archived  tasks that archived may hold when this puts one there; a move's are parked, whatever it holds
+ARGV[7...] tasks      width values each: id, state, score, group, lock key or "", its milliseconds or "", fields or ""
 builds  task_prefix .. id, group_prefix .. group, lock keys asynq:{q}:unique:..., same hash tag
 returns list: 1 put | 2 put, but its lock is another's | 3 parked by this move before | 0 id exists | -1 not parked,
-  since its lock is another's
+  since its lock is another's | -2 archived is full
 asynq   none
 ]]
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local completed, groups, moving = KEYS[5], KEYS[6], KEYS[7]
 local task_prefix, group_prefix, token, is_trial, width = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local most_archived = tonumber(ARGV[6])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, moving = moving}
 -- These raise for a key of another type, before anything is written.
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
-for at = 6, #ARGV, width do
+for at = 7, #ARGV, width do
   if ARGV[at + 1] == "aggregating" then redis.call("ZCARD", group_prefix .. ARGV[at + 3]) end
 end
 
@@ -37,21 +39,25 @@ local function has_lock(lock, id, lock_ms)
   return redis.call("SET", lock, id, "NX", "PX", lock_ms)
 end
 
-local function outcome_of(id, lock, lock_ms)
+local room = most_archived - redis.call("ZCARD", archived)
+
+local function outcome_of(id, state, lock, lock_ms)
   local task = task_prefix .. id
   if redis.call("EXISTS", task) == 1 then
     local found = token ~= "" and redis.pcall("HMGET", task, "state", "move_token") or {}
     return found[1] == "moving" and found[2] == token and 3 or 0
   end
+  if state == "archived" and room <= 0 then return -2 end
   if has_lock(lock, id, lock_ms) then return 1 end
   return token == "" and 2 or -1
 end
 
 -- Each task is wholly there before the next: an error ends the script, not what it did.
 local outcomes = {}
-for at = 6, #ARGV, width do
+for at = 7, #ARGV, width do
   local id, state, score, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local outcome = outcome_of(id, ARGV[at + 4], ARGV[at + 5])
+  local outcome = outcome_of(id, state, ARGV[at + 4], ARGV[at + 5])
+  if state == "archived" and outcome > 0 then room = room - 1 end
   if (outcome == 1 or outcome == 2) and is_trial ~= "1" then
     local fields = {"state", state}
     for name = 6, width - 2, 2 do

@@ -61,7 +61,7 @@ class Confirm(ModalScreen[str]):
 
     def _show(self) -> None:
         if self._worker is not None:
-            self.query_one("#progress", Line).say(f"{self._progress} {self._job.done} …")
+            self.query_one("#progress", Line).say(f"{self._progress} {self._job.done}{self._progress.trouble} …")
 
     def action_go_on(self) -> None:
         """Begin the work."""
@@ -80,9 +80,11 @@ class Confirm(ModalScreen[str]):
         try:
             await self._job.work(self._progress)
         except StoppedError:
-            said = f"Stopped: {self._progress} {self._job.done}; the rest is as it was."
+            said = f"Stopped: {self._progress} {self._job.done}{self._progress.doubt}; the rest is as it was."
         except FastqError as error:
-            said = f"{self._progress} {self._job.done}, then: {clean(' '.join(str(error).split()))}"
+            said = (
+                f"{self._progress} {self._job.done}{self._progress.doubt}, then: {clean(' '.join(str(error).split()))}"
+            )
         else:
             said = self._job.outcome(self._progress)
         self.dismiss(said)

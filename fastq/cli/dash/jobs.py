@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from fastq.broker.inspect_bulk import TASKS_A_CALL
 from fastq.broker.operation import Flow
 from fastq.cli.dash.desk import Desk
 from fastq.cli.human import clean, number
-from fastq.cli.pieces import count_tasks, watched
+from fastq.cli.pieces import count_tasks, is_piece, watched
 from fastq.clock import SystemClock
 from fastq.errors import BrokerError, FastqError, TaskNotFoundError, TaskStateError
 from fastq.info import TaskInfo
@@ -26,12 +27,17 @@ class StoppedError(Exception):
 
 
 class Progress:
-    """Count the tasks that are done; ``stop`` asks the job to end."""
+    """Count the tasks that are done; ``stop`` asks the job to end.
+
+    ``unsure`` is how many more may have been done: answers about them were lost.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = 0
+        self.unsure = 0
         self.failures: list[str] = []
+        self.trouble = ""
         self._stopped = False
 
     def __str__(self) -> str:
@@ -49,6 +55,19 @@ class Progress:
     def note(self, result: Any) -> None:
         """Count what an operation did to tasks."""
         self.done += count_tasks(result)
+        self.trouble = ""
+
+    def lost(self, error: BrokerError) -> None:
+        """Take it that Redis did not answer; the job goes on once it does, unless it is to end."""
+        if error.maybe_applied and is_piece(error.operation):
+            self.unsure += TASKS_A_CALL
+        self.trouble = "; Redis does not answer, so it is asked again"
+        self.check()
+
+    @property
+    def doubt(self) -> str:
+        """Say how many more may be done, if any."""
+        return f"; up to {number(self.unsure)} more, since an answer was lost" if self.unsure else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +83,7 @@ class Job:
 
     def outcome(self, progress: "Progress") -> str:
         """Say what came of it."""
-        said = f"{number(progress.done)} {self.thing}{'' if progress.done == 1 else 's'} {self.done}."
+        said = f"{number(progress.done)} {self.thing}{'' if progress.done == 1 else 's'} {self.done}{progress.doubt}."
         if progress.failures:
             said += f" {number(len(progress.failures))} left as it was: {clean(progress.failures[0])}"
         return said
@@ -152,12 +171,12 @@ def cancelling(desk: Desk, infos: Sequence[TaskInfo]) -> Job:
 
 
 def doing_all(name: str, desk: Desk, place: Place, count: int) -> Job:
-    """Do something to all tasks of a state, some hundreds at a time."""
+    """Do something to all tasks of a state, some hundreds at a time, however long Redis is away meanwhile."""
     deed = DEEDS[name]
 
     async def work(progress: Progress) -> None:
         flow = deed.all(place, SystemClock().unix_ns())
-        await desk.broker.drive(watched(flow, progress.note, progress.check))
+        await desk.broker.drive(watched(flow, progress.note, progress.check, progress.lost))
 
     question = f"{deed.verb} all {number(count)} {place}, {deed.what_for}?"
     return Job(question, deed.past, count, work, destroys=deed is DELETE)

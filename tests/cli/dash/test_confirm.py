@@ -1,7 +1,10 @@
 """The question before something is done, how far the work is, and its end before it is done."""
 
+import os
+import signal
 from typing import Any
 
+import pytest
 from redis import Redis
 
 from fastq import keys
@@ -10,6 +13,7 @@ from fastq.cli.dash.jobs import Progress
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded
+from tests.redis_servers import redis_server
 
 
 @on_a_loop
@@ -34,6 +38,39 @@ async def test_work_on_many_tasks_is_stopped_between_two_pieces(fastq: Fastq, db
         await dash.sees("Stopped: 400 of 3,000 deleted; the rest is as it was.", "pend 2,600")
         assert db.llen(keys.pending("default")) == 2600
         assert len(list(db.scan_iter("asynq:{default}:t:*", count=1000))) == 2600
+
+
+@on_a_loop
+@pytest.mark.parametrize("stop", [False, True])
+async def test_work_on_many_tasks_goes_on_when_redis_answers_again_or_ends_when_it_is_to(
+    monkeypatch: Any, stop: bool
+) -> None:
+    with redis_server() as server:
+        Seeded(server.client()).pend(*(f"t{n:05}" for n in range(3000)))
+        note = Progress.note
+
+        def note_and_stand_still(progress: Progress, result: Any) -> None:
+            note(progress, result)
+            if progress.done == 400:
+                os.kill(server.process.pid, signal.SIGSTOP)
+
+        async with driven(server.url, refresh_s=3600.0) as dash:
+            await dash.sees("default")
+            await dash.press("enter")
+            await dash.sees("pending 1-16 of 3,000")
+            monkeypatch.setattr(Progress, "note", note_and_stand_still)
+            try:
+                await dash.press("D", "y")
+                await dash.sees("400 of 3,000 deleted; Redis does not answer, so it is asked again …")
+                if stop:
+                    await dash.press("escape")
+                    await dash.sees("Stopped: 400 of 3,000 deleted; up to 200 more, since an answer was lost")
+            finally:
+                os.kill(server.process.pid, signal.SIGCONT)
+            if not stop:
+                # What Redis was asked before it stood still it did: that is the piece whose answer was lost.
+                await dash.sees("2,800 tasks deleted; up to 200 more, since an answer was lost.", "no pending tasks")
+                assert not list(server.client().scan_iter("asynq:{default}:t:*", count=5000))
 
 
 @on_a_loop
