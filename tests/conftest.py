@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from redis import Redis
 
+from tests.patience import be_patient
 from tests.redis_servers import RedisServer, redis_server
 
 __all__: list[str] = []
@@ -15,6 +16,8 @@ __all__: list[str] = []
 # A run under nohup ignores SIGHUP, one in a shell's background SIGINT, and so would every process that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+be_patient()
 
 # How long an example takes, or its making, is the machine's affair.
 settings.register_profile("fastq", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -329,6 +329,7 @@ class Supervisor:
             await asyncio.sleep(0.002)
         for task in self._background:
             task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         await self._link.stop(_LAST_REPORT_WAIT_S)
         for handle in self.handles:
             self._bury(handle)

@@ -11,11 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 
+from redis import Redis, RedisError
+
 from tests.waiting import wait_until
 
-__all__ = ["DemoProcess", "running_demo"]
+__all__ = ["LOW_PAUSED", "DemoProcess", "running_demo"]
 
 PROC = Path("/proc")
+LOW_PAUSED = "asynq:{demo:low}:paused"
 LIMIT_S = 600.0
 
 
@@ -69,6 +72,18 @@ class DemoProcess:
             return any(path.stat().st_size or path.is_socket() for path in found)
 
         wait_until(is_there, LIMIT_S, interval_s=0.001)
+
+    def keep_working(self) -> None:
+        """Pause a queue of its private Redis, so that it does not end before it is told to."""
+
+        def is_paused() -> bool:
+            assert self.process.poll() is None, self.output()
+            for socket in self.temporary.glob("fastq-*/redis.sock"):
+                with suppress(RedisError), Redis(unix_socket_path=str(socket)) as db:
+                    return bool(db.set(LOW_PAUSED, 1))
+            return False
+
+        wait_until(is_paused, LIMIT_S)
 
     def members(self) -> dict[int, str]:
         """Return the command lines of all processes that were started by it, however indirectly."""

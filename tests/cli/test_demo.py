@@ -12,12 +12,11 @@ import pytest
 from redis import Redis
 
 from fastq import Client
-from tests.cli.demo_process import DemoProcess, running_demo
+from tests.cli.demo_process import LOW_PAUSED, DemoProcess, running_demo
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-LOW_PAUSED = "asynq:{demo:low}:paused"
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to find processes")
 
 TASKS = "2000"
@@ -92,13 +91,19 @@ def test_a_task_that_vanishes_is_named(url: str, db: Redis) -> None:
     assert db.keys() == []
 
 
+def wait_for_runs(demo: DemoProcess) -> None:
+    """Wait until handlers run, and see to it that the demo does not end meanwhile."""
+    demo.keep_working()
+    demo.wait_for_file("fastq-demo-*/ledger")
+
+
 MOMENTS: dict[str, Callable[[DemoProcess], None]] = {
     "its directory is there": lambda demo: demo.wait_for_file("fastq-demo-*"),
     "Redis is starting": lambda demo: demo.wait_for_file("fastq-*/log"),
     "Redis listens": lambda demo: demo.wait_for_file("fastq-*/redis.sock"),
     "text is made": lambda demo: demo.wait_for("fastq 0"),
     "the worker is starting": lambda demo: demo.wait_for_file("fastq-demo-*/worker.log"),
-    "tasks are running": lambda demo: demo.wait_for_file("fastq-demo-*/ledger"),
+    "tasks are running": wait_for_runs,
 }
 
 
@@ -135,7 +140,7 @@ def test_ctrl_c_while_the_worker_is_told_to_stop_leaves_nothing() -> None:
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
 def test_other_ends_leave_nothing_either(signum: signal.Signals) -> None:
     with running_demo("--tasks", MANY) as demo:
-        demo.wait_for_file("fastq-demo-*/ledger")
+        wait_for_runs(demo)
         demo.process.send_signal(signum)
         assert demo.wait() == 128 + signum
         assert_nothing_is_left(demo)
@@ -143,6 +148,7 @@ def test_other_ends_leave_nothing_either(signum: signal.Signals) -> None:
 
 @needs_proc
 def test_impatience_leaves_nothing(shared_server: RedisServer, db: Redis) -> None:
+    db.set(LOW_PAUSED, 1)  # it does not end by itself
     with running_demo("--tasks", MANY, "--redis", shared_server.url) as demo:
         demo.wait_for_file("fastq-demo-*/ledger")
         while "SIGINT: the worker is stopped" not in demo.output():
@@ -152,13 +158,14 @@ def test_impatience_leaves_nothing(shared_server: RedisServer, db: Redis) -> Non
                 demo.process.wait(0.02)
         assert demo.wait() == 130
         assert_nothing_is_left(demo)
+    db.delete(LOW_PAUSED)
     assert db.keys() == []
 
 
 @needs_proc
 def test_a_demo_that_is_killed_takes_its_processes_along() -> None:
     with running_demo("--tasks", MANY) as demo:
-        demo.wait_for_file("fastq-demo-*/ledger")
+        wait_for_runs(demo)
         assert len(demo.members()) >= 5
         demo.process.kill()
         demo.process.wait()
@@ -168,7 +175,7 @@ def test_a_demo_that_is_killed_takes_its_processes_along() -> None:
 @needs_proc
 def test_a_worker_that_dies_is_told_with_its_last_words() -> None:
     with running_demo("--tasks", MANY) as demo:
-        demo.wait_for_file("fastq-demo-*/ledger")
+        wait_for_runs(demo)
         os.kill(demo.worker_pid(), signal.SIGKILL)
         assert demo.wait() == 1
         assert "fastq-worker ended by itself, with code -9" in demo.output()
@@ -201,6 +208,7 @@ def test_a_terminal_gets_a_block_that_is_written_over(no_colour: str) -> None:
     text = b""
     with running_demo("--tasks", MANY, terminal=terminal, environment=environment) as demo:
         os.close(terminal)
+        demo.keep_working()
         while text.count(b"\x1b[5F") < 3:
             text += os.read(screen, 4096)
         demo.process.send_signal(signal.SIGINT)

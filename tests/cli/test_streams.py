@@ -11,6 +11,7 @@ import pytest
 from fastq import Client, Task, keys
 from tests.cli.commands import Fastq
 from tests.cli.test_task_bulk import environment
+from tests.waiting import PATIENCE_S
 
 WRITING = [
     "--help",
@@ -69,7 +70,7 @@ def test_tail_ends_when_nobody_reads_it_though_nothing_happens(filled: Fastq, tm
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as stdout:
-        done = run(filled, tmp_path, "task tail -q low", stdout=stdout, timeout=60)
+        done = run(filled, tmp_path, "task tail -q low", stdout=stdout, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (1, "")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fastq.demo.interruption import Interrupted, Interruption
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +36,7 @@ def test_waiting_ends_with_a_signal() -> None:
         timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(Interrupted):
-            interruption.wait(60)
+            interruption.wait(PATIENCE_S)
         timer.join()
 
 

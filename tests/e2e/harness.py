@@ -50,7 +50,7 @@ class Worker:
 
     @property
     def text(self) -> str:
-        return self.log.read_text()
+        return self.log.read_text(errors="replace")  # a line may be half written
 
     @property
     def lines(self) -> list[str]:
@@ -129,7 +129,13 @@ class Workers:
 
     def start_timed(self, timing: Mapping[str, float], app: str = APP, /, **config: Any) -> Worker:
         """Start a server whose fixed times are others."""
-        order = {"app": app, "redis": self.url, "timing": timing, "config": config}
+        return self._serve({"app": app, "redis": self.url, "timing": timing, "config": config})
+
+    def start_patient(self, **config: Any) -> Worker:
+        """Start a server that learns how a child died however late the preloader says it."""
+        return self._serve({"app": APP, "redis": self.url, "config": config, "report_wait_s": PATIENCE_S})
+
+    def _serve(self, order: Mapping[str, Any]) -> Worker:
         return self._start([sys.executable, "-m", "tests.e2e.serve", json.dumps(order)], {})
 
     def _start(self, command: list[str], env: Mapping[str, str]) -> Worker:

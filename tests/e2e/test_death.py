@@ -168,7 +168,7 @@ def test_the_death_of_a_child_fails_its_task_at_once_and_the_others_go_on(
     workers: Workers, client: Client, view: View, signum: signal.Signals
 ) -> None:
     ids = [client.enqueue("wait", retention=3600).id for _ in range(3)]
-    workers.start("--concurrency", "1", "--prefetch-time", "60").is_ready()
+    workers.start_patient(concurrency=1, prefetch_time=60.0).is_ready()
     child = view.expect("started", ids[0]).pid
     os.kill(child, signum)
     message = view.until("retry", ids[0])
@@ -197,8 +197,8 @@ def test_a_poison_task_kills_a_process_an_attempt_and_then_rests_in_the_archive(
 ) -> None:
     poison = client.enqueue("crash", max_retry=2).id
     others = [client.enqueue("ok", retention=3600).id for _ in range(20)]
-    quick = ("--retry-delay", "tests.e2e.apps:quick_retry", "--delayed-task-check-interval", "0.05")
-    workers.start("--concurrency", "1", *quick).is_ready()
+    quick = {"retry_delay": "tests.e2e.apps:quick_retry", "delayed_task_check_interval": 0.05}
+    workers.start_patient(concurrency=1, **quick).is_ready()
     message = view.until("archived", poison)
     assert message is not None
     assert message.retried == 2

@@ -64,7 +64,12 @@ def test_each_script_may_be_cut_again_and_again(
     enqueue_all(shared_server.url)
     with faulty_proxy(shared_server.socket_path, *faults) as proxy, workers_on(proxy.url, tmp_path) as workers:
         worker = workers.start_timed(
-            SHORT, concurrency=2, delayed_task_check_interval=0.05, janitor_interval=0.1, prefetch_time=0.2
+            SHORT,
+            concurrency=2,
+            delayed_task_check_interval=0.05,
+            janitor_interval=0.1,
+            prefetch_time=0.2,
+            shutdown_timeout=1.0,
         ).is_ready()
 
         def all_is_done() -> bool:
@@ -91,8 +96,7 @@ def stop_in_a_cut(url: str, view: View, worker: Worker, act: Act, faults: list[F
         task_id = client.enqueue(Task("nap", headers={"seconds": "600"})).id
     view.until("active", task_id)
     faults.append(ScriptFault("requeue", act, times=1))
-    worker.signal(signal.SIGTERM)
-    worker.signal(signal.SIGTERM)
+    worker.signal(signal.SIGTERM)  # a second one would leave a Redis that is slow to answer a quarter of a second
     assert worker.ended() == 0, worker.text
     assert faults[-1].times == 0
     assert (view.ids("pending"), view.size("active"), view.size("lease")) == ([task_id], 0, 0)

@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from tests.waiting import PATIENCE_S
+
 __all__ = ["Asynqmon"]
 
-LIMIT_S = 60.0
+LIMIT_S = PATIENCE_S
 
 
 class Asynqmon:

@@ -15,12 +15,17 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from tests.interop.records import Execution, GoTask, GoTaskInfo, PeerError
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
-__all__ = ["GoPeer"]
+__all__ = ["GoPeer", "hear_cancellations"]
 
 SECOND_NS = 1_000_000_000
 STDERR_TAIL = 4000
+
+
+def hear_cancellations(db: Any) -> None:
+    """Wait until a server listens for cancellations; it may run tasks before that."""
+    wait_until(lambda: [count for _, count in db.pubsub_numsub("asynq:cancel")] == [1])
 
 
 class GoPeer:

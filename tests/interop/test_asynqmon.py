@@ -259,7 +259,7 @@ def test_it_shows_our_scheduler_and_what_it_enqueued(shown: Asynqmon, scene: Sce
             )
         return sorted(found, key=str)
 
-    wait_until(lambda: told() == ours() and any("prev_enqueue_at" in entry for entry in ours()), 60.0)
+    wait_until(lambda: told() == ours() and any("prev_enqueue_at" in entry for entry in ours()))
     assert len(ours()) == len(scene.entries)
     first = scene.inspector.list_scheduler_enqueue_events(scene.entries[0], page_size=BIG)
     events = shown.get("scheduler_entries", scene.entries[0], "enqueue_events", size=BIG)["events"]
@@ -363,9 +363,9 @@ def test_it_cancels_what_our_worker_runs(
     with Client(redis_url) as client, workers_on(redis_url, tmp_path) as workers:
         client.enqueue("clean", task_id="it")
         worker = workers.start("--concurrency", "1").is_ready()
-        View(db).expect("started", "it", 60.0)
+        View(db).expect("started", "it")
         monitor.do("POST", "queues", "default", "active_tasks", "it:cancel")
-        wait_until(lambda: inspector.get_task_info("default", "it").state is TaskState.RETRY, 60.0)
+        wait_until(lambda: inspector.get_task_info("default", "it").state is TaskState.RETRY)
         (told,) = monitor.get("queues", "default", "retry_tasks")["tasks"]
         assert told["error_message"].startswith("TaskCanceled: ")
         assert told["error_message"] == inspector.get_task_info("default", "it").last_err

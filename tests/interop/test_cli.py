@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import Fastq
-from tests.interop.peer import SECOND_NS, GoPeer
+from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations
 from tests.interop.records import GoOptions, GoTask
 from tests.interop.test_peer_server import HOUR_NS, QUICK
 from tests.waiting import wait_until
@@ -118,7 +118,7 @@ def test_what_is_exported_and_imported_is_to_asynq_as_it_was(
         assert {run.id for run in runs[len(RUNS) :]} == {"p1", "o1"}
 
 
-def test_a_go_server_and_what_it_runs_are_listed(go: GoPeer, fastq: Fastq) -> None:
+def test_a_go_server_and_what_it_runs_are_listed(go: GoPeer, fastq: Fastq, db: Any) -> None:
     go.enqueue(script({"do": "wait", "gate": "g"}, {"task_id": "busy", "queue": "high"}))
     with go.server(**QUICK, queues={"high": 3, "low": 1}):
         go.executions(started=1)
@@ -135,6 +135,7 @@ def test_a_go_server_and_what_it_runs_are_listed(go: GoPeer, fastq: Fastq) -> No
             "task", "rm", "-q", "high", "-i", "busy", "--yes"
         )
         assert "1 active" in fastq.failure("queue", "rm", "high", "--force", "--yes")
+        hear_cancellations(db)
         fastq.done("task", "cancel", "busy")
         (run,) = go.executions(finished=1)
         assert run.outcome == "context canceled"

@@ -16,7 +16,7 @@ from fastq.broker.cancel import CancelAs, Cancellation, cancel_processing
 from fastq.broker.open import open_broker
 from tests.e2e.harness import Worker, Workers, workers_on
 from tests.e2e.view import Event, View
-from tests.interop.peer import SECOND_NS, GoPeer
+from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations
 from tests.interop.records import GoOptions, GoTask, GoTaskInfo, PeerError
 from tests.waiting import wait_until
 
@@ -194,7 +194,7 @@ def test_the_go_inspector_cancels_a_running_task(go: GoPeer, workers: Workers, v
     task = go.enqueue(GoTask("clean"))
     workers.start("--concurrency", "1").is_ready()
     view.expect("started", task.id)
-    wait_until(lambda: view.db.pubsub_numsub("asynq:cancel") == [(b"asynq:cancel", 1)])
+    hear_cancellations(view.db)
     go.inspect("CancelProcessing", task.id)
     view.until("retry", task.id)
     assert go.task_info("default", task.id).last_err.startswith("TaskCanceled: ")
@@ -207,6 +207,7 @@ def test_a_go_server_takes_no_notice_of_our_channel_and_cancels_by_the_bare_id(
         go.enqueue(GoTask("t", f'{{"do": "wait", "gate": "{gate}"}}'.encode(), options={"task_id": task_id}))
     with go.server(retry_delay_ns=HOUR_NS, task_check_ns=SECOND_NS // 100):
         go.executions(started=2)
+        hear_cancellations(view.db)
         for message in (Cancellation("a", "default", CancelAs.DELETE).encode(), b"nonsense"):
             view.db.publish(keys.CANCEL_AS_CHANNEL, message)
         broker = open_broker(redis_url)

@@ -11,7 +11,7 @@ from fastq.pool.config import PoolConfig
 from fastq.pool.outcome import Kind
 from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -192,6 +192,21 @@ def test_stop_in_the_middle_of_a_start_leaves_nobody() -> None:
         await made.pool.stop()
         made.beacon.close()
         await gone(*pids)
+
+    run(test())
+
+
+def test_stop_leaves_no_task_of_the_loop_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.pool.supervisor._YOUNG_S", 60.0)
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (60.0,))
+
+    async def test() -> None:
+        async with bench() as b:
+            os.kill(b.pool.preloader_pid, signal.SIGKILL)
+            await until(lambda: b.notices)  # that another one is tried for later
+            assert len(asyncio.all_tasks()) == 2
+            await b.pool.stop()
+            assert len(asyncio.all_tasks()) == 1
 
     run(test())
 

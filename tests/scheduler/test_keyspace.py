@@ -4,6 +4,7 @@ Its first step is left out: asynq writes nothing before the first heartbeat is o
 """
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -67,6 +68,18 @@ def _golden_member(member: Any) -> str:
     return member if isinstance(member, str) else str(member["decoded_scheduler_enqueue_event"]["task_id"])
 
 
+def found_at(bench: Bench, db: Redis, unix_ns: int) -> dict[str, Any]:
+    """Turn, and read it all in the two seconds that what is published lives; publish it again if that took longer."""
+    begun_s = time.monotonic()
+    turn_at(bench, unix_ns)
+    read = found(db)
+    while time.monotonic() - begun_s > 1.5:
+        begun_s = time.monotonic()
+        bench.engine._beat()
+        read = found(db)
+    return read
+
+
 def found(db: Redis) -> dict[str, Any]:
     keys: Any = db.keys("*")
     return {key.decode(): _found_value(db, key.decode()) for key in keys}
@@ -97,14 +110,11 @@ def _found_value(db: Any, key: str) -> Any:
 
 
 def test_the_keyspace_is_that_of_go_step_by_step(bench: Bench, db: Redis) -> None:
-    turn_at(bench, 1_795_221_935_200_000_000)
-    assert found(db) == golden(1)
+    assert found_at(bench, db, 1_795_221_935_200_000_000) == golden(1)
     turn_at(bench, TICK_NS)
-    turn_at(bench, 1_795_221_938_200_000_000)
-    assert found(db) == golden(2)
+    assert found_at(bench, db, 1_795_221_938_200_000_000) == golden(2)
     turn_at(bench, 1_795_221_940_000_100_000)
-    turn_at(bench, 1_795_221_941_200_000_000)
-    assert found(db) == golden(3)
+    assert found_at(bench, db, 1_795_221_941_200_000_000) == golden(3)
     assert [type(error).__name__ for error in bench.heard.errors] == ["TaskIDConflictError"]
     bench.engine.clear()
     assert found(db) == golden(4)

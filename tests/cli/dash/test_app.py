@@ -9,12 +9,14 @@ import pytest
 from redis import Redis
 
 from fastq import keys
+from fastq.broker.connection import READ_TIMEOUT_S
 from fastq.cli.dash.app import Dash
 from fastq.cli.dash.desk import Options
 from fastq.cli.dash.tasks import TasksView
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded
+from tests.patience import redis_must_answer_within
 from tests.ports import free_port
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S
@@ -42,7 +44,7 @@ async def test_redis_away_is_said_and_what_was_seen_stays_until_it_is_back() -> 
 
 @on_a_loop
 async def test_a_redis_that_hangs_does_not_hold_up_the_keys() -> None:
-    with redis_server() as server, server.client() as db:
+    with redis_must_answer_within(READ_TIMEOUT_S), redis_server() as server, server.client() as db:
         Seeded(db, "a").pend("x")
         Seeded(db, "b").pend("y")
         async with driven(server.url, refresh_s=1.0) as dash:

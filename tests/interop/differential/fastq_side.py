@@ -19,7 +19,7 @@ from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.operation import TEND, Operation, Outcome
 from tests.interop.differential.reading import told_by_fastq
 from tests.test_keyspace_server import Stage
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 __all__ = ["FastqSide"]
 
@@ -32,7 +32,6 @@ KINDS = {
     "revoke": Kind.REVOKED,
     "panic": Kind.FAILED,
 }
-PATIENCE_S = 30.0
 WRAPPED = {"skip": b": skip retry for the task", "revoke": b": revoke task"}
 """What Go's ``%w`` adds to the text of the error."""
 

@@ -10,6 +10,7 @@ from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, TE
 from tests.interop.differential.reading import PAGED, told_by_go
 from tests.interop.peer import SECOND_NS, GoPeer
 from tests.interop.records import PeerError
+from tests.waiting import PATIENCE_S
 
 __all__ = ["GoSide", "options_for_go"]
 
@@ -37,7 +38,8 @@ ERRORS = {
 }
 """Part of the text of Go's error → fastq's class for it."""
 NOTHING_FOR_NS = SECOND_NS // 50
-LIMIT_NS = 30 * SECOND_NS
+LIMIT_NS = round(PATIENCE_S) * SECOND_NS
+LIMIT_S = 2 * PATIENCE_S
 
 
 class GoSide:
@@ -53,7 +55,7 @@ class GoSide:
     def apply(self, operations: Sequence[Operation]) -> list[Outcome]:
         """Apply them one after the other, rounds of actors all at once."""
         if operations[0].method == TEND:
-            made = self._peer.request(TEND, rounds=[_round(operation) for operation in operations], timeout=60)
+            made = self._peer.request(TEND, rounds=[_round(operation) for operation in operations], timeout=LIMIT_S)
             return [_made(*told) for told in zip(operations, made, strict=True)]
         return [self._apply(operation) for operation in operations]
 
@@ -69,7 +71,7 @@ class GoSide:
                 return str(self._peer.request(ENQUEUE, type=type, **_task(payload, operation.options))["state"])
             case "begin", (queue, expected):
                 wait_ns = LIMIT_NS if expected else NOTHING_FOR_NS
-                return self._peer.request(f"step_{BEGIN}", queue=queue, wait_ns=wait_ns, timeout=60) or NOTHING
+                return self._peer.request(f"step_{BEGIN}", queue=queue, wait_ns=wait_ns, timeout=LIMIT_S) or NOTHING
             case "end", (_, outcome, text):
                 return str(self._peer.request(f"step_{END}", script=_script(outcome, text)))
             case "cancel", (_, task_id):

@@ -20,12 +20,11 @@ from tests.interop.differential.scheduling import BAD, GoScheduler, OurScheduler
 from tests.interop.peer import GoPeer
 from tests.keyspace import Cells, Difference, Place
 from tests.redis_servers import redis_server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = ["ScheduleCampaign", "schedule_campaign"]
 
-PATIENCE_S: Final = 60.0
-AGREE_WITHIN_S = 20.0
+AGREE_WITHIN_S = PATIENCE_S
 REGISTER, UNREGISTER, TICK, SHUTDOWN = (
     "scheduler_register",
     "scheduler_unregister",
