@@ -1,17 +1,19 @@
 """``fastq doctor``: looks for what is wrong, says why it matters and what to do, and mends what is safe."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import click
 
-from fastq.cli.bulk import confirm, yes_option
+from fastq.cli.bulk import EXIT_SIGNAL, confirm, yes_option
 from fastq.cli.commands import QueueName, Verb, json_option
 from fastq.cli.human import clean, number
-from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.pieces import stoppable
+from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.tables import Cell, Column, heading, table
 from fastq.clock import SystemClock
+from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector.doctor.examination import LIMIT, Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level
@@ -70,7 +72,7 @@ def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, ye
         if not as_json:
             _show(session, report)
         confirm(_question(report.repairs), yes=yes)
-        repaired = [(one, _carry_out(session, one)) for one in report.repairs]
+        repaired = _mend(session, report.repairs)
         if not as_json:
             _show_repaired(session, repaired)
         report = look()
@@ -114,9 +116,25 @@ def _named(repair: Repair, count: int) -> str:
     return f"{repair.what}{where}: {number(count)}"
 
 
-def _carry_out(session: Session, repair: Repair) -> int:
+def _mend(session: Session, repairs: Sequence[Repair]) -> list[tuple[Repair, int]]:
+    """Carry out repairs; an interruption ends the command between two steps, and tells how far it came."""
+    done: list[tuple[Repair, int]] = []
+    with Interruption() as interruption:
+        try:
+            for one in repairs:
+                done.append((one, _carry_out(session, one, interruption.check)))
+            return done
+        except Interrupted as interrupted:
+            before = "; ".join(_named(one, count) for one, count in done) or "nothing"
+            begun = _named(repairs[len(done)], repairs[len(done)].count)
+            say_failure(f"interrupted at this: {begun}; mended before: {before}; run it again for the rest")
+            code = EXIT_SIGNAL + interrupted.signum
+    click.get_current_context().exit(code)
+
+
+def _carry_out(session: Session, repair: Repair, check: Callable[[], None]) -> int:
     try:
-        return session.broker.drive(repair.carry_out())
+        return session.broker.drive(stoppable(repair.carry_out(), check))
     except BrokerError as error:
         raise FastqError(f"{repair.what}: {error}; what came before is mended") from error
 

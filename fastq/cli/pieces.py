@@ -7,7 +7,7 @@ from fastq.broker.inspect_bulk import Taken
 from fastq.broker.operation import Flow, Operation, Pause, Step
 from fastq.errors import BrokerError
 
-__all__ = ["count_tasks", "is_piece", "watched"]
+__all__ = ["count_tasks", "is_piece", "stoppable", "watched"]
 
 T = TypeVar("T")
 
@@ -45,6 +45,23 @@ def watched(
                 step = flow.throw(error)
             else:
                 note(result)
+                step = flow.send(result)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def stoppable(flow: Flow[T], check: Callable[[], None]) -> Flow[T]:
+    """Be the flow, but call ``check``, which may raise, before each step."""
+    try:
+        step: Step = next(flow)
+        while True:
+            check()
+            try:
+                result = yield step
+            except BrokerError as error:
+                step = flow.throw(error)
+            else:
                 step = flow.send(result)
     except StopIteration as end:
         found: T = end.value

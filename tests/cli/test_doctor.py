@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -13,6 +14,7 @@ from redis import Redis
 
 from fastq import Client, Task, keys
 from tests.cli.commands import SCHEMA, Fastq, read_terminal
+from tests.cli.test_task_bulk import environment
 from tests.e2e.harness import ROOT
 from tests.inspector.doctor.harness import DEFECTS, sound
 from tests.inspector.harness import Seeded
@@ -97,6 +99,33 @@ def test_it_mends_after_asking(served: Fastq, db: Redis) -> None:
     assert "Mended: ids without task dropped in low: 2." in done.stdout
     assert "Mended: tasks archived in low: 1." in done.stdout
     assert served.run("doctor").exit_code == 0
+
+
+INTERRUPTED = """
+import os, signal
+from fastq.cli import main as frame
+import sys
+doctor = sys.modules["fastq.cli.doctor"]
+carry_out = doctor._carry_out
+def interrupt_and_carry_out(*args):
+    os.kill(os.getpid(), signal.SIGINT)
+    return carry_out(*args)
+doctor._carry_out = interrupt_and_carry_out
+frame.main()
+"""
+"""The command, which somebody interrupts when it begins to mend."""
+
+
+def test_an_interrupted_repair_says_how_far_it_came(served: Fastq, db: Redis, tmp_path: Path) -> None:
+    break_low(db, "ghosts in retry")
+    program = [sys.executable, "-c", INTERRUPTED, "doctor", "--repair", "--yes", "--json"]
+    done = subprocess.run(program, env=environment(served.url, tmp_path), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == (
+        "fastq: interrupted at this: ids without task dropped in low: 2; mended before: nothing; "
+        "run it again for the rest\n"
+    )
+    assert served.json("doctor", "--repair", "--yes")["repaired"][0]["count"] == 2
 
 
 def test_nobody_to_answer_mends_nothing(served: Fastq, db: Redis) -> None:
