@@ -4,6 +4,7 @@ Needs nothing but fastq and its run-time dependencies. Takes the golden messages
 """
 
 import importlib
+import importlib.util
 import json
 import pkgutil
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import sysconfig
 from importlib.metadata import entry_points, version
 from pathlib import Path
+from types import ModuleType
 
 import fastq
 from fastq.broker.embedded import server_program
@@ -18,8 +20,8 @@ from fastq.codec import decode_task_message, encode_task_message
 from fastq.errors import BrokerConnectionError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vectors.json"
-NEED_MORE = {"fastq.testing.plugin"}
-"""What is for those alone who have pytest."""
+EXTRAS = {"pytest": "fastq.testing.plugin", "textual": "fastq.cli.dash", "rich": "fastq.cli.dash"}
+"""What is not installed with fastq, and the part of it that may need that."""
 
 
 def say(line: str) -> None:
@@ -35,12 +37,33 @@ def check_place() -> None:
 
 
 def check_imports() -> None:
-    """Import every module: one that needs more than the run-time dependencies fails here."""
-    found = [info.name for info in pkgutil.walk_packages(fastq.__path__, "fastq.")]
-    modules = [name for name in found if not name.endswith(".__main__") and name not in NEED_MORE]
-    compiled = [name for name in modules if not (importlib.import_module(name).__file__ or "").endswith(".py")]
+    """Import every module: one that needs more than the run-time dependencies fails here, unless it is for an extra."""
+    names = [info.name for info in pkgutil.walk_packages(fastq.__path__, "fastq.")]
+    modules = [module for name in names if not name.endswith(".__main__") and (module := imported(name))]
+    compiled = [module for module in modules if not (module.__file__ or "").endswith(".py")]
     assert compiled, "the wheel has no compiled module"
-    say(f"imported {len(modules)} modules, {len(compiled)} of them compiled")
+    say(f"imported {len(modules)} modules of {len(names)}, {len(compiled)} of them compiled")
+
+
+def imported(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        part = EXTRAS.get((error.name or "").partition(".")[0], "")
+        if part and f"{name}.".startswith(f"{part}."):
+            return None
+        raise
+
+
+def check_dashboard() -> None:
+    """See that without its extra the dashboard says what to install."""
+    if importlib.util.find_spec("textual"):
+        return
+    command = [str(Path(sysconfig.get_path("scripts")) / "fastq"), "dash"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1, done
+    assert "pip install 'fastq-worker[dash]'" in done.stderr, done
+    say(done.stderr.strip())
 
 
 def check_codec() -> None:
@@ -83,6 +106,7 @@ def main() -> None:
     check_imports()
     check_codec()
     check_scripts()
+    check_dashboard()
     check_enqueue()
 
 
