@@ -95,7 +95,8 @@ def _until_it_answers(step: Step, lost: Callable[[BrokerError], None]) -> Flow[N
     """Ask where the step asks, but for nothing: a Redis that stands still would do each piece that it was sent."""
     first = step[0] if isinstance(step, tuple) else step
     key = first.keys[:1] if isinstance(first, Operation) else ()
-    question: Operation[Any] = Operation("EXISTS" if key else "PING", None, key, (), idempotent=True)
+    # Asked once each time, for the broker's own patience would keep Esc waiting.
+    question: Operation[Any] = Operation("EXISTS" if key else "PING", None, key, ())
     while True:
         yield Pause(ASKED_EVERY_S)
         try:

@@ -8,11 +8,13 @@ import pytest
 from redis import Redis
 
 from fastq import keys
+from fastq.broker.connection import READ_TIMEOUT_S
 from fastq.cli.dash.confirm import Confirm
 from fastq.cli.dash.jobs import Progress
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded
+from tests.patience import redis_must_answer_within
 from tests.redis_servers import redis_server
 
 
@@ -45,7 +47,7 @@ async def test_work_on_many_tasks_is_stopped_between_two_pieces(fastq: Fastq, db
 async def test_work_on_many_tasks_goes_on_when_redis_answers_again_or_ends_when_it_is_to(
     monkeypatch: Any, stop: bool
 ) -> None:
-    with redis_server() as server:
+    with redis_must_answer_within(READ_TIMEOUT_S), redis_server() as server:
         Seeded(server.client()).pend(*(f"t{n:05}" for n in range(3000)))
         note = Progress.note
 
