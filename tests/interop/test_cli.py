@@ -1,6 +1,7 @@
 """``fastq`` on what a real asynq wrote: its numbers are those of asynq's own Inspector."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.cli.commands import Fastq
 from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations
-from tests.interop.records import GoOptions, GoTask
+from tests.interop.records import GoOptions, GoTask, GoTaskInfo
 from tests.interop.test_peer_server import HOUR_NS, QUICK
 from tests.waiting import wait_until
 
@@ -101,17 +102,22 @@ def test_what_is_done_to_tasks_asynq_sees(go: GoPeer, worked: Fastq) -> None:
     assert go.inspect("Queues") == ["default"]
 
 
+def as_stored(info: GoTaskInfo) -> GoTaskInfo:
+    """Leave out what asynq takes from its clock: a pending task is next processed in the second of the question."""
+    return replace(info, next_process_at_ns=None) if info.state == "pending" else info
+
+
 def test_what_is_exported_and_imported_is_to_asynq_as_it_was(
     go: GoPeer, worked: Fastq, tmp_path: Path, db: Any
 ) -> None:
     ids = [("default", task_id) for task_id in ("kept", "again", "dead", "p1", "s1", "g1")] + [("other", "o1")]
-    before = {found: go.task_info(*found) for found in ids}
+    before = {found: as_stored(go.task_info(*found)) for found in ids}
     for queue in ("default", "other"):
         worked.done("task", "export", "-q", queue, "-o", str(tmp_path / queue))
     db.flushall()
     for queue in ("default", "other"):
         assert " of " in worked.done("task", "import", str(tmp_path / queue))
-    assert {found: go.task_info(*found) for found in ids} == before
+    assert {found: as_stored(go.task_info(*found)) for found in ids} == before
     worked.done("task", "import", str(tmp_path / "other"), "--queue", "default")
     with go.server(**QUICK, queues={"default": 1}):
         runs = go.executions(finished=len(RUNS) + 2)  # those before the export, too
