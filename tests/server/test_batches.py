@@ -43,6 +43,10 @@ def done(tasks: list[HeldTask]) -> list[Result]:
     return [Result(task, Done(task.id)) for task in tasks]
 
 
+def failed(tasks: list[HeldTask]) -> list[Result]:
+    return [Result(task, Retried(task.id, b"m", NOW_S)) for task in tasks]
+
+
 def side_of(batch: Batch) -> Any:
     return batch.operation.args[2]
 
@@ -169,16 +173,24 @@ def test_both_ends_are_used_where_both_are_near(setup: Setup) -> None:
 def test_no_call_passes_more_elements_than_redis_does_in_2_ms(seed: int, setup: Setup) -> None:
     tasks = setup.hold(10_000)
     finished = random.Random(seed).sample(tasks, 500)
-    batches = setup.batches(done(finished))
+    batches = setup.batches(failed(finished))
     assert sorted(ids for batch in batches for ids in ids_of(batch)) == sorted(task.id for task in finished)
     assert max(passed_by(batches, tasks)) <= MAX_CALL_STEPS
     assert len(batches) < 50
 
 
+def test_done_tasks_are_taken_off_together_wherever_they_are(setup: Setup) -> None:
+    tasks = setup.hold(10_000)
+    finished = [tasks[at] for at in sorted(random.Random(1).sample(range(10_000), 500))]
+    old, new = setup.batches(done(finished))
+    assert (side_of(old), side_of(new)) == (OLDEST_FIRST, NEWEST_FIRST)
+    assert ids_of(old) + ids_of(new)[::-1] == [task.id for task in finished]
+
+
 def test_no_call_of_many_has_the_steps_of_all(setup: Setup) -> None:
     """After an outage thousands of results are written, of which only the last have long tasks before them."""
     early, long, late = setup.hold(5500), setup.hold(1900), setup.hold(500)
-    batches = setup.batches(done([*early, *late]))
+    batches = setup.batches(failed([*early, *late]))
     assert sum(len(batch.results) for batch in batches) == 6000
     assert max(passed_by(batches, [*early, *long, *late])) <= MAX_CALL_STEPS
 
@@ -208,7 +220,7 @@ def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
     span = Span(0, 2 * MAX_CALL_STEPS + 1002, 2 * MAX_CALL_STEPS + 1003)
     for task, seq in zip(middle, (MAX_CALL_STEPS + 500, MAX_CALL_STEPS + 501), strict=True):
         object.__setattr__(task, "seq", seq)
-    assert [len(part) for _, part in _parts(Done, done(middle), span, is_near=False)] == [1, 1]
+    assert [len(part) for _, part in _parts(Retried, failed(middle), span, is_near=False)] == [1, 1]
 
 
 @pytest.mark.parametrize("write", [Retried("a", b"m", NOW_S), Archived("a", b"m"), Completed("a", b"m", NOW_S)])

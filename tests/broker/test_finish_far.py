@@ -1,0 +1,132 @@
+"""Tasks that were done far from both ends of active: taken off together, each with the outcome it would have alone."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.finish import NEWEST_FIRST, OLDEST_FIRST, Done, Finish, done
+from fastq.broker.lease import Owner
+from fastq.broker.open import open_broker
+from tests.broker.harness import NOW, NOW_S, OURS, QUEUE, THEIRS, QueueBench, queue_bench
+from tests.redis_servers import RedisServer
+
+OK, NOT_ACTIVE, NOT_OURS = Finish.OK, Finish.NOT_ACTIVE, Finish.NOT_OURS
+ACTIVE = keys.active(QUEUE)
+SIDES = [OLDEST_FIRST, NEWEST_FIRST]
+
+
+@pytest.fixture
+def bench(db: Redis, url: str) -> Iterator[QueueBench]:
+    with queue_bench(db, url) as made:
+        yield made
+
+
+def lay_out(db: Any, oldest_first: Sequence[str], theirs: Sequence[str] = ()) -> None:
+    """Let tasks be active: leased by us, but for those that are theirs."""
+    pipeline = db.pipeline(transaction=False)
+    for at in range(0, len(oldest_first), 500):
+        pipeline.lpush(ACTIVE, *oldest_first[at : at + 500])
+    for task_id in oldest_first:
+        owner = THEIRS if task_id in theirs else OURS
+        pipeline.zadd(keys.lease(QUEUE), {task_id: NOW_S + 30 + owner.fraction})
+        pipeline.hset(keys.task(QUEUE, task_id), "msg", b"m")
+    pipeline.execute()
+
+
+def finish(bench: QueueBench, ids: Sequence[str], side: int, owner: Owner | None = None) -> list[Finish]:
+    """Call ``done`` as the acker does: those that are nearest to the side first."""
+    return bench.run(done(QUEUE, [Done(task_id) for task_id in ids], NOW, owner, side))
+
+
+def named(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{number:05d}" for number in range(count)]
+
+
+@pytest.mark.parametrize("guard", [None, OURS], ids=["anybody's", "ours"])
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("seed", range(6))
+def test_each_has_its_outcome_and_what_stays_keeps_its_order(
+    seed: int, side: int, guard: Owner | None, bench: QueueBench
+) -> None:
+    rng = random.Random(seed)
+    older, newer = named("older", rng.choice([40, 700, 3000])), named("newer", rng.choice([40, 700, 3000]))
+    middle = named("ours", 400)
+    theirs = set(rng.sample(middle, 20))
+    lay_out(bench.db, [*older, *middle, *newer], tuple(theirs))
+    chosen = [task_id for task_id in middle if rng.random() < 0.5]
+    for task_id in rng.sample(middle, 20):  # others have taken them off
+        bench.db.lrem(ACTIVE, 1, task_id)
+    before = [raw.decode() for raw in bench.db.lrange(ACTIVE, 0, -1)]
+    asked = [*chosen, *rng.sample(chosen, 3), "nowhere"]
+    asked.sort(key=lambda task_id: (task_id == "nowhere", task_id), reverse=side == NEWEST_FIRST)
+    left, expected = Counter(before), []
+    for task_id in asked:
+        if guard is not None and (task_id in theirs or task_id == "nowhere"):
+            expected.append(NOT_OURS)
+        elif left[task_id]:
+            left[task_id] -= 1
+            expected.append(OK)
+        else:
+            expected.append(NOT_ACTIVE)
+    assert finish(bench, asked, side, guard) == expected
+    gone = {task_id for task_id, outcome in zip(asked, expected, strict=True) if outcome is OK}
+    assert [raw.decode() for raw in bench.db.lrange(ACTIVE, 0, -1)] == [one for one in before if one not in gone]
+    assert not gone & set(bench.scores("lease"))
+    assert not any(bench.task(task_id) for task_id in gone)
+    assert all(bench.task(task_id) for task_id in before if task_id not in gone)
+    assert sum(bench.counters().values()) == 2 * len(gone)  # of the day, and of all days
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_one_that_stands_there_twice_is_taken_off_once(side: int, bench: QueueBench) -> None:
+    middle = named("ours", 50)
+    lay_out(bench.db, [*named("older", 200), *middle, middle[7], *named("newer", 200)])
+    assert finish(bench, middle if side == OLDEST_FIRST else middle[::-1], side) == [OK] * 50
+    left = bench.db.lrange(ACTIVE, 0, -1)
+    assert (len(left), left.count(middle[7].encode())) == (401, 1)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_it_takes_redis_no_more_than_a_walk(side: int, bench: QueueBench) -> None:
+    middle = named("ours", 300)
+    lay_out(bench.db, [*named("older", 2000), *middle, *named("newer", 2000)])
+    bench.db.config_resetstat()
+    assert finish(bench, middle if side == OLDEST_FIRST else middle[::-1], side) == [OK] * 300
+    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] == 1
+
+
+def test_what_lies_too_far_from_the_first_is_taken_off_one_by_one(bench: QueueBench) -> None:
+    middle = named("ours", 40)
+    lay_out(bench.db, [*named("older", 100), *middle[:30], *named("between", 21_000), *middle[30:], *named("newer", 9)])
+    assert finish(bench, middle, OLDEST_FIRST) == [OK] * 40
+    assert bench.db.llen(ACTIVE) == 21_109
+    assert not any(b"ours" in raw for raw in bench.db.lrange(ACTIVE, 0, -1))
+
+
+def test_a_user_who_may_not_mark_takes_them_off_one_by_one(shared_server: RedisServer, bench: QueueBench) -> None:
+    middle = named("ours", 40)
+    lay_out(bench.db, [*named("older", 200), *middle, *named("newer", 200)])
+    bench.db.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=["-lset"], keys=["*"])
+    broker = open_broker(f"unix://w:p@{shared_server.socket_path}")
+    try:
+        assert broker.run(done(QUEUE, [Done(task_id) for task_id in middle], NOW)) == [OK] * 40
+    finally:
+        broker.close()
+        bench.db.acl_deluser("w")
+    assert bench.db.llen(ACTIVE) == 400
+
+
+def test_a_redis_without_memory_still_takes_them_off(bench: QueueBench) -> None:
+    middle = named("ours", 40)
+    lay_out(bench.db, [*named("older", 200), *middle, *named("newer", 200)])
+    bench.db.config_set("maxmemory", 1)
+    try:
+        assert finish(bench, middle, OLDEST_FIRST) == [OK] * 40
+    finally:
+        bench.db.config_set("maxmemory", 0)
+    assert bench.db.llen(ACTIVE) == 400
