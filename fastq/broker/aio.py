@@ -4,20 +4,19 @@ The same operations and flows as in ``blocking``; only the waiting differs.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from hiredis import pack_command
 from redis.exceptions import ResponseError
 
-from fastq.broker.blocking import TRUSTED_S, address_of
+from fastq.broker.blocking import address_of
 from fastq.broker.exchange import Command, Exchange
 from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
-__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncPool", "AsyncTransport", "exchange_on", "is_in_step"]
+__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
 
 T = TypeVar("T")
 
@@ -50,16 +49,11 @@ class AsyncTransport(Protocol):
 
 
 class AsyncNodeTransport:
-    """Talk to one Redis server through a redis-py asyncio connection pool, one pipeline a call.
+    """Talk to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
 
-    With ``keep`` connections stay here between calls, as in ``NodeTransport``; only for a pool that is ours alone.
-    """
-
-    def __init__(self, pool: AsyncPool, *, keep: bool = False) -> None:
+    def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
         self._turns = asyncio.Semaphore(min(MOST_AT_ONCE, getattr(pool, "max_connections", MOST_AT_ONCE)))
-        self._keep = keep
-        self._kept: list[_Lent] = []
         self.where = address_of(pool)
 
     def lender(self, key: str | None = None) -> AsyncPool:
@@ -71,73 +65,39 @@ class AsyncNodeTransport:
         """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
         async with self._turns:
             try:
-                lent = await self._take()
+                connection = await self._pool.get_connection()
             except CONNECT_FAULTS as error:
                 return [Unsent(error)] * len(commands)
             try:
-                return await exchange_on(lent.connection, commands)
+                return await exchange_on(connection, commands)
             finally:
-                if self._keep and lent.connection.is_connected:
-                    self._kept.append(lent)
-                else:
-                    await self._pool.release(lent.connection)
-
-    async def _take(self) -> "_Lent":
-        now_s = time.monotonic()
-        while self._kept:
-            kept = self._kept.pop()
-            if now_s - kept.seen_s < TRUSTED_S and await is_in_step(kept.connection):
-                return kept
-            # The pool looks at it, and connects again where need be.
-            await self._pool.release(kept.connection)
-        return _Lent(await self._pool.get_connection(), now_s)
-
-
-class _Lent(NamedTuple):
-    """Pair a connection with when the pool last looked after it, in monotonic seconds."""
-
-    connection: Any
-    seen_s: float
-
-
-async def is_in_step(connection: Any) -> bool:
-    """Tell whether a connection is open, as far as is known here, and has nothing to say that nobody asked for."""
-    try:
-        return connection.is_connected and not await connection.can_read()
-    except CONNECTION_FAULTS:
-        return False
+                await self._pool.release(connection)
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
-    """Send commands on a connected redis-py asyncio connection and collect what came back for each.
-
-    Each reply may take as long as the connection's ``socket_timeout``, under one timer of ours: redis-py has a timer a
-    reply, and in Python 3.11 a task for each write, which swallows a cancellation that comes as it ends.
-    """
+    """Send commands on a connected redis-py asyncio connection and collect what came back for each."""
     replies: list[Any] = []
-    loop, limit_s = asyncio.get_running_loop(), connection.socket_timeout
-    connection.socket_timeout = None
+    cancellations = _cancellations()
     try:
-        async with asyncio.timeout(limit_s) as limit:
-            # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
-            await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
-            for _ in commands:
-                if limit_s is not None:
-                    limit.reschedule(loop.time() + limit_s)
-                replies.append(await _read_reply(connection))
+        # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
+        await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
+        if _cancellations() > cancellations:
+            # redis-py sends with wait_for, which in Python 3.11 swallows a cancellation that comes as it ends.
+            raise asyncio.CancelledError
+        for _ in commands:
+            replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
-        replies.extend([Lost(_named(error, limit_s))] * (len(commands) - len(replies)))
+        replies.extend([Lost(error)] * (len(commands) - len(replies)))
     except BaseException:
         await connection.disconnect(nowait=True)  # cancelled between command and reply: out of step
         raise
-    finally:
-        connection.socket_timeout = limit_s
     return replies
 
 
-def _named(error: Exception, limit_s: float | None) -> Exception:
-    return error if str(error) or limit_s is None else TimeoutError(f"no reply within {limit_s:g} s")
+def _cancellations() -> int:
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 async def _read_reply(connection: Any) -> Any:

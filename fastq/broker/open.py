@@ -41,7 +41,7 @@ def open_async_broker(given: str | AsyncRedis | None, *, gather: bool = False) -
     ours = client is not given
     if isinstance(client, redis.asyncio.RedisCluster):
         return AsyncBroker(AsyncClusterTransport(client), close=client.aclose if ours else None)
-    node = AsyncNodeTransport(client.connection_pool, keep=ours)
+    node = AsyncNodeTransport(client.connection_pool)
     if not gather:
         return AsyncBroker(node, close=client.aclose if ours else None)
     gathering = GatheringTransport(node)

@@ -29,6 +29,8 @@ __all__ = ["Fetcher"]
 
 FULL_BATCH: Final = 64
 """What is smaller is handed on at once: there is little to gain, and the tasks are waited for."""
+TURNS_TO_SEND: Final = 2
+"""After so many turns of the loop what was asked for is sent: before Python 3.12 redis-py's ``wait_for`` takes one."""
 NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
@@ -178,7 +180,8 @@ class Fetcher(Actor):
         self._asked = frozenset(call.queue for call in calls)
         try:
             if self._brought:
-                await asyncio.sleep(0)  # in this turn of the loop it is sent
+                for _ in range(TURNS_TO_SEND):
+                    await asyncio.sleep(0)
                 self._hand_on()
             results = await answer
         except BaseException:

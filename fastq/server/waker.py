@@ -9,8 +9,9 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from fastq import keys
 from fastq.broker.aio import AsyncBroker
-from fastq.broker.wait import QueueWait
+from fastq.broker.wait import wait_for_tasks
 from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.server.actor import Actor
 
@@ -38,7 +39,7 @@ class Waker(Actor):
 
     def __init__(self, broker: AsyncBroker, queue: str, on_tasks: Callable[[str], None]) -> None:
         super().__init__()
-        self._wait = QueueWait(broker.transport.lender, broker.transport.where, queue)
+        self._broker = broker
         self._queue = queue
         self._on_tasks = on_tasks
         self._armed = asyncio.Event()
@@ -62,11 +63,6 @@ class Waker(Actor):
         self._delay_s = 0.0
         self._delays = self._has_woken = False
 
-    async def stop(self) -> None:
-        """End at once, and give the connection back."""
-        await super().stop()
-        await self._wait.close()
-
     @property
     def delay_s(self) -> float:
         """Return for how long at most no push is noticed, since the last one was another's."""
@@ -84,9 +80,12 @@ class Waker(Actor):
             # From 0: those who were woken together are not to be deaf together.
             await asyncio.sleep(self.delay_s * random.uniform(0.0, 1.0))
             self._delays = False  # once for each wake; a wait that ends without one is followed by the next
+        transport = self._broker.transport
         timeout_s = round(WAIT_S * random.uniform(0.8, 1.2), 3)
         try:
-            woken = await self._wait.wait(timeout_s)
+            woken = await wait_for_tasks(
+                transport.lender(keys.pending(self._queue)), transport.where, self._queue, timeout_s
+            )
         except BrokerError as error:
             self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
             if error.transient or isinstance(error, BrokerReadOnlyError):

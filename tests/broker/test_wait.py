@@ -12,7 +12,7 @@ from redis import Redis
 from fastq import keys
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.open import open_async_broker
-from fastq.broker.wait import QueueWait
+from fastq.broker.wait import wait_for_tasks
 from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from tests.broker.harness import QUEUE, run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -33,7 +33,7 @@ async def broker_at(url: str) -> AsyncIterator[AsyncBroker]:
 
 def waiting(broker: AsyncBroker, timeout_s: float = PATIENCE_S) -> "asyncio.Task[bool]":
     transport = broker.transport
-    return asyncio.create_task(QueueWait(transport.lender, transport.where, QUEUE).wait(timeout_s))
+    return asyncio.create_task(wait_for_tasks(transport.lender(PENDING), transport.where, QUEUE, timeout_s))
 
 
 async def blocked(db: Redis, count: int = 1) -> None:
@@ -89,33 +89,11 @@ def test_a_wait_that_is_over_leaves_a_connection_that_is_in_step(
     async def test() -> None:
         async with broker_at(url) as broker:
             monkeypatch.setattr("fastq.broker.wait.ANSWER_WITHIN_S", PATIENCE_S)
-            wait = QueueWait(broker.transport.lender, broker.transport.where, QUEUE)
-            assert await wait.wait(0.01) is False
+            assert await waiting(broker, 0.01) is False
+            assert await waiting(broker, 0.01) is False
             made: Any = db.info("stats")["total_connections_received"]
-            assert await wait.wait(0.01) is False
-            db.lpush(PENDING, "a")
-            assert await wait.wait(PATIENCE_S) is True
-            await wait.close()
-            assert await wait.wait(PATIENCE_S) is True
+            assert await waiting(broker, 0.01) is False
             assert db.info("stats")["total_connections_received"] == made
-
-    run(test)
-
-
-def test_a_kept_connection_that_redis_has_closed_is_made_anew(db: Redis, url: str) -> None:
-    async def test() -> None:
-        async with broker_at(url) as broker:
-            wait = QueueWait(broker.transport.lender, broker.transport.where, QUEUE)
-            db.lpush(PENDING, "a")
-            assert await wait.wait(PATIENCE_S) is True
-            (closed,) = [client["id"] for client in db.client_list() if client["cmd"] == "blmove"]
-            db.client_kill_filter(_id=closed)
-            kept = wait._kept
-            assert kept is not None
-            while not await kept[1].can_read():  # until the loop has heard of it
-                await asyncio.sleep(0)
-            assert await wait.wait(PATIENCE_S) is True
-            await wait.close()
 
     run(test)
 

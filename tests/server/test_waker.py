@@ -125,7 +125,6 @@ def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
             with monkeypatch.context() as patch:
                 patch.setattr("fastq.server.waker.asyncio.sleep", pause)
                 await waker.tick()
-            await waker.stop()
 
     on_bench(db, url, test)
     assert len(pauses) == 400
