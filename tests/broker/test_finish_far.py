@@ -12,6 +12,7 @@ from fastq import keys
 from fastq.broker.finish import NEWEST_FIRST, OLDEST_FIRST, Done, Finish, done
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_broker
+from fastq.errors import BrokerAuthError
 from tests.broker.harness import NOW, NOW_S, OURS, QUEUE, THEIRS, QueueBench, queue_bench
 from tests.redis_servers import RedisServer
 
@@ -97,7 +98,54 @@ def test_it_takes_redis_no_more_than_a_walk(side: int, bench: QueueBench) -> Non
     lay_out(bench.db, [*named("older", 2000), *middle, *named("newer", 2000)])
     bench.db.config_resetstat()
     assert finish(bench, middle if side == OLDEST_FIRST else middle[::-1], side) == [OK] * 300
-    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] == 1
+    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] == 2  # the one that takes nothing off, and the other
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("gone", ["the first", "the last", "half", "all"])
+def test_what_is_gone_costs_no_look_through_the_list_for_each(gone: str, side: int, bench: QueueBench) -> None:
+    """A call whose reply was lost is made again, and finds none."""
+    middle = named("ours", 300)
+    asked = middle if side == OLDEST_FIRST else middle[::-1]
+    missing = {"the first": asked[:1], "the last": asked[-1:], "half": asked[::2], "all": asked}[gone]
+    lay_out(bench.db, [*named("older", 2000), *middle, *named("newer", 2000)])
+    assert finish(bench, missing, side) == [OK] * len(missing)
+    bench.db.config_resetstat()
+    expected = [NOT_ACTIVE if task_id in missing else OK for task_id in asked]
+    assert finish(bench, asked, side) == expected
+    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] <= 2
+    assert bench.db.llen(ACTIVE) == 4000
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_one_that_is_near_leaves_the_others_together(side: int, bench: QueueBench) -> None:
+    near, far = named("near", 1), named("ours", 300)
+    old, new = (near, []) if side == OLDEST_FIRST else ([], near)
+    lay_out(bench.db, [*old, *named("older", 2000), *far, *named("newer", 2000), *new])
+    bench.db.config_resetstat()
+    asked = [*near, *(far if side == OLDEST_FIRST else far[::-1])]
+    assert finish(bench, asked, side) == [OK] * 301
+    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] <= 2
+
+
+@pytest.mark.parametrize("command", ["lrem", "llen", "lrange"])
+def test_a_user_who_may_not_take_them_off_leaves_no_marks(
+    command: str, shared_server: RedisServer, bench: QueueBench
+) -> None:
+    middle = named("ours", 40)
+    lay_out(bench.db, [*named("older", 200), *middle, *named("newer", 200)])
+    before = bench.db.lrange(ACTIVE, 0, -1)
+    bench.db.acl_setuser(
+        "w", enabled=True, passwords=["+p"], categories=["+@all"], commands=[f"-{command}"], keys=["*"]
+    )
+    broker = open_broker(f"unix://w:p@{shared_server.socket_path}")
+    try:
+        with pytest.raises(BrokerAuthError):
+            broker.run(done(QUEUE, [Done(task_id) for task_id in middle], NOW))
+    finally:
+        broker.close()
+        bench.db.acl_deluser("w")
+    assert bench.db.lrange(ACTIVE, 0, -1) == before
 
 
 def test_what_lies_too_far_from_the_first_is_taken_off_one_by_one(bench: QueueBench) -> None:
