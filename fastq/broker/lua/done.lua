@@ -58,7 +58,7 @@ if count >= 16 and not find(last, side, count + 64) then
     if is_ours(at) and not wanted[id] then wanted[id], left = true, left + 1 end
   end
   local length = redis.call("LLEN", active)
-  local begin = find(first, side, 20000) or (side == "1" and 0 or length - 1)
+  local begin = find(first, side, 200000) or (side == "1" and 0 or length - 1)
   if side == "1" then
     all_seen = walk(begin, length - 1) and walk(0, begin - 1)
   else
