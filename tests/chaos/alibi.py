@@ -121,6 +121,10 @@ class Alibis:
         if run.ended_ns is None:
             return following_ns
         until_ns = run.ended_ns + int(ACK_S * _NS)
+        for strike in self._strikes:
+            # A child that is frozen on the way from its handler's end to its result gives that when it goes on.
+            if strike.kind is Kind.FREEZE_CHILD and run.pid in strike.pids and strike.began_ns <= until_ns:
+                until_ns = max(until_ns, strike.ended_ns + int(ACK_S * _NS))
         for span in self._outages[server]:
             if span.meets(run.began_ns, until_ns):
                 until_ns = max(until_ns, span.ended_ns + int(ACK_S * _NS))

@@ -127,6 +127,17 @@ def test_a_fault_explains_a_second_run_only_if_it_could_cause_it(struck: Strike,
     assert broken(evidence(*runs, strikes=[struck])) == ([] if is_explained else ["twice"])
 
 
+def test_a_child_that_is_frozen_before_it_gives_its_result_may_meet_an_outage_with_it() -> None:
+    def reported(*strikes: Strike) -> list[str]:
+        return broken(evidence(run(2, 3), run(22, 23, retried=1), strikes=list(strikes)))
+
+    frozen = strike(Kind.FREEZE_CHILD, 3.001, 9, pids=(100,))
+    outage = strike(Kind.NET_REFUSE, 9.5, 20)
+    assert reported(frozen, outage) == []
+    for known in ([frozen], [outage], [replace(frozen, pids=(999,)), outage]):
+        assert reported(*known) == ["twice"]
+
+
 def test_the_death_of_a_child_does_not_explain_what_it_had_ended_before_its_next_task() -> None:
     runs = (run(2, 2.1), run(2.2, 2.9, task_id=NEXT), run(5, 6, retried=1))
     killed = strike(Kind.KILL_CHILD, 2.5, pids=(100,))
