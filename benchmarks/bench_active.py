@@ -1,25 +1,89 @@
-"""The scripts that take and finish tasks, while thousands of long tasks are active: Redis' own time for one full call.
+"""Short tasks while thousands of long ones are active: the rate of ``fastq-worker``, and what the scripts take.
 
-Nothing else runs, and the least of a few repeats counts, so that it is the script's work and nothing beside it.
+First in a run, with whatever else the core had to do meanwhile: all calls that Redis' slow log has. Then Redis' own
+time for one full call while nothing else runs, the least of a few repeats: the script's work and nothing beside it.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from benchmarks.bench_scale import noops
 from benchmarks.bench_scripts import LATER, NOW, OWNER, QUEUE, message, pending, run, take
-from fastq import keys
+from benchmarks.fleet import Fleet, ScriptTimes, filled, running
+from benchmarks.interleave import interleaved
+from fastq import Task, keys
 from fastq._ids import new_task_ids
 from fastq.broker.blocking import BlockingBroker
 from fastq.broker.finish import NEWEST_FIRST, OLDEST_FIRST, Done, done
 from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
 from tests.redis_servers import RedisServer
+from tests.waiting import wait_until
+
+TASKS = 20_000
+ROUNDS = 5
 
 BATCH = 500
 REPEATS = 5
 LONG = (0, 1_000, 10_000)
+
+
+def hold_others(fleet: Fleet, count: int) -> None:
+    """Let long tasks of another server be active."""
+    fleet.client.enqueue_many(Task("bench:hold", queue=QUEUE) for _ in range(count))
+    until_s = time.time() + 600
+    while ids := fleet.db.rpop(keys.pending(QUEUE), 1000):
+        fleet.db.lpush(keys.active(QUEUE), *ids)
+        fleet.db.zadd(keys.lease(QUEUE), dict.fromkeys(ids, until_s))
+
+
+def hold_ours(fleet: Fleet, count: int) -> None:
+    """Let the worker run long tasks."""
+    fleet.client.enqueue_many(Task("bench:hold", queue=QUEUE) for _ in range(count))
+    fleet.db.delete(keys.paused(QUEUE))
+    wait_until(lambda: fleet.db.llen(keys.active(QUEUE)) >= count, 60.0)
+    fleet.db.set(keys.paused(QUEUE), 1)
+
+
+CASES: dict[str, tuple[Callable[[Fleet, int], None], int]] = {
+    "no long ones": (hold_others, 0),
+    "1,000 of another server": (hold_others, 1_000),
+    "1,000 of its own": (hold_ours, 1_000),
+    "10,000 of another server": (hold_others, 10_000),
+    "10,000 of its own": (hold_ours, 10_000),
+}
+
+
+def test_beside_long_tasks(
+    tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
+) -> None:
+    """Finish short tasks while a thousand, or ten thousand, long ones of this or of another server are active."""
+    smoke = pytestconfig.getoption("benchmark_disable")
+    tasks, rounds, cases = (2_000, 1, list(CASES)[:3]) if smoke else (TASKS, ROUNDS, list(CASES))
+    times = {name: ScriptTimes() for name in cases}
+
+    def rate(name: str) -> float:
+        hold, count = CASES[name]
+        flags = ("--async-concurrency", "6000")
+        with filled(tcp_server, ()) as fleet, running(tcp_server, *flags, app="benchmarks.async_apps:mux"):
+            hold(fleet, count)
+            fleet.client.enqueue_many(noops(tasks))
+            fleet.watch_scripts()
+            found = tasks / fleet.drain_s(tasks)
+            times[name].merge(fleet.script_times())
+            return found
+
+    result = interleaved({name: lambda name=name: rate(name) for name in cases}, rounds)
+    with capsys.disabled():
+        print(result.table("no-op coroutines beside long tasks", "tasks/s", cases[0]))
+        print("scripts' times in Redis in all those runs, in ms")
+        for name, found in times.items():
+            for script in ("dequeue", "done"):
+                print(f"  {name:<26}{script:<9}{found.line(script)}")
+            print(f"  {name:<26}{'all':<9}{found.line()}")
 
 
 @pytest.fixture

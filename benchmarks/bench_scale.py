@@ -1,16 +1,15 @@
-"""``fastq-worker`` where queues are many, or full of long tasks: what its rate and Redis' scripts make of it.
+"""``fastq-worker`` where queues are many, payloads large, or long tasks among short ones.
 
-Rates of no-op tasks on two children. Scripts' times are those of all calls in Redis' slow log: with whatever else the
-core had to do meanwhile, unlike those of ``bench_active``.
+Rates of no-op tasks on two children. Scripts' times are those of all calls in Redis' slow log.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from benchmarks.fleet import Fleet, ScriptTimes, filled, percentile, running
+from benchmarks.fleet import Fleet, filled, percentile, running
 from benchmarks.interleave import interleaved
 from fastq import Task
 from tests.redis_servers import RedisServer
@@ -18,7 +17,6 @@ from tests.waiting import wait_until
 
 ROUNDS = 5
 TASKS = 50_000
-SHORT = 20_000
 LATE_MS = 100.0
 QUEUES = {f"queue-{number}": number for number in range(1, 11)}
 
@@ -42,60 +40,6 @@ def test_ten_queues(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str],
     result = interleaved({"1 queue": lambda: rate({"default": 1}), "10 queues": lambda: rate(QUEUES)}, rounds)
     with capsys.disabled():
         print(result.table("no-op tasks, one queue or ten of weights 1 to 10", "tasks/s", "1 queue"))
-
-
-def test_beside_long_tasks(
-    tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
-) -> None:
-    """Finish short tasks while a thousand, or ten thousand, long ones of this and of another server are active."""
-    smoke = pytestconfig.getoption("benchmark_disable")
-    tasks, rounds = (2_000, 1) if smoke else (SHORT, ROUNDS)
-    times: dict[str, ScriptTimes] = {}
-
-    def others(fleet: Fleet, count: int) -> None:
-        fleet.client.enqueue_many(Task("bench:hold", queue="default") for _ in range(count))
-        until_s = time.time() + 600
-        while ids := fleet.db.rpop("asynq:{default}:pending", 1000):
-            fleet.db.lpush("asynq:{default}:active", *ids)
-            fleet.db.zadd("asynq:{default}:lease", dict.fromkeys(ids, until_s))
-
-    def ours(fleet: Fleet, count: int) -> None:
-        fleet.client.enqueue_many(Task("bench:hold", queue="default") for _ in range(count))
-        fleet.db.delete("asynq:{default}:paused")
-        wait_until(lambda: fleet.db.llen("asynq:{default}:active") >= count, 60.0)
-        fleet.db.set("asynq:{default}:paused", 1)
-
-    def rate(name: str, hold: Callable[[Fleet, int], None], count: int) -> float:
-        flags = ("--async-concurrency", "6000")
-        app = "benchmarks.async_apps:mux"
-        with filled(tcp_server, ()) as fleet, running(tcp_server, *flags, app=app):
-            fleet.db.set("asynq:{default}:paused", 1)
-            hold(fleet, count)
-            fleet.client.enqueue_many(noops(tasks))
-            fleet.watch_scripts()
-            found = tasks / fleet.drain_s(tasks)
-            times.setdefault(name, ScriptTimes()).merge(fleet.script_times())
-            return found
-
-    cases: dict[str, tuple[Callable[[Fleet, int], None], int]] = {
-        "no long ones": (others, 0),
-        "1,000 of another server": (others, 1_000),
-        "10,000 of another server": (others, 10_000),
-        "1,000 of its own": (ours, 1_000),
-        "10,000 of its own": (ours, 10_000),
-    }
-    sides = {
-        name: lambda name=name, case=case: rate(name, *case)
-        for name, case in cases.items()
-        if not smoke or case[1] < 10_000
-    }
-    result = interleaved(sides, rounds)
-    with capsys.disabled():
-        print(result.table("no-op coroutines beside long tasks", "tasks/s", "no long ones"))
-        for name, found in times.items():
-            for script in ("dequeue", "done"):
-                print(f"  {name:<26}{script:<8} {found.line(script)}")
-            print(f"  {name:<26}{'all':<8} {found.line()}")
 
 
 def test_large_payloads_do_not_hold_redis(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
