@@ -6,6 +6,7 @@ time for one full call while nothing else runs, the least of a few repeats: the 
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def test_beside_long_tasks(
             times[name].merge(fleet.script_times())
             return found
 
-    result = interleaved({name: lambda name=name: rate(name) for name in cases}, rounds)
+    result = interleaved({name: partial(rate, name) for name in cases}, rounds)
     with capsys.disabled():
         print(result.table("no-op coroutines beside long tasks", "tasks/s", cases[0]))
         print("scripts' times in Redis in all those runs, in ms")
