@@ -2,43 +2,107 @@
 
 A feeder makes a new task for each that is taken, at every length in the same way, so that it costs Redis and a core the
 same; the rates are lower than those of a queue that only drains. The time is taken between two looks at the counter of
-processed tasks, the first once the worker is warm.
+processed tasks, the first once the worker is warm. Each length has a Redis and a worker of its own, which all wait for
+their turns, so that those of a round follow one another closely.
 """
 
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 
-from benchmarks.feeder import Feeder, Look
-from benchmarks.fleet import Fleet, filled, running
+from benchmarks.feeder import Feeder, Look, preferred
+from benchmarks.fleet import Cost, Fleet, Worker, filled, running
 from benchmarks.interleave import interleaved
-from tests.redis_servers import RedisServer
+from fastq import keys
+from tests.ports import free_port
+from tests.redis_servers import redis_server
+from tests.waiting import wait_until
 
-TASKS = 100_000
-WARM_UP = 40_000
-ROUNDS = 7
+TASKS = 50_000
+WARM_UP = 20_000
+ROUNDS = 15
 DEPTHS = (1_000, 10_000, 100_000, 1_000_000)
 LOOK_EVERY_S = 0.0002
 PATIENCE_S = 120.0
+QUEUE = "default"
 
 
 @dataclass(slots=True)
-class Seen:
-    """Hold what was seen of one depth beside its rates."""
+class Site:
+    """Be a queue of one length with its worker, and what was seen of it beside its rates."""
 
-    lowest: int = 2**62
-    worker_us: list[float] = field(default_factory=list)
+    fleet: Fleet
+    feeder: Feeder
+    worker: Worker
+    tasks: int = 0
+    costs: list[Cost] = field(default_factory=list)
+    lowest: list[int] = field(default_factory=list)
+    scripts_us: list[float] = field(default_factory=list)
     feeder_us: list[float] = field(default_factory=list)
-    feeder_s: list[float] = field(default_factory=list)
 
-    def line(self) -> str:
-        """Return it as the end of a table's row."""
-        worker, feeder, own = map(statistics.median, (self.worker_us, self.feeder_us, self.feeder_s))
-        times = f"worker's scripts {worker:.2f} us a task, feeder's {feeder:.2f}; its process {own:.2f}"
-        return f"lowest {self.lowest:>9,}   {times}"
+    def row(self) -> str:
+        """Return the end of a table's row: depths, CPU a task, and Redis' own count of the scripts' time."""
+        dry = sum(not lowest for lowest in self.lowest)
+        depths = f"{min(self.lowest):>9,}{f'{dry} of {len(self.lowest)}':>10}"
+        spent = zip(*((cost.redis_s, cost.main_s, cost.children_s) for cost in self.costs), strict=True)
+        times = (
+            *(1e6 * sum(each) / self.tasks for each in spent),
+            statistics.median(self.scripts_us),
+            statistics.median(self.feeder_us),
+        )
+        return depths + "".join(f"{each:>9.2f}" for each in times)
+
+
+HEAD = "".join(f"{name:>9}" for name in ("lowest", " empty", "Redis", "main", "children", "scripts", "feeder"))
+
+
+@contextmanager
+def site(depth: int) -> Iterator[Site]:
+    """Fill a paused queue, and let a worker wait for it."""
+    with redis_server(port=free_port()) as server, filled(server, ()) as fleet:
+        feeder = Feeder(fleet.db, depth)
+        feeder.fill()
+        with running(server, "--task-check-interval", "0.1") as workers:
+            yield Site(fleet, feeder, workers[0])
+
+
+def feed(feeder: Feeder, goal: int, lowest: list[int]) -> Look:
+    """Keep the queue filled until so many tasks have been processed; add the lowest depth of each round trip."""
+    until_s = time.perf_counter() + PATIENCE_S
+    while (look := feeder.look()).processed < goal:
+        lowest.append(look.lowest)
+        assert look.at_s < until_s, f"{look.processed} of {goal} tasks were processed within {PATIENCE_S} s"
+        time.sleep(LOOK_EVERY_S)
+    return look
+
+
+def rate(site: Site, tasks: int) -> float:
+    """Release the queue for a while; return the tasks a second."""
+    db = site.fleet.db
+    lowest: list[int] = []
+    begun = site.fleet.processed()
+    db.delete(keys.paused(QUEUE))
+    with preferred():
+        feed(site.feeder, begun + min(tasks, WARM_UP), [])
+        db.config_resetstat()
+        before = site.worker.cost()
+        first = site.feeder.look()
+        last = feed(site.feeder, first.processed + tasks, lowest)
+    done = last.processed - first.processed
+    site.costs.append(site.worker.cost().since(before))
+    site.tasks += done
+    site.scripts_us.append(script_us(db, "evalsha") / done)
+    site.feeder_us.append(script_us(db, "eval") / done)
+    site.lowest.append(min(lowest))
+    db.set(keys.paused(QUEUE), 1)
+    wait_until(lambda: not db.exists(keys.active(QUEUE)))
+    return done / (last.at_s - first.at_s)
 
 
 def script_us(db: Any, command: str) -> float:
@@ -47,49 +111,16 @@ def script_us(db: Any, command: str) -> float:
     return float(stats.get(f"cmdstat_{command}", {"usec": 0})["usec"])
 
 
-def feed(feeder: Feeder, goal: int, seen: Seen) -> Look:
-    """Keep the queue filled until so many tasks have been processed."""
-    until_s = time.perf_counter() + PATIENCE_S
-    while (look := feeder.look()).processed < goal:
-        seen.lowest = min(seen.lowest, look.lowest)
-        assert look.at_s < until_s, f"{look.processed} of {goal} tasks were processed within {PATIENCE_S} s"
-        time.sleep(LOOK_EVERY_S)
-    return look
-
-
-def rate(server: RedisServer, depth: int, tasks: int, seen: Seen) -> float:
-    """Return the tasks a second of one worker on a queue that has always about ``depth``."""
-    with filled(server, ()) as fleet:
-        feeder = Feeder(fleet.db, depth)
-        feeder.fill()
-        with running(server):
-            return _measured(fleet, feeder, tasks, seen)
-
-
-def _measured(fleet: Fleet, feeder: Feeder, tasks: int, seen: Seen) -> float:
-    fleet.db.delete("asynq:{default}:paused")
-    warm = min(tasks, WARM_UP)
-    feed(feeder, warm, Seen())
-    fleet.db.config_resetstat()
-    spent_s = time.process_time()
-    first = feed(feeder, warm, seen)
-    last = feed(feeder, first.processed + tasks, seen)
-    done = last.processed - first.processed
-    seen.feeder_s.append(1e6 * (time.process_time() - spent_s) / done)
-    seen.worker_us.append(script_us(fleet.db, "evalsha") / done)
-    seen.feeder_us.append(script_us(fleet.db, "eval") / done)
-    return done / (last.at_s - first.at_s)
-
-
-def test_pending_depth(
-    tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config
-) -> None:
+def test_pending_depth(capsys: pytest.CaptureFixture[str], pytestconfig: pytest.Config) -> None:
     smoke = pytestconfig.getoption("benchmark_disable")
-    depths, tasks, rounds = ((1_000, 10_000), 2_000, 1) if smoke else (DEPTHS, TASKS, ROUNDS)
-    seen = {depth: Seen() for depth in depths}
-    sides = {f"{depth:,} pending": lambda depth=depth: rate(tcp_server, depth, tasks, seen[depth]) for depth in depths}
-    result = interleaved(sides, rounds)
+    depths, tasks, rounds = ((1_000, 10_000), 5_000, 1) if smoke else (DEPTHS, TASKS, ROUNDS)
+    with ExitStack() as stack:
+        sites = {f"{depth:,} pending": stack.enter_context(site(depth)) for depth in depths}
+        result = interleaved({name: partial(rate, one, tasks) for name, one in sites.items()}, rounds)
     with capsys.disabled():
-        print(result.table("no-op tasks, by the constant length of their queue", "tasks/s", f"{depths[0]:,} pending"))
-        for depth, more in seen.items():
-            print(f"  {depth:>9,} pending: {more.line()}")
+        print(result.table("no-op tasks, by the constant length of their queue", "tasks/s", next(iter(sites))))
+        print("  fewest pending, turns in which there were none, and us a task: CPU of Redis, feeding included, of the")
+        print("  main process and of the children; the worker's and the feeder's scripts by Redis' clock (medians)")
+        print(f"  {'':<18}{HEAD}")
+        for name, one in sites.items():
+            print(f"  {name:<18}{one.row()}")

@@ -4,7 +4,10 @@ What it makes is what ``enqueue`` leaves, each task with an id of its own. It is
 time apart from that of fastq's scripts (EVALSHA).
 """
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +15,7 @@ from fastq import keys
 from fastq.broker.dequeue import MAX_BATCH_TASKS
 from fastq.codec import TaskMessage, encode_task_message
 
-__all__ = ["CALLS", "STEP", "Feeder", "Look"]
+__all__ = ["Feeder", "Look", "preferred"]
 
 STEP: Final = 100
 """New tasks a call at most: what Redis does in one go."""
@@ -47,6 +50,18 @@ class Look:
     at_s: float
     lowest: int
     made: int
+
+
+@contextmanager
+def preferred() -> Iterator[None]:
+    """Let this process run as soon as it has something to do, where that is allowed."""
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, usual - 10)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, usual)
 
 
 class Feeder:

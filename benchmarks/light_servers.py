@@ -31,7 +31,7 @@ from fastq.server.stall import StallWatch
 from fastq.server.timing import STANDARD
 from fastq.server.waker import Waker
 
-__all__ = ["DONE", "EMPTY", "TASK", "WHYS", "WOKEN", "main"]
+__all__ = ["DONE", "EMPTY", "POLLS", "TASK", "WHYS", "WOKEN", "main"]
 
 QUEUE: Final = "default"
 CHECK_INTERVAL_S: Final = 1.0
@@ -40,7 +40,8 @@ WOKEN: Final = "woken"
 AFTER_TASK: Final = "asked on after a task"
 POLL_DEAF: Final = "polled while not waiting"
 POLL_WAITING: Final = "polled while waiting"
-WHYS: Final = (WOKEN, AFTER_TASK, POLL_DEAF, POLL_WAITING)
+POLLS: Final = (POLL_DEAF, POLL_WAITING)
+WHYS: Final = (WOKEN, AFTER_TASK, *POLLS)
 """Why a queue was asked."""
 TASK: Final = "task"
 EMPTY: Final = "empty"
