@@ -49,7 +49,7 @@ class Site:
     def row(self) -> str:
         """Return the end of a table's row: depths, CPU a task, and Redis' own count of the scripts' time."""
         dry = sum(not lowest for lowest in self.lowest)
-        depths = f"{min(self.lowest):>9,}{f'{dry} of {len(self.lowest)}':>10}"
+        depths = f"{min(self.lowest):>9,}{f'{dry} of {len(self.lowest)}':>9}"
         spent = zip(*((cost.redis_s, cost.main_s, cost.children_s) for cost in self.costs), strict=True)
         times = (
             *(1e6 * sum(each) / self.tasks for each in spent),
@@ -59,7 +59,7 @@ class Site:
         return depths + "".join(f"{each:>9.2f}" for each in times)
 
 
-HEAD = "".join(f"{name:>9}" for name in ("lowest", " empty", "Redis", "main", "children", "scripts", "feeder"))
+HEAD = "".join(f"{name:>9}" for name in ("lowest", "empty", "Redis", "main", "children", "scripts", "feeder"))
 
 
 @contextmanager
