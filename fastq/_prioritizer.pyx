@@ -21,6 +21,7 @@ _WHITE_SPACE = (
 cdef enum:
     MOST_WEIGHT = 1 << 30
     MOST_TASKS = 1 << 20
+    MOST_CYCLE = 1 << 31
 
 cdef struct Lane:
     int64_t weight
@@ -58,6 +59,9 @@ cdef class Prioritizer:
     goes to the queue with the least (x + 1)/w among those with x < w·(X + 1)/W: the quota method of Balinski and
     Young. So as long as the same queues are asked, every count is less than one task from fair after every task (all
     in whole numbers, no rounding), W tasks give each queue its w, and a queue waits for less than 2·W/w tasks.
+
+    Queues that take turns get helpings in place of single tasks, each of what the weights give a queue in the tasks of
+    so many splits as have room for all: every count is less than two helpings from fair.
 
     What bounds the carry: a split charges what it asks for. ``give_back`` takes back what did not come, but credits no
     more than did come, beyond a fraction of a task: a call that brought nothing was a turn all the same. A queue that
@@ -142,7 +146,7 @@ cdef class Prioritizer:
         if weight == 0:
             return []
         if 0 < most_queues < open_lanes:
-            n = self.help(n, served, weight, n * open_lanes // most_queues)
+            n = self.help(n, served, weight, min(n * open_lanes // most_queues, MOST_CYCLE))
         else:
             self.pour(n, served, weight)
         self.settle(served + n, weight)

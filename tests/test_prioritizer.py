@@ -193,7 +193,7 @@ def test_few_queues_need_not_take_turns(queues: dict[str, int], size: int, more:
 
 
 def test_queues_that_took_turns_are_level_soon_when_they_no_longer_do() -> None:
-    prioritizer = Prioritizer({name: 1 for name in "abcdefgh"})
+    prioritizer = Prioritizer(dict.fromkeys("abcdefgh", 1))
     before = Counter(dict(prioritizer.split(80, most_queues=2)))
     for _ in range(80):
         before.update(dict(prioritizer.split(8)))
@@ -201,7 +201,7 @@ def test_queues_that_took_turns_are_level_soon_when_they_no_longer_do() -> None:
 
 
 def test_a_queue_that_gives_less_than_its_helpings_has_more_turns() -> None:
-    prioritizer = Prioritizer({name: 1 for name in "abcdef"})
+    prioritizer = Prioritizer(dict.fromkeys("abcdef", 1))
     turns: Counter[str] = Counter()
     for _ in range(100):
         split = prioritizer.split(60, most_queues=3)

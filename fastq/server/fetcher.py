@@ -30,7 +30,7 @@ __all__ = ["Fetcher"]
 FULL_BATCH: Final = 64
 """What is smaller is handed on at once: there is little to gain, and the tasks are waited for."""
 LARGE_BATCH: Final = 128
-QUEUES_OF_A_LARGE_BATCH: Final = 4
+QUEUES_OF_A_LARGE_BATCH: Final = 3
 """More of them take turns: each call costs as much as 15 tasks, and its tasks a call of done later on."""
 TURNS_TO_SEND: Final = 2
 """After so many turns of the loop what was asked for is sent: before Python 3.12 redis-py's ``wait_for`` takes one."""
