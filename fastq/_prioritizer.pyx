@@ -21,7 +21,7 @@ _WHITE_SPACE = (
 cdef enum:
     MOST_WEIGHT = 1 << 30
     MOST_TASKS = 1 << 20
-    MOST_CYCLE = 1 << 31
+    MOST_CYCLE = 1 << 30
 
 cdef struct Lane:
     int64_t weight
