@@ -109,7 +109,7 @@ def cost_us(broker: BlockingBroker, db: Any, name: str, size: int, repeats: int)
     """Return the least microseconds a task that Redis took for a script on so many tasks."""
     before, measured = SCRIPTS[name]
     least = float("inf")
-    for _ in range(repeats):
+    for number in range(repeats + 1):
         db.flushdb()
         ids = new_task_ids(size)
         for step in before:
@@ -117,8 +117,9 @@ def cost_us(broker: BlockingBroker, db: Any, name: str, size: int, repeats: int)
         db.config_resetstat()
         run(broker, measured(ids))
         spent: dict[str, Any] = db.info("commandstats")["cmdstat_evalsha"]
-        assert spent["calls"] == 1
-        least = min(least, spent["usec"] / size)
+        if number:  # the first call is a script that Redis does not know yet: it fails, which is quick
+            assert spent["calls"] == 1
+            least = min(least, spent["usec"] / size)
     return least
 
 

@@ -1,5 +1,6 @@
 """A ``fastq-worker`` as the benchmarks watch it: what its processes cost, their sizes, how fast it drains a queue."""
 
+import math
 import subprocess
 import sys
 import time
@@ -13,12 +14,14 @@ import redis
 
 from benchmarks.bench_worker import ROOT, cpu_s, descendants
 from fastq import Client, Task
+from fastq.broker.scripts import load_script, script_names
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
-__all__ = ["Cost", "Fleet", "Worker", "filled", "running"]
+__all__ = ["Cost", "Fleet", "ScriptTimes", "Worker", "filled", "percentile", "running"]
 
 SETTINGS = ("--task-check-interval", "0.01", "--log-level", "warning")
+WATCHED_COMMANDS = 100_000
 
 
 def pss_mb(pid: int) -> float:
@@ -58,6 +61,35 @@ class Worker:
         return pss_mb(self.pid), sum(map(pss_mb, descendants(self.pid)))
 
 
+class ScriptTimes:
+    """Hold what calls of scripts took, in ms, by the scripts' names."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[float]] = {}
+
+    def add(self, name: str, *times_ms: float) -> None:
+        """Note calls of a script."""
+        self._found.setdefault(name, []).extend(times_ms)
+
+    def merge(self, other: "ScriptTimes") -> None:
+        """Note all calls of another run."""
+        for name, times_ms in other._found.items():
+            self.add(name, *times_ms)
+
+    def line(self, *names: str) -> str:
+        """Return calls, median, 99th percentile and longest of the scripts that are named, of all for none."""
+        times_ms = [one for name, found in self._found.items() if not names or name in names for one in found]
+        if not times_ms:
+            return "never called"
+        p50, p99 = percentile(times_ms, 0.5), percentile(times_ms, 0.99)
+        return f"{len(times_ms):>6,} calls   p50 {p50:6.2f}   p99 {p99:6.2f}   longest {max(times_ms):6.2f} ms"
+
+
+def percentile(figures: Sequence[float], share: float) -> float:
+    """Return the figure that so great a share of all does not exceed."""
+    return sorted(figures)[max(0, math.ceil(share * len(figures)) - 1)]
+
+
 class Fleet:
     """Hold a Redis, a look at it, and a producer."""
 
@@ -79,17 +111,20 @@ class Fleet:
             time.sleep(0.002)
         return time.perf_counter() - began_s
 
-    def slowest_script_ms(self) -> float:
-        """Return the longest time that Redis spent on one script since ``watch_scripts``; 0.1 at least."""
-        found = [
-            entry["duration"] / 1000 for entry in self.db.slowlog_get(1000) if entry["command"].startswith(b"EVAL")
-        ]
-        return max(found, default=0.1)
+    def script_times(self) -> "ScriptTimes":
+        """Return what each call of each script took in Redis since ``watch_scripts``."""
+        names = {load_script(name).sha.encode(): name for name in script_names()}
+        times = ScriptTimes()
+        for entry in self.db.slowlog_get(WATCHED_COMMANDS):
+            words = entry["command"].split(maxsplit=2)
+            if words[0] == b"EVALSHA":
+                times.add(names.get(words[1], "another"), entry["duration"] / 1000)
+        return times
 
     def watch_scripts(self) -> None:
-        """Let Redis note every command that takes more than 0.1 ms, from now on."""
-        self.db.config_set("slowlog-log-slower-than", 100)
-        self.db.config_set("slowlog-max-len", 1000)
+        """Let Redis note the time of every command from now on; that costs it some microseconds for each."""
+        self.db.config_set("slowlog-log-slower-than", 0)
+        self.db.config_set("slowlog-max-len", WATCHED_COMMANDS)
         self.db.slowlog_reset()
 
 

@@ -21,6 +21,7 @@ _WHITE_SPACE = (
 cdef enum:
     MOST_WEIGHT = 1 << 30
     MOST_TASKS = 1 << 20
+    MOST_CYCLE = 1 << 30
 
 cdef struct Lane:
     int64_t weight
@@ -58,6 +59,9 @@ cdef class Prioritizer:
     goes to the queue with the least (x + 1)/w among those with x < w·(X + 1)/W: the quota method of Balinski and
     Young. So as long as the same queues are asked, every count is less than one task from fair after every task (all
     in whole numbers, no rounding), W tasks give each queue its w, and a queue waits for less than 2·W/w tasks.
+
+    Queues that take turns get helpings in place of single tasks, each of what the weights give a queue in the tasks of
+    so many splits as have room for all: every count is less than two helpings from fair.
 
     What bounds the carry: a split charges what it asks for. ``give_back`` takes back what did not come, but credits no
     more than did come, beyond a fraction of a task: a call that brought nothing was a turn all the same. A queue that
@@ -117,13 +121,15 @@ cdef class Prioritizer:
         times.sort()
         return tuple([self.names[place] for _, place in times])
 
-    def split(self, Py_ssize_t n, skip=frozenset()):
+    def split(self, Py_ssize_t n, skip=frozenset(), Py_ssize_t most_queues=0):
         """Return ``(queue, count)`` for each queue to ask, the counts adding up to ``n``; charge them to the queues.
 
         ``skip`` names the queues known to be empty, paused or failing; what they do not get goes to the others. Empty
-        if all are skipped. Strict asks everything of the first queue that is not skipped.
+        if all are skipped. Strict asks everything of the first queue that is not skipped. Where more than
+        ``most_queues`` (0: any number) are to be asked they take turns, and the counts may add up to less.
         """
         cdef Py_ssize_t place
+        cdef Py_ssize_t open_lanes = 0
         cdef int64_t weight = 0, served = 0
         cdef Lane *lane
         if not 0 <= n <= MOST_TASKS:
@@ -136,9 +142,13 @@ cdef class Prioritizer:
             if not lane.skipped:
                 weight += lane.weight
                 served += lane.served
+                open_lanes += 1
         if weight == 0:
             return []
-        self.pour(n, served, weight)
+        if 0 < most_queues < open_lanes:
+            n = self.help(n, served, weight, min(n * open_lanes // most_queues, MOST_CYCLE))
+        else:
+            self.pour(n, served, weight)
         self.settle(served + n, weight)
         return [(self.names[place], self.lanes[place].asked) for place in range(self.size) if self.lanes[place].asked]
 
@@ -159,6 +169,37 @@ cdef class Prioritizer:
                     best = lane
             best.served += 1
             best.asked += 1
+
+    cdef Py_ssize_t help(self, Py_ssize_t n, int64_t served, int64_t weight, int64_t cycle) noexcept:
+        """Give out up to n tasks in helpings, each what a queue is due in ``cycle`` tasks; return how many.
+
+        What is left when half is given out, and is too little for a helping, is left to the next split: a small rest
+        costs as much as a call as a large one.
+        """
+        cdef Lane *lane
+        cdef Lane *best
+        cdef Py_ssize_t place
+        cdef Py_ssize_t left = n
+        cdef int64_t helping, best_helping = 0
+        while left:
+            best = NULL
+            for place in range(self.size):
+                lane = &self.lanes[place]
+                if lane.skipped or lane.served * weight >= lane.weight * (served + 1):
+                    continue
+                helping = max(1, lane.weight * cycle // weight)
+                if helping > left and 2 * left < n:
+                    continue
+                helping = min(helping, left)
+                if best == NULL or (lane.served + helping) * best.weight < (best.served + best_helping) * lane.weight:
+                    best, best_helping = lane, helping
+            if best == NULL:
+                break
+            best.served += best_helping
+            best.asked += best_helping
+            served += best_helping
+            left -= best_helping
+        return n - left
 
     cdef void settle(self, int64_t served, int64_t weight) noexcept:
         """Forfeit what skipped queues did not use, and take whole cycles off all counts so that they stay small."""

@@ -154,6 +154,64 @@ def test_one_big_split_is_the_sum_of_small_ones(queues: dict[str, int], sizes: l
     assert dict(whole.split(sum(sizes))) == summed
 
 
+# Splits of many queues between few calls
+
+
+@given(queue_weights, st.lists(st.integers(1, 500), min_size=1, max_size=60), st.integers(1, 8), st.integers())
+def test_queues_that_take_turns_are_less_than_two_helpings_from_their_weights(
+    queues: dict[str, int], sizes: list[int], most: int, seed: int
+) -> None:
+    prioritizer = Prioritizer(queues, seed=seed)
+    weights = prioritizer.weights
+    total = sum(weights.values())
+    cycle = max(sizes) * len(weights) // most
+    served: Counter[str] = Counter()
+    for size in sizes:
+        split = prioritizer.split(size, most_queues=most)
+        assert size / 2 < sum(count for _, count in split) <= size
+        assert all(count > 0 for _, count in split)
+        served.update(dict(split))
+        for name, weight in weights.items():
+            helping = max(1, weight * cycle // total)
+            assert abs(served[name] - Fraction(weight * served.total(), total)) < 2 * helping + 1
+
+
+def test_ten_queues_take_turns_in_four_calls_each_and_none_waits_for_long() -> None:
+    queues = {f"queue-{weight}": weight for weight in range(1, 11)}
+    prioritizer = Prioritizer(queues)
+    splits = [dict(prioritizer.split(400, most_queues=4)) for _ in range(200)]
+    assert sum(map(len, splits)) <= 4 * len(splits)
+    for name in queues:
+        turns = [turn for turn, split in enumerate(splits) if name in split]
+        assert max(later - earlier for earlier, later in pairwise(turns)) <= 8
+
+
+@given(queue_weights, st.integers(0, 500), st.integers(0, 8))
+def test_few_queues_need_not_take_turns(queues: dict[str, int], size: int, more: int) -> None:
+    most = len(Prioritizer(queues).weights) + more
+    assert Prioritizer(queues, seed=0).split(size, most_queues=most) == Prioritizer(queues, seed=0).split(size)
+
+
+def test_queues_that_took_turns_are_level_soon_when_they_no_longer_do() -> None:
+    prioritizer = Prioritizer(dict.fromkeys("abcdefgh", 1))
+    before = Counter(dict(prioritizer.split(80, most_queues=2)))
+    for _ in range(80):
+        before.update(dict(prioritizer.split(8)))
+    assert set(before.values()) == {90}
+
+
+def test_a_queue_that_gives_less_than_its_helpings_has_more_turns() -> None:
+    prioritizer = Prioritizer(dict.fromkeys("abcdef", 1))
+    turns: Counter[str] = Counter()
+    for _ in range(100):
+        split = prioritizer.split(60, most_queues=3)
+        turns.update(name for name, _ in split)
+        for name, count in split:
+            if name == "a":
+                prioritizer.give_back(name, count - min(count, 12))
+    assert turns["a"] > 1.4 * turns["b"]
+
+
 def test_strict_asks_everything_of_the_first_queue_not_skipped() -> None:
     prioritizer = Prioritizer(WEIGHTS, strict=True)
     assert prioritizer.split(100) == [("critical", 100)]

@@ -14,6 +14,7 @@ from redis.exceptions import ResponseError
 from fastq.broker.exchange import Command, Exchange
 from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
+from fastq.broker.sentinel import is_replaced
 from fastq.errors import BrokerError
 
 __all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "address_of"]
@@ -149,7 +150,7 @@ class NodeTransport:
             kept = self._kept.pop()
         except IndexError:
             return _Lent(self._pool.get_connection(), time.monotonic())
-        if time.monotonic() - kept.seen_s < TRUSTED_S:
+        if time.monotonic() - kept.seen_s < TRUSTED_S and not is_replaced(self._pool, kept.connection):
             return kept
         # Redis may have closed it, or a sentinel have named another master: the pool looks, and connects again.
         self._pool.release(kept.connection)

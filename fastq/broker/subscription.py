@@ -10,6 +10,7 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.aio import AsyncPool
 from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
+from fastq.broker.sentinel import is_replaced
 
 __all__ = ["Heard", "listen"]
 
@@ -27,7 +28,8 @@ class Heard(NamedTuple):
 async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[Heard | None]:
     """Yield None once subscribed to all channels, and each message.
 
-    Raise ``BrokerError`` when Redis refuses one of them, and when the connection is gone.
+    End once the sentinels have named another master: what is published is published there. Raise ``BrokerError`` when
+    Redis refuses one of them, and when the connection is gone.
     """
     try:
         connection = await pool.get_connection()
@@ -37,7 +39,7 @@ async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[H
         await connection.send_command("SUBSCRIBE", *channels)
         missing = len(channels)
         asked = False
-        while True:
+        while not is_replaced(pool, connection):
             # With a timeout of its own, redis-py answers None where nothing came in time.
             reply = await connection.read_response(
                 disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S if asked else PING_EVERY_S

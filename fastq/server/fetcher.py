@@ -29,6 +29,9 @@ __all__ = ["Fetcher"]
 
 FULL_BATCH: Final = 64
 """What is smaller is handed on at once: there is little to gain, and the tasks are waited for."""
+LARGE_BATCH: Final = 128
+QUEUES_OF_A_LARGE_BATCH: Final = 3
+"""More of them take turns: each call costs as much as 15 tasks, and its tasks a call of done later on."""
 TURNS_TO_SEND: Final = 2
 """After so many turns of the loop what was asked for is sent: before Python 3.12 redis-py's ``wait_for`` takes one."""
 NO_ROOM_PAUSE_S: Final = 0.2
@@ -162,7 +165,7 @@ class Fetcher(Actor):
         await self._take_lost()
         room = min(self._taker.room - self._brought_size, MAX_BATCH_TASKS)
         in_doubt = self._held.queues_in_doubt()
-        quotas = self._prioritizer.split(room, self._still_resting() | in_doubt) if room > 0 else []
+        quotas = self._quotas(room, self._still_resting() | in_doubt) if room > 0 else []
         if not quotas:
             if self._brought:
                 self._hand_on()
@@ -173,6 +176,9 @@ class Fetcher(Actor):
         self.get_on()
         await self._fetch([call for queue, count in quotas for call in self._calls(queue, count)])
         return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
+
+    def _quotas(self, room: int, skip: frozenset[str]) -> list[tuple[str, int]]:
+        return self._prioritizer.split(room, skip, QUEUES_OF_A_LARGE_BATCH if room >= LARGE_BATCH else 0)
 
     async def _fetch(self, calls: Sequence[_Call]) -> None:
         asked_s, asked_unix_ns = self._clock.monotonic_s(), self._clock.unix_ns()

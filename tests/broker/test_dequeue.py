@@ -196,3 +196,46 @@ def test_a_place_that_is_none_costs_no_task(place: str, bench: QueueBench) -> No
         bench.run(dequeue(QUEUE, 10, OURS.score(NOW_S)))
     bench.db.delete(bench.key(place))
     assert bench.places() == {"pending": ["b", "a"]}
+
+
+# How Redis keeps the leases
+
+
+def encoding(bench: QueueBench) -> object:
+    return bench.db.object("ENCODING", bench.key("lease"))
+
+
+def test_leases_of_a_batch_are_a_skip_list_from_the_start_and_hold_nothing_else(bench: QueueBench) -> None:
+    """As a listpack each would cost Redis a look at the score of every other one."""
+    ids = [f"{number:02d}" for number in range(20)]
+    bench.pend(*ids)
+    take(bench, 20)
+    assert encoding(bench) == b"skiplist"
+    assert bench.scores("lease") == dict.fromkeys(ids, NOW_S + 30 + OURS.fraction)
+
+
+def test_a_few_leases_are_left_to_redis(bench: QueueBench) -> None:
+    bench.pend("a", "b", "c")
+    take(bench, 3)
+    assert encoding(bench) == b"listpack"
+
+
+def test_leases_that_have_become_many_one_by_one_become_a_skip_list(bench: QueueBench) -> None:
+    ids = [f"{number:02d}" for number in range(20)]
+    bench.pend(*ids)
+    for _ in ids:
+        take(bench, 1)
+    assert encoding(bench) == b"skiplist"
+    assert list(bench.scores("lease")) == ids
+
+
+def test_a_redis_that_keeps_long_members_in_listpacks_is_left_to_it(bench: QueueBench) -> None:
+    before = bench.db.config_get("zset-max-listpack-value")
+    bench.db.config_set("zset-max-listpack-value", 1000)
+    try:
+        bench.pend(*"abcdefghijklmnopqrstuvwxyz")
+        take(bench, 26)
+        assert encoding(bench) == b"listpack"
+        assert list(bench.scores("lease")) == list("abcdefghijklmnopqrstuvwxyz")
+    finally:
+        bench.db.config_set("zset-max-listpack-value", before["zset-max-listpack-value"])

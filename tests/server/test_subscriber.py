@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ from redis import Redis
 from fastq import keys
 from fastq.broker.cancel import CancelAs, Cancellation
 from fastq.broker.control import ServerOrder
+from fastq.broker.health import ping
+from fastq.errors import BrokerConnectionError
 from fastq.server.subscriber import Control, Subscriber
 from tests.broker.harness import until
 from tests.cutting_proxy import cutting_proxy
 from tests.redis_servers import RedisServer
+from tests.sentinel_site import sentinel_site
 from tests.server.harness import Bench, logged, on_bench
 
 
@@ -269,6 +273,23 @@ def test_a_lost_connection_is_made_anew_and_said_once(
     assert len(said) == 2
     assert said[0].startswith("SUBSCRIBE: the connection to Redis")
     assert re.fullmatch(r"works again after \d+ failed attempts", said[1])
+
+
+def test_it_listens_at_the_master_that_the_sentinels_name_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.01)
+    with sentinel_site() as site, site.new.client() as new:
+        held = Held("a")
+
+        async def test(bench: Bench, subscriber: Subscriber) -> None:
+            site.replace()
+            while not new.pubsub_numsub(keys.CANCEL_CHANNEL)[0][1]:
+                with suppress(BrokerConnectionError):
+                    await bench.broker.run(ping())  # as others in the server do; the pool asks the sentinels meanwhile
+            assert await heard(bench, held, "a") == [Cancellation("a")]
+            with site.old.client() as old:
+                await until(lambda: not old.pubsub_channels())
+
+        on_subscriber(new, site.url, held, test)
 
 
 def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:

@@ -1,0 +1,179 @@
+"""Servers without pool and children, many to a process: what of a server talks to Redis about one queue.
+
+Each has the fetcher, waker, acker, held tasks and command connection of a real one; a task is done as soon as it is
+taken. Each line on standard input is answered by a line of JSON: what was sent so far, by kind.
+"""
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fastq.broker.aio import AsyncBroker
+from fastq.broker.dequeue import NoTasks
+from fastq.broker.finish import Done
+from fastq.broker.lease import Leased, Owner
+from fastq.broker.open import open_async_broker
+from fastq.broker.operation import Operation
+from fastq.clock import SystemClock
+from fastq.codec import decode_task_message
+from fastq.prioritizer import Prioritizer
+from fastq.server.acker import Acker
+from fastq.server.commands import Commands
+from fastq.server.fetcher import Fetcher
+from fastq.server.held import HeldTasks, view_leased
+from fastq.server.holdings import Holdings
+from fastq.server.result import Result
+from fastq.server.stall import StallWatch
+from fastq.server.timing import STANDARD
+from fastq.server.waker import Waker
+
+__all__ = ["DONE", "EMPTY", "POLLS", "TASK", "WHYS", "WOKEN", "main"]
+
+QUEUE: Final = "default"
+CHECK_INTERVAL_S: Final = 1.0
+ROOM: Final = 4
+WOKEN: Final = "woken"
+AFTER_TASK: Final = "asked on after a task"
+POLL_DEAF: Final = "polled while not waiting"
+POLL_WAITING: Final = "polled while waiting"
+POLLS: Final = (POLL_DEAF, POLL_WAITING)
+WHYS: Final = (WOKEN, AFTER_TASK, *POLLS)
+"""Why a queue was asked."""
+TASK: Final = "task"
+EMPTY: Final = "empty"
+DONE: Final = "done"
+
+
+class Tally:
+    """Count what servers send, and note how long each task lay in its queue, in ms."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.waits_ms: list[float] = []
+
+    def take(self) -> str:
+        """Return the counts so far and the waits since the last call."""
+        waits_ms, self.waits_ms = self.waits_ms, []
+        return json.dumps({"counts": self.counts, "waits_ms": waits_ms, "cpu_s": time.process_time()})
+
+
+class CountedCommands(Commands):
+    """Count operations; ``why`` is asked at each dequeue, ``told`` hears whether it brought tasks."""
+
+    def __init__(self, broker: AsyncBroker, server: "LightServer") -> None:
+        super().__init__(broker)
+        self._server = server
+
+    def begin(self, operations: Sequence[Operation[Any]]) -> asyncio.Future[list[Any]]:
+        """Do as ever, and count."""
+        answer = super().begin(operations)
+        for at, operation in enumerate(operations):
+            if operation.name == "dequeue":
+                answer.add_done_callback(self._server.heard_by(self._server.why(), at))
+            else:
+                self._server.tally.counts[operation.name] += 1
+        return answer
+
+
+class LightServer:
+    """Be one server of one queue."""
+
+    def __init__(self, url: str, servers: int, tally: Tally) -> None:
+        self.tally = tally
+        self._clock = SystemClock()
+        self._broker = open_async_broker(url)
+        self._held = HeldTasks(STANDARD.lease_s)
+        stall = StallWatch(self._clock, STANDARD.stall_s)
+        holdings = Holdings(self._held, Owner.draw(), stall, self._clock, STANDARD)
+        commands = CountedCommands(self._broker, self)
+        self._acker = Acker(commands, holdings)
+        self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), holdings, self, CHECK_INTERVAL_S)
+        self.waker = Waker(self._broker, QUEUE, self._wake)
+        self.waker.servers = lambda: servers
+        self.fetcher.wakers = {QUEUE: self.waker}
+        self._was_woken = False
+        self._had_task = False
+
+    def start(self) -> None:
+        """Begin on the running loop."""
+        for actor in (self._acker, self.fetcher, self.waker):
+            actor.start()
+
+    async def stop(self) -> None:
+        """End."""
+        for actor in (self.waker, self.fetcher, self._acker):
+            await actor.stop()
+        await self._broker.close()
+
+    # What the fetcher asks of the pool.
+
+    @property
+    def room(self) -> int:
+        """Return how many more tasks there is room for."""
+        return ROOM - len(self._held)
+
+    def accept(self, queue: str, leased: Leased) -> None:
+        """Be through with tasks at once."""
+        results = []
+        for leased_task in leased.tasks:
+            view = view_leased(leased_task)
+            self.tally.waits_ms.append(
+                (time.time_ns() - int(decode_task_message(leased_task.message).payload or b"0")) / 1e6
+            )
+            results.append(Result(self._held.add(queue, view, self._clock.monotonic_s()), Done(view.id)))
+        self._acker.add(results, pool_is_dry=True)
+        self.fetcher.wake()
+
+    # What is counted.
+
+    def _wake(self, queue: str) -> None:
+        self.tally.counts["wake"] += 1
+        self._was_woken = self.fetcher.all_resting
+        self.fetcher.queue_has_tasks(queue)
+
+    def why(self) -> str:
+        """Say why the queue is asked now."""
+        if self._was_woken:
+            self._was_woken = False
+            return WOKEN
+        if self._had_task:
+            return AFTER_TASK
+        return POLL_WAITING if self.waker.is_waiting and not self.waker.delay_s else POLL_DEAF
+
+    def heard_by(self, why: str, at: int) -> Any:
+        """Return what counts the answer to a dequeue."""
+
+        def heard(answer: asyncio.Future[list[Any]]) -> None:
+            result = None if answer.cancelled() else answer.result()[at]
+            self._had_task = isinstance(result, Leased)
+            if isinstance(result, Leased | NoTasks):
+                self.tally.counts[f"{why}: {TASK if self._had_task else EMPTY}"] += 1
+            else:
+                self.tally.counts[f"failed: {result}"] += 1
+
+        return heard
+
+
+async def serve(url: str, here: int, servers: int) -> None:
+    """Run ``here`` of so many servers until standard input ends."""
+    tally = Tally()
+    lights = [LightServer(url, servers, tally) for _ in range(here)]
+    for light in lights:
+        light.start()
+    while await asyncio.to_thread(sys.stdin.readline):
+        print(tally.take(), flush=True)
+    await asyncio.gather(*(light.stop() for light in lights))
+
+
+def main() -> None:
+    """Take the URL, how many servers to be, and how many there are in all, from the command line."""
+    url, here, servers = sys.argv[1:]
+    asyncio.run(serve(url, int(here), int(servers)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,278 @@
+"""A master that the sentinels have replaced, but that still takes writes: once that is known, it gets no more."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing, closing, suppress
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from fastq.broker.blocking import NodeTransport
+from fastq.broker.connection import connect, connect_async
+from fastq.broker.exchange import Command
+from fastq.broker.health import ping
+from fastq.broker.open import open_async_broker
+from fastq.broker.sentinel import Lookout
+from fastq.broker.subscription import listen
+from fastq.clock import ManualClock
+from tests.broker.harness import run, until
+from tests.sentinel_site import SentinelSite, sentinel_site
+from tests.waiting import wait_until
+
+WRITERS = 4
+
+
+@pytest.fixture(scope="module")
+def shared_site() -> Iterator[SentinelSite]:
+    with sentinel_site() as site:
+        yield site
+
+
+@pytest.fixture
+def site(shared_site: SentinelSite) -> SentinelSite:
+    shared_site.restore()
+    return shared_site
+
+
+def pool_of(client: Any) -> Any:
+    return client.connection_pool
+
+
+# A connection that was made tells the pool ----------------------------------------------------------------------------
+
+
+def test_a_connection_that_was_in_use_meanwhile_is_closed_when_it_is_lent_next(site: SentinelSite) -> None:
+    with connect(site.url) as client:
+        pool = pool_of(client)
+        in_use = pool.get_connection()
+        site.replace()
+        made = pool.get_connection()
+        assert (in_use.port, made.port) == (site.old.port, site.new.port)
+        pool.release(made)
+        pool.release(in_use)
+        assert {pool.get_connection().port for _ in range(2)} == {site.new.port}
+        wait_until(lambda: not site.connections_to_old())
+
+
+def test_an_asyncio_connection_that_was_in_use_meanwhile_is_closed_when_it_is_lent_next(site: SentinelSite) -> None:
+    async def test() -> None:
+        async with connect_async(site.url) as client:
+            pool = pool_of(client)
+            in_use = await pool.get_connection()
+            site.replace()
+            made = await pool.get_connection()
+            assert (in_use.port, made.port) == (site.old.port, site.new.port)
+            await pool.release(made)
+            await pool.release(in_use)
+            assert {(await pool.get_connection()).port for _ in range(2)} == {site.new.port}
+            await until(lambda: not site.connections_to_old())
+
+    run(test)
+
+
+def test_a_connection_that_was_being_made_meanwhile_is_not_lent(site: SentinelSite) -> None:
+    with connect(site.url) as client:
+        pool = pool_of(client)
+        introduce = pool.connection_kwargs["redis_connect_func"]
+
+        def introduce_and_learn(connection: Any) -> None:
+            introduce(connection)
+            if connection.port == site.old.port:
+                site.replace()
+                pool.get_master_address()  # as another thread does that connects just now
+
+        pool.connection_kwargs["redis_connect_func"] = introduce_and_learn
+        assert pool.get_connection().port == site.new.port
+        wait_until(lambda: not site.connections_to_old())
+
+
+def test_an_asyncio_connection_that_was_being_made_meanwhile_is_not_lent(site: SentinelSite) -> None:
+    async def test() -> None:
+        async with connect_async(site.url) as client:
+            pool = pool_of(client)
+            introduce = pool.connection_kwargs["redis_connect_func"]
+
+            async def introduce_and_learn(connection: Any) -> None:
+                await introduce(connection)
+                if connection.port == site.old.port:
+                    site.replace()
+                    await pool.get_master_address()
+
+            pool.connection_kwargs["redis_connect_func"] = introduce_and_learn
+            assert (await pool.get_connection()).port == site.new.port
+            await until(lambda: not site.connections_to_old())
+
+    run(test)
+
+
+def test_a_blocking_connection_that_fails_to_follow_goes_back_to_the_pool(site: SentinelSite) -> None:
+    with connect(site.url) as client:
+        pool = pool_of(client)
+        introduce = pool.connection_kwargs["redis_connect_func"]
+
+        def introduce_once(connection: Any) -> None:
+            if connection.port == site.new.port:
+                raise RedisConnectionError("no entry")
+            introduce(connection)
+            site.replace()
+            pool.get_master_address()
+
+        pool.connection_kwargs["redis_connect_func"] = introduce_once
+        with pytest.raises(RedisConnectionError, match="no entry"):
+            pool.get_connection()
+        assert not pool._in_use_connections
+
+
+def test_a_connection_kept_between_calls_is_given_up(site: SentinelSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.broker.blocking.TRUSTED_S", 3600.0)
+    with connect(site.url) as client, closing(NodeTransport(pool_of(client), keep=True)) as transport:
+        pool = pool_of(client)
+        assert transport.send([Command(("SET", "before", "1"), None)]).replies() == [b"OK"]
+        site.replace()
+        pool.get_master_address()  # as another thread does that connects
+        assert transport.send([Command(("SET", "after", "1"), None)]).replies() == [b"OK"]
+        with site.old.client() as old, site.new.client() as new:
+            assert (old.keys(), new.keys()) == ([b"before"], [b"after"])
+        wait_until(lambda: not site.connections_to_old())
+
+
+# So does a refused write ----------------------------------------------------------------------------------------------
+
+
+def test_one_refused_write_is_enough_for_all_connections(site: SentinelSite) -> None:
+    with connect(site.url) as client:
+        pool = pool_of(client)
+        refused, other = pool.get_connection(), pool.get_connection()
+        site.demote()
+        refused.send_command("SET", "key", "1")
+        with pytest.raises(RedisConnectionError, match="now a slave"):
+            refused.read_response()
+        pool.release(refused)
+        assert pool.get_connection().port == site.new.port
+        pool.release(other)
+        assert pool.get_connection().port == site.new.port
+
+
+def test_one_refused_write_is_enough_for_all_asyncio_connections(site: SentinelSite) -> None:
+    async def test() -> None:
+        async with connect_async(site.url) as client:
+            pool = pool_of(client)
+            refused, other = await pool.get_connection(), await pool.get_connection()
+            site.demote()
+            await refused.send_command("SET", "key", "1")
+            with pytest.raises(RedisConnectionError, match="now a slave"):
+                await refused.read_response()
+            await pool.release(refused)
+            assert (await pool.get_connection()).port == site.new.port
+            await pool.release(other)
+            assert (await pool.get_connection()).port == site.new.port
+
+    run(test)
+
+
+# Under constant load --------------------------------------------------------------------------------------------------
+
+
+def test_writers_that_never_rest_all_leave_the_old_master(site: SentinelSite) -> None:
+    """No connection breaks or is missing here, and none is ever idle for long: the pool must ask by itself."""
+
+    async def test() -> None:
+        rounds = [0] * WRITERS
+        is_over = asyncio.Event()
+
+        async def write(number: int) -> None:
+            while not is_over.is_set():  # not cancelled: redis-py may swallow it
+                with suppress(RedisConnectionError):  # the sentinel knows no master for a moment
+                    await client.incr("writes")
+                    rounds[number] += 1
+
+        async def all_write(times: int) -> None:
+            aims = [done + times for done in rounds]
+            await until(lambda: all(done >= aim for done, aim in zip(rounds, aims, strict=True)))
+
+        with site.old.client() as old, site.new.client() as new:
+            async with connect_async(site.url) as client:
+                writers = asyncio.gather(*map(write, range(WRITERS)))
+                try:
+                    await all_write(5)
+                    assert not new.exists("writes")
+                    site.replace()
+                    await until(lambda: new.exists("writes"))
+                    await all_write(2)  # the first of them may have been on its way
+                    last = old.get("writes")
+                    await all_write(5)
+                    assert old.get("writes") == last
+                finally:
+                    is_over.set()
+                    await writers
+
+    run(test)
+
+
+def test_a_subscription_ends_so_that_it_can_be_made_where_messages_come_now(
+    site: SentinelSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.01)
+
+    async def test() -> None:
+        broker = open_async_broker(site.url)
+        try:
+            transport = broker.transport
+            async with aclosing(listen(transport.lender(), transport.where, "channel")) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
+                assert await anext(messages) is None
+                site.replace()
+                await broker.run(ping())
+                with pytest.raises(StopAsyncIteration):
+                    await anext(messages)
+            await until(lambda: not site.connections_to_old())
+        finally:
+            await broker.close()
+
+    run(test)
+
+
+# When to ask ----------------------------------------------------------------------------------------------------------
+
+
+def look(lookout: Lookout, clock: ManualClock, *, took_s: float, answered: bool) -> None:
+    assert lookout.begin()
+    clock.advance(took_s)
+    lookout.end(answered=answered)
+
+
+def test_sentinels_are_asked_once_a_second() -> None:
+    clock = ManualClock()
+    lookout = Lookout(clock)
+    look(lookout, clock, took_s=0.25, answered=True)
+    clock.advance(0.75)
+    assert not lookout.begin()
+    clock.advance(0.25)
+    assert lookout.begin()
+
+
+def test_one_silent_sentinel_does_not_put_off_the_next_look() -> None:
+    """The next one answered, and is asked first from then on."""
+    clock = ManualClock()
+    lookout = Lookout(clock)
+    look(lookout, clock, took_s=3.0, answered=True)
+    clock.advance(1.0)
+    assert lookout.begin()
+
+
+def test_sentinels_that_are_all_silent_cost_a_tenth_of_the_time() -> None:
+    clock = ManualClock()
+    lookout = Lookout(clock)
+    look(lookout, clock, took_s=3.0, answered=False)
+    clock.advance(29.75)
+    assert not lookout.begin()
+    clock.advance(0.25)
+    assert lookout.begin()
+
+
+def test_nobody_else_asks_while_one_waits_for_silent_sentinels() -> None:
+    clock = ManualClock()
+    lookout = Lookout(clock)
+    assert lookout.begin()
+    clock.advance(15.0)
+    assert not lookout.begin()
