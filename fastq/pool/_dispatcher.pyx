@@ -288,21 +288,15 @@ cdef class Dispatcher:
         events = self.dispatch()
         if any([submission.feed is None for submission in stuck]):
             limit = now  # another server may have a free child
-        return events + self.give_back(limit)
+        if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
+            events += [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
+            self.waiting.clear()
+        return events
 
     def put_back(self, submissions: list) -> None:
         """Let withdrawn submissions wait again, in their place."""
         if submissions:
             self.waiting = deque(sorted([*submissions, *self.waiting], key=_order))
-
-    cdef list give_back(self, int64_t limit):
-        """Return events for everything that waits, in order, once the first of it came before ``limit``."""
-        cdef Submission submission
-        late = []
-        if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
-            late = [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
-            self.waiting.clear()
-        return late
 
     def close(self) -> list[Submission]:
         """Withdraw everything that was not begun, here and in the rings, in order; what comes later is RETURNED."""
@@ -323,12 +317,6 @@ cdef class Dispatcher:
         except ValueError:
             return False
         return True
-
-    @property
-    def has_waiting(self) -> bool:
-        """Tell whether anything has not been begun, here or in a ring."""
-        cdef Feed feed
-        return bool(self.waiting) or any([feed.oldest_waiting() for feed in self.feeds])
 
     @property
     def pending(self) -> int:

@@ -240,7 +240,7 @@ class ProcessPool:
         self._supervisor.check()
         returned = self._dispatcher.relieve()
         self._busy = self._dispatcher.pending > 0 or any(one.state is not State.READY for one in handles)
-        busy_tick_s = self._tick_s / 2 if self._dispatcher.has_waiting else self._tick_s
-        self._schedule(busy_tick_s if self._busy else _IDLE_TICK_S)
+        waits = any(one.feed.oldest_waiting() for one in handles)
+        self._schedule((self._tick_s / 2 if waits else self._tick_s) if self._busy else _IDLE_TICK_S)
         self._pump()
         self._deliver(returned)
