@@ -1,7 +1,8 @@
 """Spread submissions over children, and never hoard: the main process' hot path.
 
-What does not start soon is given back: a child gets about ``prefetch_time`` of work by a running estimate per type, and
-what waited twice as long, here or in a ring, moves to a free child or is RETURNED in the order it was submitted.
+What does not start soon is given back: a child gets about ``prefetch_time`` of work by a running estimate per type.
+What waits behind a task that runs half of that time longer than its estimate, or waited twice as long, here or in a
+ring, moves to a free child or is RETURNED in the order it was submitted.
 """
 
 from collections import deque
@@ -271,31 +272,31 @@ cdef class Dispatcher:
         return max(0.0 if held else 1.0, (MAX_BYTES - held) / max(1.0, self.mean_bytes))
 
     def relieve(self) -> list:
-        """Move what waited too long to free children; return events for what none can take."""
+        """Move what waits behind an overdue task, or too long, to free children; return events for what none can take."""
         cdef Feed feed
-        # The pool asks every half of it: so nothing waits for more than twice as long.
-        cdef int64_t limit = atomic.now_ns() - <int64_t>(1.5 * self.prefetch_ns)
-        cdef int64_t oldest
+        cdef int64_t now = atomic.now_ns()
+        # The pool asks every quarter of it, or half at first: so nothing waits for more than twice as long.
+        cdef int64_t limit = now - <int64_t>(1.5 * self.prefetch_ns)
+        stuck = []
+        late = []
         for feed in self.feeds:
-            oldest = feed.oldest_waiting()
-            if 0 < oldest < limit:
-                self.put_back(feed.take_back_all())
+            if feed.is_overdue(now, self.prefetch_ns / 2):
+                stuck += feed.take_back_all()
+            elif 0 < feed.oldest_waiting() < limit:
+                late += feed.take_back_all()
+        self.put_back(stuck + late)
         events = self.dispatch()
-        return events + self.give_back(limit)
+        if any([submission.feed is None for submission in stuck]):
+            limit = now  # another server may have a free child
+        if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
+            events += [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
+            self.waiting.clear()
+        return events
 
     def put_back(self, submissions: list) -> None:
         """Let withdrawn submissions wait again, in their place."""
         if submissions:
             self.waiting = deque(sorted([*submissions, *self.waiting], key=_order))
-
-    cdef list give_back(self, int64_t limit):
-        """Return events for everything that waits, in order, once the first of it came before ``limit``."""
-        cdef Submission submission
-        late = []
-        if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
-            late = [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
-            self.waiting.clear()
-        return late
 
     def close(self) -> list[Submission]:
         """Withdraw everything that was not begun, here and in the rings, in order; what comes later is RETURNED."""

@@ -57,6 +57,7 @@ cdef class Feed:
     cdef bint corrupt
     cdef Py_ssize_t count(self)
     cdef void measure_backlog(self, int64_t now)
+    cdef bint is_overdue(self, int64_t now, double grace_ns)
     cdef bint push(self, Submission submission, uint64_t seq) except -1
     cdef bint send_segment(self, bytes data) except -1
     cdef void forget(self, Submission submission)

@@ -33,6 +33,9 @@ cdef uint32_t WRITTEN = Kind.WRITTEN
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
 cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
+# How many times its delay a late task is expected to take from now on. By half of prefetch_time it is overdue, and its
+# child must not be given any more then: so more than 2.
+cdef double LATE_FACTOR = 4
 cdef list KINDS = [None, *Kind]
 MAX_RESULT = 64 * 1024 * 1024
 assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
@@ -143,8 +146,22 @@ cdef class Feed:
         mean = self.charged_ns / count
         since = self.slots.running_since(0)
         elapsed = now - since if since else 0
-        # A task that is past its estimate is expected to take as long again as it took so far.
-        self.backlog_ns = self.charged_ns - elapsed if elapsed < mean else self.charged_ns - mean + elapsed
+        if elapsed < mean:
+            self.backlog_ns = self.charged_ns - elapsed
+        else:
+            # What is past its estimate is expected to take as long again; what is well past it may be of another kind.
+            self.backlog_ns = self.charged_ns - mean + max(elapsed, LATE_FACTOR * (elapsed - mean))
+
+    cdef bint is_overdue(self, int64_t now, double grace_ns):
+        """Tell whether a plain task runs for that much longer than was estimated when it was given."""
+        cdef Submission submission
+        cdef int64_t since
+        if self.async_count:
+            return False
+        # In this order: should the row go on to the next task in between, that one has only begun.
+        submission = self.in_flight.get(self.slots.running(0))
+        since = self.slots.running_since(0)
+        return submission is not None and since and now - since > submission.charge_ns + grace_ns
 
     cdef bint push(self, Submission submission, uint64_t seq) except -1:
         """Put a submission into the ring; false when it has no room."""
@@ -297,6 +314,8 @@ cdef class Feed:
     def oldest_waiting(self) -> int:
         """Return when the oldest submission that the child has not begun came to the pool, 0 for none."""
         cdef Submission submission
+        if self.tasks.is_drained():
+            return 0  # of thousands of coroutines none need be asked
         for submission in self.in_flight.values():
             if self.tasks.untaken(submission.position):
                 return submission.submitted_at

@@ -10,4 +10,5 @@ cdef class Slots:
     cdef void begin(self, int row, uint64_t seq, int64_t start, int64_t deadline) noexcept
     cdef int end(self, int row, uint64_t seq) noexcept
     cdef int state(self, int row, uint64_t seq) noexcept
+    cdef uint64_t running(self, int row) noexcept
     cdef int64_t running_since(self, int row) noexcept

@@ -56,6 +56,10 @@ cdef class Slots:
         cdef uint64_t word = atomic.load64(self.at(row) + WORD_AT)
         return <int>(word & 0xFF & ~SEEN) if word >> 8 == seq else IDLE
 
+    cdef uint64_t running(self, int row) noexcept:
+        """Return the sequence number of the row's task, 0 when it runs none."""
+        return atomic.load64(self.at(row) + WORD_AT) >> 8
+
     cdef int64_t running_since(self, int row) noexcept:
         """Return when the row's task began, 0 when it runs none."""
         cdef char *at = self.at(row)
