@@ -4,18 +4,23 @@ Also what an idle server asks of Redis. The worker has two children and three qu
 """
 
 import random
+import statistics
 import subprocess
 import sys
 import threading
 import time
+from bisect import bisect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import redis
 
 from benchmarks.bench_worker import ROOT
+from benchmarks.traced_worker import STAGES
 from fastq import Client
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
@@ -26,9 +31,10 @@ QUEUES = ("critical", "default", "low")
 
 
 @contextmanager
-def worker(server: RedisServer) -> Iterator[None]:
+def worker(server: RedisServer, *program: str) -> Iterator[None]:
     """Run ``fastq-worker`` on three queues, with every setting that matters here as it comes."""
-    command = [sys.executable, "-m", "fastq.cli.worker", "benchmarks.apps:mux", "--redis", server.tcp_url]
+    words = program or ("fastq.cli.worker",)
+    command = [sys.executable, "-m", *words, "benchmarks.apps:mux", "--redis", server.tcp_url]
     settings = ["--concurrency", "2", "--queues", "critical=6,default=3,low=1", "--log-level", "warning"]
     process = subprocess.Popen([*command, *settings], cwd=ROOT)
     try:
@@ -40,16 +46,34 @@ def worker(server: RedisServer) -> Iterator[None]:
         process.wait()
 
 
-def latencies_ms(client: Client, db: Any) -> list[float]:
-    """Enqueue tasks at random moments; return the milliseconds until each began, shortest first."""
-    began: dict[str, int] = {}
+class Sample(NamedTuple):
+    """Hold when a task's ``enqueue`` was called, when that returned, and when its handler began, in unix ns."""
+
+    called: int
+    returned: int
+    began: int
+
+
+def pause() -> None:
+    time.sleep(random.uniform(0.01, 0.03))
+
+
+def samples(client: Client, db: Any) -> list[Sample]:
+    """Enqueue tasks at random moments, and wait until all have begun."""
+    sent: dict[str, tuple[int, int]] = {}
     for _ in range(SAMPLES):
-        time.sleep(random.uniform(0.01, 0.03))
-        now_ns = time.time_ns()
+        pause()
+        called = time.time_ns()
         queue = random.choice(QUEUES)
-        began[f"asynq:{{{queue}}}:t:{client.enqueue('bench:when', queue=queue, retention=600).id}"] = now_ns
-    wait_until(lambda: all(db.hexists(key, "result") for key in began), 30.0)
-    return sorted((int(db.hget(key, "result")) - now_ns) / 1e6 for key, now_ns in began.items())
+        task_id = client.enqueue("bench:when", queue=queue, retention=600).id
+        sent[f"asynq:{{{queue}}}:t:{task_id}"] = (called, time.time_ns())
+    wait_until(lambda: all(db.hexists(key, "result") for key in sent), 30.0)
+    return [Sample(*times, int(db.hget(key, "result"))) for key, times in sent.items()]
+
+
+def latencies_ms(client: Client, db: Any) -> list[float]:
+    """Return the milliseconds until each of some tasks began, shortest first."""
+    return sorted((one.began - one.called) / 1e6 for one in samples(client, db))
 
 
 def told(title: str, found: list[float]) -> str:
@@ -78,6 +102,51 @@ def test_pick_up(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) ->
         print(told("idle", idle))
         print(told("at half load", loaded))
         print(f"  an idle server sends {asked:.1f} commands a second")
+
+
+def test_where_the_time_goes(tcp_server: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Follow idle pick-ups through the main process; and time a bare PING after the same pauses."""
+    stamps = tmp_path / "stamps"
+    with redis.Redis(port=tcp_server.port) as db, Client(tcp_server.tcp_url) as client:
+        with worker(tcp_server, "benchmarks.traced_worker", str(stamps)):
+            client.enqueue("bench:noop")
+            time.sleep(2.0)
+            found = samples(client, db)
+        pings = [round_trip_ms(db) for _ in range(SAMPLES)]
+    noted = [(name, int(at)) for name, at in (line.split("\t") for line in stamps.read_text().splitlines())]
+    rows = {"enqueue has returned": [one.returned - one.called for one in found]}
+    rows |= {f"main process: {stage}": [] for stage in STAGES}
+    rows["the handler begins"] = [one.began - one.called for one in found]
+    for one in found:
+        for stage, at in stages_of(one, noted).items():
+            rows[f"main process: {stage}"].append(at - one.called)
+    with capsys.disabled():
+        print(f"\nan idle pick-up, from the call of enqueue; medians of {SAMPLES}")
+        for name, times in rows.items():
+            if times:
+                print(f"  {name:<28} {statistics.median(times) / 1e6:6.2f} ms")
+        print(f"  {'(a PING after such a pause)':<28} {statistics.median(pings):6.2f} ms")
+
+
+def stages_of(sample: Sample, noted: list[tuple[str, int]]) -> dict[str, int]:
+    """Return when the main process came to each stage of a task: each stage's first stamp after the one before."""
+    found: dict[str, int] = {}
+    stages = iter(STAGES)
+    awaited = next(stages)
+    for name, at in noted[bisect(noted, sample.called, key=itemgetter(1)) :]:
+        if at > sample.began:
+            break
+        if name == awaited:
+            found[name] = at
+            awaited = next(stages, "")
+    return found
+
+
+def round_trip_ms(db: Any) -> float:
+    pause()
+    began_s = time.perf_counter()
+    db.ping()
+    return 1e3 * (time.perf_counter() - began_s)
 
 
 @contextmanager

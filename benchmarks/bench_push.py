@@ -155,7 +155,7 @@ def report(servers: int, a_second: int, found: Look, idle: Look) -> list[str]:
 def kinds(counts: Counter[str]) -> list[str]:
     """List the kinds that there are, what is known in its order."""
     known = [FOR_TASK, IN_VAIN, TIMED_OUT, *(f"{why}: {what}" for why in WHYS for what in (TASK, EMPTY)), DONE]
-    return [kind for kind in (*known, *sorted(counts.keys() - set(known))) if counts[kind]]
+    return [kind for kind in (*known, *sorted(counts.keys() - set(known))) if counts[kind] > 0]
 
 
 def test_what_a_push_costs_among_idle_servers(

@@ -75,29 +75,35 @@ class AsyncNodeTransport:
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
-    """Send commands on a connected redis-py asyncio connection and collect what came back for each."""
+    """Send commands on a connected redis-py asyncio connection and collect what came back for each.
+
+    Each reply may take as long as the connection's ``socket_timeout``, under one timer of ours: redis-py has a timer a
+    reply, and in Python 3.11 a task for each write, which swallows a cancellation that comes as it ends.
+    """
     replies: list[Any] = []
-    cancellations = _cancellations()
+    loop, limit_s = asyncio.get_running_loop(), connection.socket_timeout
+    connection.socket_timeout = None
     try:
-        # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
-        await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
-        if _cancellations() > cancellations:
-            # redis-py sends with wait_for, which in Python 3.11 swallows a cancellation that comes as it ends.
-            raise asyncio.CancelledError
-        for _ in commands:
-            replies.append(await _read_reply(connection))
+        async with asyncio.timeout(limit_s) as limit:
+            # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
+            await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
+            for _ in commands:
+                if limit_s is not None:
+                    limit.reschedule(loop.time() + limit_s)
+                replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
-        replies.extend([Lost(error)] * (len(commands) - len(replies)))
+        replies.extend([Lost(_named(error, limit_s))] * (len(commands) - len(replies)))
     except BaseException:
         await connection.disconnect(nowait=True)  # cancelled between command and reply: out of step
         raise
+    finally:
+        connection.socket_timeout = limit_s
     return replies
 
 
-def _cancellations() -> int:
-    task = asyncio.current_task()
-    return task.cancelling() if task else 0
+def _named(error: Exception, limit_s: float | None) -> Exception:
+    return error if str(error) or limit_s is None else TimeoutError(f"no reply within {limit_s:g} s")
 
 
 async def _read_reply(connection: Any) -> Any:

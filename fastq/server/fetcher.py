@@ -32,8 +32,6 @@ FULL_BATCH: Final = 64
 LARGE_BATCH: Final = 128
 QUEUES_OF_A_LARGE_BATCH: Final = 3
 """More of them take turns: each call costs as much as 15 tasks, and its tasks a call of done later on."""
-TURNS_TO_SEND: Final = 2
-"""After so many turns of the loop what was asked for is sent: before Python 3.12 redis-py's ``wait_for`` takes one."""
 NO_ROOM_PAUSE_S: Final = 0.2
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
@@ -186,8 +184,7 @@ class Fetcher(Actor):
         self._asked = frozenset(call.queue for call in calls)
         try:
             if self._brought:
-                for _ in range(TURNS_TO_SEND):
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)  # in this turn of the loop it is sent
                 self._hand_on()
             results = await answer
         except BaseException:

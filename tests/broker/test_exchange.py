@@ -1,9 +1,12 @@
 """One pipeline of operations, without Redis: what is sent, what is sent again, what the replies become."""
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import pytest
+import redis.asyncio
 from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
@@ -18,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fastq.broker.aio import AsyncBroker, exchange_on
 from fastq.broker.exchange import ATTEMPTS, Command, Exchange, backoff_s
-from fastq.broker.faults import Lost, Unsent
+from fastq.broker.faults import Lost, Unsent, transport_error
 from fastq.broker.operation import Flow, Operation, Receive, Send
 from fastq.broker.scripts import Script
 from fastq.errors import (
@@ -27,6 +30,7 @@ from fastq.errors import (
     BrokerOutOfMemoryError,
     BrokerTimeoutError,
 )
+from tests.waiting import PATIENCE_S
 
 SCRIPT = Script("twice", "return ARGV[1] * 2", "5ha")
 READ: Operation[Any] = Operation("GET", None, ("k",), (), idempotent=True)
@@ -187,41 +191,64 @@ def test_as_many_replies_as_commands_are_expected() -> None:
         exchange.receive([b"x"])
 
 
-class SwallowingConnection:
-    """Send as redis-py does under Python 3.11, whose ``wait_for`` forgets a cancellation that comes as it ends."""
+class Served(NamedTuple):
+    """Pair a connection with the end of it that a server would have."""
 
-    def __init__(self) -> None:
-        self.sending = asyncio.Event()
-        self.disconnected = False
-
-    def pack_commands(self, _commands: object) -> list[bytes]:
-        return []
-
-    async def send_packed_command(self, _command: object) -> None:
-        self.sending.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return
-
-    async def read_response(self, **_how: object) -> bytes:
-        return b"a reply"
-
-    async def disconnect(self, nowait: bool = False) -> None:
-        self.disconnected = nowait
+    connection: redis.asyncio.Connection
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
 
 
-def test_a_cancellation_that_redis_py_swallows_is_raised() -> None:
-    async def run() -> bool:
-        connection = SwallowingConnection()
-        call = asyncio.create_task(exchange_on(connection, [Command(("GET", "k"), "k")]))
-        await connection.sending.wait()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        return connection.disconnected
+def _begin_without_handshake(connection: Any) -> None:
+    connection._parser.on_connect(connection)
 
-    assert asyncio.run(run())
+
+@asynccontextmanager
+async def served(limit_s: float) -> AsyncIterator[Served]:
+    """Connect to a server that says only what the test writes."""
+    accepted: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+    server = await asyncio.start_server(lambda *ends: accepted.put_nowait(ends), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    make: Any = redis.asyncio.Connection  # its types leave connect() out
+    connection = make(host="127.0.0.1", port=port, socket_timeout=limit_s, redis_connect_func=_begin_without_handshake)
+    await connection.connect()
+    reader, writer = await accepted.get()
+    try:
+        yield Served(connection, reader, writer)
+    finally:
+        await connection.disconnect(nowait=True)
+        writer.close()
+        server.close()
+
+
+def test_a_call_that_is_cancelled_while_it_sends_is_cancelled_and_gives_up_its_connection() -> None:
+    async def test() -> None:
+        async with served(PATIENCE_S) as ends:
+            call = asyncio.create_task(exchange_on(ends.connection, [Command(("SET", "k", bytes(32 << 20)), "k")]))
+            await ends.reader.read(1)  # it has begun, and nobody reads the rest
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert not ends.connection.is_connected
+
+    asyncio.run(test())
+
+
+def test_a_reply_that_is_later_than_the_limit_is_lost() -> None:
+    async def test() -> None:
+        async with served(0.05) as ends:
+            call = asyncio.create_task(exchange_on(ends.connection, [Command(("GET", "k"), "k")] * 2))
+            await ends.reader.read(1)
+            ends.writer.write(b"+first\r\n")
+            first, second = await call
+            assert first in (b"first", second)  # lost as well if this process stood still
+            assert isinstance(second, Lost)
+            assert str(second.error) == "no reply within 0.05 s"
+            assert isinstance(transport_error(second, "GET", "here"), BrokerTimeoutError)
+            assert not ends.connection.is_connected
+            assert ends.connection.socket_timeout == 0.05
+
+    asyncio.run(test())
 
 
 class SilentTransport:

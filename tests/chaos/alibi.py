@@ -25,6 +25,9 @@ ACK_S: Final = 1.0
 DYING_NS: Final = _NS
 """How long the children of a killed server or preloader may go on: until the kernel, or the server, has noticed."""
 
+STRUCK_NS: Final = _NS // 20
+"""How long a child that was sent SIGKILL may go on itself: it is on another core."""
+
 _REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS}
 _SILENT: Final = {Kind.FREEZE_REDIS, Kind.NET_HALF_OPEN}
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
@@ -143,10 +146,10 @@ class Alibis:
 def _kills(strike: Strike, run: Run, next_on_child_ns: int | None) -> bool:
     if strike.pids and run.pid not in strike.pids:
         return False
-    dying_ns = DYING_NS if strike.kind is Kind.KILL_PRELOADER else 0
-    return run.began_ns <= strike.began_ns + dying_ns and (
-        next_on_child_ns is None or strike.began_ns <= next_on_child_ns
-    )
+    # It was struck at some time between the two, as the bench may have been interrupted there.
+    struck_ns = max(strike.began_ns, strike.ended_ns)
+    dying_ns = DYING_NS if strike.kind is Kind.KILL_PRELOADER else STRUCK_NS
+    return run.began_ns <= struck_ns + dying_ns and (next_on_child_ns is None or strike.began_ns <= next_on_child_ns)
 
 
 def _hits(strike: Strike, server: int) -> bool:

@@ -111,6 +111,8 @@ def test_a_second_run_without_a_fault_is_reported() -> None:
         (strike(Kind.KILL_PRELOADER, 2.5), True),
         (strike(Kind.KILL_PRELOADER, 1.9), True),  # its server kills the children when it notices
         (strike(Kind.KILL_CHILD, 1.9, pids=(100,)), False),
+        (strike(Kind.KILL_CHILDREN, 1.9, 2.1, pids=(100, 101)), True),  # it took the bench a while to strike both
+        (strike(Kind.KILL_CHILDREN, 1.7, 1.9, pids=(100, 101)), False),
         (strike(Kind.FREEZE_SERVER, 2.5, 9), True),
         (strike(Kind.FREEZE_SHORT, 2.5, 3.5), False),  # the lease was longer
         (strike(Kind.FREEZE_CHILD, 2.5, 9, pids=(100,)), False),  # its server went on beating
