@@ -22,14 +22,16 @@ TRY_AGAIN_S: Final = 60.0
 """A refusal may pass: Redis was out of memory."""
 SHORTEST_DELAY_S: Final = 0.01
 DELAY_A_SERVER_S: Final = 0.1
-LONGEST_DELAY_S: Final = 10.0
+MANY_SERVERS: Final = 100
+"""With so many it is twice as much each: ten still come back in a second, and only they and polls cost anything."""
+LONGEST_DELAY_S: Final = 20.0
 
 
 class Waker(Actor):
     """Wait for one queue, on a connection of its own.
 
     All servers that wait wake for one push. A wake that brought nothing doubles the delay before the next wait, up to
-    0.1 s for each server that there is: of a hundred idle ones about ten come back to waiting in a second.
+    0.1 s for each server that there is, 0.2 s each of a hundred: of those about ten come back to waiting in a second.
     A wake that brought work clears the delay.
     """
 
@@ -52,7 +54,8 @@ class Waker(Actor):
     def arm(self) -> None:
         """Begin to wait: the queue was empty just now."""
         if self._has_woken:
-            longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * self.servers())
+            servers = self.servers()
+            longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * servers * (1 + servers / MANY_SERVERS))
             self._delay_s = min(longest_s, max(SHORTEST_DELAY_S, 2 * self._delay_s))
             self._has_woken = False
             self._delays = True

@@ -50,12 +50,12 @@ def named(kind: str, count: int) -> list[str]:
 
 @pytest.mark.parametrize("guard", [None, OURS], ids=["anybody's", "ours"])
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_each_has_its_outcome_and_what_stays_keeps_its_order(
     seed: int, side: int, guard: Owner | None, bench: QueueBench
 ) -> None:
     rng = random.Random(seed)
-    older, newer = named("older", rng.choice([40, 700, 3000])), named("newer", rng.choice([40, 700, 3000]))
+    older, newer = named("older", rng.choice([0, 40, 700, 3000])), named("newer", rng.choice([0, 40, 700, 3000]))
     middle = named("ours", 400)
     theirs = set(rng.sample(middle, 20))
     lay_out(bench.db, [*older, *middle, *newer], tuple(theirs))
@@ -99,6 +99,31 @@ def test_it_takes_redis_no_more_than_a_walk(side: int, bench: QueueBench) -> Non
     bench.db.config_resetstat()
     assert finish(bench, middle if side == OLDEST_FIRST else middle[::-1], side) == [OK] * 300
     assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] == 2  # the one that takes nothing off, and the other
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("missing", [0, 1], ids=["all there", "one gone"])
+def test_what_is_near_the_other_end_is_taken_off_from_there(missing: int, side: int, bench: QueueBench) -> None:
+    """A server knows the age of its own tasks: where all others are older, the old end is the far one."""
+    ours, others = named("ours", 300), named("others", 2000)
+    asked = ours if side == OLDEST_FIRST else ours[::-1]
+    lay_out(bench.db, [*others, *ours] if side == OLDEST_FIRST else [*ours, *others])
+    gone = asked[150 : 150 + missing]
+    assert finish(bench, gone, side) == [OK] * missing
+    bench.db.config_resetstat()
+    expected = [NOT_ACTIVE if task_id in gone else OK for task_id in asked]
+    assert finish(bench, asked, side) == expected
+    stats = bench.db.info("commandstats")
+    assert stats["cmdstat_lrem"]["calls"] == 300
+    assert "cmdstat_lrange" not in stats
+    assert bench.db.lrange(ACTIVE, 0, -1) == [task_id.encode() for task_id in others[::-1]]
+
+
+def test_one_that_is_named_twice_near_the_other_end_is_taken_off_once_for_each_place(bench: QueueBench) -> None:
+    ours = named("ours", 50)
+    lay_out(bench.db, [*named("others", 200), *ours, ours[7]])
+    assert finish(bench, [*ours, ours[7], ours[8]], OLDEST_FIRST) == [*[OK] * 51, NOT_ACTIVE]
+    assert bench.db.llen(ACTIVE) == 200
 
 
 @pytest.mark.parametrize("side", SIDES)

@@ -83,8 +83,8 @@ def test_a_push_between_empty_and_wait_is_not_missed(db: Redis, url: str) -> Non
     on_bench(db, url, test)
 
 
-@pytest.mark.parametrize(("servers", "longest_s"), [(1, 0.1), (20, 2.0), (100, 10.0), (5000, 10.0)])
-def test_wakes_that_bring_nothing_double_the_delay_up_to_a_tenth_of_a_second_a_server(
+@pytest.mark.parametrize(("servers", "longest_s"), [(1, 0.101), (20, 2.4), (100, 20.0), (5000, 20.0)])
+def test_wakes_that_bring_nothing_double_the_delay_up_to_what_the_servers_need(
     servers: int, longest_s: float, db: Redis, url: str
 ) -> None:
     async def test(bench: Bench) -> None:
@@ -98,7 +98,7 @@ def test_wakes_that_bring_nothing_double_the_delay_up_to_a_tenth_of_a_second_a_s
             waker.arm()
             assert waker._delay_s == delays[-1], "without a wake there is nothing to double"
         assert delays[:4] == [0.01, 0.02, 0.04, 0.08]
-        assert delays[-1] == longest_s
+        assert delays[-1] == pytest.approx(longest_s)
         waker.brought_work()
         assert waker._delay_s == 0.0
         waker.arm()

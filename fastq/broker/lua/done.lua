@@ -50,9 +50,17 @@ local function walk(low, high)
   return low > high
 end
 
-if count >= 16 and not find(last, side, count + 64) then
-  -- It takes nothing off, and is refused, if at all, before there are marks.
-  redis.call("LREM", active, side, mark)
+local is_far = count >= 16 and not find(last, side, count + 64)
+if is_far and find(first, -side, count + 64) then
+  -- From the other end the last are the nearest.
+  side, all_seen = -side, true
+  for at = count, 1, -1 do
+    local id = ARGV[5 + at]
+    if is_ours(at) and not marked[id] then marked[id] = redis.call("LREM", active, side, id) == 1 or nil end
+  end
+elseif is_far then
+  -- Of a list that is not there it takes nothing off, and is refused, if at all, before there are marks.
+  redis.call("LREM", task_prefix .. mark, side, mark)
   for at = 1, count do
     local id = ARGV[5 + at]
     if is_ours(at) and not wanted[id] then wanted[id], left = true, left + 1 end
