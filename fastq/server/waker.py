@@ -7,6 +7,7 @@ Writes: nothing (the id that it moves stays in place). If it dies, or may not do
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from fastq import keys
@@ -45,6 +46,7 @@ class Waker(Actor):
         self._queue = queue
         self._on_tasks = on_tasks
         self._armed = asyncio.Event()
+        self._hears = asyncio.Event()
         self._delay_s = 0.0
         self._delays = False
         self._has_woken = False
@@ -62,8 +64,11 @@ class Waker(Actor):
         self._armed.set()
 
     def brought_work(self) -> None:
-        """Note that the queue had tasks for us."""
+        """Note that the queue had tasks for us; who is deaf just now will wait as soon as it is empty again."""
         self._delay_s = 0.0
+        if self._delays:
+            self._armed.clear()
+            self._hears.set()
         self._delays = self._has_woken = False
 
     @property
@@ -81,7 +86,9 @@ class Waker(Actor):
         await self._armed.wait()
         if self.delay_s:
             # From 0: those who were woken together are not to be deaf together.
-            await asyncio.sleep(self.delay_s * random.uniform(0.0, 1.0))
+            await self._be_deaf(self.delay_s * random.uniform(0.0, 1.0))
+            if not self._armed.is_set():
+                return 0.0
             self._delays = False  # once for each wake; a wait that ends without one is followed by the next
         transport = self._broker.transport
         timeout_s = round(WAIT_S * random.uniform(0.8, 1.2), 3)
@@ -105,3 +112,9 @@ class Waker(Actor):
             self._has_woken = True
             self._on_tasks(self._queue)
         return 0.0
+
+    async def _be_deaf(self, seconds: float) -> None:
+        self._hears.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hears.wait()

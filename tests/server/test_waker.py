@@ -113,7 +113,7 @@ def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
     pauses: list[float] = []
 
     async def test(bench: Bench) -> None:
-        async def pause(seconds: float) -> None:
+        async def be_deaf(self: Waker, seconds: float) -> None:
             pauses.append(seconds)
 
         bench.db.lpush(PENDING, "a")
@@ -123,7 +123,7 @@ def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
             waker._delay_s, waker._has_woken = 10.0, True
             waker.arm()
             with monkeypatch.context() as patch:
-                patch.setattr("fastq.server.waker.asyncio.sleep", pause)
+                patch.setattr(Waker, "_be_deaf", be_deaf)
                 await waker.tick()
 
     on_bench(db, url, test)
@@ -149,6 +149,51 @@ def test_it_is_deaf_once_after_a_wake_in_vain_and_not_after_each_wait(
         assert waker.delay_s == 0.0
         waker._delay_s = 3600.0  # what a next wake in vain would double
         await waker.tick()
+
+    on_bench(db, url, test)
+
+
+def test_work_that_came_by_a_poll_ends_its_deafness(db: Redis, url: str) -> None:
+    """The fetcher lets a queue rest for long once it is empty again, in the trust that somebody waits for it."""
+
+    async def test(bench: Bench) -> None:
+        ear = Ear()
+        waker = Waker(bench.broker, QUEUE, ear)
+        waker.arm()
+        waker._delay_s, waker._delays = 1e9, True
+        waker.start()
+        await asyncio.sleep(0)  # it is deaf, or about to be
+        assert waker.delay_s == 1e9
+        waker.brought_work()
+        assert not waits(waker)
+        waker.arm()
+        await until(lambda: blocked(bench) == 1)
+        bench.db.lpush(PENDING, "a")
+        await ear.until(1)
+        await waker.stop()
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_work_that_came_while_it_was_deaf_does_not_let_it_wait_on_a_queue_that_is_not_empty(
+    turns: int, db: Redis, url: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        waker = Waker(bench.broker, QUEUE, Ear())
+        bench.db.lpush(PENDING, "a")
+        bench.db.config_resetstat()
+        waker.arm()
+        waker._delay_s, waker._delays = 1e9, True
+        waker.start()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        waker.brought_work()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waits(waker)
+        assert moves(bench) == 0
+        await waker.stop()
 
     on_bench(db, url, test)
 
