@@ -15,7 +15,7 @@ from fastq import Task
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
-ROUNDS = 5
+ROUNDS = 9
 TASKS = 50_000
 LATE_MS = 100.0
 QUEUES = {f"queue-{number}": number for number in range(1, 11)}

@@ -173,14 +173,14 @@ cdef class Prioritizer:
     cdef Py_ssize_t help(self, Py_ssize_t n, int64_t served, int64_t weight, int64_t cycle) noexcept:
         """Give out up to n tasks in helpings, each what a queue is due in ``cycle`` tasks; return how many.
 
-        What is left when half is given out, and is too little for a helping, is left to the next split: a small rest
-        costs as much as a call as a large one.
+        When half is given out, and what is left is too little for a helping, it goes to those who have theirs, in
+        proportion: a small rest costs as much as a call as a large one.
         """
         cdef Lane *lane
         cdef Lane *best
         cdef Py_ssize_t place
         cdef Py_ssize_t left = n
-        cdef int64_t helping, best_helping = 0
+        cdef int64_t helping, given, best_helping = 0
         while left:
             best = NULL
             for place in range(self.size):
@@ -199,7 +199,21 @@ cdef class Prioritizer:
             best.asked += best_helping
             served += best_helping
             left -= best_helping
-        return n - left
+        given = n - left
+        for place in range(self.size):
+            lane = &self.lanes[place]
+            if lane.asked:
+                helping = lane.asked * left // given
+                lane.asked += helping
+                lane.served += helping
+        return self.asked_in_all()
+
+    cdef Py_ssize_t asked_in_all(self) noexcept:
+        cdef Py_ssize_t place
+        cdef int64_t total = 0
+        for place in range(self.size):
+            total += self.lanes[place].asked
+        return total
 
     cdef void settle(self, int64_t served, int64_t weight) noexcept:
         """Forfeit what skipped queues did not use, and take whole cycles off all counts so that they stay small."""
