@@ -1,8 +1,10 @@
 """The command connection: the operations of all actors, gathered into pipelines.
 
 Two pipelines may be under way, so that Redis has the next one when it is through with the first, and this process
-works meanwhile. What actors ask for beyond that goes out together in the next pipeline, so that acks and fetches share
-round trips without knowing of each other. Nothing is said of the order in which two pipelines are carried out.
+works meanwhile. What two actors ask for at once goes out in a pipeline each: in one, both would have their replies and
+ask again at once, and Redis would stand still meanwhile. What is asked for beyond two goes out together in the next
+pipeline, so that actors share round trips without knowing of each other. Nothing is said of the order in which two
+pipelines are carried out.
 """
 
 import asyncio
@@ -33,6 +35,7 @@ class Commands:
         self._broker = broker
         self._waiting: list[_Asked] = []
         self._senders: set[asyncio.Task[None]] = set()
+        self._starting = 0
 
     async def run(self, operation: Operation[T]) -> T:
         """Carry out one operation; raise its ``BrokerError``."""
@@ -55,16 +58,21 @@ class Commands:
         if len(self._senders) < MOST_UNDER_WAY:
             sender = asyncio.create_task(self._send(), name="fastq commands")
             self._senders.add(sender)
+            self._starting += 1
         return answer
 
     async def _send(self) -> None:
         batch: Sequence[_Asked] = ()
+        self._starting -= 1
         try:
             while self._waiting:
+                # What a sender that is about to start can take is left to it.
+                most = max(1, len(self._waiting) - self._starting)
+                taken, self._waiting = self._waiting[:most], self._waiting[most:]
                 # Who was cancelled before his operations were sent holds nothing of what they would bring.
-                batch, self._waiting = [asked for asked in self._waiting if not asked[1].done()], []
+                batch = [asked for asked in taken if not asked[1].done()]
                 if not batch:
-                    break
+                    continue
                 results = iter(await self._carry_out([op for operations, _ in batch for op in operations]))
                 for operations, answer in batch:
                     _give(answer, [next(results) for _ in operations])

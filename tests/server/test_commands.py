@@ -66,6 +66,30 @@ def test_what_is_asked_while_two_pipelines_are_under_way_goes_out_together_in_th
     run(test)
 
 
+def test_what_two_ask_at_once_goes_out_in_a_pipeline_each() -> None:
+    """In one, both would have their answers and ask again at once, and Redis would have nothing to do meanwhile."""
+
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        for words in ("ab", "cde"):
+            await asyncio.gather(*(commands.run(ask(word)) for word in words))
+        assert pipelines.sent == [["a"], ["b"], ["c", "d"], ["e"]]
+
+    run(test)
+
+
+@pytest.mark.parametrize("gone", range(3))
+def test_one_of_three_who_ask_at_once_may_be_cancelled(gone: int) -> None:
+    async def test() -> None:
+        commands = commands_on(Pipelines())
+        answers = [commands.begin([ask(word)]) for word in "abc"]
+        answers.pop(gone).cancel()
+        assert [await answer for answer in answers] == [[f"{word}!"] for word in "abc" if word != "abc"[gone]]
+
+    run(test)
+
+
 def test_an_error_is_its_callers_alone() -> None:
     async def test() -> None:
         commands = commands_on(Pipelines())
