@@ -80,13 +80,21 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     Each reply may take as long as the connection's ``socket_timeout``, under one timer of ours: redis-py has a timer a
     reply, and in Python 3.11 a task for each write, which swallows a cancellation that comes as it ends.
     """
+    try:
+        await (
+            connection.check_health()
+        )  # a PING of redis-py's own, for a user's client that wants it; with its own time
+    except CONNECTION_FAULTS as error:
+        await connection.disconnect(nowait=True)
+        return [Unsent(error)] * len(commands)
     replies: list[Any] = []
     loop, limit_s = asyncio.get_running_loop(), connection.socket_timeout
     connection.socket_timeout = None
     try:
         async with asyncio.timeout(limit_s) as limit:
             # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
-            await connection.send_packed_command([pack_command(cast("Any", command.words)) for command in commands])
+            packed = [pack_command(cast("Any", command.words)) for command in commands]
+            await connection.send_packed_command(packed, check_health=False)
             for _ in commands:
                 if limit_s is not None:
                     limit.reschedule(loop.time() + limit_s)
@@ -103,7 +111,8 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
 
 
 def _named(error: Exception, limit_s: float | None) -> Exception:
-    return error if str(error) or limit_s is None else TimeoutError(f"no reply within {limit_s:g} s")
+    is_ours = isinstance(error, TimeoutError) and not str(error) and limit_s is not None
+    return TimeoutError(f"no reply within {limit_s:g} s") if is_ours else error
 
 
 async def _read_reply(connection: Any) -> Any:

@@ -24,6 +24,7 @@ __all__ = ["Lookout", "async_master", "is_replaced", "master"]
 
 _LOOK_INTERVAL_S = 1.0
 _LONGEST_LOOK_S = 60.0  # beyond it, somebody else looks: in a child that was forked meanwhile, there is nobody who does
+_LONGEST_PAUSE_S = 30.0
 _LARGEST_SHARE = 0.1  # of the time may go into asking sentinels that do not answer
 
 
@@ -70,7 +71,7 @@ class Lookout:
         """Note that the caller is done; a sentinel that answered is asked first the next time, so that is quick."""
         now = self._now()
         pause_s = 0.0 if answered else (now - self._began_s) / _LARGEST_SHARE
-        self._next_s = now + max(_LOOK_INTERVAL_S, pause_s)
+        self._next_s = now + max(_LOOK_INTERVAL_S, min(_LONGEST_PAUSE_S, pause_s))
 
 
 class _MasterPool(SentinelConnectionPool):

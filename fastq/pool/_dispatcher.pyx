@@ -42,6 +42,7 @@ cdef class Dispatcher:
     cdef uint64_t seq
     cdef uint64_t order
     cdef int64_t only_idle_until
+    cdef int64_t next_return
     # Last attempts that were given back, and have not come again.
     cdef Py_ssize_t owed
     cdef readonly bint closed
@@ -286,8 +287,10 @@ cdef class Dispatcher:
                 late += feed.take_back_all()
         self.put_back(stuck + late)
         events = self.dispatch()
-        if any([submission.feed is None for submission in stuck]):
-            limit = now  # another server may have a free child
+        if now >= self.next_return and any([submission.feed is None for submission in stuck]):
+            # Another server may have a free child; where there are more children than cores, all look stuck now and then.
+            limit = now
+            self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
             events += [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
             self.waiting.clear()

@@ -253,6 +253,7 @@ class Fetcher(Actor):
         if result.size < count:
             self._prioritizer.give_back(queue, count - result.size)
         self.paused_queues.discard(queue)
+        self._resting.pop(queue, None)  # another call of the same round trip may have found it empty
         if waker := self.wakers.get(queue):
             waker.brought_work()
 

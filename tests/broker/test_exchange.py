@@ -251,6 +251,99 @@ def test_a_reply_that_is_later_than_the_limit_is_lost() -> None:
     asyncio.run(test())
 
 
+class SlowConnection:
+    """Answer each command a little within the limit, by the loop's clock, which it moves on itself."""
+
+    def __init__(self, limit_s: float) -> None:
+        self.socket_timeout: float | None = limit_s
+        self.step_s = 0.9 * limit_s
+        self.limits: list[float | None] = []
+        self.is_connected = True
+        loop = asyncio.get_running_loop()
+        self._now = loop.time()
+        loop.time = lambda: self._now  # type: ignore[method-assign]  # the clock of this test's own loop
+
+    async def check_health(self) -> None:
+        self.limits.append(self.socket_timeout)
+
+    async def send_packed_command(self, _command: object, *, check_health: bool) -> None:
+        assert not check_health
+        self.limits.append(self.socket_timeout)
+
+    async def read_response(self, **_how: object) -> bytes:
+        self._now += self.step_s
+        for _ in range(3):
+            await asyncio.sleep(0)  # a timer that is due is called
+        self.limits.append(self.socket_timeout)
+        return b"a reply"
+
+    async def disconnect(self, nowait: bool = False) -> None:
+        self.is_connected = not nowait
+
+
+def test_each_reply_has_the_limit_to_itself_and_redis_py_none_meanwhile() -> None:
+    async def test() -> None:
+        connection = SlowConnection(10.0)
+        assert await exchange_on(connection, [Command(("GET", "k"), "k")] * 3) == [b"a reply"] * 3
+        assert connection.limits == [10.0, None, None, None, None]
+        assert connection.socket_timeout == 10.0
+
+    asyncio.run(test())
+
+
+def test_a_connection_that_fell_silent_is_found_by_its_owner_s_health_check_and_nothing_is_sent_on_it() -> None:
+    async def test() -> None:
+        made = asyncio.Event()
+        silent: list[asyncio.StreamWriter] = []
+        heard: list[bytes] = []
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            is_first = not silent
+            silent.append(writer)
+            while data := await reader.read(4096):
+                if is_first and made.is_set():
+                    continue
+                heard.append(data)
+                writer.write(b"+PONG\r\n" if b"PING" in data else b"+OK\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        make: Any = redis.asyncio.Redis
+        client = make(
+            host="127.0.0.1",
+            port=server.sockets[0].getsockname()[1],
+            protocol=2,
+            socket_timeout=2.0,
+            health_check_interval=0.01,
+            redis_connect_func=_begin_without_handshake,
+        )
+        connection = await client.connection_pool.get_connection()
+        assert await exchange_on(connection, [Command(("SET", "a", "1"), "a")]) == [b"OK"]
+        made.set()
+        await asyncio.sleep(0.05)  # longer than the interval of its checks
+        assert await exchange_on(connection, [Command(("SET", "b", "1"), "b")]) == [b"OK"]
+        assert sum(b"SET" in data for data in heard) == 2
+        await client.connection_pool.release(connection)
+        await client.aclose()
+        server.close()
+
+    asyncio.run(test())
+
+
+def test_a_health_check_that_fails_has_sent_nothing() -> None:
+    class Dead(SlowConnection):
+        async def check_health(self) -> None:
+            raise RedisConnectionError("no PONG")
+
+    async def test() -> None:
+        connection = Dead(10.0)
+        (reply,) = await exchange_on(connection, [Command(("INCR", "k"), "k")])
+        assert isinstance(reply, Unsent)
+        assert not connection.is_connected
+
+    asyncio.run(test())
+
+
 class SilentTransport:
     """Take commands and never answer."""
 

@@ -14,7 +14,7 @@ cost    2.7 us a task at 500 tasks a call, 3.8 at 100 (benchmarks/bench_scripts.
 ]]
 local pending, active, lease, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local task_prefix, count, max_bytes, lease_score = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\0", 65)
+local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
 if redis.call("EXISTS", paused) == 1 then return -1 end
 -- These raise for a key of another type, before ids are taken off pending for which there is then no place.
@@ -56,7 +56,8 @@ end
 if #taken > 0 then
   redis.call("LPUSH", active, unpack(taken))
   -- Redis keeps up to 128 leases as a listpack, and for each that comes or goes reads the scores before it, as text:
-  -- half the cost of a batch of 100. A member too long for that makes it a skip list, until the last lease is gone.
+  -- half the cost of a batch of 100. A member too long for that makes it a skip list, until the last lease is gone; it
+  -- is no task's, as it is not UTF-8.
   local is_listpack = leased <= MOST_IN_LISTPACK and leased + #taken >= WORTH_A_SKIP_LIST
   if is_listpack then redis.call("ZADD", lease, lease_score, TOO_LONG) end
   redis.call("ZADD", lease, unpack(leases))

@@ -27,7 +27,7 @@ local function is_ours(at) return not scores or (scores[at] and tonumber(scores[
 -- for each task, at 17 ns each. Unless all are near, those of a larger call are marked in one walk, at 0.25 us an
 -- element, and the marks are taken off by one LREM. For few LREM just looks from the nearer end.
 local first, last = ARGV[6], ARGV[5 + count]
-local mark = "\0 taken off active within this call \0"
+local mark = "\255 taken off active within this call \255"
 local wanted, left, walked, marked, marks, all_seen = {}, 0, 0, {}, 0, false
 local function find(id, from, most) return redis.call("LPOS", active, id, "RANK", from, "MAXLEN", most) end
 
@@ -50,23 +50,15 @@ local function walk(low, high)
   return low > high
 end
 
-local is_far = count >= 16 and not find(last, side, count + 64)
-if is_far and find(first, -side, count + 64) then
-  -- From the other end the last are the nearest.
-  side, all_seen = -side, true
-  for at = count, 1, -1 do
-    local id = ARGV[5 + at]
-    if is_ours(at) and not marked[id] then marked[id] = redis.call("LREM", active, side, id) == 1 or nil end
-  end
-elseif is_far then
-  -- Of a list that is not there it takes nothing off, and is refused, if at all, before there are marks.
-  redis.call("LREM", task_prefix .. mark, side, mark)
+if count >= 16 and not find(last, side, count + 64) then
+  -- It takes nothing off, and is refused, if at all, before there are marks.
+  redis.call("LREM", active, side, mark)
   for at = 1, count do
     local id = ARGV[5 + at]
     if is_ours(at) and not wanted[id] then wanted[id], left = true, left + 1 end
   end
   local length = redis.call("LLEN", active)
-  local begin = find(first, side, 200000) or (side == "1" and 0 or length - 1)
+  local begin = find(first, -side, count + 64) or find(first, side, 200000) or (side == "1" and 0 or length - 1)
   if side == "1" then
     all_seen = walk(begin, length - 1) and walk(0, begin - 1)
   else
