@@ -41,8 +41,7 @@ cdef class Dispatcher:
     cdef int max_records
     cdef uint64_t seq
     cdef uint64_t order
-    cdef int64_t only_idle_until
-    cdef int64_t next_return
+    cdef int64_t only_idle_until, next_return
     # Last attempts that were given back, and have not come again.
     cdef Py_ssize_t owed
     cdef readonly bint closed
@@ -278,8 +277,7 @@ cdef class Dispatcher:
         cdef int64_t now = atomic.now_ns()
         # The pool asks every quarter of it, or half at first: so nothing waits for more than twice as long.
         cdef int64_t limit = now - <int64_t>(1.5 * self.prefetch_ns)
-        stuck = []
-        late = []
+        stuck, late = [], []
         for feed in self.feeds:
             if feed.is_overdue(now, self.prefetch_ns / 2):
                 stuck += feed.take_back_all()
@@ -288,8 +286,7 @@ cdef class Dispatcher:
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.feed is None for submission in stuck]):
-            # Another server may have a free child; where there are more children than cores, all look stuck now and then.
-            limit = now
+            limit = now  # another server may have a free child; but among more children than cores some always look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
             events += [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
