@@ -2,15 +2,12 @@
 
 import asyncio
 import logging
-from collections import Counter
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.dequeue import NoTasks
-from fastq.broker.lease import Leased
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerConnectionError
 from fastq.server.fetcher import NOTHING_TO_DO_S
@@ -55,29 +52,6 @@ def test_a_batch_is_split_by_weight(db: Redis, url: str) -> None:
         await fetcher(bench, pool, weights).tick()
         taken = [queue for queue, _ in pool.taken]
         assert [taken.count(queue) for queue in weights] == [60, 30, 10]
-
-    on_bench(db, url, test)
-
-
-def test_of_a_large_batch_three_of_many_queues_have_what_they_are_due_in_several(db: Redis, url: str) -> None:
-    async def test(bench: Bench) -> None:
-        queues = {f"q{number}": 1 for number in range(9)}
-        for queue in queues:
-            fill(bench, queue, 300)
-        pool = Pool(bench, room=270)
-        made = fetcher(bench, pool, queues)
-        seen: list[dict[str, int]] = []
-        for _ in range(3):
-            pool.taken.clear()
-            await made.tick()
-            await made.stop()  # what was brought is handed on
-            seen.append(dict(Counter(queue for queue, _ in pool.taken)))
-        assert [sorted(trip.values()) for trip in seen] == [[90] * 3] * 3
-        assert {queue for trip in seen for queue in trip} == set(queues)
-        pool.room = 90
-        pool.taken.clear()
-        await made.tick()
-        assert Counter(queue for queue, _ in pool.taken) == dict.fromkeys(queues, 10)
 
     on_bench(db, url, test)
 
@@ -182,23 +156,6 @@ def test_only_an_empty_queue_is_waited_for_and_a_paused_one_is_polled(db: Redis,
         await fetching.tick()
         assert bench.held_ids() == ["paused-000"]
         assert fetching.paused_queues == set()
-
-    on_bench(db, url, test)
-
-
-def test_a_queue_that_was_empty_in_one_call_and_gave_tasks_in_the_next_does_not_rest(db: Redis, url: str) -> None:
-    """Large messages take several calls in a round trip; work that came tells the waker not to wait."""
-
-    async def test(bench: Bench) -> None:
-        made = fetcher(bench, Pool(bench, room=4))
-        waker = Waker(bench.broker, QUEUE, made.queue_has_tasks)
-        made.wakers = {QUEUE: waker}
-        waker.arm()
-        waker._delay_s, waker._delays = 1e9, True
-        made._rest(QUEUE, NoTasks.EMPTY)
-        made._note_tasks(QUEUE, 1, Leased([b"a"], [b"message"]))
-        assert not waker.is_waiting
-        assert not made._resting
 
     on_bench(db, url, test)
 
