@@ -44,6 +44,10 @@ def finish(bench: QueueBench, ids: Sequence[str], side: int, owner: Owner | None
     return bench.run(done(QUEUE, [Done(task_id) for task_id in ids], NOW, owner, side))
 
 
+def removals(bench: QueueBench) -> int:
+    return int(bench.db.info("commandstats").get("cmdstat_lrem", {"calls": 0})["calls"])
+
+
 def named(kind: str, count: int) -> list[str]:
     return [f"{kind}-{number:05d}" for number in range(count)]
 
@@ -98,7 +102,7 @@ def test_it_takes_redis_no_more_than_a_walk(side: int, bench: QueueBench) -> Non
     lay_out(bench.db, [*named("older", 2000), *middle, *named("newer", 2000)])
     bench.db.config_resetstat()
     assert finish(bench, middle if side == OLDEST_FIRST else middle[::-1], side) == [OK] * 300
-    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] == 2  # the one that takes nothing off, and the other
+    assert removals(bench) <= 2  # before Redis 7 there is one that takes nothing off
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -114,7 +118,7 @@ def test_what_is_near_the_other_end_is_looked_for_there(step: int, side: int, be
     expected = [NOT_ACTIVE if task_id in gone else OK for task_id in asked]
     assert finish(bench, asked, side) == expected
     stats = bench.db.info("commandstats")
-    assert stats["cmdstat_lrem"]["calls"] <= 2
+    assert removals(bench) <= 2
     assert step or stats["cmdstat_lrange"]["calls"] == 1  # it has seen no more than ours
     assert bench.db.lrange(ACTIVE, 0, -1) == [task_id.encode() for task_id in others[::-1]]
 
@@ -138,7 +142,7 @@ def test_what_is_gone_costs_no_look_through_the_list_for_each(gone: str, side: i
     bench.db.config_resetstat()
     expected = [NOT_ACTIVE if task_id in missing else OK for task_id in asked]
     assert finish(bench, asked, side) == expected
-    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] <= 2
+    assert removals(bench) <= 2
     assert bench.db.llen(ACTIVE) == 4000
 
 
@@ -150,7 +154,7 @@ def test_one_that_is_near_leaves_the_others_together(side: int, bench: QueueBenc
     bench.db.config_resetstat()
     asked = [*near, *(far if side == OLDEST_FIRST else far[::-1])]
     assert finish(bench, asked, side) == [OK] * 301
-    assert bench.db.info("commandstats")["cmdstat_lrem"]["calls"] <= 2
+    assert removals(bench) <= 2
 
 
 @pytest.mark.parametrize("command", ["lrem", "llen", "lrange"])
