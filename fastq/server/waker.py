@@ -58,7 +58,9 @@ class Waker(Actor):
         if self._has_woken:
             servers = self.servers()
             longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * servers * (1 + servers / MANY_SERVERS))
-            self._delay_s = min(longest_s, max(SHORTEST_DELAY_S, 2 * self._delay_s))
+            # Among many, each task would else set off a row of doublings, and of wakes in vain, in whoever has had it.
+            shortest_s = max(SHORTEST_DELAY_S, longest_s / 4 * servers / (servers + MANY_SERVERS))
+            self._delay_s = min(longest_s, max(shortest_s, 2 * self._delay_s))
             self._has_woken = False
             self._delays = True
         self._armed.set()

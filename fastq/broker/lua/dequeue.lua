@@ -10,7 +10,7 @@ ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fr
 builds  task_prefix .. id, same hash tag
 returns -1 paused | 0 empty | list: ids that had no task (dropped), then id, message, id, message, ...
 asynq   dequeueCmd (one task a call; an id without task stays in active and lease for ever)
-cost    2.7 us a task at 500 tasks a call, 3.8 at 100 (benchmarks/bench_scripts.py)
+cost    2.7 us a task at 500 tasks a call, 2.9 at 100 (benchmarks/bench_scripts.py)
 ]]
 local pending, active, lease, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local task_prefix, count, max_bytes, lease_score = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]

@@ -12,7 +12,7 @@ ARGV[6...] tasks         count ids, then id, lock key for each that has one
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was done, else a list: 1 done | 0 not active | -1 not the caller's
 asynq   doneCmd, doneUniqueCmd
-cost    1.2 us a task at 500 tasks a call; 1.9 when the owner is asked (benchmarks/bench_scripts.py)
+cost    1.2 us a task at 100 and at 500 tasks a call; 1.9 when the owner is asked (benchmarks/bench_scripts.py)
         behind 1000 or 10000 others some 1-2 us more at 400 tasks a call, where an LREM each took 20 and 200
 ]]
 local active, lease, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
