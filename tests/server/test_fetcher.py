@@ -166,8 +166,8 @@ def test_a_queue_whose_waker_is_deaf_for_long_is_asked_at_every_check_interval(d
     async def test(bench: Bench) -> None:
         fetching = fetcher(bench, Pool(bench))
         fetching.wakers = {QUEUE: (waker := Waker(bench.broker, QUEUE, fetching.queue_has_tasks))}
-        waker.servers = lambda: 100
-        for delay_s, least_s, most_s in ((0.25, 5.0, 15.0), (5.0, 0.5, 1.5)):
+        waker.servers = lambda: 20
+        for delay_s, least_s, most_s in ((0.25, 5.0, 15.0), (0.9, 0.5, 1.5)):
             waker._delay_s, waker._has_woken = delay_s, True
             await fetching.tick()
             assert waker.delay_s == 2 * delay_s
