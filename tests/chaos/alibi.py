@@ -28,6 +28,9 @@ DYING_NS: Final = _NS
 STRUCK_NS: Final = _NS // 20
 """How long a child that was sent SIGKILL may go on itself: it is on another core."""
 
+THAW_NS: Final = _NS // 2
+"""How long a thawed server's children may begin what lay in their rings before the server has taken it back."""
+
 _REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS}
 _SILENT: Final = {Kind.FREEZE_REDIS, Kind.NET_HALF_OPEN}
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
@@ -69,7 +72,11 @@ class Alibis:
         # work; but until the grace is over, too, nobody takes the task.
         least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
         self._losses = {
-            server: [span for span in spans if span.ended_ns - span.began_ns >= least_ns]
+            server: [
+                Span(span.began_ns, span.ended_ns + THAW_NS)
+                for span in spans
+                if span.ended_ns - span.began_ns >= least_ns
+            ]
             for server, spans in self._outages.items()
         }
 

@@ -114,6 +114,8 @@ def test_a_second_run_without_a_fault_is_reported() -> None:
         (strike(Kind.KILL_CHILDREN, 1.9, 2.1, pids=(100, 101)), True),  # it took the bench a while to strike both
         (strike(Kind.KILL_CHILDREN, 1.7, 1.9, pids=(100, 101)), False),
         (strike(Kind.FREEZE_SERVER, 2.5, 9), True),
+        (strike(Kind.FREEZE_FAMILY, -6, 1.99), True),  # it lay in a ring, and began as its child was thawed
+        (strike(Kind.FREEZE_FAMILY, -6, 1.4), False),
         (strike(Kind.FREEZE_SHORT, 2.5, 3.5), False),  # the lease was longer
         (strike(Kind.FREEZE_CHILD, 2.5, 9, pids=(100,)), False),  # its server went on beating
         (strike(Kind.KILL_HOOKS, 2.5), False),
