@@ -61,7 +61,8 @@ cdef class Prioritizer:
     in whole numbers, no rounding), W tasks give each queue its w, and a queue waits for less than 2·W/w tasks.
 
     Queues that take turns get helpings in place of single tasks, each of what the weights give a queue in the tasks of
-    so many splits as have room for all: every count is less than two helpings from fair.
+    so many splits as have room for all: as long as the same queues are asked, every count is less than two helpings
+    from fair.
 
     What bounds the carry: a split charges what it asks for. ``give_back`` takes back what did not come, but credits no
     more than did come, beyond a fraction of a task: a call that brought nothing was a turn all the same. A queue that
@@ -180,7 +181,7 @@ cdef class Prioritizer:
         cdef Lane *best
         cdef Py_ssize_t place
         cdef Py_ssize_t left = n
-        cdef int64_t helping, given, best_helping = 0
+        cdef int64_t helping, share, given, total, best_helping = 0
         while left:
             best = NULL
             for place in range(self.size):
@@ -199,20 +200,14 @@ cdef class Prioritizer:
             best.asked += best_helping
             served += best_helping
             left -= best_helping
-        given = n - left
+        total = given = n - left
         for place in range(self.size):
             lane = &self.lanes[place]
             if lane.asked:
-                helping = lane.asked * left // given
-                lane.asked += helping
-                lane.served += helping
-        return self.asked_in_all()
-
-    cdef Py_ssize_t asked_in_all(self) noexcept:
-        cdef Py_ssize_t place
-        cdef int64_t total = 0
-        for place in range(self.size):
-            total += self.lanes[place].asked
+                share = lane.asked * left // given
+                lane.asked += share
+                lane.served += share
+                total += share
         return total
 
     cdef void settle(self, int64_t served, int64_t weight) noexcept:

@@ -81,12 +81,14 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     reply, and in Python 3.11 a task for each write, which swallows a cancellation that comes as it ends.
     """
     try:
-        await (
-            connection.check_health()
-        )  # a PING of redis-py's own, for a user's client that wants it; with its own time
+        # redis-py's PING, if a user's own client wants it: with its own limit, and before anything is sent.
+        await connection.check_health()
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
         return [Unsent(error)] * len(commands)
+    except BaseException:
+        await connection.disconnect(nowait=True)  # cancelled between PING and PONG: out of step
+        raise
     replies: list[Any] = []
     loop, limit_s = asyncio.get_running_loop(), connection.socket_timeout
     connection.socket_timeout = None

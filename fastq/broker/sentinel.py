@@ -24,8 +24,8 @@ __all__ = ["Lookout", "async_master", "is_replaced", "master"]
 
 _LOOK_INTERVAL_S = 1.0
 _LONGEST_LOOK_S = 60.0  # beyond it, somebody else looks: in a child that was forked meanwhile, there is nobody who does
-_LONGEST_PAUSE_S = 30.0
 _LARGEST_SHARE = 0.1  # of the time may go into asking sentinels that do not answer
+_LONGEST_PAUSE_S = 30.0  # but a partition ends, and then the old master must be left
 
 
 def master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:

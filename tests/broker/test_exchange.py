@@ -344,6 +344,27 @@ def test_a_health_check_that_fails_has_sent_nothing() -> None:
     asyncio.run(test())
 
 
+def test_a_call_that_is_cancelled_during_a_health_check_gives_up_its_connection() -> None:
+    """Its PONG would else be taken for the reply to another command."""
+
+    class Checking(SlowConnection):
+        async def check_health(self) -> None:
+            self.limits.append(None)
+            await asyncio.Event().wait()
+
+    async def test() -> None:
+        connection = Checking(10.0)
+        call = asyncio.create_task(exchange_on(connection, [Command(("GET", "k"), "k")]))
+        while not connection.limits:
+            await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not connection.is_connected
+
+    asyncio.run(test())
+
+
 class SilentTransport:
     """Take commands and never answer."""
 

@@ -270,6 +270,16 @@ def test_sentinels_that_are_all_silent_cost_a_tenth_of_the_time() -> None:
     assert lookout.begin()
 
 
+def test_sentinels_that_were_silent_for_long_are_asked_again_after_half_a_minute() -> None:
+    clock = ManualClock()
+    lookout = Lookout(clock)
+    look(lookout, clock, took_s=15.0, answered=False)
+    clock.advance(29.75)
+    assert not lookout.begin()
+    clock.advance(0.25)
+    assert lookout.begin()
+
+
 def test_nobody_else_asks_while_one_waits_for_silent_sentinels() -> None:
     clock = ManualClock()
     lookout = Lookout(clock)

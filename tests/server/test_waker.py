@@ -44,6 +44,15 @@ def waits(waker: Waker) -> bool:
     return waker.is_waiting
 
 
+def start_deaf(bench: Bench, ear: Ear) -> Waker:
+    """Start one that was woken in vain, and is not to listen for a long time."""
+    waker = Waker(bench.broker, QUEUE, ear)
+    waker.arm()
+    waker._delay_s, waker._delays = 1e9, True
+    waker.start()
+    return waker
+
+
 def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ear = Ear()
@@ -160,10 +169,7 @@ def test_work_that_came_by_a_poll_ends_its_deafness(db: Redis, url: str) -> None
 
     async def test(bench: Bench) -> None:
         ear = Ear()
-        waker = Waker(bench.broker, QUEUE, ear)
-        waker.arm()
-        waker._delay_s, waker._delays = 1e9, True
-        waker.start()
+        waker = start_deaf(bench, ear)
         await asyncio.sleep(0)  # it is deaf, or about to be
         assert waker.delay_s == 1e9
         waker.brought_work()
@@ -191,10 +197,7 @@ def test_work_that_came_while_it_was_deaf_does_not_let_it_wait_on_a_queue_that_i
 
     async def test(bench: Bench) -> None:
         ear = Ear()
-        waker = Waker(bench.broker, QUEUE, ear)
-        waker.arm()
-        waker._delay_s, waker._delays = 1e9, True
-        waker.start()
+        waker = start_deaf(bench, ear)
         for _ in range(turns):
             await asyncio.sleep(0)
         waker.brought_work()

@@ -56,8 +56,8 @@ end
 if #taken > 0 then
   redis.call("LPUSH", active, unpack(taken))
   -- Redis keeps up to 128 leases as a listpack, and for each that comes or goes reads the scores before it, as text:
-  -- half the cost of a batch of 100. A member too long for that makes it a skip list, until the last lease is gone; it
-  -- is no task's, as it is not UTF-8.
+  -- up to half the cost of a batch of 100. A member too long for that makes it a skip list, until the last lease is
+  -- gone; it is no task's, as it is not UTF-8.
   local is_listpack = leased <= MOST_IN_LISTPACK and leased + #taken >= WORTH_A_SKIP_LIST
   if is_listpack then redis.call("ZADD", lease, lease_score, TOO_LONG) end
   redis.call("ZADD", lease, unpack(leases))

@@ -27,7 +27,7 @@ local function is_ours(at) return not scores or (scores[at] and tonumber(scores[
 -- for each task, at 17 ns each. Unless all are near, those of a larger call are marked in one walk, at 0.25 us an
 -- element, and the marks are taken off by one LREM. For few LREM just looks from the nearer end.
 local first, last = ARGV[6], ARGV[5 + count]
-local mark = "\255 taken off active by this call \255" -- as long as most ids, so that nothing is moved
+local mark = "\255 is taken off active by this call \255" -- as long as a UUID, so that nothing is moved
 local wanted, left, walked, marked, marks, all_seen = {}, 0, 0, {}, 0, false
 local function find(id, from, most) return redis.call("LPOS", active, id, "RANK", from, "MAXLEN", most) end
 
