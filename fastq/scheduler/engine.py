@@ -205,6 +205,7 @@ class Engine:
         """Let an entry try again; the hook hears of it once a tick."""
         attempt = task.attempt
         attempt.maybe_applied = attempt.maybe_applied or error.maybe_applied
+        attempt.failing_since = attempt.failing_since or self.now()
         self._postpone(task.entry, error)
         if not attempt.reported:
             attempt.reported = True

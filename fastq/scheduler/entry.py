@@ -12,7 +12,7 @@ from fastq.cron.schedule import Schedule
 from fastq.messages import SchedulerEntry
 from fastq.options import check_options, check_text, complete
 from fastq.scheduler.option_list import option_strings
-from fastq.scheduler.ticks import SURELY_KNOWN, Missed, Pick, begin_at, next_tick, pick_ticks
+from fastq.scheduler.ticks import GIVE_UP_AFTER, SURELY_KNOWN, Missed, Pick, begin_at, next_tick, pick_ticks
 from fastq.task import Task
 
 __all__ = ["Attempt", "Entry", "Registration", "check_registration"]
@@ -70,7 +70,8 @@ def check_registration(
 class Attempt:
     """Remember, from one try to the next, the tick being enqueued, its task's id, and whether it may be there.
 
-    ``is_id_ours`` tells that the id was drawn for it, so that nobody else has it.
+    ``is_id_ours`` tells that the id was drawn for it, so that nobody else has it. ``failing_since`` is when Redis first
+    did not take it.
     """
 
     due: datetime
@@ -79,6 +80,7 @@ class Attempt:
     announced: bool = False
     maybe_applied: bool = False
     reported: bool = False
+    failing_since: datetime | None = None
 
 
 class Entry:
@@ -136,8 +138,20 @@ class Entry:
         if self.next is None or self.next > now:
             return None
         pick = pick_ticks(self.registration.schedule, self._position, now, self.registration.missed)
+        if pick is not None and self._gives_up(pick.latest, now):
+            pick = Pick([], pick.latest, leaves_out=True)
         self.leaves_out = pick is not None and pick.leaves_out
         return pick
+
+    def _gives_up(self, due: datetime, now: datetime) -> bool:
+        """Return whether a tick failed for so long that it counts as missed, and missed ticks are skipped.
+
+        The time since the tick was due does not matter: a machine that slept over it has not tried it yet.
+        """
+        attempt = self._attempt
+        if self.registration.missed is not Missed.SKIP or attempt is None or attempt.due != due:
+            return False
+        return attempt.failing_since is not None and now - attempt.failing_since > GIVE_UP_AFTER
 
     def attempt(self, due: datetime) -> Attempt:
         """Return the attempt at a tick: the same one, with the same task id, until it is settled."""

@@ -76,9 +76,11 @@ class Scheduler:
         """Enqueue a task whenever ``cronspec`` is due, with the options of ``Client.enqueue``; return the entry's id.
 
         With a ``name``, schedulers that have an entry of this name (for the same queue) enqueue each tick once between
-        them. ``tz`` is the zone of this spec. ``missed`` says what becomes of ticks more than 60 s late: "skip";
-        "once", the latest is enqueued; "all", the latest 1000 are; the ticks before the start of a scheduler count
-        only for a named entry. Raises ``CronSpecError``, ``ValueError`` or ``TypeError``.
+        them. ``tz`` is the zone of this spec. ``missed`` is the policy for ticks that were due while no scheduler ran,
+        or that Redis did not take within 60 s: "skip" leaves them out, "once" enqueues the latest, "all" the latest
+        1000. Ticks before the start of a scheduler count for named entries only. A running scheduler that wakes late,
+        as after a suspend, enqueues the latest tick under each policy. Raises ``CronSpecError``, ``ValueError`` or
+        ``TypeError``.
         """
         schedule = self._schedule(cronspec, tz)
         entry = Entry(check_registration(schedule, task, options, name, missed), self._engine.now())

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 
 from fastq.cron.schedule import IntervalSchedule, Schedule
 
-__all__ = ["MAX_MADE_UP", "SURELY_KNOWN", "Missed", "Pick", "begin_at", "next_tick", "pick_ticks", "tick_ttl_s"]
+__all__ = ["GIVE_UP_AFTER", "MAX_MADE_UP", "SURELY_KNOWN", "Missed", "Pick", "begin_at", "next_tick", "pick_ticks", "tick_ttl_s"]
 
 MAX_MADE_UP: Final = 1000
 """How many missed ticks of an entry are enqueued at most."""
-ON_TIME: Final = timedelta(seconds=60)
-"""A tick that could not be enqueued within this is missed."""
+GIVE_UP_AFTER: Final = timedelta(seconds=60)
+"""With ``Missed.SKIP``, a tick is tried for this long after its first failure."""
 
 _FIRST_SPAN: Final = timedelta(hours=1)
 _MIN_TTL_S: Final = 3600
@@ -26,10 +26,10 @@ SURELY_KNOWN: Final = timedelta(seconds=_MIN_TTL_S // 2)
 
 
 class Missed(StrEnum):
-    """Say what becomes of ticks for which no scheduler was there, or no Redis."""
+    """The policies for ticks that were due while no scheduler ran, or while Redis did not answer."""
 
     SKIP = "skip"
-    """They are left out, as asynq does."""
+    """They are left out. A scheduler that runs but wakes late enqueues the latest one, as in asynq."""
 
     ONCE = "once"
     """The latest one is enqueued late, for all of them."""
@@ -59,8 +59,6 @@ def pick_ticks(schedule: Schedule, after: datetime, now: datetime, missed: Misse
     if not due:
         return None
     chosen = due[-most:]
-    if missed is Missed.SKIP and now - chosen[0] > ON_TIME:
-        chosen = []
     return Pick(chosen, due[-1], len(chosen) < len(due))
 
 

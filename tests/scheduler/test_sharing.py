@@ -265,6 +265,28 @@ def test_an_outage_is_said_once_and_its_ticks_follow(
     assert caplog.text.count("late): ticks up to 2026-03-02 12:03:00+00:00 were missed") == 1
 
 
+def test_a_skipped_tick_is_tried_for_a_minute_after_its_first_failure(
+    shared_server: RedisServer, db: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """How late the first try is does not count: a suspended machine has not tried yet."""
+    with faulty_proxy(shared_server.socket_path) as proxy, bench_on(proxy.url) as (bench,):
+        bench.add("0 13 * * *", "answered")
+        bench.turn()
+        proxy.faults += [Fault(name, Act.CUT_BEFORE_REQUEST, times=None) for name in ("EVALSHA", "EVAL", "SADD")]
+        bench.turn(after=HOUR_S + 300)
+        bench.turn(after=59)
+        proxy.faults.clear()
+        bench.turn(after=1)
+        assert [message.type for message in pending(db)] == ["answered"]
+        bench.add("0 14 * * *", "left out")
+        proxy.faults += [Fault(name, Act.CUT_BEFORE_REQUEST, times=None) for name in ("EVALSHA", "EVAL", "SADD")]
+        bench.turn(after=HOUR_S)
+        proxy.faults.clear()
+        bench.turn(after=61)
+        assert [message.type for message in pending(db)] == ["answered"]
+        assert "left out): ticks up to 2026-03-02 14:00:00+00:00 were missed" in caplog.text
+
+
 def test_an_entry_that_redis_refuses_stops_no_other(url: str, db: Redis) -> None:
     in_the_way = keys.tick("default", "broken", unix(NOON) + 60)
     db.lpush(in_the_way, "no string")
