@@ -8,7 +8,7 @@ from fastq.broker.lease import id_word
 from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script
 
-__all__ = ["ActiveRepair", "repair_active", "repair_lease"]
+__all__ = ["ActiveRepair", "LeaseRepair", "repair_active", "repair_lease"]
 
 
 class ActiveRepair(NamedTuple):
@@ -17,6 +17,13 @@ class ActiveRepair(NamedTuple):
     looked_at: int
     leased: int
     dropped: int
+
+
+class LeaseRepair(NamedTuple):
+    """How many of the ids one call looked at, and how many of their leases it mended."""
+
+    looked_at: int
+    mended: int
 
 
 def repair_active(queue: str, start: int, count: int, now_s: int) -> Operation[ActiveRepair]:
@@ -31,13 +38,17 @@ def repair_active(queue: str, start: int, count: int, now_s: int) -> Operation[A
     )
 
 
-def repair_lease(queue: str, task_ids: Sequence[str], expired_at_s: int, now_ns: int) -> Operation[int]:
-    """Drop expired leases whose tasks are not in active, giving tasks that were lost so back to pending."""
+def repair_lease(queue: str, task_ids: Sequence[str], expired_at_s: int, now_ns: int) -> Operation[LeaseRepair]:
+    """Drop expired leases whose tasks are not in active, and give such tasks back to pending.
+
+    One call looks at the first ids only if active is long: to find that an id is missing takes a pass over all of it.
+    The caller asks again for the rest.
+    """
     return Operation(
         "repair_lease",
         load_script("repair_lease"),
         (keys.lease(queue), keys.active(queue), keys.pending(queue)),
         (keys.task_prefix(queue), expired_at_s, now_ns, *map(id_word, task_ids)),
-        int,
+        lambda reply: LeaseRepair(*reply),
         idempotent=True,
     )

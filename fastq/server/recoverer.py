@@ -117,10 +117,12 @@ class Recoverer(Actor):
         recovered = outcomes.count(Finish.OK)
         self._done[Repair.RECOVERED] += recovered
         astray = [task_id for task_id, outcome in zip(ids, outcomes, strict=True) if outcome is Finish.NOT_ACTIVE]
-        if astray:
-            mended = await self._commands.run(repair_lease(queue, astray, cutoff_s, now_ns))
-            self._done[Repair.NOT_ACTIVE] += mended
-            recovered += mended
+        while astray:
+            self.get_on()
+            done = await self._commands.run(repair_lease(queue, astray, cutoff_s, now_ns))
+            self._done[Repair.NOT_ACTIVE] += done.mended
+            recovered += done.mended
+            astray = astray[done.looked_at :]
         return recovered
 
     async def _sorted(

@@ -8,6 +8,7 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.lease import LEASE_S, MAX_LISTED_BYTES, Leased, Owner, extend_leases, list_leases
+from fastq.broker.repair import repair_active
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
 IN_2100 = 4_133_980_799
@@ -131,6 +132,16 @@ def test_leases_without_a_task_are_dropped_from_lease_and_active(bench: QueueBen
     listed = bench.run(list_leases(QUEUE, "-inf", "5", 10))
     assert (ids_of(listed), listed.ghosts) == (["a"], 3)
     assert bench.places() == {"active": ["a"], "lease": ["a"]}
+
+
+def test_of_a_long_active_only_some_ids_without_task_are_taken_off_at_once(bench: QueueBench) -> None:
+    ghosts = [f"ghost-{number}" for number in range(5)]
+    bench.db.lpush(keys.active(QUEUE), *(f"other-{number}" for number in range(30_000)), *ghosts)
+    bench.db.zadd(keys.lease(QUEUE), dict.fromkeys(ghosts, 1))
+    assert bench.run(list_leases(QUEUE, "-inf", "5", 10)).ghosts == 5
+    assert bench.db.zcard(keys.lease(QUEUE)) == 0
+    assert bench.db.llen(keys.active(QUEUE)) == 30_002
+    assert bench.run(repair_active(QUEUE, 30_000, 500, NOW_S)).dropped == 2
 
 
 def test_a_list_of_leases_ends_with_the_message_that_goes_beyond_256_kb(bench: QueueBench) -> None:

@@ -1,13 +1,17 @@
 """Repair: what a dead peer left half done is gone or mended, and counted; what is whole is left alone."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.repair import ActiveRepair, repair_active, repair_lease
+from fastq.broker.open import open_broker
+from fastq.broker.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
+from fastq.errors import BrokerAuthError
 from tests.broker.harness import GOS, NOW_NS, NOW_S, QUEUE, THEIRS, QueueBench, message, queue_bench
+from tests.redis_servers import RedisServer
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def test_a_lost_task_goes_back_to_the_head_of_pending(bench: QueueBench) -> None
     bench.activate("lost", until_s=NOW_S, owner=GOS)
     bench.db.delete(keys.active(QUEUE))
     bench.pend("waiting")
-    assert bench.run(repair_lease(QUEUE, ["lost"], NOW_S, NOW_NS)) == 1
+    assert bench.run(repair_lease(QUEUE, ["lost"], NOW_S, NOW_NS)) == LeaseRepair(1, 1)
     assert bench.places() == {"pending": ["waiting", "lost"]}
     assert bench.task("lost") == {"msg": message("lost"), "state": b"pending", "pending_since": str(NOW_NS).encode()}
 
@@ -75,7 +79,7 @@ def test_a_lease_of_a_task_that_is_elsewhere_is_just_dropped(state: str, bench: 
     if state:
         bench.put("a", state)
     before = bench.task("a")
-    assert bench.run(repair_lease(QUEUE, ["a"], NOW_S, NOW_NS)) == 1
+    assert bench.run(repair_lease(QUEUE, ["a"], NOW_S, NOW_NS)) == LeaseRepair(1, 1)
     assert bench.places() == {}
     assert bench.task("a") == before
 
@@ -85,5 +89,49 @@ def test_leases_of_active_tasks_and_those_that_have_not_ended_are_left_alone(ben
     bench.activate("extended", until_s=NOW_S + 1, owner=GOS)
     bench.db.lrem(keys.active(QUEUE), 0, "extended")
     before = (bench.places(), bench.states())
-    assert bench.run(repair_lease(QUEUE, ["active", "extended", "nosuch"], NOW_S, NOW_NS)) == 0
+    assert bench.run(repair_lease(QUEUE, ["active", "extended", "nosuch"], NOW_S, NOW_NS)) == LeaseRepair(3, 0)
     assert (bench.places(), bench.states()) == before
+
+
+def test_a_call_passes_100_000_elements_of_active_at_most_and_says_how_far_it_came(bench: QueueBench) -> None:
+    bench.db.lpush(keys.active(QUEUE), *(f"other-{number}" for number in range(30_000)))
+    bench.db.zadd(keys.lease(QUEUE), {f"lost-{number}": 1 for number in range(5)})
+    ids = [f"lost-{number}" for number in range(5)]
+    assert bench.run(repair_lease(QUEUE, ids, NOW_S, NOW_NS)) == LeaseRepair(3, 3)
+    assert bench.run(repair_lease(QUEUE, ids[3:], NOW_S, NOW_NS)) == LeaseRepair(2, 2)
+    assert bench.db.zcard(keys.lease(QUEUE)) == 0
+
+
+@pytest.mark.parametrize("refused", ["", "lset", "lrem"])
+def test_ids_without_task_are_taken_off_the_middle_of_a_long_active(
+    refused: str, shared_server: RedisServer, bench: QueueBench
+) -> None:
+    ids = [f"{number}" for number in range(3000)]
+    bench.db.rpush(keys.active(QUEUE), *ids)
+    kept = [*ids[:1200], *ids[1700:]]
+    bench.db.zadd(keys.lease(QUEUE), dict.fromkeys(kept, NOW_S))
+    rules = [f"-{refused}"] if refused else []
+    bench.db.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=rules, keys=["*"])
+    broker = open_broker(f"unix://w:p@{shared_server.socket_path}")
+    mend = repair_active(QUEUE, 1300, 500, NOW_S)
+    try:
+        if refused == "lrem":
+            with pytest.raises(BrokerAuthError):
+                broker.run(mend)
+            kept = ids
+        else:
+            assert broker.run(mend) == ActiveRepair(500, 0, 500)
+    finally:
+        broker.close()
+        bench.db.acl_deluser("w")
+    left: Any = bench.db.lrange(keys.active(QUEUE), 0, -1)
+    assert [one.decode() for one in left] == kept
+
+
+def test_an_id_whose_hash_has_no_message_is_dropped_as_one_without_task(bench: QueueBench) -> None:
+    bench.activate("no-message", "odd")
+    bench.db.delete(keys.lease(QUEUE), keys.task(QUEUE, "odd"))
+    bench.db.hdel(keys.task(QUEUE, "no-message"), "msg")
+    bench.db.set(keys.task(QUEUE, "odd"), "not a hash")
+    assert bench.run(repair_active(QUEUE, 0, 500, NOW_S)) == ActiveRepair(2, 0, 2)
+    assert bench.places() == {}

@@ -14,16 +14,29 @@ local task_prefix, start, count, now = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV
 local ids = redis.call("LRANGE", active, -(start + count), -(start + 1))
 if #ids == 0 then return {0, 0, 0} end
 local scores = redis.call("ZMSCORE", lease, unpack(ids))
-local leased, dropped = 0, 0
+local leased, dropped, marks = 0, 0, 0
+-- An LREM for each id would pass all that is older each time. LSET goes to its place at once, and one LREM takes off
+-- what was marked. Where LSET is refused, for want of memory or by rules for this user, LREM does it.
+local mark = "\255 is taken off active by this call \255"
 for at, id in ipairs(ids) do
   if not scores[at] then
-    if redis.call("EXISTS", task_prefix .. id) == 1 then
+    -- Without a message it is no task, as for list_leases: a lease for it would be dropped and given again for ever.
+    local message = redis.pcall("HGET", task_prefix .. id, "msg")
+    if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
+    if message and type(message) == "string" then
       redis.call("ZADD", lease, "NX", now, id)
       leased = leased + 1
     else
-      redis.call("LREM", active, -1, id)
+      -- First one that takes nothing off: where LREM is refused, it fails before there is a mark.
+      if marks == 0 then redis.call("LREM", active, 1, mark) end
+      if redis.pcall("LSET", active, at - 1 - start - #ids, mark).err then
+        redis.call("LREM", active, -1, id)
+      else
+        marks = marks + 1
+      end
       dropped = dropped + 1
     end
   end
 end
+if marks > 0 then redis.call("LREM", active, -marks, mark) end
 return {#ids, leased, dropped}

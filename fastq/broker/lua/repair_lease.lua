@@ -7,13 +7,16 @@ ARGV[2] expired_at   unix seconds: only leases that ended by then
 ARGV[3] now_ns       unix nanoseconds
 ARGV[4...] ids       task ids
 builds  task_prefix .. id, same hash tag
-returns number of leases mended
+returns list: ids looked at, as many as 100000 elements of active allow but at least one; leases mended
 asynq   none (such leases stay for ever)
 ]]
 local lease, active, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, expired_at, now_ns = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+-- LPOS passes all of active for an id that is not in it.
+local most = math.max(1, math.floor(100000 / math.max(1, redis.call("LLEN", active))))
+local last = math.min(#ARGV, 3 + most)
 local mended = 0
-for at = 4, #ARGV do
+for at = 4, last do
   local id = ARGV[at]
   local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
   if score and score <= expired_at and not redis.call("LPOS", active, id) then
@@ -25,4 +28,4 @@ for at = 4, #ARGV do
     mended = mended + 1
   end
 end
-return mended
+return {last - 3, mended}

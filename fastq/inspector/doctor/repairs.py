@@ -10,7 +10,7 @@ from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_lock, examine_ta
 from fastq.broker.lease import id_word
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.registry import INDEXES, forget_stale
-from fastq.broker.repair import ActiveRepair, repair_active, repair_lease
+from fastq.broker.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
 from fastq.inspector.doctor.pending import read_pending, tasks_a_call
 from fastq.inspector.doctor.places import find_places, walk
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
@@ -86,8 +86,10 @@ def _lease_active(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[i
 def _drop_leases(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     ids = [suspect.name for suspect in suspects]
     mended = 0
-    for at in range(0, len(ids), TASKS_A_CALL):
-        mended += yield repair_lease(queue, ids[at : at + TASKS_A_CALL], now_s, now_s * SECOND_NS)
+    while ids:
+        done: LeaseRepair = yield repair_lease(queue, ids[:TASKS_A_CALL], now_s, now_s * SECOND_NS)
+        mended += done.mended
+        ids = ids[done.looked_at :]
     return mended
 
 
