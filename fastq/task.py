@@ -47,14 +47,14 @@ def _check_size(size: int) -> None:
 class Task:
     """Hold a unit of work: ``type`` chooses the handler, ``payload`` is bytes, options say how it is to be run.
 
-    A payload that is not bytes is encoded as JSON. ``None`` means no payload: on the wire the same as ``b""``, but
-    with its own unique lock, as in asynq. Options are those of ``Client.enqueue``.
+    A payload that is not bytes is encoded as JSON. ``None``, the default, means no payload: Go's ``nil``. On the wire
+    it is the same as ``b""``, Go's ``[]byte{}``, but with its own unique lock. Options are those of ``Client.enqueue``.
     """
 
     __slots__ = ("_has_payload", "headers", "options", "payload", "type")
 
     def __init__(
-        self, type: str, payload: Any = b"", *, headers: Mapping[str, str] | None = None, **options: Any
+        self, type: str, payload: Any = None, *, headers: Mapping[str, str] | None = None, **options: Any
     ) -> None:
         self.type = check_text(type, "task type")
         # The common case first: encode_payload returns bytes as they are, but checks more than a short one needs.

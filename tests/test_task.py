@@ -48,7 +48,7 @@ def test_a_payload_that_is_no_json_says_so() -> None:
 def test_no_payload_and_an_empty_one_have_different_locks() -> None:
     assert Task("t", None).lock_payload is None
     assert Task("t", b"").lock_payload == b""
-    assert Task("t").lock_payload == b""
+    assert Task("t").lock_payload is None
 
 
 @pytest.mark.parametrize(

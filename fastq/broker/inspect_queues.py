@@ -178,7 +178,7 @@ def _parse_counters(reply: list[bytes | None]) -> list[tuple[int, int]]:
 
 def pause_queue(queue: str, now_s: int) -> Operation[bool]:
     """Let nothing more be taken from a queue; False if it was paused before."""
-    return Operation("SETNX", None, (keys.paused(queue),), (now_s,), bool)
+    return Operation("pause_queue", load_script("pause_queue"), (keys.paused(queue),), (now_s,), bool)
 
 
 def unpause_queue(queue: str) -> Operation[bool]:

@@ -10,7 +10,17 @@ from typing import Final, NamedTuple
 
 from fastq.cron.schedule import IntervalSchedule, Schedule
 
-__all__ = ["GIVE_UP_AFTER", "MAX_MADE_UP", "SURELY_KNOWN", "Missed", "Pick", "begin_at", "next_tick", "pick_ticks", "tick_ttl_s"]
+__all__ = [
+    "GIVE_UP_AFTER",
+    "MAX_MADE_UP",
+    "SURELY_KNOWN",
+    "Missed",
+    "Pick",
+    "begin_at",
+    "next_tick",
+    "pick_ticks",
+    "tick_ttl_s",
+]
 
 MAX_MADE_UP: Final = 1000
 """How many missed ticks of an entry are enqueued at most."""

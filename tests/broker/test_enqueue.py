@@ -3,12 +3,16 @@
 from typing import Any
 
 import pytest
+from redis import Redis
 
+from fastq import keys
 from fastq.broker.enqueue import Batch, NewTask, Outcome, PutReport, put, register_queue
+from fastq.broker.open import open_broker
 from fastq.broker.operation import Flow, Operation, Pause
 from fastq.codec import TaskMessage, encode_task_message
-from fastq.errors import BrokerConnectionError, BrokerOutOfMemoryError
+from fastq.errors import BrokerConnectionError, BrokerError, BrokerOutOfMemoryError
 from fastq.states import TaskState
+from tests.redis_servers import RedisServer
 
 
 def message(task_id: str, payload: bytes = b"") -> bytes:
@@ -50,7 +54,7 @@ def follow(flow: Flow[PutReport], *answers: Any) -> tuple[list[list[str]], PutRe
     ("state", "name", "keys", "args"),
     [
         (TaskState.PENDING, "enqueue", ("asynq:{q}:pending",), ["asynq:{q}:t:", 5_999_999_999, 4]),
-        (TaskState.SCHEDULED, "schedule", ("asynq:{q}:scheduled", "asynq:{q}:groups"), ["asynq:{q}:t:"]),
+        (TaskState.SCHEDULED, "schedule", ("asynq:{q}:scheduled",), ["asynq:{q}:t:"]),
         (TaskState.AGGREGATING, "add_to_group", ("asynq:{q}:groups",), ["asynq:{q}:t:", "asynq:{q}:g:", 5]),
     ],
 )
@@ -172,3 +176,26 @@ def test_the_pauses_grow() -> None:
         flow.send([None])
         steps.append(flow.send([lost()]))
     assert steps == [Pause(0.008), Pause(0.064), Pause(0.512)]
+
+
+@pytest.mark.parametrize("refusal", ["wrong type", "forbidden"])
+def test_an_enqueue_that_redis_refuses_leaves_neither_task_nor_lock(
+    refusal: str, db: Redis, shared_server: RedisServer
+) -> None:
+    locks = [NewTask(name, message(name), keys.unique("q", "t", name.encode()), 60) for name in "ab"]
+    locked = Batch("q", TaskState.PENDING, locks, now_ns=1)
+    db.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=["-lpush"], keys=["*"])
+    user = "w:p@" if refusal == "forbidden" else ""
+    before: set[bytes] = set()
+    if refusal == "wrong type":
+        db.set(keys.pending("q"), "no list")
+        before = {keys.pending("q").encode()}
+    broker = open_broker(f"unix://{user}{shared_server.socket_path}")
+    try:
+        for one in (locked, batch("c", "d")):
+            (report,) = broker.drive(put((one,), ())).outcomes
+            assert all(isinstance(outcome, BrokerError) for outcome in report)
+            assert set(db.scan_iter()) == before
+    finally:
+        broker.close()
+        db.acl_deluser("w")

@@ -155,8 +155,8 @@ def test_the_header_says_what_the_body_does(name: str) -> None:
         ("enqueue", "asynq:{q}:pending", "asynq:{q}:pend", "keys.py does not make asynq:{q}:pend for pending"),
         ("enqueue", "asynq:{q}:pending", "asynq:{q}:active", "keys.py does not make asynq:{q}:active for pending"),
         (
-            "schedule",
-            "KEYS[2] groups         asynq:{q}:groups",
+            "forward",
+            "KEYS[2] pending      asynq:{q}:pending",
             "KEYS[2] workers   asynq:workers:{host:pid:id}",
             "tags",
         ),

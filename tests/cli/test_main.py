@@ -196,7 +196,7 @@ def test_an_encoding_without_the_characters_is_no_reason_to_fail(filled: Fastq, 
 
 
 def test_a_user_who_may_not_do_it_is_told_so(filled: Fastq, db: Any) -> None:
-    db.execute_command("ACL", "SETUSER", "reader", "on", ">word", "~*", "&*", "+@all", "-setnx", "-@write")
+    db.execute_command("ACL", "SETUSER", "reader", "on", ">word", "~*", "&*", "+@all", "-@write")
     try:
         reader = Fastq(f"{filled.url}?username=reader&password=word")
         assert reader.done("queue", "ls")

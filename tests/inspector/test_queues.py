@@ -147,6 +147,21 @@ def test_a_blank_queue_is_refused(ask: Ask, db: Redis, method: str, name: Any, k
     assert db.dbsize() == 0
 
 
+def test_a_full_redis_lets_a_queue_be_paused_and_deleted(ask: Ask, queue: Seeded) -> None:
+    for name in "ab":
+        queue.put(name, "retry")
+    queue.db.config_set("maxmemory", 1)
+    try:
+        ask("pause_queue", "default")
+        with pytest.raises(QueueStateError):
+            ask("pause_queue", "default")
+        ask("unpause_queue", "default")
+        ask("delete_queue", "default", force=True)
+    finally:
+        queue.db.config_set("maxmemory", 0)
+    assert queue.places() == {}
+
+
 def test_one_inspector_serves_many_threads(url: str, queue: Seeded) -> None:
     from_threads: list[int] = []
     queue.pend("a", "b", "c")

@@ -24,7 +24,9 @@ reply[#reply + 1] = redis.call("ZCARD", aggregation_sets)
 for at = 2, #reply do total = total + reply[at] end
 if reply[3] > 0 or total > 0 and force ~= "1" then
   reply[1] = 0
-else
-  redis.call("SET", paused, now, "NX")
+elseif redis.call("EXISTS", paused) == 0 then
+  -- Out of memory, Redis refuses the first write of a script if it may need memory, and not those after it.
+  redis.call("DEL", paused)
+  redis.call("SET", paused, now)
 end
 return reply

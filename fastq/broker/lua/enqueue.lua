@@ -31,6 +31,16 @@ for at = 4, #ARGV, width do
   outcomes[#outcomes + 1] = outcome
 end
 
-if #ids > 0 then redis.call("LPUSH", pending, unpack(ids)) end
+local pushed = #ids == 0 or redis.pcall("LPUSH", pending, unpack(ids))
+if type(pushed) == "table" then
+  -- Refused, as where pending is no list: nothing of what was written may stay. A look before would cost each call.
+  for at = 4, #ARGV, width do
+    if outcomes[(at - 4) / width + 1] == 1 then
+      redis.call("DEL", task_prefix .. ARGV[at])
+      if width == 4 and ARGV[at + 2] ~= "" then redis.call("DEL", ARGV[at + 2]) end
+    end
+  end
+  return pushed
+end
 if refused then return outcomes end
 return 1
