@@ -3,8 +3,9 @@
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from threading import RLock
-from typing import TYPE_CHECKING, Generic, Never, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, TypeAlias, TypeVar
 
 from fastq._muxmatch import PatternIndex
 from fastq.errors import HandlerNotFoundError
@@ -35,6 +36,7 @@ Handler: TypeAlias = Callable[[TaskT], object]
 Middleware: TypeAlias = Callable[[Handler[TaskT]], Handler[TaskT]]
 # Any function of one parameter: a bound cannot name the mux's own type of task.
 H = TypeVar("H", bound=Callable[[Never], object])
+E = TypeVar("E", bound=Callable[[Never], object])
 
 
 def is_async(handler: Callable[..., object]) -> bool:
@@ -45,6 +47,60 @@ def is_async(handler: Callable[..., object]) -> bool:
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def _check_takes_a_task(pattern: str, handler: Callable[..., object]) -> None:
+    """Raise ``TypeError`` for a handler that cannot be called with one argument."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some callables written in C have none
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise TypeError(
+            f"the handler of pattern {pattern!r} must take the task as its one argument: {handler!r} is "
+            f"called as {signature}"
+        ) from None
+
+
+def _misfit(middleware: object, pattern: str, handler_is_async: bool) -> str:
+    """Say why a middleware that turns plain handlers into async ones, or the reverse, is refused."""
+    kinds = ("a plain function", "the async") if handler_is_async else ("an async function", "the plain")
+    why = "would return before the handler has run" if handler_is_async else "would never be awaited"
+    return (
+        f"middleware {middleware!r} puts {kinds[0]} around {kinds[1]} handler of pattern {pattern!r}, which {why}; "
+        "use mux.around with a context manager, which serves both"
+    )
+
+
+def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a middleware that enters a context manager around each call of a handler."""
+    if not callable(enter):
+        raise TypeError(f"mux.around takes a function of the task that returns a context manager, not {enter!r}")
+
+    def middleware(handler: Callable[..., Any]) -> Callable[..., Any]:
+        if is_async(handler):
+
+            @functools.wraps(handler)
+            async def around_async(task: object) -> object:
+                manager = enter(task)
+                if isinstance(manager, AbstractAsyncContextManager):
+                    async with manager:
+                        return await handler(task)
+                with manager:
+                    return await handler(task)
+
+            return around_async
+
+        @functools.wraps(handler)
+        def around(task: object) -> object:
+            with enter(task):
+                return handler(task)
+
+        return around
+
+    return middleware
 
 
 def _not_found(task: _Typed) -> object:
@@ -68,6 +124,8 @@ class ServeMux(Generic[TaskT]):
 
     def handler(self, pattern: str) -> Callable[[H], H]:
         """Register the decorated function; see ``handle``."""
+        if callable(pattern):
+            raise TypeError(f"@mux.handler needs a pattern: write @mux.handler('type') above {pattern!r}")
 
         def register(handler: H) -> H:
             self._register(pattern, handler)
@@ -93,6 +151,25 @@ class ServeMux(Generic[TaskT]):
         with self._lock:
             self._middleware += middleware
             self._built = {}
+
+    def around(self, enter: E) -> E:
+        """Run every handler, plain or async, inside ``with enter(task):``; also as a decorator. The first is outermost.
+
+        ``enter`` is any function of the task that returns a context manager, as one made by ``contextmanager``, or a
+        ``Semaphore``. Around an async handler one that has an async form is entered by ``async with``.
+        """
+        self.use(_middleware_of(enter))
+        return enter
+
+    def check(self) -> None:
+        """Put the middleware around every handler now; ``TypeError`` names what does not fit."""
+        for pattern, handler in list(self._handlers.items()):
+            if isinstance(handler, ServeMux) and any(handler.patterns().values()):
+                raise TypeError(
+                    f"the ServeMux under pattern {pattern!r} has async handlers, which cannot be nested; "
+                    "register them in the outer ServeMux"
+                )
+            self._build(pattern)
 
     def match(self, task_type: str) -> tuple[Handler[TaskT], str]:
         """Return the handler as it was registered, and its pattern; if none matches, one that raises, and ``""``."""
@@ -124,6 +201,7 @@ class ServeMux(Generic[TaskT]):
             raise TypeError(f"the handler of pattern {pattern!r} cannot be called: {handler!r}")
         if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
             raise TypeError(f"the handler of pattern {pattern!r} is a generator, which would not run: {handler!r}")
+        _check_takes_a_task(pattern, handler)
         with self._lock:
             self._index.add(pattern)
             self._handlers[pattern] = handler
@@ -136,8 +214,12 @@ class ServeMux(Generic[TaskT]):
                 return built[pattern]
             handler: Handler[TaskT] = _not_found if pattern is None else self._handlers[pattern]
             for middleware in reversed(self._middleware):
-                handler = middleware(handler)
-                if not callable(handler):
-                    raise TypeError(f"middleware {middleware!r} must return a handler, not {handler!r}")
+                wrapped = middleware(handler)
+                if not callable(wrapped):
+                    raise TypeError(f"middleware {middleware!r} must return a handler, not {wrapped!r}")
+                if is_async(wrapped) is is_async(handler):
+                    handler = wrapped
+                elif pattern is not None:
+                    raise TypeError(_misfit(middleware, pattern, is_async(handler)))
             built[pattern] = handler
             return handler

@@ -171,12 +171,18 @@ def _process_at(value: object) -> tuple[str, tuple[str, int]]:
 
 
 def _process_in(value: object) -> tuple[str, tuple[str, int]]:
-    return "process", ("in", nanoseconds_of(value, name="process_in"))
+    return "process", ("in", _not_negative(value, "process_in"))
 
 
 def _retention(value: object) -> tuple[str, int]:
-    ns = nanoseconds_of(value, name="retention")
-    return "retention", -(-ns // SECOND_NS) if ns < 0 else ns // SECOND_NS  # toward zero, as Go's conversion
+    return "retention", _not_negative(value, "retention") // SECOND_NS
+
+
+def _not_negative(value: object, name: str) -> int:
+    ns = nanoseconds_of(value, name=name)
+    if ns < 0:
+        raise ValueError(f"{name} must not be negative: {value!r}")
+    return ns
 
 
 def _unix_ns(value: object, name: str) -> int:

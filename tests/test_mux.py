@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Barrier, Event
@@ -290,15 +291,104 @@ def test_handlers_are_known_as_plain_or_async() -> None:
     assert mux.patterns() == {**dict.fromkeys(asynchronous, True), **dict.fromkeys(synchronous, False)}
 
 
-def test_plain_middleware_around_an_async_handler_hands_on_its_awaitable() -> None:
+def test_plain_middleware_around_an_async_handler_is_refused() -> None:
+    """Its end, a timing or a finally, would come before the handler has run."""
+    mux = ServeMux[FakeTask]()
+    mux.use(tracing("m1", []))
+    mux.handle("a", plain)
+    mux.check()
+    mux.handle("b", coroutine)
+    with pytest.raises(TypeError, match=r"puts a plain function around the async handler of pattern 'b'.*mux\.around"):
+        mux.check()
+
+
+def test_async_middleware_around_a_plain_handler_is_refused_and_left_out_where_no_handler_is_found() -> None:
+    def middleware(handler: Handler[FakeTask]) -> Handler[FakeTask]:
+        async def run(task: FakeTask) -> object:
+            result = handler(task)
+            return await result if inspect.isawaitable(result) else result
+
+        return run
+
+    mux = ServeMux[FakeTask]()
+    mux.use(middleware)
+    mux.handle("a", coroutine)
+    mux.check()
+    with pytest.raises(HandlerNotFoundError):
+        mux(FakeTask("nosuch"))
+    mux.handle("b", plain)
+    with pytest.raises(TypeError, match="an async function around the plain handler of pattern 'b'"):
+        mux.check()
+
+
+def test_a_context_manager_surrounds_plain_and_async_handlers_and_hears_their_errors() -> None:
     trace: list[str] = []
     mux = ServeMux[FakeTask]()
-    mux.use(tracing("m1", trace))
-    mux.handle("a", coroutine)
-    result = mux.dispatch("a")(FakeTask("a"))
-    assert inspect.iscoroutine(result)
-    assert asyncio.run(result) == "async a"
-    assert mux.patterns() == {"a": True}
+
+    @mux.around
+    @contextmanager
+    def outer(task: FakeTask) -> Iterator[None]:
+        trace.append(f"enter {task.type}")
+        try:
+            yield
+        finally:
+            trace.append(f"exit {task.type}")
+
+    class Both:
+        def __enter__(self) -> None:
+            trace.append("plain")
+
+        def __exit__(self, *error: object) -> None:
+            trace.append("plain end")
+
+        async def __aenter__(self) -> None:
+            trace.append("async")
+
+        async def __aexit__(self, *error: object) -> None:
+            trace.append("async end")
+
+    async def waits(task: FakeTask) -> None:
+        await asyncio.sleep(0)
+        trace.append("ran")
+
+    def fails(task: FakeTask) -> None:
+        raise ValueError("no")
+
+    mux.around(lambda task: Both())
+    mux.handle("waits", waits)
+    mux.handle("fails", fails)
+    mux.check()
+    asyncio.run(mux(FakeTask("waits")))  # type: ignore[arg-type]  # a handler's result is an object to the mux
+    with pytest.raises(ValueError, match="no"):
+        mux(FakeTask("fails"))
+    assert trace == [
+        *("enter waits", "async", "ran", "async end", "exit waits"),
+        *("enter fails", "plain", "plain end", "exit fails"),
+    ]
+    with pytest.raises(TypeError, match=r"mux\.around takes a function of the task"):
+        mux.around("no")  # type: ignore[type-var]  # no function
+
+
+def test_a_nested_mux_with_async_handlers_is_refused() -> None:
+    inner, outer = ServeMux[FakeTask](), ServeMux[FakeTask]()
+    inner.handle("a:b", plain)
+    outer.handle("a", inner)
+    outer.check()
+    inner.handle("a:c", coroutine)
+    with pytest.raises(TypeError, match="under pattern 'a' has async handlers, which cannot be nested"):
+        outer.check()
+
+
+def test_a_handler_without_a_pattern_or_not_of_one_task_is_refused_at_once() -> None:
+    mux: Any = ServeMux[FakeTask]()
+    with pytest.raises(TypeError, match=r"write @mux.handler\('type'\) above <function plain"):
+        mux.handler(plain)  # what a decorator without its call does
+    for handler in (lambda: None, lambda task, more: None, lambda *, task: None):
+        with pytest.raises(TypeError, match="the handler of pattern 'a' must take the task as its one argument"):
+            mux.handle("a", handler)
+    for number, takes_one in enumerate((lambda *tasks: None, lambda task, more=1: None, print)):
+        mux.handle(f"good {number}", takes_one)
+    assert len(mux.patterns()) == 3
 
 
 def test_patterns_are_told_in_the_order_of_registration() -> None:

@@ -73,14 +73,11 @@ def test_no_options_are_asynqs_defaults() -> None:
         ({"unique": timedelta(seconds=1, microseconds=500_000)}, "unique_ttl_ns", 1_500_000_000),
         ({"process_in": 0.25}, "process_at_ns", NOW_NS + 250_000_000),
         ({"process_in": 0}, "process_at_ns", None),
-        ({"process_in": -1}, "process_at_ns", None),
         ({"process_at": datetime(2030, 1, 1, 0, 0, 0, 1, UTC)}, "process_at_ns", 1_893_456_000_000_001_000),
         ({"process_at": datetime(2000, 1, 1, tzinfo=UTC)}, "process_at_ns", None),
         ({"process_at": datetime.fromtimestamp(NOW_NS // 1000 / 1e6, UTC)}, "process_at_ns", None),
         ({"retention": 90}, "retention_s", 90),
         ({"retention": 2.9}, "retention_s", 2),
-        ({"retention": -2.9}, "retention_s", -2),
-        ({"retention": -0.5}, "retention_s", 0),
         ({"group": "g:1"}, "group", "g:1"),
     ],
 )
@@ -113,7 +110,7 @@ def test_of_process_at_and_process_in_the_last_decides() -> None:
     past, future = datetime(2000, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)
     assert completed(process_in=3600, process_at=past).process_at_ns is None
     assert completed(process_at=past, process_in=3600).process_at_ns == NOW_NS + 3600 * SECOND_NS
-    task, call = check_options({"process_at": future}), check_options({"process_in": -1})
+    task, call = check_options({"process_at": future}), check_options({"process_in": 0})
     assert complete({**task, **call}, NOW_NS).process_at_ns is None
 
 
@@ -199,6 +196,13 @@ def test_infinity_and_nan_have_no_place_in_any_duration() -> None:
         for value in (math.nan, math.inf, -math.inf):
             with pytest.raises(ValueError, match=f"^{name} must be finite, not {value!r}$"):
                 check_options({name: value})
+
+
+@pytest.mark.parametrize("name", ["process_in", "retention"])
+@pytest.mark.parametrize("value", [-5, -0.5, timedelta(seconds=-1)])
+def test_a_negative_duration_is_refused(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must not be negative: {re.escape(repr(value))}$"):
+        check_options({name: value})
 
 
 def test_a_date_is_not_a_time() -> None:

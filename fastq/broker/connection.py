@@ -5,6 +5,7 @@ would run again, so here every client has that off; only the broker knows which 
 """
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, TypeAlias
@@ -41,9 +42,20 @@ MOST_THREADS = 10_000
 """Each thread has a connection while it asks; redis-py would refuse the 101st."""
 
 
+def url_variable(environment: Mapping[str, str]) -> str:
+    """Return which variable names Redis: ``FASTQ_REDIS_URL``, or ``FASTQ_REDIS`` if only that is set.
+
+    ``ValueError`` if both are set and name different servers.
+    """
+    url, short = environment.get("FASTQ_REDIS_URL"), environment.get("FASTQ_REDIS")
+    if url and short and url != short:
+        raise ValueError("$FASTQ_REDIS_URL and $FASTQ_REDIS name different servers; unset one of them")
+    return "FASTQ_REDIS_URL" if url or not short else "FASTQ_REDIS"
+
+
 def default_url() -> str:
-    """Return ``$FASTQ_REDIS_URL``, or ``redis://127.0.0.1:6379/0`` where it is unset or empty."""
-    return os.environ.get("FASTQ_REDIS_URL") or DEFAULT_URL
+    """Return the URL in ``$FASTQ_REDIS_URL`` or ``$FASTQ_REDIS``, or ``redis://127.0.0.1:6379/0`` if neither is set."""
+    return os.environ.get(url_variable(os.environ)) or DEFAULT_URL
 
 
 def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S) -> RedisClient:

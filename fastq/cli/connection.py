@@ -1,8 +1,8 @@
 """Which Redis a command talks to: options, environment and configuration file, made into one URL.
 
-Options come first, then the file of ``--config``, then ``$FASTQ_<NAME>`` (``$FASTQ_REDIS_URL`` for the URL), then the
-user's own file. Where one names a server, nothing counts that comes after it: its password is for no other server.
-What a URL says itself gives way to options only.
+Options come first, then the file of ``--config``, then ``$FASTQ_<NAME>`` (the URL: ``$FASTQ_REDIS_URL`` or
+``$FASTQ_REDIS``), then the user's own file. Where one names a server, nothing counts that comes after it: its password
+is for no other server. What a URL says itself gives way to options only.
 """
 
 import difflib
@@ -16,15 +16,25 @@ from urllib.parse import parse_qsl, quote
 
 import click
 
-from fastq.broker.connection import DEFAULT_URL
+from fastq.broker.connection import DEFAULT_URL, url_variable
 from fastq.broker.uri import ConnectionSpec, parse_redis_uri
 from fastq.server.settings import EXTRA_KEYS, SETTINGS, parse_kind
 
-__all__ = ["config_path", "connection_options", "given_defaults", "redis_url", "runner_url"]
+__all__ = ["CONNECTION_NAMES", "config_path", "connection_options", "given_defaults", "redis_url", "runner_url"]
 
 GIVEN: Final = "fastq.given"
 CLUSTER_ADDRS: Final = ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))
-_NAMES: Final = ("redis", "db", "username", "password", "cluster", "cluster_addrs", "tls", "tls_server", "insecure")
+CONNECTION_NAMES: Final = (
+    "redis",
+    "db",
+    "username",
+    "password",
+    "cluster",
+    "cluster_addrs",
+    "tls",
+    "tls_server",
+    "insecure",
+)
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
 _SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster"}
@@ -140,8 +150,8 @@ def config_path(given: str | None) -> Path | None:
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name in _NAMES:
-        variable = "FASTQ_REDIS_URL" if name == "redis" else f"FASTQ_{name.upper()}"
+    for name in CONNECTION_NAMES:
+        variable = url_variable(environment) if name == "redis" else f"FASTQ_{name.upper()}"
         if text := environment.get(variable):
             found[name] = _value(name, text, variable)
     return found
@@ -158,11 +168,11 @@ def _from_file(path: Path) -> dict[str, Any]:
     for key, value in table.items():
         name = key.replace("-", "_")
         name = "redis" if name == "uri" else name
-        if name in _NAMES:
+        if name in CONNECTION_NAMES:
             found[name] = _value(name, value, f"{key} in {path}")
         elif name not in SETTINGS and name not in EXTRA_KEYS:  # those of a worker may stand beside ours
-            close = difflib.get_close_matches(name, _NAMES, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"settings are {', '.join(_NAMES)}"
+            close = difflib.get_close_matches(name, CONNECTION_NAMES, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"settings are {', '.join(CONNECTION_NAMES)}"
             raise ValueError(f"{path}: unknown setting {key!r}; {hint}")
     return found
 

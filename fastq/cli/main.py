@@ -1,5 +1,6 @@
 """``fastq``: the command with which people look at queues and act on them; also ``python -m fastq``."""
 
+import os
 import sys
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from fastq.cli.cron import cron
 from fastq.cli.dash.command import dash
 from fastq.cli.demo import main as demo_command
 from fastq.cli.doctor import doctor
+from fastq.cli.environment import check_environment
 from fastq.cli.group import group
 from fastq.cli.plan import plan
 from fastq.cli.queue import queue
@@ -98,6 +100,13 @@ class _Frame(Noun):
 @click.pass_context
 def _begin(context: click.Context) -> int:
     """Show help where no command was named; tell a worker where Redis is, since it has options of its own."""
+    if context.invoked_subcommand not in RUNNERS:  # these check by themselves
+        try:
+            warnings = check_environment(os.environ)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        for warning in warnings:
+            say_failure(warning)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
     elif context.invoked_subcommand in RUNNERS:

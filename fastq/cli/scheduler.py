@@ -13,6 +13,7 @@ import click
 
 from fastq._version import __version__
 from fastq.cli.connection import runner_url
+from fastq.cli.environment import check_environment
 from fastq.cli.scheduling import SchedulingOptions, run_scheduler
 from fastq.cli.sources import Sources, read_seconds, search_here
 from fastq.server.settings import SETTINGS, build_config, from_environment, from_file
@@ -31,7 +32,7 @@ Examples:
   fastq scheduler myapp.schedule:manager --redis redis://redis.example:6379/0
 
 Each option is also read from FASTQ_<NAME>, for example FASTQ_LOG_LEVEL, and from the file given with --config (TOML,
-keys with underscores); --redis is FASTQ_REDIS_URL. It is used by a scheduler that was made without a URL.
+keys with underscores); --redis is also FASTQ_REDIS_URL. It is used by a scheduler that was made without a URL.
 
 \b
 Signals: TERM and INT let the tick under way be enqueued, take the entries off the list, and exit.
@@ -63,6 +64,8 @@ def command(context: click.Context, /, **flags: Any) -> None:
     """Enqueue the periodic tasks of the Scheduler or PeriodicTaskManager that APP names (module:attr)."""
     search_here()
     try:
+        for warning in check_environment(os.environ):
+            click.echo(f"{_NAME}: {warning}", err=True)
         code = run_scheduler(_options(flags))
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None

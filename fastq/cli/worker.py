@@ -9,6 +9,7 @@ import click
 
 from fastq._version import __version__
 from fastq.cli.connection import runner_url
+from fastq.cli.environment import check_environment
 from fastq.cli.sources import Sources, read_flag, read_seconds, read_text, search_here
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
@@ -99,6 +100,8 @@ class _PlainSpoken(click.Command):
 def _command(**flags: Any) -> None:
     """Run the tasks of the ServeMux that APP names (module:attr) in a pool of processes."""
     try:
+        for warning in check_environment(os.environ):
+            click.echo(f"{_NAME}: {warning}", err=True)
         options = _options(flags)
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None

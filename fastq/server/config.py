@@ -150,10 +150,14 @@ def _queues(setting: Field[Any], value: object) -> dict[str, int]:
             raise ValueError(
                 f"{setting.name}: queue name must not contain '}}', which breaks the hash tag of its keys: {queue!r}"
             )
+        if "*" in queue or "?" in queue:
+            raise ValueError(f"{setting.name}: {queue!r}: wildcards are not supported; name each queue")
         if not isinstance(weight, int) or isinstance(weight, bool):
             raise TypeError(f"{setting.name}: the weight of queue {queue!r} must be an int: {weight!r}")
         if weight > MAX_WEIGHT:
             raise ValueError(f"{setting.name}: the weight of queue {queue!r} must be at most {MAX_WEIGHT}: {weight}")
+    if value and all(weight <= 0 for weight in value.values()):
+        raise ValueError(f"{setting.name}: no queue has a weight above 0: {dict(value)!r}")
     return {queue: weight for queue, weight in value.items() if weight > 0} or normalize_queues({})
 
 

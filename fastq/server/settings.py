@@ -125,6 +125,9 @@ def _queues(text: str) -> dict[str, int]:
         name, equals, weight = part.rpartition("=")
         if not equals:
             name, weight = part, "1"
+            before, colon, after = part.rpartition(":")
+            if colon and after.isdigit():
+                raise ValueError(f"write {before}={after} for queue {before!r} with weight {after}, not {part!r}")
         if name in queues:
             raise ValueError(f"queue {name!r} is named twice")
         try:

@@ -68,6 +68,10 @@ def _resolve_mux(app: str) -> ServeMux:
         raise AppNameError(f"{app!r} must be a fastq.ServeMux, not {type(mux).__name__}")
     if not mux.patterns():
         raise AppNameError(f"{app!r} has no handlers; add some with @{app.partition(':')[2]}.handler('type')")
+    try:
+        mux.check()
+    except TypeError as error:
+        raise AppNameError(f"{app!r}: {error}") from None
     return mux
 
 

@@ -69,7 +69,6 @@ def test_hooks_are_names_or_functions_that_have_one() -> None:
 
 def test_queues_without_weight_are_dropped_as_asynq_does() -> None:
     assert dict(ServerConfig(queues={"a": 3, "b": 0, "c": -1}).queues) == {"a": 3}
-    assert dict(ServerConfig(queues={"b": 0}).queues) == {"default": 1}
     assert dict(ServerConfig(queues={}).queues) == {"default": 1}
 
 

@@ -34,6 +34,7 @@ EXAMPLES: dict[str, list[Example]] = {
         ),
         Example({"mail:out": 1}, "mail:out", '{"mail:out" = 1}'),
         Example({"a=b": 2}, "a=b=2", '{"a=b" = 2}'),
+        Example({"a:3": 2}, "a:3=2", '{"a:3" = 2}'),
     ],
     "strict_priority": [
         Example(True, "true", "true"),
@@ -136,6 +137,9 @@ BAD: Mapping[str, list[tuple[str, str]]] = {
         ("=3", "''"),
         ("a=1,a=2", "'a' is named twice"),
         ("a=4294967296", "4294967296"),
+        ("a:3", "write a=3 for queue 'a' with weight 3, not 'a:3'"),
+        ("tenant-*=1", "wildcards are not supported; name each queue"),
+        ("a=0,b=0", "no queue has a weight above 0: {'a': 0, 'b': 0}"),
     ],
     "strict_priority": [("maybe", "'maybe' is neither true nor false")],
     "shutdown_timeout": [

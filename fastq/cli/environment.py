@@ -1,0 +1,48 @@
+"""Checks the ``FASTQ_…`` variables of the environment: one that no command reads is not passed over in silence."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from fastq.cli.connection import CONNECTION_NAMES
+from fastq.server.settings import EXTRA_KEYS, SETTINGS
+
+__all__ = ["KNOWN_VARIABLES", "check_environment"]
+
+PREFIX: Final = "FASTQ_"
+_OTHERS: Final = ("REDIS_URL", "CONFIG", "REDIS_SERVER", "EMBEDDED_SOCKET")
+_FOR_BUILDS: Final = ("SKIP_EXTENSIONS", "DEBUG", "SANITIZE", "REQUIRE_INTEROP")
+KNOWN_VARIABLES: Final = frozenset(
+    PREFIX + name.upper() for name in (*SETTINGS, *EXTRA_KEYS, *CONNECTION_NAMES, *_OTHERS, *_FOR_BUILDS)
+)
+_LIKENESS: Final = 0.8
+
+# Kubernetes sets these for each service: FASTQ_WEB_SERVICE_HOST, FASTQ_WEB_PORT=tcp://…, FASTQ_WEB_PORT_80_TCP_ADDR.
+_OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+
+
+def check_environment(environment: Mapping[str, str]) -> list[str]:
+    """Return a warning for each ``FASTQ_…`` variable that no command reads.
+
+    ``ValueError`` names one that looks like a misspelled setting. Variables that Kubernetes sets are passed over.
+    """
+    warnings = []
+    for variable, value in environment.items():
+        if not variable.startswith(PREFIX) or variable in KNOWN_VARIABLES or _is_of_a_service(variable, value):
+            continue
+        if meant := _closest(variable):
+            raise ValueError(f"${variable} is no setting; did you mean ${meant}?")
+        warnings.append(f"${variable} is no setting of fastq and is ignored")
+    return warnings
+
+
+def _is_of_a_service(variable: str, value: str) -> bool:
+    return bool(_OF_A_SERVICE.fullmatch(variable)) or (variable.endswith("_PORT") and "://" in value)
+
+
+def _closest(variable: str) -> str | None:
+    # Without the prefix, which would make any two of them alike.
+    names = sorted(known.removeprefix(PREFIX) for known in KNOWN_VARIABLES)
+    close = difflib.get_close_matches(variable.removeprefix(PREFIX).upper(), names, 1, _LIKENESS)
+    return PREFIX + close[0] if close else None
