@@ -1,15 +1,18 @@
 """Two masters and a sentinel that names the one, then the other, while the first takes writes as before."""
 
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from redis import Redis
+from redis.exceptions import ResponseError
 
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server, sentinel_server
+from tests.waiting import wait_until
 
-__all__ = ["SentinelSite", "sentinel_site"]
+__all__ = ["Failover", "SentinelSite", "failover_held_open", "sentinel_site"]
 
 
 @dataclass(frozen=True)
@@ -58,3 +61,53 @@ def sentinel_site() -> Iterator[SentinelSite]:
     """Run them over TCP."""
     with redis_server(free_port()) as old, redis_server(free_port()) as new, sentinel_server(old.port) as port:
         yield SentinelSite(old, new, port)
+
+
+@dataclass(frozen=True)
+class Failover:
+    """A planned failover that does not end: the new master is promoted, and another replica never follows it."""
+
+    old: RedisServer
+    new: RedisServer
+    sentinel_port: int
+
+    @property
+    def url(self) -> str:
+        return f"redis-sentinel://127.0.0.1:{self.sentinel_port}?master=mymaster"
+
+
+@contextmanager
+def failover_held_open() -> Iterator[Failover]:
+    """Begin one, and hold the replica that must not be promoted."""
+    unfit = {"replica-priority": "0"}
+    with (
+        redis_server(free_port()) as old,
+        redis_server(free_port()) as new,
+        redis_server(free_port(), "", unfit) as held,
+    ):
+        for replica in (new, held):
+            _follow(replica, old)
+        with sentinel_server(old.port) as port, Redis(port=port) as sentinel:
+            wait_until(lambda: len(sentinel.sentinel_slaves("mymaster")) == 2)
+            sentinel.sentinel_set("mymaster", "failover-timeout", 600_000)
+            held.process.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(lambda: _is_begun(sentinel))
+                wait_until(lambda: sentinel.sentinel_get_master_addr_by_name("mymaster")[1] == new.port)
+                yield Failover(old, new, port)
+            finally:
+                held.process.send_signal(signal.SIGCONT)
+
+
+def _follow(replica: RedisServer, master: RedisServer) -> None:
+    with replica.client() as client, master.client() as its_master:
+        its_master.config_set("repl-diskless-sync-delay", 0)
+        client.replicaof("127.0.0.1", master.port)
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up")
+
+
+def _is_begun(sentinel: Redis) -> bool:
+    """Order the failover; refused while the sentinel has not yet heard enough of the replicas."""
+    with suppress(ResponseError):
+        return bool(sentinel.execute_command("SENTINEL", "FAILOVER", "mymaster"))  # type: ignore[no-untyped-call]  # redis-py's
+    return False

@@ -3,8 +3,12 @@
 redis-py asks the sentinels when it connects, and goes on writing to a master that was replaced for as long as that one
 takes the writes: some ten seconds in a planned failover, longer in a partition, and all of them are lost. So they are
 asked once a second by whoever wants a connection, and one to another address than the last answer's is not lent.
+
+They are asked with GET-MASTER-ADDR-BY-NAME, as asynq does. redis-py asks SENTINEL MASTERS, which names the old master
+until every replica follows the new one: up to the failover-timeout, while writes to the old one are lost.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,8 +19,9 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.connection import Connection
 from redis.exceptions import RedisError
-from redis.sentinel import Sentinel, SentinelConnectionPool
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
+from fastq.broker.faults import REFUSALS
 from fastq.broker.uri import ConnectionSpec
 from fastq.clock import Clock, SystemClock
 
@@ -30,13 +35,13 @@ _LONGEST_PAUSE_S = 30.0  # but a partition ends, and then the old master must be
 
 def master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
     """Return a blocking client of the master; ``settings`` are those of its connections."""
-    sentinels = Sentinel(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
+    sentinels = _Sentinels(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
     return Redis.from_pool(_MasterPool(spec.master_name, sentinels, **settings))
 
 
 def async_master(spec: ConnectionSpec, settings: dict[str, Any]) -> AsyncRedis:
     """Return an asyncio client of the master; ``settings`` are those of its connections."""
-    sentinels = AsyncSentinel(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
+    sentinels = _AsyncSentinels(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
     return AsyncRedis.from_pool(_AsyncMasterPool(spec.master_name, sentinels, **settings))
 
 
@@ -72,6 +77,78 @@ class Lookout:
         now = self._now()
         pause_s = 0.0 if answered else (now - self._began_s) / _LARGEST_SHARE
         self._next_s = now + max(_LOOK_INTERVAL_S, min(_LONGEST_PAUSE_S, pause_s))
+
+
+class _Search:
+    """The answers of sentinels to who the master is, until one names it."""
+
+    def __init__(self, service_name: str) -> None:
+        self._name = service_name
+        self._errors: list[Exception] = []
+
+    def ask(self, pipeline: Any) -> Any:
+        """Put the questions into a pipeline; what the sentinel makes of that master's health comes with its address."""
+        pipeline.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
+        pipeline.execute_command("SENTINEL MASTER", self._name)
+        return pipeline
+
+    def note(self, error: Exception) -> None:
+        """Take down that a sentinel could not be asked."""
+        self._errors.append(error)
+
+    def master_of(self, answers: Sequence[Any]) -> tuple[str, int] | None:
+        """Return the address in one sentinel's answers, None where it knows none or takes that server for dead."""
+        named, state = answers
+        if isinstance(named, Exception):
+            self.note(named)
+        if isinstance(named, Exception) or named is None:
+            return None
+        address = named[0].decode(), int(named[1])
+        is_about_it = isinstance(state, dict) and (state["ip"], state["port"]) == address
+        return None if is_about_it and (state["is_sdown"] or state["is_odown"]) else address
+
+    def failure(self) -> Exception:
+        """Return what to raise where no sentinel named a master: the refusal of a login before all else."""
+        for error in self._errors:
+            if isinstance(error, REFUSALS):
+                return error
+        reasons = "; ".join(str(error).rstrip(".") for error in self._errors)
+        return MasterNotFoundError(f"No master found for {self._name!r}" + (f": {reasons}" if reasons else ""))
+
+
+class _Sentinels(Sentinel):
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        search = _Search(service_name)
+        for at, sentinel in enumerate(self.sentinels):
+            try:
+                answers = search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
+            except (RedisError, OSError) as error:
+                search.note(error)
+                continue
+            if found := search.master_of(answers):
+                _put_first(self.sentinels, at)
+                return found
+        raise search.failure()
+
+
+class _AsyncSentinels(AsyncSentinel):
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        search = _Search(service_name)
+        for at, sentinel in enumerate(self.sentinels):
+            try:
+                answers = await search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
+            except (RedisError, OSError) as error:
+                search.note(error)
+                continue
+            if found := search.master_of(answers):
+                _put_first(self.sentinels, at)
+                return found
+        raise search.failure()
+
+
+def _put_first(sentinels: list[Any], at: int) -> None:
+    """Have the sentinel that answered be asked first the next time."""
+    sentinels[0], sentinels[at] = sentinels[at], sentinels[0]
 
 
 class _MasterPool(SentinelConnectionPool):

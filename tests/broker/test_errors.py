@@ -212,7 +212,8 @@ def test_a_read_only_replica(call: str, replica: RedisServer, way: str) -> None:
 
 @pytest.fixture(scope="module")
 def replica() -> Iterator[RedisServer]:
-    with redis_server(config={"replicaof": f"127.0.0.1 {free_port()}"}) as server:
+    with redis_server() as server, server.client() as db:
+        db.replicaof("127.0.0.1", free_port())
         yield server
 
 
@@ -332,15 +333,25 @@ def test_what_was_sent_may_have_been_applied_and_what_was_not_was_not() -> None:
 
 
 def test_a_sentinel_that_is_away_or_knows_no_such_master(way: str) -> None:
-    error = error_at(f"redis-sentinel://127.0.0.1:{free_port()}/?master=mymaster", way)
+    error = error_at(f"redis-sentinel://127.0.0.1:{(away := free_port())}/?master=mymaster", way)
     assert type(error) is BrokerConnectionError
-    assert str(error) == (
-        "enqueue: cannot reach Redis at the sentinels' master 'mymaster': No master found for 'mymaster'. "
-        "Is it running, and is FASTQ_REDIS_URL or --redis right?"
+    assert str(error).startswith(
+        "enqueue: cannot reach Redis at the sentinels' master 'mymaster': No master found for 'mymaster': "
+        f"Error 111 connecting to 127.0.0.1:{away}. "
     )
+    assert str(error).endswith(". Is it running, and is FASTQ_REDIS_URL or --redis right?")
     with sentinel_server(free_port()) as port:
         error = error_at(f"redis-sentinel://127.0.0.1:{port}/?master=other", way)
         assert "at the sentinels' master 'other': No master found for 'other'." in str(error)
+
+
+def test_a_password_that_the_sentinels_refuse(way: str) -> None:
+    with sentinel_server(free_port(), sentinel_password="secret") as port:
+        for credentials, text in (("", "Redis asks for a password"), (":wrong@", "refuses the user name or password")):
+            hosts = f"127.0.0.1:{free_port()},127.0.0.1:{port}"
+            error = error_at(f"redis-sentinel://{credentials}{hosts}/?master=mymaster", way)
+            assert type(error) is BrokerAuthError
+            assert text in str(error)
 
 
 def test_every_connection_is_looked_at_once_in_a_while_however_busy(

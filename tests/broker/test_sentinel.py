@@ -6,6 +6,7 @@ from contextlib import aclosing, closing, suppress
 from typing import Any
 
 import pytest
+from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fastq.broker.blocking import NodeTransport
@@ -17,7 +18,9 @@ from fastq.broker.sentinel import Lookout
 from fastq.broker.subscription import listen
 from fastq.clock import ManualClock
 from tests.broker.harness import run, until
-from tests.sentinel_site import SentinelSite, sentinel_site
+from tests.ports import free_port
+from tests.redis_servers import redis_server, sentinel_server
+from tests.sentinel_site import Failover, SentinelSite, failover_held_open, sentinel_site
 from tests.waiting import wait_until
 
 WRITERS = 4
@@ -37,6 +40,56 @@ def site(shared_site: SentinelSite) -> SentinelSite:
 
 def pool_of(client: Any) -> Any:
     return client.connection_pool
+
+
+# Whom the sentinels name ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def failing_over() -> Iterator[Failover]:
+    with failover_held_open() as failover:
+        yield failover
+
+
+def test_the_new_master_is_known_while_the_failover_still_goes_on(failing_over: Failover) -> None:
+    """What is written to the old one is lost, and redis-py's own question names it until the end."""
+    with Redis(port=failing_over.sentinel_port) as sentinel, connect(failing_over.url) as client:
+        assert sentinel.sentinel_masters()["mymaster"]["port"] == failing_over.old.port
+        assert pool_of(client).get_connection().port == failing_over.new.port
+        assert sentinel.sentinel_masters()["mymaster"]["port"] == failing_over.old.port
+
+    async def test() -> None:
+        async with connect_async(failing_over.url) as client:
+            assert (await pool_of(client).get_connection()).port == failing_over.new.port
+
+    run(test)
+
+
+def test_a_master_that_the_sentinel_takes_for_dead_is_not_asked() -> None:
+    with redis_server(free_port()) as master, sentinel_server(master.port) as port, Redis(port=port) as sentinel:
+        url = f"redis-sentinel://127.0.0.1:{port}?master=mymaster"
+        sentinel.sentinel_set("mymaster", "down-after-milliseconds", 1)
+        master.stop()
+        wait_until(lambda: sentinel.sentinel_master("mymaster")["is_sdown"])
+        with connect(url) as client, pytest.raises(RedisConnectionError, match=r"^No master found for 'mymaster'$"):
+            client.ping()
+
+
+def test_the_next_sentinel_is_asked_and_is_the_first_one_asked_later(site: SentinelSite) -> None:
+    async def first_of_asyncio(url: str) -> Any:
+        async with connect_async(url) as client:
+            await client.ping()
+            return pool_of(client).sentinel_manager.sentinels[0].connection_pool.connection_kwargs["port"]
+
+    with redis_server(free_port()) as other, sentinel_server(other.port) as port, Redis(port=port) as sentinel:
+        sentinel.sentinel_remove("mymaster")  # it answers, and knows no such master
+        hosts = ",".join(f"127.0.0.1:{each}" for each in (free_port(), port, site.sentinel_port))
+        url = f"redis-sentinel://{hosts}?master=mymaster"
+        with connect(url) as client:
+            assert client.ping()
+            first = pool_of(client).sentinel_manager.sentinels[0]
+            assert first.connection_pool.connection_kwargs["port"] == site.sentinel_port
+        assert asyncio.run(first_of_asyncio(url)) == site.sentinel_port
 
 
 # A connection that was made tells the pool ----------------------------------------------------------------------------
