@@ -12,7 +12,7 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.blocking import address_of
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, is_demoted
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.errors import BrokerError
 
@@ -121,6 +121,8 @@ async def _read_reply(connection: Any) -> Any:
     try:
         return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
     except (ResponseError, *REFUSALS) as error:
+        if is_demoted(error):
+            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
         return error
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from redis.exceptions import ResponseError
 
 from fastq.broker.exchange import Command, Exchange
-from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent
+from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, is_demoted
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.sentinel import is_replaced
 from fastq.errors import BrokerError
@@ -42,6 +42,12 @@ class Connection(Protocol):
 
     def disconnect(self) -> None:
         """Close the socket."""
+
+    def mark_for_reconnect(self) -> None:
+        """Have the pool close the socket once the connection is given back."""
+
+    def should_reconnect(self) -> bool:
+        """Return whether the pool is to close it."""
 
 
 class Pool(Protocol):
@@ -157,7 +163,7 @@ class NodeTransport:
         return _Lent(self._pool.get_connection(), time.monotonic())
 
     def _give_back(self, lent: "_Lent") -> None:
-        if self._keep:
+        if self._keep and not lent.connection.should_reconnect():
             self._kept.append(lent)
         else:
             self._pool.release(lent.connection)
@@ -193,6 +199,8 @@ def _read_reply(connection: Connection) -> Any:
     try:
         return connection.read_response(disable_decoding=True, disconnect_on_error=False)
     except (ResponseError, *REFUSALS) as error:
+        if is_demoted(error):
+            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
         return error
 
 

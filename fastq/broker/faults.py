@@ -23,6 +23,7 @@ __all__ = [
     "REFUSALS",
     "Lost",
     "Unsent",
+    "is_demoted",
     "refusal",
     "transport_error",
     "was_turned_away",
@@ -151,6 +152,12 @@ _CLOSED_DOORS = (
 )
 
 
+def is_demoted(error: Exception) -> bool:
+    """Return whether a replica answered; if it was the master, a new connection may lead to its successor."""
+    # Before Redis 7 the code of an error inside a script stands in its text.
+    return isinstance(error, redis_errors.ReadOnlyError) or "-READONLY" in str(error)
+
+
 def _is_half_done(text: str) -> bool:
     """Tell whether an error may have ended a script on its way; others than this one meet it at its first write."""
     return _INSIDE_SCRIPT in text and "WRONGTYPE" in text
@@ -182,7 +189,7 @@ def transport_error(fault: Lost | Unsent, operation: str, where: str) -> BrokerE
     timed_out = isinstance(error, (redis_errors.TimeoutError, TimeoutError))
     kind = BrokerTimeoutError if timed_out else BrokerConnectionError
     if not sent:
-        why = str(error).split(" : <")[0].rstrip(".")  # redis-py names each sentinel with all its settings
+        why = str(error).rstrip(".")
         text = f"cannot reach Redis at {where}: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     elif timed_out:
         text = f"Redis at {where} did not answer in time; whether it did what it was asked is not known ({error})"

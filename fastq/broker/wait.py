@@ -10,7 +10,16 @@ from redis.exceptions import ResponseError
 
 from fastq import keys
 from fastq.broker.aio import AsyncPool
-from fastq.broker.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, refusal, transport_error
+from fastq.broker.faults import (
+    CONNECT_FAULTS,
+    CONNECTION_FAULTS,
+    REFUSALS,
+    Lost,
+    Unsent,
+    is_demoted,
+    refusal,
+    transport_error,
+)
 
 __all__ = ["wait_for_tasks"]
 
@@ -38,7 +47,7 @@ async def wait_for_tasks(lender: AsyncPool, where: str, queue: str, timeout_s: f
         in_step = reply is not None or time.monotonic() < began_s + timeout_s + ANSWER_WITHIN_S / 2
         return reply is not None
     except (ResponseError, *REFUSALS) as error:
-        in_step = True
+        in_step = not is_demoted(error)
         raise refusal(error, "BLMOVE") from error
     except CONNECTION_FAULTS as error:
         raise transport_error(Lost(error), "BLMOVE", where) from error

@@ -1,0 +1,98 @@
+"""A name that leads to another master, while the old one lives on as a replica: READONLY ends the connection to it."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from fastq import AsyncClient, BrokerReadOnlyError, Client, keys
+from fastq.broker.open import open_async_broker
+from fastq.broker.wait import wait_for_tasks
+from tests.broker.harness import run
+from tests.ports import free_port
+from tests.redis_servers import RedisServer, redis_server
+from tests.waiting import PATIENCE_S
+
+
+@dataclass(frozen=True)
+class Name:
+    """A name, here a link to a socket, that leads to one server and then to the other."""
+
+    old: RedisServer
+    new: RedisServer
+    link: Path
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.link}"
+
+    def move(self) -> None:
+        """Let the name lead to the new one; the old one becomes a replica and keeps its clients."""
+        self.link.unlink()
+        self.link.symlink_to(self.new.socket_path)
+        with self.old.client() as old:
+            old.replicaof("127.0.0.1", free_port())
+
+
+@pytest.fixture
+def name(tmp_path: Path) -> Iterator[Name]:
+    with redis_server() as old, redis_server() as new:
+        (tmp_path / "name").symlink_to(old.socket_path)
+        yield Name(old, new, tmp_path / "name")
+
+
+def is_there(server: RedisServer, task_id: str) -> bool:
+    with server.client() as db:
+        return bool(db.exists(keys.task("default", task_id)))
+
+
+@pytest.mark.parametrize("made", [str, redis.Redis.from_url], ids=["URL", "given"])
+def test_the_call_after_the_refused_one_goes_to_the_new_master(name: Name, made: Callable[[str], Any]) -> None:
+    with Client(made(name.url)) as client:
+        client.enqueue("t", task_id="a")
+        name.move()
+        with pytest.raises(BrokerReadOnlyError):
+            client.enqueue("t", task_id="b")
+        client.enqueue("t", task_id="c")
+    assert is_there(name.new, "c")
+
+
+@pytest.mark.parametrize("made", [str, redis.asyncio.Redis.from_url], ids=["URL", "given"])
+def test_so_does_that_of_an_asyncio_client(name: Name, made: Callable[[str], Any]) -> None:
+    async def test() -> None:
+        given = made(name.url)
+        async with AsyncClient(given) as client:
+            await client.enqueue("t", task_id="a")
+            name.move()
+            with pytest.raises(BrokerReadOnlyError):
+                await client.enqueue("t", task_id="b")
+            await client.enqueue("t", task_id="c")
+        if given is not name.url and not isinstance(given, str):
+            await given.aclose()
+
+    asyncio.run(test())
+    assert is_there(name.new, "c")
+
+
+def test_whoever_waits_for_tasks_waits_at_the_new_master_next(name: Name) -> None:
+    async def test() -> None:
+        broker = open_async_broker(name.url)
+        lender, where = broker.transport.lender(), broker.transport.where
+        try:
+            with name.old.client() as old, name.new.client() as new:
+                old.lpush(keys.pending("q"), "a")
+                assert await wait_for_tasks(lender, where, "q", PATIENCE_S)
+                name.move()
+                new.lpush(keys.pending("q"), "b")
+                with pytest.raises(BrokerReadOnlyError):
+                    await wait_for_tasks(lender, where, "q", PATIENCE_S)
+                assert await wait_for_tasks(lender, where, "q", PATIENCE_S)
+        finally:
+            await broker.close()
+
+    run(test)
