@@ -8,6 +8,7 @@ so it is safe to send it again.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import redis
@@ -95,6 +96,7 @@ class ClusterTransport:
 
     def __init__(self, cluster: redis.RedisCluster) -> None:
         self._cluster = cluster
+        self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
 
     def send(self, commands: Sequence[Command]) -> Sent:
@@ -138,7 +140,8 @@ class ClusterTransport:
 
     def _refresh(self) -> None:
         try:
-            self._cluster.nodes_manager.initialize()
+            # The known nodes, then the seeds: the whole cluster may have moved to other addresses.
+            self._cluster.nodes_manager.initialize(additional_startup_nodes_info=self._seeds)
         except (RedisClusterException, RedisError, OSError):
             return  # the old map stays; the next reply says what is wrong
 
@@ -158,6 +161,7 @@ class AsyncClusterTransport:
 
     def __init__(self, cluster: redis.asyncio.RedisCluster) -> None:
         self._cluster = cluster
+        self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
@@ -216,10 +220,15 @@ class AsyncClusterTransport:
         return self._node(Routing([Command((), key)]), Hop(0, None, False))
 
     async def _refresh(self) -> None:
-        try:
-            await self._cluster.nodes_manager.initialize()
-        except (RedisClusterException, RedisError, OSError):
-            return
+        manager = self._cluster.nodes_manager
+        with suppress(RedisClusterException, RedisError, OSError):
+            return await manager.initialize()
+        # As additional nodes, as in ClusterTransport, they would keep connections that nobody closes.
+        for host, port in self._seeds:
+            seed = AsyncClusterNode(host, port, **manager.connection_kwargs)
+            manager.startup_nodes.setdefault(seed.name, seed)
+        with suppress(RedisClusterException, RedisError, OSError):
+            await manager.initialize()
 
 
 async def lend(node: Any) -> Any:

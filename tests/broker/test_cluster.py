@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from fastq.broker.operation import Operation
 from fastq.states import TaskState
 from tests.broker.clusters import MIGRATE_MS, Cluster, slot_of
 from tests.broker.harness import NOW_NS, QueueBench, message
+from tests.cutting_proxy import cutting_proxy
 from tests.ports import free_port
 from tests.redis_servers import redis_cluster, redis_server
 from tests.waiting import wait_until
@@ -364,6 +366,28 @@ def test_a_password_that_is_missing_or_wrong() -> None:
         looping = Looping(f"redis-cluster://:secret@127.0.0.1:{port}")
         assert looping.do(enqueue("q", task_id="a")).id == "a"
         looping.close()
+
+
+def test_a_cluster_whose_nodes_all_have_new_addresses_is_found_by_its_seed(tmp_path: Path) -> None:
+    """As pods that were all replaced, behind a name that stays: here a proxy's address."""
+    name = tmp_path / "seed"
+    with redis_cluster(1) as old, redis_cluster(1) as new:
+        name.symlink_to(old[0].socket_path)
+        with cutting_proxy(str(name)) as proxy:
+            url = f"redis-cluster://127.0.0.1:{proxy.port}"
+            clients: tuple[Blocking | Looping, ...] = (Blocking(url), Looping(url))
+            for client in clients:
+                client.do(enqueue("q"))
+            old[0].stop()
+            for client in clients:
+                with pytest.raises(BrokerConnectionError):
+                    client.do(enqueue("q"))
+            name.unlink()
+            name.symlink_to(new[0].socket_path)
+            for number, client in enumerate(clients):
+                assert client.do(enqueue("q", task_id=f"{number}")).id == f"{number}"
+                client.close()
+            assert {"asynq:{q}:t:0", "asynq:{q}:t:1"} <= set(Cluster(new).keys_of(new[0], "q"))
 
 
 def test_the_slots_of_a_dead_node_are_found_where_they_went() -> None:
