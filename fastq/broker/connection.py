@@ -13,11 +13,14 @@ from typing import Any, TypeAlias
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.asyncio.client import Pipeline as AsyncPipeline
 from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.asyncio.cluster import ClusterPipeline as AsyncClusterPipeline
 from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.cluster import ClusterNode
+from redis.client import Pipeline
+from redis.cluster import ClusterNode, ClusterPipeline
 from redis.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, RedisClusterException, RedisError, ResponseError
 from redis.retry import Retry
@@ -31,6 +34,8 @@ __all__ = ["DEFAULT_URL", "AsyncRedisClient", "RedisClient", "connect", "connect
 
 RedisClient: TypeAlias = Redis | RedisCluster
 AsyncRedisClient: TypeAlias = AsyncRedis | AsyncRedisCluster
+
+_PIPELINES = (Pipeline, ClusterPipeline, AsyncPipeline, AsyncClusterPipeline)
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 READ_SIZE = 1 << 20
@@ -64,6 +69,7 @@ def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = R
     A client given is its owner's to close; the one made here is the caller's. Only a cluster is contacted at once, and
     a ``BrokerError`` says what is wrong with it. ``read_timeout_s`` bounds writing and reading alike.
     """
+    _refuse_pipeline(redis)
     if isinstance(redis, Redis | RedisCluster):
         return redis
     spec = _spec(redis, "redis.Redis or redis.RedisCluster")
@@ -88,6 +94,7 @@ def connect_async(
 
     Nothing is sent before its first use, but an ``embedded://`` server is started, which takes some 0.1 s.
     """
+    _refuse_pipeline(redis)
     if isinstance(redis, AsyncRedis | AsyncRedisCluster):
         return redis
     spec = _spec(redis, "redis.asyncio.Redis or redis.asyncio.RedisCluster")
@@ -99,6 +106,15 @@ def connect_async(
     if spec.kind is ConnectionKind.SENTINEL:
         return async_master(spec, settings)
     return AsyncRedis(**settings, **_place(spec))
+
+
+def _refuse_pipeline(redis: object) -> None:
+    """Refuse what redis-py derives from its clients: it would be taken for one, and used outside of its MULTI."""
+    if isinstance(redis, _PIPELINES):
+        raise TypeError(
+            f"redis must be a client, not a {type(redis).__name__}: fastq asks Redis at once, "
+            "outside of any pipeline or MULTI of yours; give the client that the pipeline was made from"
+        )
 
 
 def _spec(redis: object, clients: str) -> ConnectionSpec:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from fastq import keys
 from fastq.broker.finish import archive_bounds
 from fastq.broker.operation import Flow, Operation, Word, together
+from fastq.broker.replies import scored
 from fastq.broker.scripts import load_script
 from fastq.codec import view_task_message
 from fastq.errors import BrokerError, InvalidMessageError
@@ -56,8 +57,8 @@ class Source(NamedTuple):
         return self.state in (TaskState.PENDING, TaskState.ACTIVE)
 
 
-def _greatest(reply: list[bytes]) -> bytes:
-    return reply[1] if reply else b""
+def _greatest(reply: list[Any]) -> bytes:
+    return b"%r" % scored(reply)[0][1] if reply else b""
 
 
 class Taken(NamedTuple):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from fastq import keys
 from fastq.broker.inspect_bulk import Source, Taken
 from fastq.broker.operation import Operation, Word
+from fastq.broker.replies import fields_of
 from fastq.broker.scripts import load_script
 
 __all__ = [
@@ -97,11 +98,7 @@ def drop_parked(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[int]
 
 def read_notes(queue: str) -> Operation[dict[bytes, bytes]]:
     """Read the notes on what left a queue, ``token:id`` to ``by:queue``; 200 at most of each interrupted move."""
-    return Operation("HGETALL", None, (keys.moved(queue),), (), _pairs, idempotent=True)
-
-
-def _pairs(reply: list[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(reply[::2], reply[1::2], strict=True))
+    return Operation("HGETALL", None, (keys.moved(queue),), (), fields_of, idempotent=True)
 
 
 def forget_move(queue: str, token: str, ids: Sequence[bytes]) -> Operation[int]:

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from fastq.broker.operation import Operation
+from fastq.broker.replies import fields_of
 from fastq.broker.scripts import load_script, script_names
 
 __all__ = ["SlowCommand", "read_setting", "read_time", "slow_commands"]
@@ -22,8 +23,8 @@ def read_setting(name: str) -> Operation[str | None]:
     return Operation("CONFIG", None, (), ("GET", name), _setting, idempotent=True)
 
 
-def _setting(reply: list[bytes]) -> str | None:
-    return reply[1].decode(errors="replace") if reply else None
+def _setting(reply: Any) -> str | None:
+    return next((value.decode(errors="replace") for value in fields_of(reply).values()), None)
 
 
 def read_time() -> Operation[float]:

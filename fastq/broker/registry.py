@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from fastq import keys
 from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.replies import scored
 
 __all__ = ["INDEXES", "Listed", "forget_stale", "read_infos", "read_registry"]
 
@@ -34,9 +35,9 @@ def read_registry() -> Flow[list[Listed]]:
         *(Operation("ZRANGE", None, (key,), (0, -1, "WITHSCORES"), idempotent=True) for key in INDEXES.values())
     )
     members = [
-        (listed_in, key.decode("utf-8", "surrogateescape"), float(score))
+        (listed_in, key.decode("utf-8", "surrogateescape"), score)
         for listed_in, reply in zip(INDEXES, replies, strict=True)
-        for key, score in zip(reply[::2], reply[1::2], strict=True)
+        for key, score in scored(reply)
     ]
     times = yield from together(*(Operation("PTTL", None, (key,), (), int, idempotent=True) for _, key, _ in members))
     return [Listed(*member, ttl_ms) for member, ttl_ms in zip(members, times, strict=True)]

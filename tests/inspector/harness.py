@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from redis import Redis
+from redis import Redis, RedisCluster
 
 from fastq import AsyncInspector, Inspector, keys
 from fastq.states import TaskState
@@ -40,7 +40,20 @@ def ask_async(url: str) -> Ask:
     return lambda method, *args, **named: asyncio.run(call(method, args, named))
 
 
-FACES = {"Inspector": ask_blocking, "AsyncInspector": ask_async}
+def ask_resp3(url: str) -> Ask:
+    """As ``ask_blocking``, with a client of the user's own; those of redis-py speak RESP3 unless told otherwise."""
+    scheme, _, host = url.partition("-cluster")
+
+    def ask(method: str, *args: Any, **named: Any) -> Any:
+        of_url: Any = RedisCluster.from_url if host else Redis.from_url
+        with of_url(scheme + host.partition(",")[0], protocol=3) as given:
+            result = getattr(Inspector(given), method)(*args, **named)
+            return list(result) if inspect.isgenerator(result) else result
+
+    return ask
+
+
+FACES = {"Inspector": ask_blocking, "AsyncInspector": ask_async, "RESP3": ask_resp3}
 
 
 class Seeded(QueueBench):

@@ -1,5 +1,6 @@
 """The places of a queue in which ids of tasks stand, and a walk through each of them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,6 +12,7 @@ from fastq.broker.inspect_queues import group_sizes
 from fastq.broker.inspect_tasks import container
 from fastq.broker.keyspace import key_types
 from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.replies import scored
 from fastq.states import TaskState
 
 __all__ = ["OVERDUE_S", "Place", "Places", "find_places", "is_sendable", "walk"]
@@ -83,13 +85,13 @@ def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet
         "ZRANGE", None, (keys.aggregation_sets(queue),), (0, MOST_SETS - 1, "WITHSCORES"), idempotent=True
     )
     places, overdue = [], []
-    for key, score in zip(reply[::2], reply[1::2], strict=True):
+    for key, score in scored(reply):
         one = AggregationSet.of_key(queue, key.decode(errors="replace"))
         if one is None or one.key.encode() != key:
             continue
-        if float(score) < now_s - OVERDUE_S:
+        if score < now_s - OVERDUE_S:
             overdue.append(one)
-        if score != b"inf":  # else its tasks were aggregated, and are being deleted
+        if not math.isinf(score):  # else its tasks were aggregated, and are being deleted
             places.append(Place(queue, one.key, TaskState.AGGREGATING))
     return places, overdue
 

@@ -1,0 +1,184 @@
+"""Clients of the user's own: those of redis-py speak RESP3 unless told otherwise, and all that takes one reads it."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.cluster
+from redis import Redis
+
+from fastq import AsyncClient, AsyncInspector, Client, Inspector, Scheduler, Semaphore, ServeMux, Task, keys
+from fastq.broker.control import count_listeners
+from fastq.broker.health import server_version
+from fastq.broker.inspect_bulk import Source
+from fastq.broker.inspect_move import read_notes
+from fastq.broker.inspect_queues import list_queues
+from fastq.broker.keyspace import key_types
+from fastq.broker.open import open_broker
+from fastq.broker.operation import Flow, together
+from fastq.broker.redis_info import cluster_info, redis_info
+from fastq.broker.redis_state import read_setting, slow_commands
+from fastq.broker.registry import read_registry
+from fastq.broker.replies import fields_of, scored
+from fastq.inspector.doctor.examination import Order, examine
+from fastq.states import TaskState
+from fastq.testing import drain
+from fastq.worker.running import RunningTask
+from tests.inspector.doctor.harness import break_it
+from tests.redis_servers import RedisServer, redis_cluster
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def given(shared_server: RedisServer, db: Redis) -> Iterator[Redis]:
+    """Return a client as its users make it."""
+    with Redis(unix_socket_path=shared_server.socket_path) as client:
+        assert client.execute_command("HELLO")[b"proto"] == 3, "else nothing here shows anything"
+        yield client
+
+
+# Both protocols say the same ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reply", [[b"a", b"1.5", b"b", b"inf"], [[b"a", 1.5], [b"b", float("inf")]]])
+def test_scores_of_both_protocols_are_numbers(reply: list[Any]) -> None:
+    assert scored(reply) == [(b"a", 1.5), (b"b", float("inf"))]
+
+
+@pytest.mark.parametrize("reply", [[b"a", b"1", b"b", b"2"], {b"a": b"1", b"b": b"2"}])
+def test_fields_of_both_protocols_are_a_mapping(reply: Any) -> None:
+    assert fields_of(reply) == {b"a": b"1", b"b": b"2"}
+
+
+def test_what_is_empty_is_so_in_both() -> None:
+    assert (scored([]), fields_of([]), fields_of({})) == ([], {}, {})
+
+
+def _doctor() -> Flow[list[tuple[str, str, str]]]:
+    report = yield from examine(Order(time.time_ns))
+    return sorted((f.check, f.level, re.sub(r"[0-9.]+ [kM]?B|[0-9]+ slow.*", "", f.seen)) for f in report.findings)
+
+
+LAST = Source("default", keys.scheduled("default"), TaskState.SCHEDULED).find_last
+QUESTIONS: dict[str, Callable[[], Flow[Any]]] = {
+    "registry": read_registry,
+    "newest of a set": lambda: together(LAST()),
+    "setting": lambda: together(read_setting("maxmemory"), read_setting("no-such-setting")),
+    "facts": lambda: together(server_version()),
+    "notes of moves": lambda: together(read_notes("default")),
+    "queues": lambda: together(list_queues(), *key_types([keys.lease("default"), keys.pending("default")])),
+    "listeners": lambda: together(count_listeners("a")),
+    "doctor": _doctor,
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_both_protocols_give_the_same_answers(
+    question: str, shared_server: RedisServer, db: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
+    break_it(db, "overdue")
+    db.hset(keys.moved("default"), mapping={"token:a": "x:other", "token:b": "y:other"})
+    db.zadd(keys.all_servers(), {"asynq:servers:{a}": 4_000_000_000.5})
+    answers = []
+    for protocol in (2, 3):
+        with Redis(unix_socket_path=shared_server.socket_path, protocol=protocol) as client:
+            answers.append(open_broker(client).drive(QUESTIONS[question]()))
+    assert answers[0] == answers[1]
+    assert answers[0]
+
+
+def test_texts_and_lists_of_facts_are_read(given: Redis) -> None:
+    broker = open_broker(given)
+    assert broker.run(redis_info())["redis_mode"] == "standalone"
+    assert isinstance(broker.run(slow_commands(10)), list)
+
+
+# All that takes a client ----------------------------------------------------------------------------------------------
+
+
+def test_every_way_to_take_all_tasks_of_a_state(given: Redis) -> None:
+    client, inspector = Client(given), Inspector(given)
+    for number in range(3):
+        client.enqueue("t", number, queue="jobs", process_in=60)
+    assert inspector.run_all_scheduled_tasks("jobs") == 3
+    client.enqueue("t", queue="jobs", process_in=60)
+    inspector.delete_queue("jobs", force=True)
+    assert inspector.queues() == []
+    assert not given.exists(keys.paused("jobs"))
+
+
+def test_an_asyncio_client_and_inspector(shared_server: RedisServer, db: Redis) -> None:
+    async def test() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=shared_server.socket_path) as given:
+            results = await AsyncClient(given).enqueue_many(Task("t", number, process_in=60) for number in range(3))
+            assert results.enqueued == 3
+            inspector = AsyncInspector(given)
+            assert await inspector.archive_all_scheduled_tasks("default") == 3
+            assert await inspector.delete_all_archived_tasks("default") == 3
+
+    asyncio.run(test())
+
+
+def test_drain_a_semaphore_and_a_scheduler(given: Redis) -> None:
+    mux = ServeMux()
+    seen: list[tuple[bool, int]] = []
+    semaphore = Semaphore(given, "scope", 1)
+
+    @mux.handler("t")
+    def handle(task: RunningTask) -> None:
+        seen.append((semaphore.acquire(), semaphore.held()))
+        semaphore.release()
+
+    Client(given).enqueue("t", process_in=60)
+    assert [run.error for run in drain(mux, given, scheduled=True)] == [None]
+    assert seen == [(True, 1)]
+    scheduler = Scheduler(given)
+    scheduler.register("@every 1s", Task("t"))
+    scheduler.start()
+    wait_until(lambda: given.llen(keys.pending("default")))
+    scheduler.shutdown()
+    assert [run.error for run in drain(mux, given)][:1] == [None]
+
+
+def test_a_cluster_client_and_its_inspector() -> None:
+    with redis_cluster(1) as nodes, redis.RedisCluster(host="127.0.0.1", port=nodes[0].port) as given:
+        Client(given).enqueue("t", process_in=60)
+        inspector = Inspector(given)
+        assert inspector.run_all_scheduled_tasks("default") == 1
+        inspector.delete_queue("default", force=True)
+        assert open_broker(given).run(cluster_info())["cluster_state"] == "ok"
+
+
+# A pipeline is no client ----------------------------------------------------------------------------------------------
+
+ASKING: Sequence[Callable[[Any], Any]] = (Client, Inspector, lambda given: Semaphore(given, "s", 1), Scheduler)
+
+
+@pytest.mark.parametrize("make", ASKING)
+def test_a_pipeline_is_refused_with_the_remedy(make: Callable[[Any], Any], given: Redis) -> None:
+    with pytest.raises(TypeError, match=r"^redis must be a client, not a Pipeline: .*; give the client that "):
+        make(given.pipeline())
+
+
+@pytest.mark.parametrize("make", [AsyncClient, AsyncInspector])
+def test_so_is_one_of_asyncio(make: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"^redis must be a client, not a Pipeline: .*; give the client that "):
+        make(redis.asyncio.Redis().pipeline())
+    nodes = [redis.asyncio.cluster.ClusterNode("127.0.0.1", 1)]
+    with pytest.raises(TypeError, match=r"^redis must be a client, not a ClusterPipeline: "):
+        make(redis.asyncio.RedisCluster(startup_nodes=nodes).pipeline())
+
+
+def test_so_is_one_of_a_cluster() -> None:
+    with (
+        redis_cluster(1) as nodes,
+        redis.RedisCluster(host="127.0.0.1", port=nodes[0].port) as given,
+        pytest.raises(TypeError, match=r"^redis must be a client, not a ClusterPipeline: "),
+    ):
+        Client(given.pipeline())
