@@ -69,7 +69,8 @@ class Client:
 class AsyncClient:
     """Put tasks into queues from an asyncio program; as ``Client``, with every method awaitable.
 
-    ``redis`` is a URL, a ``redis.asyncio`` client (which is used and never closed), or None as for ``Client``.
+    ``redis`` is a URL, a ``redis.asyncio`` client (which is used and never closed), or None as for ``Client``. With a
+    URL it may be used in any number of event loops; each has connections of its own.
     """
 
     def __init__(self, redis: str | AsyncRedis | None = None) -> None:
@@ -92,7 +93,7 @@ class AsyncClient:
         await self._broker.run(ping())
 
     async def close(self) -> None:
-        """Close the connections, unless they were given; may be called twice."""
+        """Close the connections of the running loop, unless they were given; may be called twice."""
         await self._broker.close()
 
     async def __aenter__(self) -> Self:

@@ -147,7 +147,7 @@ class AsyncInspector(NamedByState[Coroutine[Any, Any, list[TaskInfo]], Coroutine
         return await self._drive(processes.cluster_nodes(queue))
 
     async def close(self) -> None:
-        """Close the connections, unless they were given; may be called twice."""
+        """Close the connections of the running loop, unless they were given; may be called twice."""
         await self._broker.close()
 
     async def __aenter__(self) -> Self:
