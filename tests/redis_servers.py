@@ -31,6 +31,7 @@ __all__ = [
     "sentinel_server",
     "server_program",
     "tls_redis_server",
+    "tls_sentinel",
 ]
 
 
@@ -141,6 +142,25 @@ def tls_redis_server(directory: Path) -> Iterator[tuple[RedisServer, int, Path]]
         yield server, port, files.authority
 
 
+@contextmanager
+def tls_sentinel(directory: Path) -> Iterator[tuple[RedisServer, int, Path]]:
+    """Run a master and a sentinel that talk TLS; gives the master, the sentinel's TLS port and the authority's file."""
+    with tls_redis_server(directory) as (master, master_port, authority):
+        port = free_port()
+        config = {
+            "tls-port": str(port),
+            "tls-cert-file": str(directory / "server.pem"),
+            "tls-key-file": str(directory / "server.key"),
+            "tls-ca-cert-file": str(authority),
+            "tls-auth-clients": "no",
+            "tls-replication": "yes",  # with the master, too
+            "sentinel resolve-hostnames": "yes",
+            "sentinel announce-hostnames": "yes",  # the certificate has a name, no address
+        }
+        with sentinel_server(master_port, host="localhost", config=config):
+            yield master, port, authority
+
+
 @dataclass(frozen=True)
 class SentinelSetup:
     """Be a master, its replica, and the sentinel that watches them as ``mymaster``."""
@@ -172,23 +192,30 @@ def redis_sentinel(
 
 @contextmanager
 def sentinel_server(
-    master_port: int, password: str = "", sentinel_password: str = "", down_after_ms: int = 60_000
+    master_port: int,
+    password: str = "",
+    sentinel_password: str = "",
+    down_after_ms: int = 60_000,
+    *,
+    host: str = "127.0.0.1",
+    config: Mapping[str, str] | None = None,
 ) -> Iterator[int]:
     """Run one sentinel that watches whatever listens on a port as ``mymaster``; gives its own port."""
     port = free_port()
     lines = [
         f"port {port}",
         "bind 127.0.0.1",
-        f"sentinel monitor mymaster 127.0.0.1 {master_port} 1",
+        *(f"{name} {value}" for name, value in (config or {}).items()),
+        f"sentinel monitor mymaster {host} {master_port} 1",
         f"sentinel down-after-milliseconds mymaster {down_after_ms}",
         "sentinel failover-timeout mymaster 5000",
         *([f"sentinel auth-pass mymaster {password}"] if password else []),
         *([f"requirepass {sentinel_password}"] if sentinel_password else []),
     ]
     with tempfile.TemporaryDirectory(prefix="fastq-test-") as directory:
-        config = Path(directory, "sentinel.conf")
-        config.write_text("\n".join([*lines, f'dir "{directory}"', f'logfile "{directory}/log"', ""]))
-        process = subprocess.Popen([server_program(), str(config), "--sentinel"])
+        file = Path(directory, "sentinel.conf")
+        file.write_text("\n".join([*lines, f'dir "{directory}"', f'logfile "{directory}/log"', ""]))
+        process = subprocess.Popen([server_program(), str(file), "--sentinel"])
         try:
             wait_until(lambda: _knows_master(port, sentinel_password))
             yield port

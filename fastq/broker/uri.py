@@ -4,7 +4,8 @@
 ``redis://[user:password@]host[:port][/db]``              TCP; ``rediss://`` the same over TLS
 ``redis-socket://[:password@]/path[?db=n]``               Unix socket; ``unix://`` is the same
 ``redis-sentinel://[:pw@]h1[:port],h2[/db]?master=name``  Sentinel; ``pw`` is the sentinels' password, as in asynq, and
-                                                          ``&username=…&password=…`` are for the server they name
+                                                          ``&username=…&password=…`` are for the server they name;
+                                                          ``rediss-sentinel://`` talks TLS to it and to the sentinels
 ``redis-cluster://[user:password@]h1[:port],h2``          Cluster; ``rediss-cluster://`` the same over TLS
 ``embedded://`` and ``embedded:///data/dir``              a private server, without and with persistence
 ========================================================  ============================================================
@@ -257,6 +258,7 @@ def _parse_sentinel(parts: _Parts) -> ConnectionSpec:
         master_name=parts.query["master"],
         sentinel_username=parts.username,
         sentinel_password=parts.password,
+        tls=_tls(parts),
     )
 
 
@@ -286,6 +288,7 @@ _PARSERS: Mapping[str, Callable[[_Parts], ConnectionSpec]] = {
     "redis-socket": _parse_unix,
     "unix": _parse_unix,
     "redis-sentinel": _parse_sentinel,
+    "rediss-sentinel": _parse_sentinel,
     "redis-cluster": _parse_cluster,
     "rediss-cluster": _parse_cluster,
     "embedded": _parse_embedded,

@@ -37,7 +37,8 @@ CONNECTION_NAMES: Final = (
 )
 _FLAGS: Final = frozenset({"cluster", "tls", "insecure"})
 _WITH_USER: Final = frozenset({"redis", "rediss", "redis-cluster", "rediss-cluster"})
-_SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster"}
+_SECURE: Final = {"redis": "rediss", "redis-cluster": "rediss-cluster", "redis-sentinel": "rediss-sentinel"}
+_SENTINELS: Final = ("redis-sentinel", "rediss-sentinel")
 
 
 def connection_options(*, hidden: bool) -> list[click.Parameter]:
@@ -204,7 +205,7 @@ def _composed(parts: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
     parts = {name: value for name, value in parts.items() if name not in own}
     if any(parts.get(name) for name in ("tls", "tls_server", "insecure")) and not scheme.startswith("rediss"):
         if scheme not in _SECURE:
-            raise ValueError(f"--tls goes with redis:// and redis-cluster:// only, not with {scheme}://")
+            raise ValueError(f"--tls goes with {', '.join(f'{each}://' for each in _SECURE)}, not with {scheme}://")
         scheme = _SECURE[scheme]
     authority, path, query = _split(rest)
     if scheme in _WITH_USER:
@@ -212,7 +213,7 @@ def _composed(parts: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
         path = f"/{parts['db']}" if "db" in parts else path
     else:
         given: dict[str, Any] = {name: parts[name] for name in ("username", "password") if name in parts}
-        if "db" in parts and scheme == "redis-sentinel":
+        if "db" in parts and scheme in _SENTINELS:
             path = f"/{parts['db']}"
         elif "db" in parts:
             given["db"] = parts["db"]
@@ -230,9 +231,9 @@ def _own_parts(scheme: str, rest: str) -> set[str]:
     said = dict(parse_qsl(query[1:]))
     if scheme in _WITH_USER:
         said = {"db": path.strip("/")}
-    elif scheme == "redis-sentinel":
+    elif scheme in _SENTINELS:
         said["db"] = path.strip("/")
-    if scheme != "redis-sentinel":  # there they are the sentinels'
+    if scheme not in _SENTINELS:  # there they are the sentinels'
         said = {"username": username, "password": password, **{name: text for name, text in said.items() if text}}
     return {name for name in ("db", "username", "password") if said.get(name)}
 

@@ -24,6 +24,7 @@ from tests.redis_servers import (
     redis_server,
     sentinel_server,
     tls_redis_server,
+    tls_sentinel,
 )
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -143,6 +144,18 @@ def test_tls_refuses_a_certificate_of_another_host(tls_server: tuple[RedisServer
         pytest.raises(RedisConnectionError, match=r"certificate is not valid for '127\.0\.0\.1'"),
     ):
         client.ping()
+
+
+def test_sentinels_and_their_master_are_talked_to_by_tls(tmp_path: Path) -> None:
+    with tls_sentinel(tmp_path) as (master, port, authority):
+        url = f"rediss-sentinel://localhost:{port}/2?master=mymaster"
+        assert_writes(f"{url}&ssl_ca_certs={authority}", master.client(2))
+        with connect(url) as client, pytest.raises(RedisConnectionError, match="certificate verify failed"):
+            client.ping()
+        with pytest.raises(RedisConnectionError, match="certificate verify failed"):
+            run_async(url, lambda client: client.ping())
+        with connect(url.replace("rediss", "redis")) as client, pytest.raises(RedisConnectionError):
+            client.ping()
 
 
 def test_a_sentinel_names_the_master(sentinel_setup: SentinelSetup) -> None:

@@ -115,6 +115,16 @@ def _address(text: str) -> Address:
             ),
         ),
         (
+            "rediss-sentinel://:sp@a?master=m&ssl_ca_certs=/ca.pem",
+            ConnectionSpec(
+                ConnectionKind.SENTINEL,
+                addresses=(Address("a", 26379),),
+                master_name="m",
+                sentinel_password="sp",
+                tls=TLSFiles("/ca.pem"),
+            ),
+        ),
+        (
             "rediss-cluster://u:p@a,[::1]:7/0?ssl_ca_certs=/ca.pem",
             ConnectionSpec(
                 ConnectionKind.CLUSTER,
@@ -153,6 +163,8 @@ def test_uris_that_asynq_has_no_word_for_are_read(uri: str, spec: ConnectionSpec
         ("redis://a b", "contains a space"),
         ("redis://h\n", "control character"),
         ("redis://h?ssl_ca_certs=/ca", "write rediss in place of redis"),
+        ("redis-sentinel://h?master=m&ssl_ca_certs=/ca", "ssl_ca_certs needs TLS; write rediss in place of redis"),
+        ("rediss-sentinel://h", "add [?]master=NAME"),
         ("rediss://h?ssl_ca_cert=/ca", "ssl_ca_cert is none of ssl_ca_certs, "),
         ("redis-cluster://h/1", "database 0 only"),
         ("redis-cluster://", "names no host"),

@@ -38,6 +38,9 @@ def url_of(*words: str) -> str:
         ("--cluster", "redis-cluster://" + ",".join(f"127.0.0.1:{port}" for port in range(7000, 7006))),
         ("--cluster -u host:7000 -p s", "redis-cluster://:s@host:7000"),
         ("--cluster_addrs a:1,b:2 --tls", "rediss-cluster://a:1,b:2"),
+        ("-u redis-sentinel://h/1?master=m --tls -n 2", "rediss-sentinel://h/2?master=m"),
+        ("-u rediss-sentinel://:sp@h?master=m -p s", "rediss-sentinel://:sp@h?password=s&master=m"),
+        ("-u redis-sentinel://h?master=m --insecure", "rediss-sentinel://h?ssl_cert_reqs=none&master=m"),
         ("--cluster-addrs a:1", "redis-cluster://a:1"),
     ],
 )
@@ -48,7 +51,7 @@ def test_options_make_a_url(words: str, url: str) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("-u unix:///r.sock --tls", "--tls goes with redis:// and redis-cluster:// only, not with unix://"),
+        ("-u unix:///r.sock --tls", "--tls goes with redis://, redis-cluster://, redis-sentinel://, not with unix://"),
         ("-u 10.0.0.1:6380 --tls-server redis.example", "is not the host, '10.0.0.1', whose name the certificate"),
         ("-u redis://h --cluster", "write redis-cluster://host:port"),
         ("--cluster -n 3", "a cluster has database 0 only, not 3"),
