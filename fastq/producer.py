@@ -43,7 +43,10 @@ class QueueRegister:
         return [queue for queue in queues if self._fresh_until.get(queue, 0.0) <= now]
 
     def done(self, due: Iterable[str], registered: Iterable[str]) -> None:
-        """Note which of the queues that were due are registered now; say once of each other one that it is not."""
+        """Note which queues are registered now; say once of each other one that was due that it is not.
+
+        Leave out of ``due`` those whose tasks failed, too: their error says what is wrong.
+        """
         until = self._clock.monotonic_s() + REGISTER_EVERY_S
         for queue in registered:
             self._fresh_until[queue] = until
@@ -74,7 +77,7 @@ class Producer:
         due = self._register.due((options.queue,))
         report = yield from put((batch,), due)
         error = error_of(report.outcomes[0][0], info.queue, info.id)
-        self._register.done(due, report.registered)
+        self._register.done(() if isinstance(error, BrokerError) else due, report.registered)
         if error is not None:
             raise error
         return info
@@ -97,9 +100,9 @@ class Producer:
             ticket = yield Send(put_operations(batches, due))
             following, failure = _next(chunks)
             report = yield from settle_put(batches, due, (yield Receive(ticket)))
-            self._register.done(due, report.registered)
             results.add(chunk.result(report, keep_tasks=keep_tasks))
             _stop_if_redis_failed(report.outcomes, results)
+            self._register.done(due, report.registered)
             chunk = following
         if failure is not None:
             failure.add_note(

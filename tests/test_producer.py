@@ -1,12 +1,16 @@
-"""Producer: how long it remembers that a queue was registered."""
+"""Producer: how long it remembers that a queue was registered, and what is said where Redis is away."""
+
+import asyncio
 
 import pytest
 from redis import Redis
 
+from fastq import AsyncClient, BrokerConnectionError, Client, Task
 from fastq.broker.open import open_broker
 from fastq.clock import ManualClock
 from fastq.producer import Producer
 from tests.faulty_proxy import Act, Fault, faulty_proxy
+from tests.ports import free_port
 from tests.redis_servers import RedisServer
 
 
@@ -35,3 +39,31 @@ def test_a_registration_that_failed_is_said_and_due_again(
         assert proxy.names_seen().count("SADD") == 1
         assert db.smembers("asynq:queues") == {b"default"}
     assert caplog.messages == ["queue 'default' could not be added to asynq:queues; inspectors do not list it"]
+
+
+def test_where_redis_is_away_nothing_is_said_of_lists(caplog: pytest.LogCaptureFixture) -> None:
+    """The error says what is wrong; the queue is registered with the next task that goes in."""
+    url = f"redis://127.0.0.1:{free_port()}"
+    with Client(url) as client:
+        for call in (lambda: client.enqueue("t"), lambda: client.enqueue_many([Task("t")])):
+            with pytest.raises(BrokerConnectionError, match="cannot reach Redis"):
+                call()
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("way", ["Client", "AsyncClient"])
+def test_connecting_is_tried_again_while_nothing_was_sent(way: str, db: Redis, shared_server: RedisServer) -> None:
+    async def enqueue(url: str) -> None:
+        async with AsyncClient(url) as client:
+            await client.enqueue("t", task_id="a")
+
+    cut = Fault("CLIENT", Act.CUT_BEFORE_REPLY, times=2)  # the first thing that is said on a connection
+    with faulty_proxy(shared_server.socket_path, cut) as proxy:
+        if way == "AsyncClient":
+            asyncio.run(enqueue(proxy.url))
+        else:
+            with Client(proxy.url) as client:
+                client.enqueue("t", task_id="a")
+        assert proxy.connections == 3
+        assert proxy.names_seen().count("EVALSHA") == 1
+    assert db.llen("asynq:{default}:pending") == 1

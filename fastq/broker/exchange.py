@@ -2,7 +2,8 @@
 
 A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once; a reply that
 was lost is asked for again only if its operation is idempotent and an attempt is left. What a Redis turned away that is
-loading, busy with a script or without its cluster is sent again whatever it is, since nothing was done.
+loading, busy with a script or without its cluster is sent again whatever it is, since nothing was done; so is what
+could not be sent for want of a connection.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ __all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s"]
 
 ATTEMPTS = 4
 """How often an idempotent operation is sent at most; asynq's Redis client re-sends three times, whatever it is."""
+
+CONNECT_ATTEMPTS = 3
+"""How often a connection is sought at most for any other: for some 70 ms where Redis is away, as asynq does."""
 
 
 def backoff_s(attempt: int) -> float:
@@ -59,21 +63,22 @@ class Exchange:
         """Take one reply, error reply, ``Lost`` or ``Unsent`` for each command, in their order."""
         waiting, self._waiting = self._waiting, []
         self.pause_s = 0.0
-        given_up = any(
-            isinstance(reply, Unsent) and not self._operations[index].idempotent
+        # What comes together is given up together: to register a queue is no use without its task.
+        may_wait_long = all(
+            self._operations[index].idempotent or not isinstance(reply, Unsent)
             for (index, _), reply in zip(waiting, replies, strict=True)
         )
         for (index, as_text), reply in zip(waiting, replies, strict=True):
             operation = self._operations[index]
             if isinstance(reply, NoScriptError) and not as_text:
                 self._waiting.append((index, True))
-            elif isinstance(reply, Unsent) and given_up:
-                # What it came with has failed for good: to register a queue is no use without its task.
-                self.results[index] = transport_error(reply, operation.name, self._where)
             elif isinstance(reply, (Lost, Unsent)):
                 error = transport_error(reply, operation.name, self._where)
-                attempts = _attempts(error) if operation.idempotent else 1
-                self._fail_or_wait(index, as_text, error, attempts)
+                if isinstance(reply, Unsent):
+                    most = ATTEMPTS if may_wait_long else CONNECT_ATTEMPTS
+                else:
+                    most = ATTEMPTS if operation.idempotent else 1
+                self._fail_or_wait(index, as_text, error, min(most, _attempts(error)))
             elif isinstance(reply, Exception) and was_turned_away(reply):
                 self._fail_or_wait(index, as_text, refusal(reply, operation.name), ATTEMPTS)
             elif isinstance(reply, Exception):
@@ -92,7 +97,7 @@ class Exchange:
 
 
 def _attempts(error: BrokerError) -> int:
-    """Return how often an operation that fails like this is sent; each time-out has cost seconds already."""
+    """Return how often an operation that fails like this is sent at most; each time-out has cost seconds already."""
     if isinstance(error, BrokerTimeoutError):
         return 2 if error.maybe_applied else 1
     return ATTEMPTS if error.transient else 1

@@ -174,8 +174,9 @@ class Engine:
         report = self._broker.drive(
             put_ticks([(tick, task.batch) for tick, task in named], [task.batch for task in plain], queues)
         )
-        self._register.done(queues, report.registered)
-        outcomes = zip([*(task for _, task in named), *plain], [*report.named, *report.plain], strict=True)
+        outcomes = list(zip([*(task for _, task in named), *plain], [*report.named, *report.plain], strict=True))
+        failed = {task.batch.queue for task, outcome in outcomes if isinstance(outcome, BrokerError)}
+        self._register.done(set(queues) - failed, report.registered)
         enqueued = [task for task, outcome in outcomes if self._settle(task, outcome)]
         if enqueued:
             self._record(enqueued)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 import redis.asyncio
 from redis.exceptions import (
+    AuthenticationError,
     BusyLoadingError,
     ClusterDownError,
     MasterDownError,
@@ -20,11 +21,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fastq.broker.aio import AsyncBroker, exchange_on
-from fastq.broker.exchange import ATTEMPTS, Command, Exchange, backoff_s
+from fastq.broker.exchange import ATTEMPTS, CONNECT_ATTEMPTS, Command, Exchange, backoff_s
 from fastq.broker.faults import Lost, Unsent, transport_error
 from fastq.broker.operation import Flow, Operation, Receive, Send
 from fastq.broker.scripts import Script
 from fastq.errors import (
+    BrokerAuthError,
     BrokerConnectionError,
     BrokerError,
     BrokerOutOfMemoryError,
@@ -170,19 +172,38 @@ def test_what_ended_a_script_on_its_way_or_will_not_pass_is_not_sent_again(error
 
 
 def test_what_never_left_was_not_applied() -> None:
-    exchange, _, _ = run([WRITE], [Unsent(CUT)])
+    exchange, _, _ = run([WRITE], *[[Unsent(CUT)]] * CONNECT_ATTEMPTS)
     assert exchange.results[0].maybe_applied is False
 
 
-def test_what_never_left_is_sent_again_only_with_all_that_it_came_with() -> None:
-    """An enqueue on a Redis that is away fails at once, and does not wait for its queue to be registered."""
-    exchange, sent, pauses = run([READ, WRITE], [Unsent(CUT), Unsent(CUT)])
-    assert (len(sent), pauses) == (1, [0.0])
-    assert [result.operation for result in exchange.results] == ["GET", "INCR"]
-    exchange, sent, pauses = run([READ, READ], [Unsent(CUT), Unsent(CUT)], [b"x", b"y"])
-    assert (exchange.results, pauses) == ([b"x", b"y"], [0.0, backoff_s(1)])
+def test_what_never_left_is_sent_again_whatever_it_is() -> None:
+    exchange, sent, pauses = run([READ, WRITE], [Unsent(CUT), Unsent(CUT)], [b"x", Unsent(CUT)], [1])
+    assert (exchange.results, pauses) == ([b"x", 1], [0.0, backoff_s(1), backoff_s(2)])
+    assert [len(words) for words in sent] == [2, 2, 1]
     exchange, sent, pauses = run([READ, WRITE], [Unsent(CUT), 1], [b"x"])
     assert (exchange.results, len(sent)) == ([b"x", 1], 2)
+
+
+def test_what_never_left_is_given_up_with_all_that_it_came_with() -> None:
+    """An enqueue on a Redis that is away fails when asynq's does, and does not wait for its queue to be registered."""
+    exchange, sent, pauses = run([READ, WRITE], *[[Unsent(CUT), Unsent(CUT)]] * CONNECT_ATTEMPTS)
+    assert pauses == [0.0, 0.008, 0.064]
+    assert [result.operation for result in exchange.results] == ["GET", "INCR"]
+    assert not any(result.maybe_applied for result in exchange.results)
+    exchange, sent, _ = run([READ, READ], *[[Unsent(CUT), Unsent(CUT)]] * ATTEMPTS)
+    assert len(sent) == ATTEMPTS
+
+
+def test_what_was_sent_once_and_lost_is_not_sent_again_for_being_unsent_before() -> None:
+    exchange, sent, _ = run([WRITE], [Unsent(CUT)], [Lost(CUT)])
+    assert len(sent) == 2
+    assert exchange.results[0].maybe_applied
+
+
+def test_a_refused_login_is_not_tried_again() -> None:
+    exchange, sent, _ = run([WRITE], [Unsent(AuthenticationError("WRONGPASS"))])
+    assert len(sent) == 1
+    assert isinstance(exchange.results[0], BrokerAuthError)
 
 
 def test_as_many_replies_as_commands_are_expected() -> None:
