@@ -18,7 +18,7 @@ from redis.asyncio.connection import AbstractConnection as AsyncConnection
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.connection import Connection
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from fastq.broker.faults import REFUSALS
@@ -108,9 +108,9 @@ class _Search:
         return None if is_about_it and (state["is_sdown"] or state["is_odown"]) else address
 
     def failure(self) -> Exception:
-        """Return what to raise where no sentinel named a master: the refusal of a login before all else."""
+        """Return what to raise where no sentinel named a master: a refused user before all else."""
         for error in self._errors:
-            if isinstance(error, REFUSALS):
+            if isinstance(error, (*REFUSALS, NoPermissionError)):
                 return error
         reasons = "; ".join(str(error).rstrip(".") for error in self._errors)
         return MasterNotFoundError(f"No master found for {self._name!r}" + (f": {reasons}" if reasons else ""))

@@ -354,6 +354,14 @@ def test_a_password_that_the_sentinels_refuse(way: str) -> None:
             assert text in str(error)
 
 
+def test_a_user_who_may_not_ask_the_sentinels(way: str) -> None:
+    with sentinel_server(free_port()) as port, Redis(port=port) as sentinel:
+        sentinel.acl_setuser("limited", enabled=True, nopass=True, commands=["+ping", "+client"])
+        error = error_at(f"redis-sentinel://limited:any@127.0.0.1:{port}/?master=mymaster", way)
+        assert type(error) is BrokerAuthError
+        assert "may not do this" in str(error)
+
+
 def test_every_connection_is_looked_at_once_in_a_while_however_busy(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
