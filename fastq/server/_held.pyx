@@ -44,9 +44,12 @@ cdef class HeldTask:
             self.write_by_s = self.leased_until_s
         self.refused = error
 
-    def is_writable(self, now_s: float, grace_s: float) -> bool:
-        """Tell whether it is still worth trying to write the outcome: nobody takes it until the grace is over, too."""
-        return min(self.leased_until_s + <double>grace_s, self.write_by_s) > <double>now_s
+    def is_writable(self, now_s: float) -> bool:
+        """Return whether writing the outcome is to be tried again: always, unless Redis has refused it for good.
+
+        A lease that has ended is no reason to stop: it is ours until a recoverer takes the task, and the write finds out.
+        """
+        return self.write_by_s > <double>now_s
 
 
 cdef inline int64_t seq_at(list results, Py_ssize_t at):

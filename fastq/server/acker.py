@@ -17,6 +17,7 @@ from fastq.server.batches import Writer
 from fastq.server.commands import Commands
 from fastq.server.holdings import Holdings
 from fastq.server.result import Result
+from fastq.server.trouble import is_everybodys
 
 __all__ = ["Acker", "Result"]
 
@@ -100,7 +101,7 @@ class Acker(Actor):
         for result in results:
             if error.maybe_applied:
                 self._held.doubt(result.task)
-            if not error.transient:
+            if not is_everybodys(error):
                 result.task.refuse(error)
         self.failed += results
         self.on_failed()
@@ -112,7 +113,7 @@ class Acker(Actor):
         for result, outcome in zip(results, outcomes, strict=True):
             task = result.task
             # What is not there any more was written by the try that had no reply.
-            if outcome is not Finish.OK and not task.in_doubt:
+            if outcome is not Finish.OK and task.held and not task.in_doubt:
                 self._log.warning(
                     "task %s of queue %s was lost before its outcome was written (%s): its lease had ended",
                     task.id,

@@ -97,6 +97,10 @@ class Heartbeater(Actor):
         for task in tasks:
             if task.id not in lost_ids:
                 task.leased_until_s = began_s + self._timing.lease_s
+            elif task.held and task.in_doubt:
+                # The write of its outcome whose reply was lost was carried out, or another server has it: in both cases
+                # there is nothing left to be written.
+                self._held.drop(task)
             elif task.held and not task.ended:
                 # One that ended meanwhile gave its lease back itself.
                 self._log.warning("lost the lease of task %s of queue %s; it is cancelled here", task.id, task.queue)

@@ -1,9 +1,10 @@
-"""The syncer: writes again what Redis failed to take, until others may have taken over the task.
+"""The syncer: writes again what Redis failed to take, until it is written or another server has the task.
 
 Wakes: a second after the acker kept a result that it could not write. Each write checks the owner, and "not there any
 more" after a try of ours that had no reply is success. A lease that has ended is still ours until a recoverer takes the
-task, 30 s later, so that an outage a little longer than the lease makes no task run again. What Redis refuses for good
-ends with the lease that the task had then. If it dies: the tasks are recovered after their leases, and run again.
+task, and no recoverer can while Redis is away: results are kept however long that lasts. They are no more than the
+tasks that were held when it began, since nothing is fetched meanwhile. What Redis refuses for good ends with the lease
+that the task had then. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio
@@ -35,7 +36,6 @@ class Syncer(Actor):
         self._held = holdings.held
         self._owner = holdings.owner
         self._clock = holdings.clock
-        self._grace_s = holdings.timing.recover_grace_s
         self._timer: asyncio.TimerHandle | None = None
         self.may_bring: Callable[[str], bool] = lambda queue: False
         acker.on_failed = self._take_note
@@ -52,8 +52,8 @@ class Syncer(Actor):
         self._timer = None
         results, self._acker.failed = self._acker.failed, []
         now_s = self._clock.monotonic_s()
-        alive = [result for result in results if result.task.is_writable(now_s, self._grace_s)]
-        self._give_up([result.task for result in results if not result.task.is_writable(now_s, self._grace_s)])
+        alive = [result for result in results if result.task.is_writable(now_s)]
+        self._give_up([result.task for result in results if not result.task.is_writable(now_s)])
         ready = [result for result in alive if not self._is_early(result.task)]
         if len(ready) < len(alive):
             self._acker.failed += [result for result in alive if self._is_early(result.task)]
@@ -69,19 +69,19 @@ class Syncer(Actor):
         return task.in_doubt and self.may_bring(task.queue)
 
     def _give_up(self, tasks: Sequence[HeldTask]) -> None:
-        """Let go of tasks, and say so once for each queue and reason."""
+        """Let go of tasks whose outcome Redis refuses, and say so once for each queue and reason."""
         by_reason: defaultdict[tuple[str, str], list[HeldTask]] = defaultdict(list)
         for task in tasks:
             if task.held:
-                by_reason[task.queue, f": {task.refused}" if task.refused else ""].append(task)
+                by_reason[task.queue, str(task.refused)].append(task)
                 self._held.drop(task)
         for (queue, why), given_up in by_reason.items():
             ids = ", ".join(task.id for task in given_up[:MOST_IDS_SAID])
             self._log.error(
-                "the outcome of %d tasks of queue %s could not be written before their leases ended%s; "
-                "they will run again: %s%s",
-                len(given_up),
+                "queue %s: Redis refused the outcome of %d tasks until their leases ended: %s; "
+                "they count as lost once a recoverer takes them: %s%s",
                 queue,
+                len(given_up),
                 why,
                 ids,
                 ", …" if len(given_up) > MOST_IDS_SAID else "",

@@ -19,7 +19,8 @@ from fastq.server.result import Result
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.harness import Bench, logged, on_bench
+from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.server.test_acker import result
 
 ME = ServerIdentity("host", 7, "id")
 
@@ -285,3 +286,44 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
         assert bench.held_ids() == ["a"]
 
     on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("way", ["done", "retry"])
+def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lease_is_gone(
+    way: str, db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a result that the link is too slow for would be sent again for ever."""
+    db.script_load(load_script(way).text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault(way, Act.CUT_BEFORE_REPLY)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acking = Acker(bench.commands, bench.holdings)
+            (task,) = bench.hold("a")
+            task.ended = True
+            acking.add([result(task, way)], pool_is_dry=True)
+            await acking.flush()
+            assert (bench.held_ids(), bench.held.queues_in_doubt()) == (["a"], frozenset({QUEUE}))
+            await heartbeater(bench).tick()
+            assert (bench.held_ids(), bench.held.queues_in_doubt()) == ([], frozenset())
+
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    (said,) = logged(caplog)
+    assert said.startswith("1 results wait for Redis")
+
+
+def test_an_outcome_whose_write_is_in_doubt_is_kept_while_the_lease_is_ours(
+    db: Redis, shared_server: RedisServer
+) -> None:
+    db.script_load(load_script("done").text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            acking = Acker(bench.commands, bench.holdings)
+            (task,) = bench.hold("a")
+            task.ended = True
+            acking.add([result(task, "done")], pool_is_dry=True)
+            await acking.flush()
+            await heartbeater(bench).tick()
+            assert (bench.held_ids(), len(acking.failed)) == (["a"], 1)
+
+        on_bench(db, shared_server.url, test, through=proxy.url)

@@ -179,44 +179,46 @@ def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) ->
 
 
 @pytest.mark.parametrize("way", WRITES)
-def test_an_outage_longer_than_the_lease_does_not_make_a_task_run_again(way: str, db: Redis, url: str) -> None:
+@pytest.mark.parametrize("away_s", [59, 600])
+def test_an_outage_longer_than_the_lease_does_not_make_a_task_run_again(
+    away_s: int, way: str, db: Redis, url: str
+) -> None:
     async def test(bench: Bench) -> None:
         acker, syncer = joined(bench)
         acker.failed = ended(bench.hold("a", "b"), way)
-        bench.clock.advance(59)
+        bench.clock.advance(away_s)
         await syncer.tick()
         check_ended(bench, way)
 
     on_bench(db, url, test)
 
 
-def test_a_result_is_given_up_with_an_error_once_others_may_take_the_task(
-    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    with faulty_proxy(shared_server.socket_path) as proxy:
+REFUSALS = {"a read-only replica": "REPLICAOF 127.0.0.1 1", "too few replicas": "CONFIG SET min-replicas-to-write 1"}
 
-        async def test(bench: Bench) -> None:
-            acker, syncer = joined(bench)
-            early, late = bench.hold("early", "late")
-            proxy.vanish()
-            acker.add(ended([early, late], "done"), pool_is_dry=True)
-            await acker.flush()
-            late.leased_until_s += 10
-            bench.clock.advance(59.9)
-            await syncer.tick()
-            assert len(acker.failed) == 2
-            bench.clock.advance(0.1)
-            await syncer.tick()
-            assert [one.task for one in acker.failed] == [late]
-            assert bench.held_ids() == ["late"]
-            assert bench.queue.places()["active"] == ["late", "early"], "the recoverer's to bring back"
 
-        on_bench(db, shared_server.url, test, through=proxy.url)
-    errors = logged(caplog, logging.ERROR)
-    assert errors == [
-        "the outcome of 1 tasks of queue default could not be written before their leases ended; "
-        "they will run again: early"
-    ]
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_results_are_kept_for_as_long_as_redis_takes_no_writes(refusal: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        acker, syncer = joined(bench)
+        tasks = {way: bench.hold(f"{way}-1", f"{way}-2") for way in WRITES}
+        bench.db.execute_command(*REFUSALS[refusal].split())
+        acker.add([one for way, both in tasks.items() for one in ended(both, way)], pool_is_dry=True)
+        await acker.flush()
+        for _ in range(10):
+            bench.clock.advance(60)
+            await syncer.tick()
+        assert len(acker.failed) == len(bench.held) == 10
+        bench.db.config_set("min-replicas-to-write", 0)
+        bench.db.execute_command("REPLICAOF", "NO", "ONE")
+        await syncer.tick()
+        assert (acker.failed, bench.held_ids()) == ([], [])
+        assert "active" not in bench.queue.places()
+        assert bench.queue.counters()["processed"] == 8
+
+    with redis_server() as server, server.client() as db:
+        on_bench(db, server.url, test)
+    (said,) = logged(caplog)
+    assert said.startswith("2 results wait for Redis")
 
 
 def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_once(
@@ -253,10 +255,9 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
     on_bench(db, url, test)
     waiting, given_up = logged(caplog, logging.WARNING)
     assert waiting.startswith("12 results wait for Redis: retry: Redis refused it: WRONGTYPE")
-    assert given_up.startswith(
-        "the outcome of 12 tasks of queue default could not be written before their leases ended: "
-    )
-    assert given_up.endswith("they will run again: " + ", ".join(f"id-{number:02}" for number in range(10)) + ", …")
+    assert given_up.startswith("queue default: Redis refused the outcome of 12 tasks until their leases ended: retry: ")
+    ids = ", ".join(f"id-{number:02}" for number in range(10))
+    assert given_up.endswith(f"; they count as lost once a recoverer takes them: {ids}, …")
 
 
 def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
