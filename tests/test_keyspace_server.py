@@ -52,6 +52,7 @@ from tests.keyspace import (
     snapshot,
 )
 from tests.server.groups import in_process
+from tests.server.harness import TRUSTING
 
 HOUR = timedelta(hours=1)
 PAYLOAD = b'{"id":1}'
@@ -167,7 +168,7 @@ async def lease_long_ago(stage: Stage) -> None:
 
 
 async def recover(stage: Stage) -> None:
-    await Recoverer(stage.commands, [QUEUE], lambda retried: 3600.0, stage.holdings.clock).tick()
+    await Recoverer(stage.commands, [QUEUE], lambda retried: 3600.0, stage.holdings.clock, TRUSTING).tick()
 
 
 async def forward(stage: Stage) -> None:

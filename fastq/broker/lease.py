@@ -14,7 +14,18 @@ from fastq import keys
 from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script
 
-__all__ = ["LEASE_S", "Leased", "LeasedTask", "Owner", "extend_leases", "id_word", "list_leases", "parse_leased"]
+__all__ = [
+    "LEASE_S",
+    "Leased",
+    "LeasedTask",
+    "Listed",
+    "Owner",
+    "extend_leases",
+    "id_word",
+    "list_leases",
+    "lost_count",
+    "parse_leased",
+]
 
 LEASE_S: Final = 30
 MAX_LISTED_BYTES: Final = 256_000
@@ -79,8 +90,21 @@ class Leased(NamedTuple):
 
 
 def parse_leased(reply: list[Any]) -> Leased:
-    """Read what dequeue and list_leases return: a count, then ids and messages by turns."""
+    """Read what dequeue returns: a count, then ids and messages by turns."""
     return Leased(reply[1::2], reply[2::2], reply[0])
+
+
+class Listed(NamedTuple):
+    """Hold tasks by their leases, how often each was lost before, and how many leases without a task were dropped."""
+
+    tasks: list[LeasedTask]
+    lost: list[int]
+    ghosts: int
+
+
+def lost_count(word: bytes | None) -> int:
+    """Return how often a task was lost, by that field of its hash; 0 for one that is no such number."""
+    return int(word) if word and len(word) < 10 and word.isdigit() else 0
 
 
 def id_word(task_id: str) -> bytes:
@@ -100,16 +124,22 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
     )
 
 
-def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[Leased]:
+def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[Listed]:
     """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end).
 
     It may bring fewer than there are: what is listed next is known once these have been moved, or by a higher span.
+    It fails where Redis takes no writes.
     """
     return Operation(
         "list_leases",
         load_script("list_leases"),
         (keys.lease(queue), keys.active(queue)),
         (keys.task_prefix(queue), lowest, highest, limit, MAX_LISTED_BYTES),
-        parse_leased,
+        _parse_listed,
         idempotent=True,
     )
+
+
+def _parse_listed(reply: list[Any]) -> Listed:
+    leased = Leased(reply[1::3], reply[2::3])
+    return Listed(leased.tasks, [lost_count(word) for word in reply[3::3]], reply[0])

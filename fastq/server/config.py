@@ -15,7 +15,7 @@ from fastq.options import check_text
 from fastq.prioritizer import normalize_queues
 from fastq.worker.names import AppNameError, name_of
 
-__all__ = ["LOG_FORMATS", "LOG_LEVELS", "START_METHODS", "Duration", "Hook", "ServerConfig", "setting_kind"]
+__all__ = ["LOG_FORMATS", "LOG_LEVELS", "MAX_LOST", "START_METHODS", "Duration", "Hook", "ServerConfig", "setting_kind"]
 
 Duration: TypeAlias = float | timedelta
 Hook: TypeAlias = str | Callable[..., Any] | None
@@ -23,6 +23,7 @@ Hook: TypeAlias = str | Callable[..., Any] | None
 START_METHODS: Final = ("forkserver", "spawn")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
+MAX_LOST: Final = 3
 MAX_WEIGHT: Final = 2**31 - 1
 """What a ServerInfo can hold; a server that cannot be described would never be seen."""
 
@@ -85,6 +86,9 @@ class ServerConfig:
     retry_delay: Hook = _setting("hook", None, "seconds until the next attempt: n**4 + 15 + rand(30)*(n+1) by default")
     is_failure: Hook = _setting("hook", None, "whether an error counts as a failure; all do by default")
     error_handler: Hook = _setting("hook", None, "called with the task and its error")
+    max_lost: int = _setting(
+        "count", MAX_LOST, "how often a task whose server died is put back before it is archived; 0: never", least=0
+    )
     start_method: str = _setting(
         "choice", "forkserver", "how children start; spawn for apps with threads or CUDA at import", of=START_METHODS
     )

@@ -41,11 +41,11 @@ class HookChild:
         )
         self._child = SpareChild(pool, "the hooks")
 
-    async def judge(self, error: str, text: str, message: bytes, *, tell: bool) -> FailureReport | None:
+    async def judge(self, error: str, text: str, message: bytes) -> FailureReport | None:
         """Return what the hooks say of a task's failure, None where the defaults are to stand."""
         if not self.judges:
             return None
-        event = await self._ask(judge_request(error, text, message, tell=tell))
+        event = await self._ask(judge_request(error, text, message))
         return FailureReport.decode(event.data) if event is not None and event.kind is Kind.RESULT else None
 
     async def check_health(self, error: BrokerError | None) -> None:

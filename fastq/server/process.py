@@ -128,6 +128,7 @@ class ServerProcess:
         self.subscriber = Subscriber(self._broker, self.crew.cancel, clock, control)
         self.syncer = Syncer(self.acker, self.holdings)
         self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
+        self.recoverer.max_lost = config.max_lost
         self.recoverer.is_held = lambda queue, task_id: self.held.get(queue, task_id) is not None
         if self.hooks.judges:
             self.recoverer.judge = self._judge_recovered
@@ -296,7 +297,11 @@ class ServerProcess:
         self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
         await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.held):
-            _log.error("what became of %d tasks could not be written; they run again after their leases", unwritten)
+            _log.error(
+                "what became of %d tasks could not be written; what Redis did not take unheard counts as lost, "
+                "and another server recovers it",
+                unwritten,
+            )
 
     def _in_old_order(self, results: list[Result]) -> list[Result]:
         """Sort by the order in which the tasks were fetched: children end in any order."""
@@ -356,12 +361,12 @@ class ServerProcess:
     async def _judge(self, task: HeldTask, kind: Kind, data: bytes) -> FailureReport:
         found = report_of(kind, data)
         error = kind.name.lower() if kind in (Kind.TIMEOUT, Kind.CANCELED) else "crashed"
-        report = await self.hooks.judge(error, found.error, task.view.data, tell=True)
+        report = await self.hooks.judge(error, found.error, task.view.data)
         # The hooks decide; the text is what this process saw.
         return found if report is None else replace(report, error=found.error)
 
     async def _judge_recovered(self, message: bytes) -> FailureReport | None:
-        return await self.hooks.judge("lease_expired", "", message, tell=False)
+        return await self.hooks.judge("lease_expired", "", message)
 
     def _canceled_as(self, queue: str, task_id: str) -> CancelAs | None:
         return self.subscriber.canceled_as(queue, task_id)

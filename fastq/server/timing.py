@@ -19,6 +19,8 @@ class Timing:
     ``recover_grace_s`` after their end, which is looked for every ``recoverer_interval_s`` (asynq: 60 s): nothing is
     left of a dead server 60 s after its leases. ``report_interval_s`` is between two lines of what was done, and
     ``watchdog_interval_s`` between two looks at the actors. A set of grouped tasks has ``aggregation_s`` to become one.
+    Leases that have ended say nothing of their servers before Redis has answered for ``settle_s``: those that live
+    extend theirs within two beats and the longest back-off.
     """
 
     lease_s: int = LEASE_S
@@ -29,6 +31,7 @@ class Timing:
     report_interval_s: float = 60.0
     watchdog_interval_s: float = 5.0
     aggregation_s: int = 120
+    settle_s: float = 15.0
 
 
 STANDARD: Final = Timing()

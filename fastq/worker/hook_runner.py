@@ -27,9 +27,9 @@ ERRORS: Final[dict[str, Callable[[str], BaseException]]] = {
 }
 
 
-def judge_request(error: str, text: str, message: bytes, *, tell: bool) -> bytes:
-    """Ask what follows from an error (a key of ``ERRORS``) of a task; ``tell`` runs the error handler, too."""
-    return orjson.dumps({"judge": error, "text": text, "tell": tell}) + b"\n" + message
+def judge_request(error: str, text: str, message: bytes) -> bytes:
+    """Ask what follows from an error (a key of ``ERRORS``) of a task."""
+    return orjson.dumps({"judge": error, "text": text}) + b"\n" + message
 
 
 def health_request(error: str | None) -> bytes:
@@ -65,8 +65,9 @@ class HookRunner:
             return None
         task = RunningTask(decode_task_message(message), context)
         error = ERRORS[request["judge"]](request["text"])
-        hooks = self._hooks if request["tell"] else self._hooks.without_telling()
-        return Kind.RESULT, hooks.report(task, error).encode()
+        if isinstance(error, LeaseExpiredError):
+            return Kind.RESULT, self._hooks.report_lost(task, error).encode()
+        return Kind.RESULT, self._hooks.report(task, error).encode()
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Refuse: hooks are plain functions."""

@@ -41,10 +41,6 @@ class Hooks:
         """Import hooks by name; ``AppNameError`` for what is not callable."""
         return cls(**{hook: resolve_hook(hook, name) for hook, name in names.items() if name})  # type: ignore[arg-type]  # what it takes shows when it is called
 
-    def without_telling(self) -> "Hooks":
-        """Return the hooks without the error handler: asynq does not tell it of recovered tasks."""
-        return Hooks(None, self.is_failure, self.retry_delay)
-
     def report(self, task: RunningTask, error: BaseException) -> FailureReport:
         """Describe a failure, and let the hooks decide what follows from it."""
         text = describe_error(error)
@@ -54,6 +50,10 @@ class Hooks:
         if caused_by(error, RevokeTask) or will_not_retry:
             return FailureReport(text, trace=trace)
         return FailureReport(text, self._counts(error), self._delay_s(task, error), trace)
+
+    def report_lost(self, task: RunningTask, error: BaseException) -> FailureReport:
+        """Describe a task that was lost with its server: no failure of its own, so only its delay is asked for."""
+        return FailureReport(describe_error(error), is_failure=False, retry_in_s=self._delay_s(task, error))
 
     def _tell(self, task: RunningTask, error: BaseException) -> None:
         if self.error_handler is not None:

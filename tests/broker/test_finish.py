@@ -177,6 +177,17 @@ def test_only_leases_that_ended_by_then_are_touched_by_who_recovers(way: str, be
     assert bench.places()["active"] == ["later", "fraction"]
 
 
+@pytest.mark.parametrize("way", ["retry", "archive"])
+def test_who_recovers_a_task_counts_it_as_lost_and_its_owner_does_not(way: str, bench: QueueBench) -> None:
+    bench.activate("recovered", "garbage", until_s=1, owner=THEIRS)
+    bench.activate("ours")
+    bench.db.hset(keys.task(QUEUE, "garbage"), "lost", "many")
+    assert bench.run(WAYS[way](["recovered", "garbage"], Guard(expired_at=NOW_S))) == [OK, OK]
+    assert bench.run(WAYS[way](["ours"], Guard(OURS))) == [OK]
+    assert (bench.task("recovered")["lost"], bench.task("garbage")["lost"]) == (b"1", b"many")
+    assert "lost" not in bench.task("ours")
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("unix_s", [NOW_S, 1_795_221_907, 4_102_444_799])
 @pytest.mark.parametrize("nonce", [1, 2, 524_288, 2**20 - 1])

@@ -7,9 +7,11 @@ import pytest
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.lease import LEASE_S, MAX_LISTED_BYTES, Leased, Owner, extend_leases, list_leases
+from fastq.broker.lease import LEASE_S, MAX_LISTED_BYTES, Listed, Owner, extend_leases, list_leases
 from fastq.broker.repair import repair_active
+from fastq.errors import BrokerReadOnlyError
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
+from tests.redis_servers import redis_server
 
 IN_2100 = 4_133_980_799
 
@@ -98,8 +100,8 @@ def test_leases_are_extended_on_a_redis_that_is_out_of_memory(bench: QueueBench,
     assert bench.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
 
 
-def ids_of(leased: Leased) -> list[str]:
-    return [task.id for task in leased.tasks]
+def ids_of(listed: Listed) -> list[str]:
+    return [task.id for task in listed.tasks]
 
 
 def test_leases_are_listed_by_their_end_inclusively(bench: QueueBench) -> None:
@@ -151,3 +153,23 @@ def test_a_list_of_leases_ends_with_the_message_that_goes_beyond_256_kb(bench: Q
     size = len(message("00", payload=bytes(10_000)))
     assert (len(listed.tasks) - 1) * size < MAX_LISTED_BYTES <= len(listed.tasks) * size
     assert ids_of(listed) == ids[: len(listed.tasks)]
+
+
+# Losses -----------------------------------------------------------------------------------------------------------
+
+
+def test_how_often_each_task_was_lost_is_listed(bench: QueueBench) -> None:
+    bench.activate("once", "never", "garbage", until_s=1)
+    bench.db.hset(keys.task(QUEUE, "once"), "lost", 1)
+    bench.db.hset(keys.task(QUEUE, "garbage"), "lost", "-1")
+    listed = bench.run(list_leases(QUEUE, "-inf", "5", 10))
+    assert dict(zip(ids_of(listed), listed.lost, strict=True)) == {"once": 1, "never": 0, "garbage": 0}
+
+
+def test_a_look_for_no_task_tells_whether_leases_can_be_written() -> None:
+    with redis_server() as server, server.client() as db, queue_bench(db, server.url) as bench:
+        bench.activate("a", until_s=1)
+        assert bench.run(list_leases(QUEUE, "-inf", "5", 0)) == ([], [], 0)
+        db.execute_command("REPLICAOF", "127.0.0.1", "1")
+        with pytest.raises(BrokerReadOnlyError):
+            bench.run(list_leases(QUEUE, "-inf", "5", 0))

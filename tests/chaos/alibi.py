@@ -31,8 +31,8 @@ STRUCK_NS: Final = _NS // 20
 THAW_NS: Final = _NS // 2
 """How long a thawed server's children may begin what lay in their rings before the server has taken it back."""
 
-_REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS}
-_SILENT: Final = {Kind.FREEZE_REDIS, Kind.NET_HALF_OPEN}
+_REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG}
+_SILENT: Final = {Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG, Kind.NET_HALF_OPEN}
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
 _NET: Final = {Kind.NET_REFUSE, Kind.NET_HALF_OPEN, Kind.NET_DELAY, Kind.NET_CUT, Kind.NET_DROP}
 _DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER}
@@ -65,7 +65,8 @@ class Alibis:
     def __init__(self, strikes: Sequence[Strike], lives: Mapping[int, Life], timing: Timing) -> None:
         self._strikes = strikes
         self._lives = lives
-        self._until_recovered_s = timing.lease_s + timing.recover_grace_s + timing.recoverer_interval_s + MAX_BACKOFF_S
+        self._until_recovered_s = timing.lease_s + timing.recover_grace_s + timing.recoverer_interval_s
+        self._until_recovered_s += timing.settle_s + MAX_BACKOFF_S
         servers = {life.server for life in lives.values()} | {-1}
         self._outages = {server: merged(_outage(one) for one in strikes if _hits(one, server)) for server in servers}
         # A lease was last extended up to a heartbeat ago, its end is rounded down to a second, and machines have other

@@ -116,6 +116,7 @@ class Fleet:
             "async_concurrency": app.COROUTINES,
             "max_tasks_per_child": 4000,
             "max_memory_per_child": 200 << 20,
+            "max_lost": 1000,  # no task here is poison, however often its servers are struck
         }
         url = self._plant.urls[server]
         return {"app": "tests.chaos.app:mux", "redis": url, "timing": self._plant.timing, "config": config}

@@ -24,7 +24,7 @@ from tests.chaos.proxy import Proxies, Proxy
 __all__ = ["Injector", "Targets"]
 
 _ASK_AGAIN_S: Final = 0.02
-_REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS}
+_REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG}
 _DELAY_S: Final = 0.05
 
 
@@ -130,7 +130,7 @@ class Injector:
             return False
         self._is_redis_away = True
         strike = self.journal.strike(fault)
-        if fault.kind is Kind.FREEZE_REDIS:
+        if fault.kind in (Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG):
             database.signal(signal.SIGSTOP)
             self._after(fault.for_s, lambda: self._thaw_redis(strike))
         else:

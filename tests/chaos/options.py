@@ -52,6 +52,7 @@ def timing_of(lease_s: int) -> Timing:
         recoverer_interval_s=lease_s / 4,
         heartbeat_interval_s=lease_s / 6,
         stall_s=lease_s / 6,
+        settle_s=lease_s / 4,
     )
 
 

@@ -27,6 +27,7 @@ class Kind(Enum):
     RESTART_REDIS = "restart Redis"
     KILL_REDIS = "SIGKILL Redis"
     FREEZE_REDIS = "SIGSTOP Redis"
+    FREEZE_REDIS_LONG = "SIGSTOP Redis for longer than the leases"
     NET_DROP = "reset all connections"
     NET_REFUSE = "refuse connections"
     NET_HALF_OPEN = "let connections fall silent"
@@ -48,6 +49,7 @@ _DECK = {
     Kind.RESTART_REDIS: 1,
     Kind.KILL_REDIS: 1,
     Kind.FREEZE_REDIS: 1,
+    Kind.FREEZE_REDIS_LONG: 1,
     Kind.NET_DROP: 3,
     Kind.NET_REFUSE: 1,
     Kind.NET_HALF_OPEN: 1,
@@ -122,7 +124,7 @@ def make_plan(seed: int, scale: Scale, kinds: Sequence[Kind] = tuple(Kind)) -> l
 def _length_s(kind: Kind, scale: Scale, rng: random.Random) -> float:
     beyond = scale.lease_s + scale.grace_s
     match kind:
-        case Kind.FREEZE_SERVER | Kind.FREEZE_FAMILY | Kind.FREEZE_CHILD:
+        case Kind.FREEZE_SERVER | Kind.FREEZE_FAMILY | Kind.FREEZE_CHILD | Kind.FREEZE_REDIS_LONG:
             return beyond * rng.uniform(1.05, 1.4)
         case Kind.FREEZE_SHORT:
             return min(8.0, scale.lease_s * rng.uniform(0.05, 0.4))

@@ -17,7 +17,7 @@ from tests.chaos.producer import Enqueued, Entry
 from tests.chaos.workload import JOBS, Order, orders
 
 S = 1_000_000_000
-TIMING = Timing(4, 2, 1.0, 0.6, 0.6)
+TIMING = Timing(4, 2, 1.0, 0.6, 0.6, settle_s=0.0)
 LIVES = {0: Life(0, 0, 0), 1: Life(1, 0, 0)}
 TASK, NEXT = "00000000", "00000001"
 

@@ -16,7 +16,7 @@ from tests.processes import is_running
 from tests.waiting import wait_until
 
 APPS = "tests/e2e/apps.py"
-HELD = {"lease_s": 2, "recover_grace_s": 60, "recoverer_interval_s": 0.2, "heartbeat_interval_s": 0.4}
+HELD = {"lease_s": 2, "recover_grace_s": 60, "recoverer_interval_s": 0.2, "heartbeat_interval_s": 0.4, "settle_s": 0.4}
 """With leases that end soon, and a grace in which a machine may stand still."""
 GRACES_S = {"deaf": 3.0, "async-deaf": 3.0, "c-loop": 0.5, "async-stuck": 0.5}
 """Those that nothing ends but a kill; the deaf have the time to say that they were told."""

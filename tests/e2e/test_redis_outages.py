@@ -77,6 +77,41 @@ def test_a_redis_that_is_silent_for_10_s_costs_no_lease_and_no_task(stage: Stage
     assert worker.stop() == 0, worker.text
 
 
+AWAY_S = 6.0
+SHORT_LEASES = {
+    "lease_s": 2,
+    "recover_grace_s": 1,
+    "recoverer_interval_s": 0.2,
+    "heartbeat_interval_s": 0.4,
+    "settle_s": 12.0,  # pauses after errors are as long as ever
+}
+"""Leases for which anybody could take a task, once Redis was away for half of ``AWAY_S``."""
+
+
+@pytest.mark.parametrize("max_retry", [0, 5])
+def test_servers_that_live_keep_their_tasks_through_an_outage_longer_than_their_leases(
+    max_retry: int, stage: Stage
+) -> None:
+    workers = [stage.workers.start_timed(SHORT_LEASES, concurrency=1).is_ready() for _ in range(2)]
+    go = stage.server.directory / "go"
+    ids = [stage.enqueue("until-file", headers={"file": str(go)}, max_retry=max_retry) for _ in range(2)]
+    for _ in ids:
+        stage.view.expect("started")
+    with silence(stage):
+        wait_until(after(AWAY_S))
+    wait_until(lambda: all(END in worker.text for worker in workers))
+    go.touch()
+    for task_id in ids:
+        message = stage.view.until("completed", task_id)
+        assert message is not None
+        assert message.retried == 0
+        assert b"lost" not in stage.view.fields(task_id)
+    assert (stage.view.count("processed"), stage.view.count("failed")) == (2, 0)
+    for worker in workers:
+        assert worker.stop() == 0, worker.text
+        assert "lost" not in worker.text.replace("whether it did", "")
+
+
 # Its data ----------------------------------------------------------------------------------------------------------
 
 

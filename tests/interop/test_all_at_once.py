@@ -87,7 +87,7 @@ class Crowd:
             self.enqueued.append(enqueued)
 
     def start_servers(self) -> None:
-        timing = {"recoverer_interval_s": 1.0, "heartbeat_interval_s": 1.0}
+        timing = {"recoverer_interval_s": 1.0, "heartbeat_interval_s": 1.0, "settle_s": 3.0}
         self.running = [
             self.workers.start_timed(timing, f"{app.__name__}:mux", **FASTQ_SERVER, strict_priority=strict)
             for strict in (False, True)

@@ -1,5 +1,6 @@
 """What Go asynq writes, fastq reads field for field."""
 
+import asyncio
 import json
 from collections import Counter
 from typing import Any
@@ -8,10 +9,17 @@ import pytest
 import redis
 
 from fastq import keys
+from fastq.broker.open import open_async_broker
+from fastq.clock import SystemClock
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message
+from fastq.server.commands import Commands
+from fastq.server.recoverer import Recoverer
 from tests.interop.peer import GoPeer
-from tests.interop.records import GoTask, GoTaskInfo
+from tests.interop.records import GoOptions, GoTask, GoTaskInfo
 from tests.interop.samples import COMBINATIONS, SECOND_NS, Sample, samples
+from tests.interop.test_peer_server import QUICK
+from tests.server.harness import TRUSTING
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.interop
 
@@ -113,3 +121,41 @@ def test_fastq_reads_what_a_go_server_rewrites(go: GoPeer, db: redis.Redis) -> N
         assert bool(message.error_msg) == bool(message.last_failed_at) == (info.state != "completed")
         states[info.state] += 1
     assert states == {"retry": 3, "archived": 1, "completed": 1}
+
+
+# Lost tasks -------------------------------------------------------------------------------------------------------
+
+
+def test_how_often_a_task_was_lost_outlives_all_that_go_does_with_it(go: GoPeer, db: Any, redis_url: str) -> None:
+    """A field of its hash that asynq does not know: Go runs it, retries, archives and completes it."""
+    hour: GoOptions = {"retention_ns": HOUR_NS, "max_retry": 1}
+    go.enqueue(GoTask("t", b'{"do": "error"}', options={"task_id": "fails", **hour}))
+    go.enqueue(GoTask("t", b'{"do": "result"}', options={"task_id": "ends", **hour}))
+    for task_id in ("fails", "ends"):
+        lose(db, redis_url, task_id)
+        info = go.task_info("default", task_id)
+        assert (info.state, info.retried) == ("retry", 0)
+        assert info.last_err.startswith("asynq: task lease expired: lost with its server; time 1 of at most 3")
+        go.inspect("RunTask", "default", task_id)
+    with go.server(**{**QUICK, "retry_delay_ns": 1, "delayed_task_check_ns": SECOND_NS // 10}):
+        go.executions(finished=3)
+        wait_until(lambda: go.task_info("default", "fails").state == "archived")
+        wait_until(lambda: go.task_info("default", "ends").state == "completed")
+    assert go.task_info("default", "fails").retried == 1
+    for task_id in ("fails", "ends"):
+        assert db.hget(keys.task("default", task_id), "lost") == b"1"
+
+
+def lose(db: Any, url: str, task_id: str) -> None:
+    """Let a server take a pending task and die, and one of fastq's find out."""
+
+    async def recover() -> None:
+        broker = open_async_broker(url)
+        await Recoverer(Commands(broker), ["default"], lambda retried: 3600.0, SystemClock(), TRUSTING).tick()
+        await broker.close()
+
+    assert db.lrem(keys.pending("default"), 0, task_id) == 1
+    db.lpush(keys.active("default"), task_id)
+    db.hset(keys.task("default", task_id), "state", "active")
+    db.zadd(keys.lease("default"), {task_id: 1})
+    asyncio.run(recover())

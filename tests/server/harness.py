@@ -5,6 +5,7 @@ import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,10 @@ from fastq.server.timing import STANDARD
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 
-__all__ = ["Bench", "ScriptFault", "logged", "on_bench"]
+__all__ = ["TRUSTING", "Bench", "ScriptFault", "logged", "on_bench"]
+
+TRUSTING = replace(STANDARD, settle_s=0.0)
+"""The times of a recoverer that takes what it finds at its first look."""
 
 
 class Bench:

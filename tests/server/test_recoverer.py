@@ -11,51 +11,119 @@ from fastq import keys
 from fastq.codec import decode_task_message
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
-from fastq.server.recoverer import LEASE_EXPIRED, Recoverer
+from fastq.server.recoverer import Recoverer
 from fastq.server.repairs import Repair
 from fastq.worker.report import FailureReport
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.redis_servers import redis_server
-from tests.server.harness import Bench, logged, on_bench
+from tests.server.harness import TRUSTING, Bench, logged, on_bench
 
 EXPIRED_S = NOW_S - 30
+PUT_BACK = "asynq: task lease expired: lost with its server; time 1 of at most 3, no attempt charged"
+ONCE = "asynq: task lease expired: lost with its server; max_retry=0, and whether it had begun is not known"
 
 
 def recoverer(
-    bench: Bench, *queues: str, commands: Commands | None = None, delay: Callable[[int], float] = lambda n: 100.0 + n
+    bench: Bench,
+    *queues: str,
+    commands: Commands | None = None,
+    delay: Callable[[int], float] = lambda n: 100.0 + n,
 ) -> Recoverer:
-    return Recoverer(commands or bench.commands, queues or (QUEUE,), delay, bench.clock)
+    return Recoverer(commands or bench.commands, queues or (QUEUE,), delay, bench.clock, TRUSTING)
 
 
 # Leases that ended ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("owner", [GOS, THEIRS, OURS])
-def test_a_task_whose_lease_ended_30_s_ago_is_tried_again(owner: Any, db: Redis, url: str) -> None:
+def test_a_task_whose_lease_ended_30_s_ago_is_tried_again_and_charged_nothing(owner: Any, db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         bench.queue.activate("a", owner=owner, until_s=EXPIRED_S - 1, retried=3)
         recovering = recoverer(bench)
         assert await recovering.tick() == 30.0
         assert bench.queue.scores("retry") == {"a": NOW_S + 103}
         assert bench.queue.places() == {"retry": ["a"]}
-        new = message("a", retried=4, error_msg=LEASE_EXPIRED, last_failed_at=NOW_S)
-        assert bench.queue.task("a") == {"msg": new, "state": b"retry"}
-        assert bench.queue.counters()["failed"] == bench.queue.counters()["processed"] == 1
+        new = message("a", retried=3, error_msg=PUT_BACK, last_failed_at=NOW_S)
+        assert bench.queue.task("a") == {"msg": new, "state": b"retry", "lost": b"1"}
+        assert bench.queue.counters() == {}
         assert recovering.recovered == 1
 
     on_bench(db, url, test)
 
 
-def test_a_task_without_retries_left_goes_to_the_archive(db: Redis, url: str) -> None:
+def test_a_last_attempt_that_was_lost_is_still_to_be_made(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         bench.queue.activate("a", until_s=1, retry=3, retried=3)
-        bench.queue.activate("b", until_s=1, retry=0)
         await recoverer(bench).tick()
-        assert bench.queue.scores("archived") == {"a": NOW_S, "b": NOW_S}
-        new = message("a", retry=3, retried=3, error_msg=LEASE_EXPIRED, last_failed_at=NOW_S)
-        assert bench.queue.task("a") == {"msg": new, "state": b"archived"}
+        assert bench.queue.scores("retry") == {"a": NOW_S + 103}
+        assert bench.queue.message("a").retried == 3
 
     on_bench(db, url, test)
+
+
+def test_a_task_that_may_run_once_goes_to_the_archive(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", "b", until_s=1, retry=0)
+        await recoverer(bench).tick()
+        assert bench.queue.scores("archived") == {"a": NOW_S, "b": NOW_S}
+        new = message("a", retry=0, error_msg=ONCE, last_failed_at=NOW_S)
+        assert bench.queue.task("a") == {"msg": new, "state": b"archived", "lost": b"1"}
+        assert bench.queue.counters()["failed"] == bench.queue.counters()["processed"] == 2
+
+    on_bench(db, url, test)
+    assert logged(caplog) == [
+        "queue default: 2 tasks were lost, their server died or is cut off from Redis; archived "
+        "(max_retry=0, and whether it had begun is not known): a, b"
+    ]
+
+
+@pytest.mark.parametrize(("max_lost", "before", "goes_to"), [(3, 2, "retry"), (3, 3, "archived"), (0, 0, "archived")])
+def test_a_task_that_was_lost_too_often_is_archived_as_poison(
+    max_lost: int, before: int, goes_to: str, db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", until_s=1, retried=7)
+        if before:
+            bench.db.hset(keys.task(QUEUE, "a"), "lost", before)
+        recovering = recoverer(bench)
+        recovering.max_lost = max_lost
+        await recovering.tick()
+        assert bench.queue.places() == {goes_to: ["a"]}
+        assert bench.queue.task("a")["lost"] == str(before + 1).encode()
+        assert bench.queue.message("a").retried == 7
+        says_why = f"time {before + 1}, over max_lost={max_lost}" in bench.queue.message("a").error_msg
+        assert says_why is (goes_to == "archived")
+
+    on_bench(db, url, test)
+    (said,) = logged(caplog)
+    follows = "put back to be tried again, no attempt charged" if goes_to == "retry" else "archived (time "
+    assert follows in said
+
+
+@pytest.mark.parametrize("garbage", ["many", "1e300", "-4", "9" * 5000])
+def test_a_count_of_losses_that_is_none_stops_nothing(garbage: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", "b", until_s=1)
+        bench.db.hset(keys.task(QUEUE, "a"), "lost", garbage)
+        await recoverer(bench).tick()
+        assert bench.queue.places() == {"retry": ["a", "b"]}
+
+    on_bench(db, url, test)
+
+
+def test_what_was_lost_is_said_with_its_ids_and_what_follows(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate(*(f"id-{number:02}" for number in range(12)), until_s=1)
+        await recoverer(bench).tick()
+
+    on_bench(db, url, test)
+    ids = ", ".join(f"id-{number:02}" for number in range(10))
+    assert logged(caplog) == [
+        "queue default: 12 tasks were lost, their server died or is cut off from Redis; "
+        f"put back to be tried again, no attempt charged: {ids}, …"
+    ]
 
 
 @pytest.mark.parametrize(("until_s", "owner", "comes"), [(EXPIRED_S, GOS, True), (EXPIRED_S, OURS, False)])
@@ -103,8 +171,8 @@ def test_two_recoverers_at_once_move_each_task_once(db: Redis, url: str) -> None
         await asyncio.gather(*(one.tick() for one in both))
         assert sum(one.recovered for one in both) == 300
         assert len(bench.queue.places()["retry"]) == len(bench.queue.places()["archived"]) == 150
-        assert bench.queue.counters()["processed"] == 300
-        assert {decode_task_message(bench.queue.task(f"r{n}")["msg"]).retried for n in range(150)} == {1}
+        assert bench.queue.counters()["processed"] == 150
+        assert {bench.queue.task(f"r{n}")["lost"] for n in range(150)} == {b"1"}
 
     on_bench(db, url, test)
 
@@ -116,7 +184,7 @@ def test_a_task_that_is_leased_anew_between_look_and_move_is_left_alone(retries:
 
         async def run(self, operation: Any) -> Any:
             result = await super().run(operation)
-            if operation.name == "list_leases":
+            if operation.name == "list_leases" and result.tasks:
                 db.zadd(keys.lease(QUEUE), {"a": NOW_S + 30 + THEIRS.fraction})
             return result
 
@@ -154,7 +222,7 @@ def test_the_apps_hooks_decide_on_a_task_that_is_tried_again_and_on_no_other(db:
 
         async def judge(data: bytes) -> FailureReport | None:
             asked.append(data)
-            return None if decode_task_message(data).id == "default" else FailureReport("", False, 7.0)
+            return None if decode_task_message(data).id == "default" else FailureReport("", True, 7.0)
 
         bench.queue.activate("hooked", "default", until_s=1)
         bench.queue.activate("dead", until_s=1, retry=0)
@@ -163,9 +231,8 @@ def test_the_apps_hooks_decide_on_a_task_that_is_tried_again_and_on_no_other(db:
         await recovering.tick()
         assert asked == [message("default"), message("hooked")]
         assert bench.queue.scores("retry") == {"hooked": NOW_S + 7, "default": NOW_S + 100}
-        hooked = decode_task_message(bench.queue.task("hooked")["msg"])
-        assert (hooked.retried, hooked.error_msg) == (0, LEASE_EXPIRED)
-        assert bench.queue.counters()["failed"] == 2
+        assert bench.queue.message("hooked").error_msg == PUT_BACK, "the text is what this server knows"
+        assert bench.queue.counters()["failed"] == 1, "no failure, whatever the hooks say: it was not the task's fault"
 
     on_bench(db, url, test)
 
@@ -240,9 +307,7 @@ def test_ghosts_are_gone_from_everywhere_and_counted(db: Redis, url: str, caplog
     assert logged(caplog) == ["queue default: 2 ids without task"]
 
 
-def test_each_kind_of_repair_is_counted_and_said_in_one_line(
-    db: Redis, url: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_each_kind_of_repair_is_counted_and_said(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
     """The ghosts that stay in active or lease for ever with asynq, planted all at once."""
 
     async def test(bench: Bench) -> None:
@@ -271,7 +336,9 @@ def test_each_kind_of_repair_is_counted_and_said_in_one_line(
 
     on_bench(db, url, test)
     assert logged(caplog) == [
-        "queue default: 1 recovered, 2 ids without task, 1 active without lease, 1 leases without active task"
+        "queue default: 1 tasks were lost, their server died or is cut off from Redis; "
+        "put back to be tried again, no attempt charged: dead",
+        "queue default: 2 ids without task, 1 active without lease, 1 leases without active task",
     ]
 
 
@@ -376,6 +443,6 @@ def test_it_begins_at_once_and_starts_and_stops_again_and_again(db: Redis, url: 
             await recovering.ticked.wait_for(lambda: recovering.ticks)
         await recovering.stop()
         assert bench.queue.places().keys() == {"retry"}
-        assert bench.queue.counters()["processed"] == 200
+        assert {bench.queue.task(str(number))["lost"] for number in range(200)} == {b"1"}
 
     on_bench(db, url, test)

@@ -60,6 +60,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "retry_delay": [Example(HOOK, HOOK, f"'{HOOK}'")],
     "is_failure": [Example(HOOK, HOOK, f"'{HOOK}'")],
     "error_handler": [Example(HOOK, HOOK, f"'{HOOK}'")],
+    "max_lost": [Example(0, "0", "0")],
     "start_method": [Example("spawn", "spawn", '"spawn"')],
     "max_tasks_per_child": [Example(1000, "1000", "1000")],
     "max_memory_per_child": [

@@ -124,10 +124,12 @@ def test_a_task_whose_time_is_up_in_a_hook_ends_there() -> None:
         Hooks(error_handler=hang).report(running(), BOOM)
 
 
-def test_the_error_handler_is_not_told_where_asynq_does_not() -> None:
+@pytest.mark.parametrize("retried", [0, 25])
+def test_of_a_task_that_was_lost_only_the_delay_is_asked_for(retried: int) -> None:
     recorder = Recorder()
-    recorder.hooks().without_telling().report(running(), BOOM)
-    assert recorder.names() == ["is_failure", "retry_delay"]
+    report = recorder.hooks().report_lost(running(retried=retried), BOOM)
+    assert recorder.names() == ["retry_delay"]
+    assert (report.is_failure, report.retry_in_s) == (False, 7.0)
 
 
 # Names ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
 ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
-ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, or ""
+ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
 ARGV[6] now              unix seconds
 ARGV[7] expire_before    unix seconds; what was archived until then is deleted
 ARGV[8] max_size         tasks that the archive holds at most
@@ -57,6 +57,8 @@ for at = 9, #ARGV, 2 do
     redis.call("ZREM", lease, id)
     redis.call("ZADD", archived, now, id)
     redis.call("HSET", task_prefix .. id, "msg", message, "state", "archived")
+    -- What others may have put there is no number: that is no reason to stop half-way.
+    if expired_at ~= "" then redis.pcall("HINCRBY", task_prefix .. id, "lost", 1) end
     failures = failures + 1
   end
   if outcome ~= 1 then all = false end

@@ -4,10 +4,10 @@ KEYS[2] active       asynq:{q}:active
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] from         lowest score, "-inf" for all that ended by "to"
 ARGV[3] to           highest score, inclusive
-ARGV[4] limit        tasks at most
+ARGV[4] limit        tasks at most; 0 only sees that leases can be written
 ARGV[5] max_bytes    messages at most; the first that goes beyond it is the last one read
 builds  task_prefix .. id, same hash tag
-returns list: ids dropped, then id, message, id, message, ...
+returns list: ids dropped, then three values for each task: id, message, how often it was lost ("" for never)
         If active is long, not all dropped ids are taken off it: repair_active finds the rest.
 asynq   listLeaseExpiredCmd (which leaves leases without task for ever)
 ]]
@@ -16,14 +16,19 @@ local task_prefix, from, to, limit, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[
 local reply, ghosts, bytes = {0}, 0, 0
 -- An LREM passes all of active: 100000 elements in all are about 1 ms.
 local removals = math.floor(100000 / math.max(1, redis.call("LLEN", active)))
+-- It removes nothing. Where Redis takes no writes (a replica, a disk that is full) nobody can extend a lease, and this
+-- says so: who hears that leases have ended must know whether they could have been extended.
+redis.call("ZREM", lease, "")
 for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0, limit)) do
   -- A key that is no hash is as good as none: its error must not keep the tasks behind it from being read. Any other
   -- error says nothing of the task: in a cluster it may be on its way to another node.
-  local message = redis.pcall("HGET", task_prefix .. id, "msg")
-  if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
-  if type(message) == "string" then
+  local found = redis.pcall("HMGET", task_prefix .. id, "msg", "lost")
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
+  local message = found[1]
+  if message then
     reply[#reply + 1] = id
     reply[#reply + 1] = message
+    reply[#reply + 1] = found[2] or ""
     bytes = bytes + #message
     if bytes >= max_bytes then break end
   else

@@ -10,7 +10,7 @@ ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
 ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
-ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, or ""
+ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
 ARGV[6...] tasks         four values each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
@@ -53,6 +53,8 @@ for at = 6, #ARGV, 4 do
     redis.call("ZREM", lease, id)
     redis.call("ZADD", retry, retry_at, id)
     redis.call("HSET", task_prefix .. id, "msg", message, "state", "retry")
+    -- What others may have put there is no number: that is no reason to stop half-way.
+    if expired_at ~= "" then redis.pcall("HINCRBY", task_prefix .. id, "lost", 1) end
     if is_failure == "1" then failures = failures + 1 end
   end
   if outcome ~= 1 then all = false end

@@ -14,6 +14,7 @@ from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome
 from tests.server.groups import in_process
+from tests.server.harness import TRUSTING
 from tests.test_keyspace_server import Stage
 
 __all__ = ["tended"]
@@ -40,7 +41,7 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
             return Forwarder(commands, [queue], 5.0, clock)
         case "janitor":
             return Janitor(commands, [queue], 5.0, 100, clock)
-    recoverer = Recoverer(commands, [queue], lambda retried: 3600.0, clock)
+    recoverer = Recoverer(commands, [queue], lambda retried: 3600.0, clock, TRUSTING)
     recoverer.reclaim = Reclaimer(commands, clock, aggregates=True).reclaim
     return recoverer
 

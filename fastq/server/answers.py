@@ -1,0 +1,73 @@
+"""For how long Redis has answered without a break, queue by queue, as its recoverer has seen it.
+
+After an outage every lease has ended, also those of servers that live: they extend them with their next beat. Who takes
+tasks before that beat takes them from the living. The same holds for a process that stood still itself, and for one
+that has just started: it cannot know what was before.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fastq.clock import Clock
+from fastq.server.timing import Timing
+
+__all__ = ["Answers", "Moment"]
+
+
+class Moment(NamedTuple):
+    """A point in time by both clocks: the monotonic one stands still while the machine is suspended."""
+
+    monotonic_s: float
+    unix_s: float
+
+    def until(self, later: "Moment") -> float:
+        """Return the seconds from here to a later moment; where the clocks differ the most that it may be."""
+        return max(later.monotonic_s - self.monotonic_s, later.unix_s - self.unix_s)
+
+
+@dataclass(slots=True)
+class _Span:
+    began_s: float
+    asked: Moment
+    is_steady: bool
+
+
+class Answers:
+    """The answers that Redis gave about each queue.
+
+    A span of them ends with an answer that failed, and with a gap in which an outage may have gone unseen.
+    """
+
+    def __init__(self, clock: Clock, timing: Timing) -> None:
+        self._clock = clock
+        self._settle_s = timing.settle_s
+        # A living server's lease was extended at most a beat before a gap: it has not ended a grace ago after this one.
+        self._longest_gap_s = timing.lease_s + timing.recover_grace_s - timing.settle_s
+        self._longest_first_gap_s = 2 * timing.heartbeat_interval_s
+        self._spans: dict[str, _Span] = {}
+
+    def now(self) -> Moment:
+        """Return the present moment."""
+        return Moment(self._clock.monotonic_s(), self._clock.unix_ns() / 1e9)
+
+    def are_steady(self, queue: str) -> bool:
+        """Return whether Redis had answered for long enough when it answered last."""
+        span = self._spans.get(queue)
+        return span is not None and span.is_steady
+
+    def note(self, queue: str, asked: Moment) -> bool:
+        """Note an answer to what was asked at a moment; return whether Redis has answered for long enough."""
+        now = self.now()
+        span = self._spans.get(queue)
+        if span is None or span.asked.until(now) > self._longest(span):
+            span = self._spans[queue] = _Span(now.monotonic_s, asked, is_steady=False)
+        span.asked = asked
+        span.is_steady = now.monotonic_s - span.began_s >= self._settle_s
+        return span.is_steady
+
+    def note_failure(self, queue: str) -> None:
+        """Note that Redis did not answer, or refused."""
+        self._spans.pop(queue, None)
+
+    def _longest(self, span: _Span) -> float:
+        return self._longest_gap_s if span.is_steady else self._longest_first_gap_s
