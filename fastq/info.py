@@ -26,7 +26,8 @@ class TaskInfo:
     """Describe a task at the moment it was read.
 
     Times are in UTC, None where there is none; a ``timeout`` or ``retention`` of zero means none. ``result`` is what
-    the handler wrote, None if nothing. ``is_orphaned`` tells that an active task's lease has expired.
+    the handler wrote, None if nothing. ``is_orphaned`` tells that an active task's lease has expired. ``lost`` is how
+    often it was lost with its server, which uses up no retry.
     """
 
     id: str
@@ -47,6 +48,7 @@ class TaskInfo:
     retention: timedelta
     completed_at: datetime | None
     result: bytes | None
+    lost: int = 0
 
     @classmethod
     def of_message(
@@ -57,6 +59,7 @@ class TaskInfo:
         next_process_at: datetime | None = None,
         is_orphaned: bool = False,
         result: bytes | None = None,
+        lost: int = 0,
     ) -> "TaskInfo":
         """Describe the task that a message holds."""
         return cls(
@@ -78,6 +81,7 @@ class TaskInfo:
             retention=_seconds(message.retention),
             completed_at=_at_unix_s(message.completed_at),
             result=result,
+            lost=lost,
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from fastq import keys
+from fastq.broker.lease import lost_count
 from fastq.broker.operation import Flow, Operation
 from fastq.broker.scripts import load_script
 from fastq.states import TaskState
@@ -60,12 +61,16 @@ def list_ids_newest_first(queue: str, state: TaskState, group: str, start: int, 
 
 
 class FoundTask(NamedTuple):
-    """Hold what Redis has of a task; ``score`` is that of its state: when it is due, or when its lease ends."""
+    """Hold what Redis has of a task; ``score`` is that of its state: when it is due, or when its lease ends.
+
+    ``lost`` is how often the task was lost with its server.
+    """
 
     message: bytes | None
     state: str | None
     result: bytes | None
     score: float | None
+    lost: int = 0
 
 
 def read_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Operation[list[FoundTask]]:
@@ -86,9 +91,10 @@ def _parse_tasks(reply: list[Any]) -> list[FoundTask]:
             message=reply[at],
             state=None if reply[at + 1] is None else reply[at + 1].decode(errors="replace"),
             result=reply[at + 2],
-            score=None if reply[at + 3] is None else float(reply[at + 3]),
+            score=None if reply[at + 4] is None else float(reply[at + 4]),
+            lost=lost_count(reply[at + 3]),
         )
-        for at in range(0, len(reply), 4)
+        for at in range(0, len(reply), 5)
     ]
 
 

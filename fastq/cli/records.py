@@ -68,6 +68,7 @@ def task_record(info: TaskInfo) -> dict[str, Any]:
         "headers": dict(info.headers),
         "max_retry": info.max_retry,
         "retried": info.retried,
+        "lost": info.lost,
         "last_error": info.last_err or None,
         "last_failed_at": time_text(info.last_failed_at),
         "timeout_s": info.timeout.total_seconds() or None,

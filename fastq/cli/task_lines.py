@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from fastq.broker.inspect_put import lock_of, readdress
 from fastq.broker.inspect_tasks import FoundTask
 from fastq.broker.inspect_walk import Listed
-from fastq.broker.lease import id_word
+from fastq.broker.lease import id_word, lost_count
 from fastq.cli.records import task_record, time_text
 from fastq.cli.times import read_time
 from fastq.codec import decode_task_message
@@ -74,7 +74,8 @@ def describe_listed(queue: str, state: TaskState, task: Listed, now: datetime) -
     """Describe a task that was read from the list or set of a state; None if it is not in that state."""
     found_state = task.fields.get(b"state", b"").decode(errors="replace")
     score = float(task.score) if task.score else None
-    found = FoundTask(task.message, found_state, task.fields.get(b"result"), score)
+    lost = lost_count(task.fields.get(b"lost"))
+    found = FoundTask(task.message, found_state, task.fields.get(b"result"), score, lost)
     info = describe(queue, task.id, found, int(now.timestamp() * NS))
     return info if info is not None and info.state is state else None
 
@@ -97,7 +98,7 @@ def write_line(queue: str, task: Listed, info: TaskInfo, unique_key: str, unique
 def _readable(info: TaskInfo, unique_key: str) -> dict[str, Any]:
     """Return what a line says of a task that can be told from its message and its place."""
     record = task_record(info)
-    del record["is_orphaned"]
+    del record["is_orphaned"], record["lost"]  # how often it was lost is one of its fields
     if info.state not in _TIMED:
         record["next_process_at"] = None
     return {**record, "unique_key": unique_key or None}

@@ -56,6 +56,7 @@ def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
         ("State", Cell(f"{info.state}{orphaned}", STATE_COLOURS[info.state])),
         ("Group", clean(info.group)),
         ("Retried", f"{info.retried}/{info.max_retry}"),
+        ("Lost", f"{info.lost} times, with its server" if info.lost else ""),
         ("Next process time", at(info.next_process_at) if waits else "now" if info.next_process_at else ""),
         ("Last failed", at(info.last_failed_at)),
         ("Last error", clean(info.last_err)),

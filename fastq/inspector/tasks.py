@@ -104,6 +104,7 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
         next_process_at=None if next_ns is None else at_unix_ns(next_ns),
         is_orphaned=orphaned,
         result=found.result,
+        lost=found.lost,
     )
 
 

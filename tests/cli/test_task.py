@@ -186,6 +186,16 @@ def test_tasks_are_described_as_json(filled: Fastq) -> None:
     assert (c1["result"], c1["retention_s"]) == ('{"sum": 3}', 600)
 
 
+def test_a_task_that_was_lost_says_how_often(filled: Fastq, db: Any) -> None:
+    words = ("task", "inspect", "-q", "default", "-i", "r1")
+    assert not [line for line in filled.lines(*words) if line.startswith("Lost")]
+    db.hset(keys.task("default", "r1"), "lost", 2)
+    (line,) = [line for line in filled.lines(*words) if line.startswith("Lost")]
+    assert line.split(maxsplit=1)[1] == "2 times, with its server"
+    listed = filled.json("task", "ls", "-q", "default", "-s", "retry", "--error", ".")
+    assert {task["id"]: task["lost"] for task in listed}["r1"] == 2
+
+
 ACTIONS = ["inspect", "run", "archive", "delete"]
 
 

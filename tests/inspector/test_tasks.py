@@ -57,6 +57,14 @@ def at(unix_s: int) -> datetime:
     return datetime.fromtimestamp(unix_s, UTC)
 
 
+def test_how_often_a_task_was_lost_is_told_of_one_and_of_many(ask: Ask, queue: Seeded) -> None:
+    queue.add("retry", {"lost": NOW_S, "never": NOW_S + 1, "garbage": NOW_S + 2})
+    for task_id, count in (("lost", "2"), ("garbage", "much")):
+        queue.db.hset(keys.task("default", task_id), "lost", count)
+    assert ask("get_task_info", "default", "lost").lost == 2
+    assert [info.lost for info in ask("list_retry_tasks", "default")] == [2, 0, 0]
+
+
 @pytest.mark.parametrize("state", ["scheduled", "retry"])
 def test_a_task_that_waits_for_its_time_says_when_that_is(ask: Ask, queue: Seeded, state: str) -> None:
     queue.add(state, {"id-1": NOW_S + 5})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import redis
 
-from fastq import keys
+from fastq import Inspector, keys
 from fastq.broker.open import open_async_broker
 from fastq.clock import SystemClock
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message
@@ -144,6 +144,8 @@ def test_how_often_a_task_was_lost_outlives_all_that_go_does_with_it(go: GoPeer,
     assert go.task_info("default", "fails").retried == 1
     for task_id in ("fails", "ends"):
         assert db.hget(keys.task("default", task_id), "lost") == b"1"
+    with Inspector(redis_url) as inspector:
+        assert inspector.get_task_info("default", "fails").lost == 1
 
 
 def lose(db: Any, url: str, task_id: str) -> None:

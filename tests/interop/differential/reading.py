@@ -90,7 +90,7 @@ def told_by_go(method: str, answer: Any) -> str:
 
 
 def _our_task(info: TaskInfo) -> list[tuple[str, Any]]:
-    told = {name: getattr(info, name) for name in TaskInfo.__slots__}
+    told = {name: getattr(info, name) for name in TaskInfo.__slots__ if name != "lost"}
     told |= {"payload": info.payload, "headers": dict(info.headers), "state": info.state.value}
     told |= {"result": info.result or b"", "timeout": info.timeout / SECOND, "retention": info.retention / SECOND}
     told["deadline"] = None if info.deadline is None else (info.deadline - EPOCH) / SECOND
