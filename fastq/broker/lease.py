@@ -95,7 +95,7 @@ def parse_leased(reply: list[Any]) -> Leased:
 
 
 class Listed(NamedTuple):
-    """Hold tasks by their leases, how often each was lost before, and how many leases without a task were dropped."""
+    """Tasks found by their leases, how often each was lost before, and how many leases without a task were dropped."""
 
     tasks: list[LeasedTask]
     lost: list[int]
