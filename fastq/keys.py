@@ -17,6 +17,7 @@ __all__ = [
     "all_schedulers",
     "all_servers",
     "all_workers",
+    "archive_rule",
     "archived",
     "completed",
     "control_channel",
@@ -158,6 +159,11 @@ def moving(queue: str) -> str:
 def moved(queue: str) -> str:
     """Name the hash of what left this queue and is not yet sure to be in the other, ``token:id``; not asynq's."""
     return f"asynq:{{{queue}}}:moved"
+
+
+def archive_rule(queue: str) -> str:
+    """Name the hash of fastq's own that has the rule of a queue's archive (max, ttl, full) and a counter (dropped)."""
+    return f"asynq:{{{queue}}}:archive_rule"
 
 
 def paused(queue: str) -> str:

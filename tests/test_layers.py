@@ -45,6 +45,8 @@ MEETING_POINTS = {
     # The compiled side of the protocol: submissions and events as C sees them.
     ("server._intake", "pool._feed"),
     ("server.aggregator", "client"),
+    # An archive that spills writes the lines of an export.
+    ("server.archive_keeper", "inspector.task_lines"),
     ("scheduler", "client"),
     ("periodic", "client"),
 }

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from fastq import keys
 from fastq.broker.enqueue import NewTask
-from fastq.broker.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
+from fastq.broker.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE, archive_keys
 from fastq.broker.lease import MAX_LISTED_BYTES, Leased, id_word, parse_leased
 from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
@@ -232,7 +232,7 @@ def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now
     return Operation(
         "archive_aggregating",
         load_script("archive_aggregating"),
-        (one.key, keys.archived(one.queue)),
+        (one.key, keys.archived(one.queue), *archive_keys(one.queue)),
         (keys.task_prefix(one.queue), now_s, expire_before, ARCHIVE_MAX_SIZE, *words),
         int,
         idempotent=True,

@@ -28,6 +28,7 @@ __all__ = [
     "Retried",
     "archive",
     "archive_bounds",
+    "archive_keys",
     "complete",
     "done",
     "finish_done",
@@ -151,7 +152,13 @@ def archive(
 ) -> Operation[list[Finish]]:
     """Put tasks (id, message) that failed for good into the archive, count them, trim the archive with its hashes."""
     words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
-    script_keys = (keys.active(queue), keys.lease(queue), keys.archived(queue), *_counters(queue, now))
+    script_keys = (
+        keys.active(queue),
+        keys.lease(queue),
+        keys.archived(queue),
+        *_counters(queue, now),
+        *archive_keys(queue),
+    )
     args: tuple[Word, ...] = (
         keys.task_prefix(queue),
         _stats_expiry(now),
@@ -161,6 +168,11 @@ def archive(
         *words,
     )
     return Operation("archive", load_script("archive"), script_keys, args, partial(_outcomes, len(tasks)))
+
+
+def archive_keys(queue: str) -> tuple[str, str]:
+    """Return the keys that scripts need to keep the archive within its bounds."""
+    return keys.archive_rule(queue), keys.paused(queue)
 
 
 def archive_bounds(now: datetime) -> tuple[int, int, int]:

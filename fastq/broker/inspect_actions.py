@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from fastq import keys
-from fastq.broker.finish import archive_bounds
+from fastq.broker.finish import archive_bounds, archive_keys
 from fastq.broker.inspect_tasks import list_ids_newest_first
 from fastq.broker.lease import id_word
 from fastq.broker.operation import Flow, Operation, Word
@@ -55,7 +55,7 @@ def delete_task(task: Target) -> Operation[Outcome]:
 
 def archive_task(task: Target, now: datetime) -> Operation[Outcome]:
     """Move a task to the archive."""
-    return _action("archive_task", task, *archive_bounds(now))
+    return _action("archive_task", task, *archive_bounds(now), more_keys=archive_keys(task.queue))
 
 
 def run_task(task: Target, now_ns: int) -> Operation[Outcome]:
@@ -63,7 +63,7 @@ def run_task(task: Target, now_ns: int) -> Operation[Outcome]:
     return _action("run_task", task, now_ns)
 
 
-def _action(name: str, task: Target, *more: Word) -> Operation[Outcome]:
+def _action(name: str, task: Target, *more: Word, more_keys: tuple[str, ...] = ()) -> Operation[Outcome]:
     queue = task.queue
     script_keys = (
         keys.pending(queue),
@@ -73,6 +73,7 @@ def _action(name: str, task: Target, *more: Word) -> Operation[Outcome]:
         keys.completed(queue),
         keys.groups(queue),
         keys.aggregation_sets(queue),
+        *more_keys,
     )
     expected = "" if task.expected is None else task.expected.value
     args = (keys.task_prefix(queue), keys.group_prefix(queue), task.id, task.seen_at, expected, *more)

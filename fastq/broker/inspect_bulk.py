@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from fastq import keys
-from fastq.broker.finish import archive_bounds
+from fastq.broker.finish import archive_bounds, archive_keys
 from fastq.broker.operation import Flow, Operation, Word, together
 from fastq.broker.replies import scored
 from fastq.broker.scripts import load_script
@@ -85,7 +85,9 @@ def _run_some(now_ns: int, source: Source, count: int) -> Operation[Taken]:
 
 
 def _archive_some(now: datetime, source: Source, count: int) -> Operation[Taken]:
-    return _take("archive_tasks", source, (keys.archived(source.queue),), count, archive_bounds(now))
+    return _take(
+        "archive_tasks", source, (keys.archived(source.queue), *archive_keys(source.queue)), count, archive_bounds(now)
+    )
 
 
 def _take(

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
 from fastq import keys
+from fastq.broker.finish import ARCHIVE_MAX_SIZE
 from fastq.broker.operation import Flow, Operation
 from fastq.broker.scripts import load_script
 from fastq.states import TaskState
@@ -42,7 +43,8 @@ def queue_exists(queue: str) -> Operation[bool]:
 class QueueStats(NamedTuple):
     """Hold what a queue has in each state but aggregating, its counters of today (UTC) and in total.
 
-    ``oldest_pending_ns`` is since when the oldest pending task waits (Unix ns), None if there is none.
+    ``oldest_pending_ns`` is since when the oldest pending task waits (Unix ns), None if there is none. The archive
+    keeps ``archive_max`` tasks, ``archive_full`` is what happens then, and it has dropped ``archive_dropped`` tasks.
     """
 
     sizes: dict[TaskState, int]
@@ -53,6 +55,9 @@ class QueueStats(NamedTuple):
     failed_total: int
     paused: bool
     oldest_pending_ns: int | None
+    archive_max: int
+    archive_full: str
+    archive_dropped: int
 
 
 _STATES: Final = (
@@ -81,13 +86,14 @@ def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
         keys.processed_total(queue),
         keys.failed_total(queue),
         keys.paused(queue),
+        keys.archive_rule(queue),
     )
     args = (keys.task_prefix(queue),)
     return Operation("queue_stats", load_script("queue_stats"), script_keys, args, _parse_stats, idempotent=True)
 
 
 def _parse_stats(reply: list[Any]) -> QueueStats:
-    sizes, (groups, *counters, paused, oldest) = reply[:6], reply[6:]
+    sizes, (groups, *counters, paused, oldest, most, full, dropped) = reply[:6], reply[6:]
     processed, failed, processed_total, failed_total = (int(counter or 0) for counter in counters)
     return QueueStats(
         sizes=dict(zip(_STATES, sizes, strict=True)),
@@ -98,6 +104,9 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
         failed_total=failed_total,
         paused=bool(paused),
         oldest_pending_ns=int(oldest) if oldest.isdigit() else None,
+        archive_max=int(most or ARCHIVE_MAX_SIZE),
+        archive_full=full.decode() or "trim",
+        archive_dropped=int(dropped or 0),
     )
 
 

@@ -6,7 +6,7 @@ from fastq import keys
 from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script
 
-__all__ = ["Forwarded", "delete_expired_completed", "forward"]
+__all__ = ["Cleaned", "Forwarded", "delete_expired_completed", "forward"]
 
 
 class Forwarded(NamedTuple):
@@ -34,13 +34,21 @@ def _parse_forwarded(reply: list[Any]) -> Forwarded:
     return Forwarded(taken, ghosts, float(next_due) if next_due else None)
 
 
-def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[int]:
-    """Delete completed tasks whose retention has ended; returns how many."""
+class Cleaned(NamedTuple):
+    """How many completed tasks were deleted, how many are archived, and how many the archive has ever dropped."""
+
+    deleted: int
+    archived: int
+    dropped: int
+
+
+def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cleaned]:
+    """Delete completed tasks whose retention has ended, and look at the archive."""
     return Operation(
         "delete_expired_completed",
         load_script("delete_expired_completed"),
-        (keys.completed(queue),),
+        (keys.completed(queue), keys.archived(queue), keys.archive_rule(queue)),
         (keys.task_prefix(queue), now_s, limit),
-        int,
+        lambda reply: Cleaned(*reply),
         idempotent=True,
     )

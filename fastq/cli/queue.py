@@ -9,12 +9,12 @@ from fastq.broker.inspect_queues import queue_exists
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span
-from fastq.cli.records import daily_record, queue_record
 from fastq.cli.session import Session, askable, each, emit, pass_session
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import QueueInfo
+from fastq.inspector.json_records import daily_record, queue_record
 
 __all__ = ["queue", "queues_argument"]
 
@@ -93,6 +93,7 @@ def _show(session: Session, info: QueueInfo) -> None:
             ("Paused", Cell("yes", fg="yellow") if info.paused else "no"),
             ("Latency", span(info.latency) if info.pending else "-"),
             ("Memory", size(info.memory_usage)),
+            ("Archive", _archive(info)),
         ],
     )
     screen.say()
@@ -101,6 +102,12 @@ def _show(session: Session, info: QueueInfo) -> None:
     counters = [("today (UTC)", info.processed, info.failed), ("in total", info.processed_total, info.failed_total)]
     _show_counters(session, "", counters)
     screen.say()
+
+
+def _archive(info: QueueInfo) -> Cell | str:
+    """Say what the archive holds at most, what it does then, and what it has dropped."""
+    rule = f"{number(info.archive_max)} tasks, then {info.archive_full}"
+    return Cell(f"{rule}; {number(info.archive_dropped)} dropped", fg="yellow") if info.archive_dropped else rule
 
 
 def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, int, int]]) -> None:

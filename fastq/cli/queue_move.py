@@ -19,10 +19,10 @@ from fastq.cli.commands import QueueName, Verb, json_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.task_filter import Filter
-from fastq.cli.task_lines import describe_listed
 from fastq.errors import FastqError
 from fastq.inspector.move import Move
 from fastq.inspector.queues import require_queue
+from fastq.inspector.task_lines import describe_listed
 from fastq.states import TaskState
 
 __all__ = ["move"]

@@ -6,11 +6,11 @@ from typing import Final
 
 from fastq.cli.commands import Noun, json_option
 from fastq.cli.human import clean, when
-from fastq.cli.records import server_record
 from fastq.cli.server_names import short_ids
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.tables import Cell, Column, table
 from fastq.inspector import ServerInfo
+from fastq.inspector.json_records import server_record
 
 __all__ = ["COLUMNS", "server", "server_rows"]
 

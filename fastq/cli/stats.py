@@ -10,11 +10,11 @@ import click
 from fastq.broker.redis_info import cluster_info, redis_info
 from fastq.cli.commands import Verb, json_option
 from fastq.cli.human import clean, number, payload_text, share, size, span
-from fastq.cli.records import time_text
 from fastq.cli.session import Session, askable, emit, pass_session
 from fastq.cli.tables import Cell, Column, facts, heading, table
 from fastq.errors import BrokerAuthError, QueueNotFoundError
 from fastq.inspector import QueueInfo
+from fastq.inspector.json_records import time_text
 from fastq.states import TaskState
 
 __all__ = ["STATES", "STATE_COLOURS", "STATE_COLUMNS", "cluster_pairs", "redis_pairs", "state_counts", "stats"]
@@ -149,6 +149,10 @@ def _show(session: Session, queues: Sequence[QueueInfo], redis: Mapping[str, str
         table(screen, _COLUMNS, [_row(info) for info in queues])
     else:
         screen.say("There are none yet.")
+    for info in queues:
+        if info.archive_dropped:
+            dropped = f"{number(info.archive_dropped)} failed tasks were dropped from the archive"
+            screen.say(Cell(f"{clean(info.queue)}: {dropped} (fastq queue inspect {clean(info.queue)})", fg="yellow"))
     screen.say()
     processed, failed = _total(queues, "processed"), _total(queues, "failed")
     heading(screen, f"Today, {session.now.astimezone(UTC):%Y-%m-%d} UTC")

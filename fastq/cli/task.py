@@ -21,7 +21,6 @@ from fastq.cli.commands import (
 )
 from fastq.cli.human import clean, payload_text
 from fastq.cli.progress import Look
-from fastq.cli.records import task_record
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.stats import STATES
 from fastq.cli.tables import facts, table
@@ -30,6 +29,7 @@ from fastq.cli.task_shown import BY_STATE, COMMON, task_facts
 from fastq.cli.task_walk import walked
 from fastq.info import TaskInfo
 from fastq.inspector.checks import MAX_PAGE
+from fastq.inspector.json_records import task_record
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 

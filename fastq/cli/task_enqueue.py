@@ -7,11 +7,11 @@ import click
 
 from fastq.cli.commands import QueueName, Verb, json_option
 from fastq.cli.human import clean, when
-from fastq.cli.records import task_record
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.times import read_duration, read_time
 from fastq.client import Client
 from fastq.info import TaskInfo
+from fastq.inspector.json_records import task_record
 from fastq.states import TaskState
 from fastq.task import Task
 

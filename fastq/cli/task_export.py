@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -11,10 +10,9 @@ import click
 
 from fastq import keys
 from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_put import lock_of, read_lock
 from fastq.broker.inspect_queues import group_sizes
 from fastq.broker.inspect_tasks import container
-from fastq.broker.inspect_walk import Listed, Page, Walk
+from fastq.broker.inspect_walk import Walk
 from fastq.cli.bulk import EXIT_SIGNAL, yes_option
 from fastq.cli.commands import GroupName, Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
@@ -22,19 +20,15 @@ from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.streams import was_closed
 from fastq.cli.task_filter import Filter, filter_options
-from fastq.cli.task_lines import describe_listed, write_line
-from fastq.codec import view_task_message
 from fastq.demo.interruption import Interrupted, Interruption
-from fastq.errors import BrokerError, FastqError, InvalidMessageError
-from fastq.info import TaskInfo
+from fastq.errors import BrokerError, FastqError
 from fastq.inspector.queues import require_queue
+from fastq.inspector.task_lines import lines_of
 from fastq.states import TaskState
 
 __all__ = ["export"]
 
 STDOUT: Final = "-"
-FOR_EVER: Final = -1
-NOT_HELD: Final = -2
 # What moves on while it is read goes down this list, so that it comes twice rather than never.
 _ORDER: Final = (
     TaskState.SCHEDULED,
@@ -170,38 +164,5 @@ class _Exporting:
         walk = Walk(source, with_locks=True)
         while (page := self._session.broker.run(walk.page())).tasks:
             walk.passed(page, page.tasks)
-            yield list(self._lines(source, page, wanted))
-
-    def _lines(self, source: Source, page: Page, wanted: Filter) -> Iterator[str]:
-        queue = source.queue
-        found: list[tuple[Listed, TaskInfo, str]] = []
-        for task in page.tasks:
-            info = describe_listed(queue, source.state, task, self._session.now)
-            if info is not None and wanted.wants(info):
-                found.append((task, info, _unique_key(task)))
-        ends = self._locks_ends(queue, [(task, key) for task, _, key in found])
-        for (task, info, key), end in zip(found, ends, strict=True):
-            yield write_line(queue, task, info, key, end)
-
-    def _locks_ends(self, queue: str, found: Sequence[tuple[Listed, str]]) -> list[datetime | None]:
-        """Tell until when tasks hold their unique locks; those that asynq groups do not note theirs in the hash."""
-        left = [task.lock_ms for task, _ in found]
-        asked = [at for at, (task, key) in enumerate(found) if lock_of(queue, key) and b"unique_key" not in task.fields]
-        reply = self._session.broker.run_many([read_lock(found[at][1], found[at][0].id) for at in asked])
-        for at, each in zip(asked, reply, strict=True):
-            if isinstance(each, BrokerError):
-                raise each
-            left[at] = each
-        now = datetime.now(UTC)
-        return [None if each == NOT_HELD else _end(now, each) for each in left]
-
-
-def _end(now: datetime, left_ms: int) -> datetime:
-    return datetime.max.replace(tzinfo=UTC) if left_ms == FOR_EVER else now + timedelta(milliseconds=left_ms)
-
-
-def _unique_key(task: Listed) -> str:
-    try:
-        return view_task_message(task.message or b"").unique_key
-    except InvalidMessageError:
-        return ""
+            lines = self._session.broker.drive(lines_of(source, page, self._session.now, wanted.wants))
+            yield [line for _, line in lines]

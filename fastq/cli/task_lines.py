@@ -1,42 +1,34 @@
-"""A task as one line of JSON: what people and jq read, and beside it, to the byte, what Redis has of it.
+"""Reads the lines that ``fastq.inspector.task_lines`` writes, a task each.
 
-``message`` is the encoded TaskMessage, base64, and ``fields`` all other fields of the task's hash; with ``score`` and
-``unique_until`` they are the task. What else a line says must agree with them, so that no change to it is lost.
+``message``, ``fields``, ``score`` and ``unique_until`` are the task. What else a line says must agree with them, so
+that no change to it is lost.
 """
 
 import base64
 import binascii
 import json
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
 from fastq.broker.inspect_put import lock_of, readdress
-from fastq.broker.inspect_tasks import FoundTask
 from fastq.broker.inspect_walk import Listed
-from fastq.broker.lease import id_word, lost_count
-from fastq.cli.records import task_record, time_text
+from fastq.broker.lease import id_word
 from fastq.cli.times import read_time
 from fastq.codec import decode_task_message
 from fastq.errors import InvalidMessageError
-from fastq.info import TaskInfo
 from fastq.inspector.checks import check_queue, check_task_id
-from fastq.inspector.tasks import describe
+from fastq.inspector.task_lines import OWN_FIELDS, describe_listed, readable
 from fastq.messages import TaskMessage
 from fastq.states import TaskState
 
-__all__ = ["Line", "Read", "describe_listed", "read_line", "write_line"]
+__all__ = ["Line", "Read", "read_line"]
 
-NS: Final = 1_000_000_000
-GREATEST: Final = sys.float_info.max
 SINCE: Final = b"pending_since"
 NS_DIGITS: Final = 19
-OWN_FIELDS: Final = frozenset({b"msg", b"state"})
 MISSING: Final = object()
-_TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,51 +60,6 @@ class Line:
         fields = readdress({**self.fields, b"msg": self.message}, self.queue, queue)
         message = fields.pop(b"msg")
         return replace(self, queue=queue, decoded=decode_task_message(message), message=message, fields=fields)
-
-
-def describe_listed(queue: str, state: TaskState, task: Listed, now: datetime) -> TaskInfo | None:
-    """Describe a task that was read from the list or set of a state; None if it is not in that state."""
-    found_state = task.fields.get(b"state", b"").decode(errors="replace")
-    score = float(task.score) if task.score else None
-    lost = lost_count(task.fields.get(b"lost"))
-    found = FoundTask(task.message, found_state, task.fields.get(b"result"), score, lost)
-    info = describe(queue, task.id, found, int(now.timestamp() * NS))
-    return info if info is not None and info.state is state else None
-
-
-def write_line(queue: str, task: Listed, info: TaskInfo, unique_key: str, unique_until: datetime | None) -> str:
-    """Write a task as a line; JSON has no infinite numbers, so the greatest finite one stands for such a score."""
-    score = max(-GREATEST, min(float(task.score), GREATEST)) if task.score else None
-    line = {
-        **_readable(info, unique_key),
-        "id": _text(task.id),
-        "queue": queue,
-        "unique_until": time_text(unique_until),
-        "score": int(score) if score is not None and score.is_integer() and abs(score) < GREATEST else score,
-        "fields": {_text(name): _value(data) for name, data in task.fields.items() if name not in OWN_FIELDS},
-        "message": base64.b64encode(task.message or b"").decode(),
-    }
-    return json.dumps(line)
-
-
-def _readable(info: TaskInfo, unique_key: str) -> dict[str, Any]:
-    """Return what a line says of a task that can be told from its message and its place."""
-    record = task_record(info)
-    del record["is_orphaned"], record["lost"]  # how often it was lost is one of its fields
-    if info.state not in _TIMED:
-        record["next_process_at"] = None
-    return {**record, "unique_key": unique_key or None}
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _value(data: bytes) -> str | dict[str, str]:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 # Reading ------------------------------------------------------------------------------------------------------------
@@ -253,7 +200,7 @@ def _check_agreement(line: Line, found: Read) -> None:
     listed = Listed(id_word(line.id), score or b"", hash_fields)
     info = describe_listed(line.queue, line.state, listed, _ANY_TIME)
     assert info is not None  # its message was decoded, and its state is the one that was asked for
-    for name, value in _readable(info, line.decoded.unique_key).items():
+    for name, value in readable(info, line.decoded.unique_key).items():
         said = found.values.get(name, value)
         if said != value:
             raise ValueError(f"{name} says {_short(said)}, but message has {_short(value)}; a line is taken as it was")

@@ -11,11 +11,11 @@ import click
 
 from fastq.cli.commands import Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
-from fastq.cli.records import time_text
 from fastq.cli.session import Session, pass_session
 from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.streams import wait_with_reader
 from fastq.inspector.follow import Event, Follower
+from fastq.inspector.json_records import time_text
 from fastq.states import TaskState
 
 __all__ = ["tail"]

@@ -6,8 +6,8 @@ from fastq.broker.inspect_bulk import Source
 from fastq.broker.inspect_walk import Listed, Walk
 from fastq.cli.progress import Look
 from fastq.cli.session import Session
-from fastq.cli.task_lines import describe_listed
 from fastq.info import TaskInfo
+from fastq.inspector.task_lines import describe_listed
 
 __all__ = ["walked"]
 

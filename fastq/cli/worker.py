@@ -28,6 +28,8 @@ _METAVARS = {
     "bytes": "SIZE",
     "queues": "NAME=WEIGHT,...",
     "hook": "MODULE:ATTR",
+    "by_queue": "VALUE|QUEUE=VALUE,...",
+    "path": "DIRECTORY",
 }
 
 _EPILOG = """\b
@@ -51,7 +53,7 @@ def _setting_options(command: click.Command) -> click.Command:
         if kind == "flag":
             option = click.Option([f"{flag}/--no-{flag[2:]}"], default=None, help=setting.metadata["help"])
         else:
-            choices = setting.metadata.get("of")
+            choices = setting.metadata.get("of") if kind == "choice" else None
             option = click.Option(
                 [flag],
                 metavar=None if choices else _METAVARS[kind],
@@ -64,7 +66,7 @@ def _setting_options(command: click.Command) -> click.Command:
 
 def _default(name: str) -> str:
     default = getattr(build_config(), name)
-    if default is None or name in ("queues", "retry_delay", "is_failure"):
+    if default is None or default == {} or name in ("queues", "retry_delay", "is_failure"):
         return "" if name != "queues" else "  [default: default=1]"
     if name == "concurrency":
         return "  [default: the processors]"

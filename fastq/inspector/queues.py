@@ -76,6 +76,9 @@ def _queue_info(queue: str, stats: QueueStats, aggregating: int, memory: int | N
         failed_total=stats.failed_total,
         paused=stats.paused,
         timestamp=at_unix_ns(now_ns),
+        archive_max=stats.archive_max,
+        archive_full=stats.archive_full,
+        archive_dropped=stats.archive_dropped,
         **{state.value: size for state, size in stats.sizes.items()},
     )
 

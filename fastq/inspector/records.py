@@ -15,7 +15,9 @@ class QueueInfo:
 
     ``size`` counts the tasks of all states, the completed ones that are kept included. ``latency`` is how long the
     oldest pending task has waited. ``processed`` and ``failed`` are those of the UTC day; a failure counts as
-    processed, too. ``memory_usage`` is an estimate in bytes from a few tasks, None where Redis does not tell.
+    processed, too. ``memory_usage`` is an estimate in bytes from a few tasks, None where Redis does not tell. The
+    archive keeps ``archive_max`` tasks; ``archive_full`` is what happens then: "trim", "pause" or "spill".
+    ``archive_dropped`` counts the failed tasks that it has deleted unseen.
     """
 
     queue: str
@@ -36,6 +38,9 @@ class QueueInfo:
     failed_total: int
     paused: bool
     timestamp: datetime
+    archive_max: int = 10_000
+    archive_full: str = "trim"
+    archive_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

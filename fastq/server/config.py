@@ -10,6 +10,7 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
+from fastq.broker.archive_rule import ArchiveFull, ArchiveRule
 from fastq.durations import nanoseconds_of
 from fastq.options import check_text
 from fastq.prioritizer import normalize_queues
@@ -24,6 +25,8 @@ START_METHODS: Final = ("forkserver", "spawn")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 MAX_LOST: Final = 3
+ALL_OTHERS: Final = "*"
+"""The queues that a setting by queue does not name."""
 MAX_WEIGHT: Final = 2**31 - 1
 """What a ServerInfo can hold; a server that cannot be described would never be seen."""
 
@@ -43,7 +46,7 @@ def _setting(kind: str, default: Any, help: str, **limits: Any) -> Any:
 
 
 def setting_kind(setting: Field[Any]) -> str:
-    """Return what a field of ``ServerConfig`` holds: count, seconds, bytes, flag, queues, hook or choice."""
+    """Return what a field of ``ServerConfig`` holds: one of the names in ``_CHECKS``."""
     return str(setting.metadata["kind"])
 
 
@@ -89,6 +92,26 @@ class ServerConfig:
     max_lost: int = _setting(
         "count", MAX_LOST, "how often a task whose server died is put back before it is archived; 0: never", least=0
     )
+    archive_max: Any = _setting(
+        "by_queue",
+        None,
+        "failed tasks that the archive of a queue keeps; asynq's 10000 if unset",
+        each="count",
+        least=1,
+    )
+    archive_ttl: Any = _setting(
+        "by_queue", None, "how long the archive keeps a task; asynq's 90 days if unset", each="seconds", least=1
+    )
+    archive_full: Any = _setting(
+        "by_queue",
+        None,
+        "what a full archive does: trim (delete the oldest, as asynq), pause (the queue), spill (the oldest to a file)",
+        each="choice",
+        of=tuple(ArchiveFull),
+    )
+    archive_spill_to: str | None = _setting(
+        "path", None, "the directory for tasks of archives that spill, a file a queue and day"
+    )
     start_method: str = _setting(
         "choice", "forkserver", "how children start; spawn for apps with threads or CUDA at import", of=START_METHODS
     )
@@ -106,6 +129,24 @@ class ServerConfig:
         for setting in fields(self):
             check = _CHECKS[setting_kind(setting)]
             object.__setattr__(self, setting.name, check(setting, getattr(self, setting.name)))
+        if ArchiveFull.SPILL in self.archive_full.values() and self.archive_spill_to is None:
+            raise ValueError("archive_full: spill needs archive_spill_to, the directory to write to")
+
+    def archive_rule(self, queue: str) -> ArchiveRule | None:
+        """Return what is set for the archive of a queue, asynq's for the rest; None if nothing is set."""
+        given = {
+            name: value
+            for name, by_queue in (
+                ("most", self.archive_max),
+                ("ttl_s", self.archive_ttl),
+                ("full", self.archive_full),
+            )
+            if (value := by_queue.get(queue, by_queue.get(ALL_OTHERS))) is not None
+        }
+        if not given:
+            return None
+        rule = ArchiveRule()._replace(**given)
+        return rule._replace(ttl_s=int(rule.ttl_s), full=ArchiveFull(rule.full))
 
     def seconds(self, name: str) -> float:
         """Return a duration setting in seconds."""
@@ -131,6 +172,23 @@ def _within(setting: Field[Any], number: float, value: object) -> None:
         raise ValueError(f"{setting.name} must be at least {least}: {value!r}")
     if most is not None and number > most:
         raise ValueError(f"{setting.name} must be at most {most}: {value!r}")
+
+
+def _by_queue(setting: Field[Any], value: object) -> dict[str, object]:
+    """Return values by queue; a single one counts for all queues."""
+    if value is None:
+        return {}
+    check = _CHECKS[setting.metadata["each"]]
+    by_queue = value if isinstance(value, Mapping) else {ALL_OTHERS: value}
+    return {check_text(queue, f"{setting.name}: queue name"): check(setting, each) for queue, each in by_queue.items()}
+
+
+def _path(setting: Field[Any], value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{setting.name} must be a path, not {value!r}")
+    return os.fspath(value)
 
 
 def _flag(setting: Field[Any], value: object) -> bool:
@@ -184,4 +242,6 @@ _CHECKS: Final[dict[str, Callable[[Field[Any], object], object]]] = {
     "choice": _choice,
     "queues": _queues,
     "hook": _hook,
+    "by_queue": _by_queue,
+    "path": _path,
 }

@@ -27,6 +27,7 @@ from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker
 from fastq.server.actor import Actor, end_task, stop_all
 from fastq.server.aggregation import Aggregation
+from fastq.server.archive_keeper import ArchiveKeeper
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
@@ -145,7 +146,8 @@ class ServerProcess:
         for waker in self.wakers.values():
             waker.servers = lambda: self.heartbeater.servers
         self.fetcher.wakers = self.wakers
-        self.janitor = Janitor(commands, queues, config.seconds("janitor_interval"), config.janitor_batch_size, clock)
+        self.archive_keeper = ArchiveKeeper(self._broker, config, clock)
+        self.janitor = Janitor(commands, config, self.archive_keeper, clock)
         self.aggregation = Aggregation(config, timing, commands, clock)
         self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
         self.aggregation.reclaimer.get_on = self.recoverer.get_on
@@ -202,6 +204,7 @@ class ServerProcess:
         await self.crew.start()
         await wait_for_redis(self._broker, self._options.connect_timeout_s)
         self.where = await describe_redis(self._broker)
+        await self.archive_keeper.set_rules()
         self.showcase.slots = self.crew.slots
         self.stall.start()
         for actor in (*self.actors, self.watchdog):

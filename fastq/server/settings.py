@@ -37,6 +37,8 @@ def parse_setting(name: str, text: str) -> Any:
     """Turn a setting's text into its value; ``ValueError`` names the setting and says what it takes."""
     kind = setting_kind(SETTINGS[name])
     try:
+        if kind == "by_queue":
+            return _by_queue(SETTINGS[name].metadata["each"], text)
         return parse_kind(kind, text)
     except ValueError as error:
         raise ValueError(f"{name.replace('_', '-')}: {error}") from None
@@ -83,9 +85,16 @@ def from_file(path: Path) -> dict[str, Any]:
         name = key.replace("-", "_")
         if name not in SETTINGS and name not in EXTRA_KEYS:
             raise ValueError(f"{path}: unknown setting {key!r}; settings are {', '.join((*EXTRA_KEYS, *SETTINGS))}")
-        is_text = isinstance(value, str) and name in SETTINGS
-        settings[name] = parse_setting(name, value) if is_text else value
+        settings[name] = _from_toml(name, value) if name in SETTINGS else value
     return settings
+
+
+def _from_toml(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return parse_setting(name, value)
+    if setting_kind(SETTINGS[name]) == "by_queue" and isinstance(value, Mapping):
+        return {queue: parse_setting(name, each) if isinstance(each, str) else each for queue, each in value.items()}
+    return value
 
 
 def _count(text: str) -> int:
@@ -139,6 +148,21 @@ def _queues(text: str) -> dict[str, int]:
     return queues
 
 
+def _by_queue(each: str, text: str) -> Any:
+    """Read ``value``, or ``queue=value,queue=value``; ``*`` stands for all other queues."""
+    if "=" not in text:
+        return parse_kind(each, text)
+    values: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        queue, equals, value = part.rpartition("=")
+        if not equals or not queue:
+            raise ValueError(f"{part!r} is not QUEUE=VALUE; write for example critical=100000,*=10000")
+        if queue in values:
+            raise ValueError(f"queue {queue!r} is named twice")
+        values[queue] = parse_kind(each, value)
+    return values
+
+
 _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "count": _count,
     "seconds": _seconds,
@@ -147,4 +171,5 @@ _PARSERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "queues": _queues,
     "hook": str,
     "choice": str,
+    "path": str,
 }

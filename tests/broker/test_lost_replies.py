@@ -255,7 +255,7 @@ def test_an_id_given_twice_in_one_call_is_a_conflict_once(act: Act, setup: Setup
 
 def test_conflicts_and_duplicates_of_a_chunk_stand_at_their_tasks(setup: Setup) -> None:
     Client(setup.db).enqueue("t", b"other", task_id="b")
-    Client(setup.db).enqueue("u", b"", task_id="first", unique=60)
+    Client(setup.db).enqueue("u", task_id="first", unique=60)
     setup.fail("EVALSHA", Act.CUT_BEFORE_REPLY)
     tasks = [Task("t", b"", task_id="a"), Task("t", b"", task_id="b"), Task("u", task_id="c", unique=60)]
     results = setup.run(lambda client: client.enqueue_many(tasks))

@@ -82,20 +82,20 @@ def complete(bench: QueueBench, scores: dict[str, float]) -> None:
 
 def test_completed_tasks_are_deleted_when_their_retention_ends(bench: QueueBench) -> None:
     complete(bench, {"a": NOW_S - 100, "b": NOW_S, "kept": NOW_S + 1})
-    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)) == 2
+    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)).deleted == 2
     assert bench.places() == {"completed": ["kept"]}
     assert bench.states() == {"kept": "completed"}
-    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)) == 0
+    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)).deleted == 0
 
 
 def test_no_more_completed_tasks_are_deleted_than_asked_for(bench: QueueBench) -> None:
     complete(bench, {f"{number:04d}": number for number in range(1001)})
-    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 1000)) == 1000
+    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 1000)).deleted == 1000
     assert bench.places() == {"completed": ["1000"]}
     assert bench.states() == {"1000": "completed"}
 
 
 def test_a_completed_id_without_a_task_goes_too(bench: QueueBench) -> None:
     bench.db.zadd(keys.completed(QUEUE), {"ghost": 1})
-    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)) == 1
+    assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)).deleted == 1
     assert bench.places() == {}

@@ -25,6 +25,7 @@ KEY_PATTERNS: dict[str, str] = {
         for make in (
             keys.active,
             keys.aggregation_sets,
+            keys.archive_rule,
             keys.archived,
             keys.completed,
             keys.failed_total,

@@ -23,7 +23,7 @@ from tests.chaos.workload import QUEUES
 
 __all__ = ["Fleet", "Generation", "Plant", "family_of", "parent_of"]
 
-_MARK = "FASTQ_CHAOS_MARK"
+_MARK = "MARK_OF_FASTQ_CHAOS"
 _ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -23,7 +23,7 @@ __all__ = ["APP", "MARK", "ROOT", "Worker", "Workers", "marked_processes", "work
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = "tests.e2e.apps:mux"
-MARK = "FASTQ_E2E_MARK"
+MARK = "MARK_OF_FASTQ_E2E"
 
 
 def marked_processes(mark: str) -> set[int]:

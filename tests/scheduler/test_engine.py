@@ -106,8 +106,8 @@ def test_each_kind_of_start_is_possible_for_a_tick(bench: Bench, db: Redis) -> N
         assert db.zscore(keys.scheduled("a"), f"{tag}2") == now_s + 90
         assert db.zscore(keys.group("a", "g"), f"{tag}3") == now_s
         assert db.smembers(keys.groups("a")) == {b"g"}
-        assert db.get(keys.unique("a", "u", b"")) == f"{tag}5".encode()
-        assert 500 <= int(str(db.ttl(keys.unique("a", "u", b"")))) <= 600
+        assert db.get(keys.unique("a", "u", None)) == f"{tag}5".encode()
+        assert 500 <= int(str(db.ttl(keys.unique("a", "u", None)))) <= 600
         for entry_id in [entry.id for entry in bench.engine._followed()]:
             bench.engine.remove(entry_id)
 

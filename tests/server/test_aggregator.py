@@ -216,7 +216,7 @@ def test_what_cannot_be_aggregated_goes_back_and_is_tried_later(
         nonlocal works
         join(bench.queue, {"b": 1, "a": 2})
         join(bench.queue, {"x": 1}, "h")
-        bench.db.set(keys.unique(QUEUE, "taken", b""), "somebody else")
+        bench.db.set(keys.unique(QUEUE, "taken", None), "somebody else")
         aggregating = aggregator_on(bench, sometimes)
         before = leftovers(bench.queue)["groups"]["asynq:{default}:g:g"]
         bench.db.hset(keys.task(QUEUE, "taken"), "state", "completed")

@@ -7,13 +7,16 @@ from redis import Redis
 
 from fastq import keys
 from fastq.errors import BrokerError
+from fastq.server.archive_keeper import ArchiveKeeper
+from fastq.server.config import ServerConfig
 from fastq.server.janitor import Janitor
 from tests.broker.harness import NOW_S, QUEUE, QueueBench
 from tests.server.harness import Bench, on_bench
 
 
 def janitor(bench: Bench, *queues: str, batch_size: int = 10) -> Janitor:
-    return Janitor(bench.commands, queues or (QUEUE,), 8.0, batch_size, bench.clock)
+    config = ServerConfig(queues=dict.fromkeys(queues or (QUEUE,), 1), janitor_batch_size=batch_size)
+    return Janitor(bench.commands, config, ArchiveKeeper(bench.broker, config, bench.clock), bench.clock)
 
 
 def complete(queue: QueueBench, scores: dict[str, float]) -> None:

@@ -72,6 +72,19 @@ EXAMPLES: dict[str, list[Example]] = {
     "timeout_grace": [Example(0, "0", "0")],
     "async_concurrency": [Example(10, "10", "10")],
     "prefetch_time": [Example(0.01, "10ms", "0.01")],
+    "archive_max": [
+        Example(5, "5", "5"),
+        Example({"critical": 100_000, "*": 7}, "critical=100000, *=7", '{critical = 100000, "*" = 7}'),
+    ],
+    "archive_ttl": [
+        Example(86_400, "24h", "86400"),
+        Example({"low": 60.0, "a=b": 90}, "low=1m,a=b=90s", '{low = "1m", "a=b" = 90}'),
+    ],
+    "archive_full": [
+        Example("pause", "pause", '"pause"'),
+        Example({"low": "trim", "*": "pause"}, "low=trim,*=pause", '{low = "trim", "*" = "pause"}'),
+    ],
+    "archive_spill_to": [Example("/var/spool/x", "/var/spool/x", '"/var/spool/x"')],
     "log_level": [Example("debug", "debug", '"debug"')],
     "log_format": [Example("json", "json", '"json"')],
 }
@@ -153,6 +166,16 @@ BAD: Mapping[str, list[tuple[str, str]]] = {
     "max_memory_per_child": [("lots", "'lots' is not a size"), ("-1", "'-1'"), ("5 parsecs", "'5 parsecs'")],
     "start_method": [("fork", "'fork'")],
     "log_level": [("loud", "'loud'")],
+    "archive_max": [
+        ("0", "must be at least 1: 0"),
+        ("low=many", "'many' is not a whole number"),
+        ("low=1,9", "'9' is not QUEUE=VALUE; write for example critical=100000,.=10000"),
+        ("low=1,low=2", "queue 'low' is named twice"),
+    ],
+    "archive_full": [
+        ("spil", "must be one of trim, pause, spill: 'spil'"),
+        ("low=spill", "spill needs archive_spill_to, the directory to write to"),
+    ],
     "error_handler": [("nocolon", "'nocolon' is not of the form module:attr")],
 }
 

@@ -79,7 +79,7 @@ def test_what_goes_wrong_is_raised_and_the_tasks_are_in_their_group_again(
         return returned
 
     bench.pend("taken")
-    bench.db.set(keys.unique(QUEUE, "taken", b""), "somebody else")
+    bench.db.set(keys.unique(QUEUE, "taken", None), "somebody else")
     before = leftovers(bench)
     with pytest.raises(kind):
         aggregate_groups(bad, url)

@@ -6,6 +6,8 @@ KEYS[4] processed        asynq:{q}:processed:{day}
 KEYS[5] processed_total  asynq:{q}:processed
 KEYS[6] failed           asynq:{q}:failed:{day}
 KEYS[7] failed_total     asynq:{q}:failed
+KEYS[8] archive_rule     asynq:{q}:archive_rule
+KEYS[9] paused           asynq:{q}:paused
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
@@ -22,6 +24,7 @@ cost    2.8 us a task at 500 tasks a call, 3.4 at 100 (benchmarks/bench_scripts.
 ]]
 local active, lease, archived = KEYS[1], KEYS[2], KEYS[3]
 local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local archive_rule, paused = KEYS[8], KEYS[9]
 local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 local outcomes, failures, all = {}, 0, true
@@ -80,10 +83,23 @@ local function drop(ids)
   redis.call("ZREM", archived, unpack(ids))
   redis.call("DEL", unpack(doomed))
 end
-local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
-drop(expired)
-local excess = math.min(redis.call("ZCARD", archived) - max_size, 750 - #expired)
-if excess > 0 then drop(redis.call("ZRANGE", archived, 0, excess - 1)) end
+-- What a server has set for this queue comes before the caller's bounds, which are asynq's.
+local rule = redis.pcall("HMGET", archive_rule, "max", "ttl", "full")
+local most, full = tonumber(rule[1] or nil) or max_size, rule[3]
+if rule[2] then expire_before = now - rule[2] end
+if full ~= "spill" then -- a server's janitor writes the oldest to a file, and deletes them then
+  local doomed = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
+  drop(doomed)
+  local dropped, excess = #doomed, redis.call("ZCARD", archived) - most
+  if full == "pause" then
+    if excess >= 0 and redis.call("EXISTS", paused) == 0 then redis.call("SET", paused, now) end
+  elseif excess > 0 then
+    doomed = redis.call("ZRANGE", archived, 0, math.min(excess, 750 - dropped) - 1)
+    drop(doomed)
+    dropped = dropped + #doomed
+  end
+  if dropped > 0 then redis.call("HINCRBY", archive_rule, "dropped", dropped) end
+end
 -- end: trim archive
 local finished = failures
 -- begin: count processed

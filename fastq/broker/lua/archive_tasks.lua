@@ -3,6 +3,8 @@ KEYS[1] source       asynq:{q}:scheduled or another list or set of ids
 KEYS[2] lease        asynq:{q}:lease
 KEYS[3] groups       asynq:{q}:groups
 KEYS[4] archived     asynq:{q}:archived
+KEYS[5] archive_rule asynq:{q}:archive_rule
+KEYS[6] paused       asynq:{q}:paused
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] state        that of the tasks in the source
 ARGV[3] group        its name, if the source is one, else ""
@@ -17,6 +19,7 @@ asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks
   without the tasks' hashes)
 ]]
 local source, lease, groups, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local archive_rule, paused = KEYS[5], KEYS[6]
 local task_prefix, state, group, count, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 
@@ -92,9 +95,22 @@ local function drop(ids)
   redis.call("ZREM", archived, unpack(ids))
   redis.call("DEL", unpack(doomed))
 end
-local expired = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
-drop(expired)
-local excess = math.min(redis.call("ZCARD", archived) - max_size, 750 - #expired)
-if excess > 0 then drop(redis.call("ZRANGE", archived, 0, excess - 1)) end
+-- What a server has set for this queue comes before the caller's bounds, which are asynq's.
+local rule = redis.pcall("HMGET", archive_rule, "max", "ttl", "full")
+local most, full = tonumber(rule[1] or nil) or max_size, rule[3]
+if rule[2] then expire_before = now - rule[2] end
+if full ~= "spill" then -- a server's janitor writes the oldest to a file, and deletes them then
+  local doomed = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
+  drop(doomed)
+  local dropped, excess = #doomed, redis.call("ZCARD", archived) - most
+  if full == "pause" then
+    if excess >= 0 and redis.call("EXISTS", paused) == 0 then redis.call("SET", paused, now) end
+  elseif excess > 0 then
+    doomed = redis.call("ZRANGE", archived, 0, math.min(excess, 750 - dropped) - 1)
+    drop(doomed)
+    dropped = dropped + #doomed
+  end
+  if dropped > 0 then redis.call("HINCRBY", archive_rule, "dropped", dropped) end
+end
 -- end: trim archive
 return {#taken, #moved / 2}

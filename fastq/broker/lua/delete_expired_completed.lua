@@ -1,18 +1,20 @@
---[[ delete_expired_completed: delete completed tasks whose retention has ended.
-KEYS[1] completed    asynq:{q}:completed
-ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] now          unix seconds
-ARGV[3] limit        tasks at most
+--[[ delete_expired_completed: delete completed tasks whose retention has ended, and tell how full the archive is.
+KEYS[1] completed     asynq:{q}:completed
+KEYS[2] archived      asynq:{q}:archived
+KEYS[3] archive_rule  asynq:{q}:archive_rule
+ARGV[1] task_prefix   asynq:{q}:t:
+ARGV[2] now           unix seconds
+ARGV[3] limit         tasks at most
 builds  task_prefix .. id, same hash tag
-returns number of tasks deleted
+returns list: tasks deleted, size of the archive, tasks that it has dropped since ever
 asynq   deleteExpiredCompletedTasksCmd
 cost    0.8 us a task at 500 tasks a call, 0.9 at 100 (benchmarks/bench_scripts.py)
 ]]
-local completed = KEYS[1]
+local completed, archived, archive_rule = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, now, limit = ARGV[1], ARGV[2], ARGV[3]
 local ids = redis.call("ZRANGE", completed, "-inf", now, "BYSCORE", "LIMIT", 0, limit)
 for _, id in ipairs(ids) do
   redis.call("DEL", task_prefix .. id)
 end
 if #ids > 0 then redis.call("ZREM", completed, unpack(ids)) end
-return #ids
+return {#ids, redis.call("ZCARD", archived), tonumber(redis.call("HGET", archive_rule, "dropped") or 0)}

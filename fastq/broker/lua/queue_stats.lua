@@ -11,16 +11,19 @@ KEYS[9] failed            asynq:{q}:failed:{day}
 KEYS[10] processed_total  asynq:{q}:processed
 KEYS[11] failed_total     asynq:{q}:failed
 KEYS[12] paused           asynq:{q}:paused
+KEYS[13] archive_rule     asynq:{q}:archive_rule
 ARGV[1] task_prefix       asynq:{q}:t:
 builds  task_prefix .. oldest id, same hash tag
-returns list: the size of each of the first seven keys, the four counters as text, 1 if paused, and the
-  nanoseconds since when the oldest pending task waits; "" for what there is not
+returns list: the size of each of the first seven keys, the four counters as text, 1 if paused, the nanoseconds since
+  when the oldest pending task waits, and what the archive's rule says: tasks at most, what happens then, tasks dropped;
+  "" for what there is not
 asynq   currentStatsCmd (which counts the tasks of all groups, too)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, groups, processed, failed = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local processed_total, failed_total, paused = KEYS[10], KEYS[11], KEYS[12]
+local processed_total, failed_total, paused, archive_rule = KEYS[10], KEYS[11], KEYS[12], KEYS[13]
 local task_prefix = ARGV[1]
+local rule = redis.pcall("HMGET", archive_rule, "max", "full", "dropped")
 local oldest = redis.call("LINDEX", pending, -1)
 return {
   redis.call("LLEN", pending),
@@ -36,4 +39,7 @@ return {
   redis.call("GET", failed_total) or "",
   redis.call("EXISTS", paused),
   oldest and redis.call("HGET", task_prefix .. oldest, "pending_since") or "",
+  rule[1] or "",
+  rule[2] or "",
+  rule[3] or "",
 }

@@ -132,9 +132,10 @@ def _more(info: QueueInfo, width: int) -> Text:
     for state, counted in state_texts(info, width):
         text.append(f" {counted} ", style=STATE_COLOURS[state] if getattr(info, state.value) else "dim")
     paused = "  paused" if info.paused else ""
+    dropped = f"  {number(info.archive_dropped)} dropped from the archive" if info.archive_dropped else ""
     text.append(
         f"\n today {number(info.processed)} done, {number(info.failed)} failed"
         f""
-        f"  in total {number(info.processed_total)} done{paused}"
+        f"  in total {number(info.processed_total)} done{paused}{dropped}"
     )
     return text

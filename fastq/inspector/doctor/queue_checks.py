@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from fastq.broker.inspect_queues import QueueStats
 from fastq.broker.queue_pulse import Pulse
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.states import TaskState
@@ -10,8 +11,8 @@ from fastq.states import TaskState
 __all__ = ["check_archives", "check_paused", "check_served", "unserved"]
 
 MANY: Final = 1_000
-ARCHIVE_SIZE: Final = 10_000
-NEARLY: Final = 9_000
+NEARLY: Final = 0.9
+"""The share of its tasks with which an archive is nearly full."""
 
 
 def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, int]:
@@ -66,19 +67,43 @@ def _since(since_s: int | None, now_s: float) -> str:
 
 
 def check_archives(pulses: Mapping[str, Pulse]) -> list[Finding]:
-    """Name the archives that are full, or soon will be."""
+    """Name the archives that are full, or soon will be, and those that have dropped tasks."""
     found = [
-        Finding(
-            "archive",
-            Level.WARNING,
-            f"{count} of {ARCHIVE_SIZE} tasks",
-            why="a full archive deletes its oldest task for each one that comes, unseen",
-            advice=f"fastq task ls --queue {queue} --state archived says what failed; run or delete them "
-            f"(task run-all, task delete-all)",
-            queue=queue,
-            count=count,
-        )
+        finding
         for queue, pulse in pulses.items()
-        if (count := pulse.stats.sizes[TaskState.ARCHIVED]) >= NEARLY
+        for finding in (_full(queue, pulse.stats), _dropped(queue, pulse.stats))
+        if finding is not None
     ]
-    return found or [Finding("archive", Level.OK, f"none has {NEARLY} of the {ARCHIVE_SIZE} tasks that it holds")]
+    return found or [Finding("archive", Level.OK, "none is nearly full, and none has dropped a task")]
+
+
+def _full(queue: str, stats: QueueStats) -> Finding | None:
+    count = stats.sizes[TaskState.ARCHIVED]
+    if count < NEARLY * stats.archive_max or stats.archive_full == "spill":
+        return None
+    return Finding(
+        "archive",
+        Level.WARNING,
+        f"{count} of {stats.archive_max} tasks",
+        why="a full archive pauses the queue"
+        if stats.archive_full == "pause"
+        else "a full archive deletes its oldest task for each one that comes",
+        advice=f"fastq task ls --queue {queue} --state archived says what failed; run or delete them "
+        f"(task run-all, task delete-all), or see the settings archive_max and archive_full",
+        queue=queue,
+        count=count,
+    )
+
+
+def _dropped(queue: str, stats: QueueStats) -> Finding | None:
+    if not stats.archive_dropped:
+        return None
+    return Finding(
+        "archive",
+        Level.WARNING,
+        f"the archive has dropped {stats.archive_dropped} failed tasks",
+        why="it was full, or they were too old; nobody can see or run them any more",
+        advice="fastq-worker --archive-full pause or spill keeps them, --archive-max keeps more",
+        queue=queue,
+        count=stats.archive_dropped,
+    )

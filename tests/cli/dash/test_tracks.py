@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from fastq.cli.dash.tracks import KEPT, Tracks
 from fastq.inspector import QueueInfo
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 STATES = dict.fromkeys(("pending", "active", "scheduled", "retry", "archived", "completed", "aggregating"), 0)
-NOTHING = {**STATES, "size": 0, "groups": 0, "processed": 0, "failed": 0}
+NOTHING: dict[str, Any] = {**STATES, "size": 0, "groups": 0, "processed": 0, "failed": 0}
 QUEUE = QueueInfo(
     "a", 1, timedelta(0), **NOTHING, processed_total=1000, failed_total=100, paused=False, timestamp=BEGIN
 )

@@ -20,6 +20,7 @@ KNOWN = {
     ],
     KeyKind.ASIDE: [
         keys.paused(QUEUE),
+        keys.archive_rule(QUEUE),
         keys.moved(QUEUE),
         keys.processed_total(QUEUE),
         keys.failed_total(QUEUE),

@@ -6,6 +6,8 @@ from fastq.broker.aggregate import AggregationSet, GroupRule
 from fastq.server.actor import Actor
 from fastq.server.aggregation_child import AggregationFailure
 from fastq.server.aggregator import Aggregator
+from fastq.server.archive_keeper import ArchiveKeeper
+from fastq.server.config import ServerConfig
 from fastq.server.forwarder import Forwarder
 from fastq.server.janitor import Janitor
 from fastq.server.reclaimer import Reclaimer
@@ -40,7 +42,8 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
         case "forwarder":
             return Forwarder(commands, [queue], 5.0, clock)
         case "janitor":
-            return Janitor(commands, [queue], 5.0, 100, clock)
+            config = ServerConfig(queues={queue: 1})
+            return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock)
     recoverer = Recoverer(commands, [queue], lambda retried: 3600.0, clock, TRUSTING)
     recoverer.reclaim = Reclaimer(commands, clock, aggregates=True).reclaim
     return recoverer

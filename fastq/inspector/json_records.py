@@ -48,6 +48,9 @@ def queue_record(info: QueueInfo) -> dict[str, Any]:
         "failed": info.failed,
         "processed_total": info.processed_total,
         "failed_total": info.failed_total,
+        "archive_max": info.archive_max,
+        "archive_full": info.archive_full,
+        "archive_dropped": info.archive_dropped,
         "timestamp": time_text(info.timestamp),
     }
 
