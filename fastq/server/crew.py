@@ -43,6 +43,8 @@ __all__ = ["Crew", "CrewCallbacks"]
 
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
 
+_RERUN_TWICE: Final = b"twice the worker process that ran it was killed for another task's sake, or with its preloader"
+
 Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
 
 _log = logging.getLogger("fastq.pool")
@@ -189,23 +191,33 @@ class Crew:
         again: list[Submission] = []
         for event in others:
             task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
-            kind = event.kind
+            kind, data = event.kind, event.data
             if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
                 # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
                 kind = Kind.CANCELED
-            if kind is Kind.WRITTEN:
-                self._callbacks.write_result(task, event.data)
-            elif kind is Kind.RERUN and not task.reruns:
-                task.reruns += 1
+            if kind is Kind.RERUN and task.reruns and not self._is_closed:
+                kind, data = Kind.CRASHED, _RERUN_TWICE
+            if self._goes_again(task, event, kind):
                 again.append(self._intake.submission(task))
-            elif self._callbacks.judge is not None and _is_unreported_failure(kind, event.data):
-                self._judge(self._callbacks.judge, task, kind, event.data)
+            elif kind is Kind.WRITTEN:
+                self._callbacks.write_result(task, data)
+            elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
+                self._judge(self._callbacks.judge, task, kind, data)
             else:
-                results.append(self._end(task, kind, event.data))
+                results.append(self._end(task, kind, data))
         if again:
             self.pool.submit(again)
         if results:
             self._callbacks.finish(results)
+
+    def _goes_again(self, task: HeldTask, event: Event, kind: Kind) -> bool:
+        """Return whether a task is to be submitted again, since its child was killed for another's sake."""
+        if self._is_closed:
+            return False
+        task.reruns += kind is Kind.RERUN
+        # Not back to the queue, from where it would come with all of this forgotten, and so run for ever.
+        waits = kind is Kind.RETURNED and task.reruns > 0 and not event.submission.last_attempt
+        return kind is Kind.RERUN or waits
 
     def _judge(self, judge: Judge, task: HeldTask, kind: Kind, data: bytes) -> None:
         """End a task once the hook child has said what follows from its failure; it stays held until then."""

@@ -247,7 +247,7 @@ def test_what_becomes_of_a_lost_task_is_not_told() -> None:
     on_crew(test)
 
 
-def test_a_task_is_run_again_once_when_its_child_died_for_another() -> None:
+def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_another() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a")
         first = bench.submission("a")
@@ -256,7 +256,35 @@ def test_a_task_is_run_again_once_when_its_child_died_for_another() -> None:
         assert second is not first
         assert bench.finished == []
         bench.tell((second, Kind.RERUN, b""))
-        assert bench.ended() == [("a", "Requeued")]
+        (result,) = bench.finished
+        assert isinstance(result.write, Retried)
+        message = decode_task_message(result.write.message)
+        assert message.retried == 1
+        assert message.error_msg.startswith("WorkerCrashedError: twice the worker process that ran it was killed")
+
+    on_crew(test)
+
+
+def test_a_task_that_is_run_again_and_finds_no_child_does_not_go_back_to_its_queue() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a")
+        bench.tell(("a", Kind.RERUN, b""))
+        bench.tell(("a", Kind.RETURNED, b""))
+        assert bench.finished == []
+        bench.tell(("a", Kind.RERUN, b""))
+        assert bench.ended() == [("a", "Retried")]
+
+    on_crew(test)
+
+
+def test_a_task_whose_child_dies_for_another_at_the_end_goes_back_free_of_charge() -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a")
+        running = bench.submission("a")
+        bench.tell((running, Kind.RERUN, b""))
+        bench.crew.give_back()
+        bench.tell((running, Kind.RERUN, b""))
+        assert ("a", "Requeued") in bench.ended()
 
     on_crew(test)
 
