@@ -30,6 +30,7 @@ __all__ = [
     "ServerStartError",
     "SkipRetry",
     "TaskCanceled",
+    "TaskEndedError",
     "TaskIDConflictError",
     "TaskNotFoundError",
     "TaskStateError",
@@ -193,8 +194,12 @@ class SchedulerEntryNotFoundError(FastqError, LookupError):
         return type(self), (self.entry_id,)
 
 
+class TaskEndedError(FastqError, RuntimeError):
+    """Tell that a task does not run in this process: its handler has ended, or this is a fork of its worker process."""
+
+
 class WorkerCrashedError(FastqError):
-    """Tell that the child process died while it ran the task."""
+    """Tell that the child process died while it ran the task, or was killed because the task blocked its event loop."""
 
 
 class BrokerError(FastqError):

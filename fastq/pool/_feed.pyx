@@ -222,6 +222,11 @@ cdef class Feed:
         return atomic.load32(self.memory.base + <Py_ssize_t>layout.REPORT_AT) & <uint32_t>layout.REPORT_OVER_MEMORY != 0
 
     @property
+    def in_step(self) -> int:
+        """Return the sequence number of the task whose coroutine the child's event loop is in, 0 for none."""
+        return atomic.load64(self.memory.base + <Py_ssize_t>layout.STEP_AT)
+
+    @property
     def rss(self) -> int:
         """Return the child's resident bytes as it measured them last."""
         return atomic.load64(self.memory.base + <Py_ssize_t>layout.RSS_AT)
@@ -257,13 +262,15 @@ cdef class Feed:
         cdef int ended = 0
         while self.results.look(&record) == FOUND:
             submission = self.in_flight.get(record.seq)
-            if submission is None or not 0 < record.kind <= WRITTEN:
-                raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
             if record.flags & SEGMENT:
-                data = self.receive_segment(int.from_bytes(record.data[: record.size], "little"))
+                data = self.receive_segment(int.from_bytes(record.data[: record.size], "little"), record.b)
             else:
                 data = PyBytes_FromStringAndSize(record.data, record.size)
             self.results.advance(&record)
+            if submission is None and record.kind == WRITTEN:
+                continue  # by a thread of the handler's, while that ended
+            if submission is None or not 0 < record.kind <= WRITTEN:
+                raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
             events.append(Event.make(record.kind, submission, data, record.a))
             if record.kind != WRITTEN:
                 self.forget(submission)
@@ -277,13 +284,18 @@ cdef class Feed:
             fq_wake(self.wake_fd)
         return ended
 
-    def receive_segment(self, size: int) -> bytes:
-        """Take the next segment off the control socket; it was sent before its record."""
+    def receive_segment(self, size: int, number: int) -> bytes:
+        """Take a segment off the control socket, to which it was sent before its record.
+
+        Those before it have none: something raised in the child between the two.
+        """
         try:
-            frame = self.channel.poll()
+            while (frame := self.channel.poll()) is not None and frame.number("number") < number:
+                for fd in frame.fds:
+                    os.close(fd)
         except ChannelClosedError as error:
             raise RingCorruptError(f"the segment of a result is missing: {error}") from error
-        if frame is None or len(frame.fds) != 1 or not 0 <= size <= MAX_RESULT:
+        if frame is None or frame.number("number") != number or len(frame.fds) != 1 or not 0 <= size <= MAX_RESULT:
             raise RingCorruptError("the segment of a result is missing or too big")
         try:
             return unpack_segment(frame.fds[0], size)

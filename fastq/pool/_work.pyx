@@ -2,10 +2,13 @@
 
 The soft signal is blocked outside user code by ``Work.task``: the signal handler raises only while the task whose row
 the main process marked is in user code, so it can neither hit another task nor the pool's own bookkeeping.
+
+Results come from any thread (``Outbox``); a fork of the child sends none.
 """
 
-import os
+import threading
 import traceback
+from contextvars import copy_context
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -14,42 +17,21 @@ from fastq.pool cimport _atomics as atomic
 from fastq.pool._ring cimport FOUND, Memory, Record, Ring
 from fastq.pool._slots cimport Slots
 
-from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.errors import TaskCanceled, TaskEndedError, TaskTimeout
 from fastq.pool import layout
 from fastq.pool.outcome import TOO_LATE, Kind
+from fastq.pool.processes import leave
 
-cdef extern from *:
-    """
-    #include <unistd.h>
-    #include <stdint.h>
-    #ifdef __linux__
-    #include <sys/timerfd.h>
-    static void fq_arm(int fd, long delay_ns) {
-        struct itimerspec when = {{0, 0}, {0, delay_ns}};
-        timerfd_settime(fd, 0, &when, 0);
-    }
-    #else
-    static void fq_arm(int fd, long delay_ns) { (void)fd; (void)delay_ns; }
-    #endif
-    /* 8 bytes is what an eventfd wants, and does no harm to a pipe. A full one is readable as it is. */
-    static void fq_ring(int fd) {
-        uint64_t one = 1;
-        ssize_t done = write(fd, &one, 8);
-        (void)done;
-    }
-    """
-    void fq_arm(int fd, long delay_ns) nogil
-    void fq_ring(int fd) nogil
+cdef extern from "Python.h":
+    object PyContext_Copy(object context)
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
 
 cdef uint32_t ASYNC = layout.TASK_ASYNC
-cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
-cdef uint32_t ASLEEP = layout.BELL_ASLEEP
-cdef uint32_t ARMED = layout.BELL_ARMED
-cdef uint32_t RUNG = layout.BELL_RUNG
 cdef uint32_t EXIT = layout.COMMAND_EXIT
+cdef int ROW_IDLE = layout.ROW_IDLE
 cdef int ROW_RUNNING = layout.ROW_RUNNING
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
-cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef Py_ssize_t RSS_AT = layout.RSS_AT
@@ -58,7 +40,6 @@ cdef uint32_t DONE = Kind.DONE
 cdef uint32_t BROKEN = Kind.BROKEN
 cdef uint32_t WRITTEN = Kind.WRITTEN
 cdef uint32_t LAST_ANSWER = Kind.CANCELED
-cdef long BELL_DELAY = 250_000  # ns: a wake-up of the main process costs about ten tasks of its time
 cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
 MAX_RESULT = 64 * 1024 * 1024
 
@@ -93,39 +74,54 @@ cdef class Task:
         """Return TIMEOUT, CANCELED or ABORTED once the end was asked for."""
         return _INTERRUPTIONS.get(self.work.slots.state(self.row, self.seq))
 
+    @property
+    def is_forked(self) -> bool:
+        """Return whether this process is a fork of the one that runs the task."""
+        return self.work.forked
+
     def write_result(self, data: bytes) -> None:
         """Send an intermediate result."""
         if len(data) > MAX_RESULT:
             raise ValueError(f"a result of {len(data)} bytes is above the limit of {MAX_RESULT}")
-        self.work.shielded(self, WRITTEN, bytes(data))
+        self.work.write(self, bytes(data))
+
+    cdef int check(self) except -1:
+        """Raise unless this process runs the task, now."""
+        if self.work.forked:
+            raise TaskEndedError("this process is a fork of the worker process that runs it")
+        if self.work.slots.state(self.row, self.seq) == ROW_IDLE:
+            raise TaskEndedError("it has ended")
+        return 0
+
+
+include "_outbox.pxi"
 
 
 cdef class Work:
     """Run the records of one child."""
 
     cdef Memory memory
-    cdef char *bell
     cdef Ring tasks
-    cdef Ring results
+    cdef Outbox outbox
     cdef Slots slots
     cdef object runner
     cdef object host
-    cdef int ring_fd
-    cdef int timer_fd
     cdef int64_t max_memory
     cdef int64_t measured_at
-    cdef Memory bell_memory
-    # The task that is in user code now, and may be interrupted by a signal.
+    # The plain task that is in user code now, and may be interrupted by a signal.
     cdef Task task
-    cdef bint forked
+    # What every task's context variables are copied from.
+    cdef readonly object context
+    cdef readonly bint forked
 
     def __init__(self, memory: Memory, bell: Memory, shape, runner, host) -> None:
-        self.memory, self.bell_memory, self.bell = memory, bell, bell.base + <Py_ssize_t>layout.BELL_AT
+        self.memory = memory
         self.tasks = Ring(memory, layout.TASK_TAIL_AT, layout.TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
-        self.results = Ring(memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
+        self.outbox = Outbox(memory, bell, shape, host)
         self.slots = Slots(memory, shape.rows)
         self.runner, self.host = runner, host
-        self.ring_fd, self.timer_fd, self.max_memory = host.ring_fd, host.timer_fd, host.max_memory
+        self.max_memory = host.max_memory
+        self.context = copy_context()
 
     # Plain tasks ------------------------------------------------------------------------------------------------
 
@@ -152,7 +148,9 @@ cdef class Work:
         if 0 < task.deadline_ns <= task.started_ns:
             kind = Kind.TIMEOUT  # as asynq: a task whose time is up is not started
         else:
+            context = PyContext_Copy(self.context)
             try:
+                PyContext_Enter(context)
                 # From here to the next assignment a signal raises in the task; before and after, it finds none.
                 self.task = task
                 if self.slots.state(task.row, task.seq) != ROW_RUNNING:
@@ -163,12 +161,15 @@ cdef class Work:
                 kind = Kind.TIMEOUT
             except TaskCanceled:
                 kind = Kind.CANCELED
-            except BaseException:  # noqa: BLE001 - SystemExit in a handler must not end the child
+            except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the child
                 self.task = None
+                if self.forked:
+                    leave(error)
                 answer = (BROKEN, traceback.format_exc().encode())
             self.task = None
             if self.forked:
-                os._exit(1)  # a process that the handler forked came out of it; the rings are not its own
+                leave(None)  # a process that the handler forked came out of it; the rings are not its own
+            PyContext_Exit(context)
         self.finish(task, kind, answer)
 
     def interrupt(self, signum, frame) -> None:
@@ -224,74 +225,42 @@ cdef class Work:
                     raise ValueError(f"a result of {len(data)} bytes is above the limit of {MAX_RESULT}")
             except (TypeError, ValueError, OverflowError):
                 kind, data = BROKEN, traceback.format_exc().encode()
+        self.outbox.settle()  # what a thread is writing, perhaps for this task, goes first
         state = self.slots.end(task.row, task.seq)
         if state != ROW_RUNNING:
             # Too late is too late, whatever the handler made of it; what its runner says about that outcome is kept.
             told = _INTERRUPTIONS.get(state, Kind.BROKEN)
             if told != kind and not (told in _HANDLER_KNEW and kind in _DECISIONS):
                 kind, data = told, TOO_LATE if told in _HANDLER_KNEW else b""
-        self.send(task.seq, kind, data, now - task.started_ns)
+        try:
+            self.outbox.send(task, kind, data, now - task.started_ns)
+        except OSError:  # no memory or no descriptor for the segment
+            self.outbox.send(task, BROKEN, traceback.format_exc().encode(), now - task.started_ns)
         if self.max_memory and now - self.measured_at > MEASURE_EVERY:
             self.measured_at = now
             self.measure()
-        self.announce(
+        self.outbox.announce(
             now - task.started_ns > BELL_DELAY
             or self.tasks.is_empty()
             or atomic.load32(self.memory.base + REPORT_AT) != 0
         )
 
-    cdef void shielded(self, Task task, uint32_t kind, bytes data):
-        """Send from within user code, without a signal tearing a record and its segment apart."""
-        cdef Task before = self.task
-        self.task = None
+    cdef int write(self, Task task, bytes data) except -1:
+        """Send a result from within user code, in whatever thread that is."""
+        cdef Task shielded = None
+        cdef bint gets_signals = self.outbox.is_own_thread()
+        task.check()
+        if gets_signals:
+            shielded, self.task = self.task, None  # a signal is to raise in user code, not here
         try:
-            self.send(task.seq, kind, data, 0)
-            self.announce(True)
+            self.outbox.send(task, WRITTEN, data, 0)
+            self.outbox.announce(True)
         finally:
-            self.task = before
-        if before is not None:
-            self.interrupt(0, None)  # what came meanwhile
-
-    cdef void send(self, uint64_t seq, uint32_t kind, bytes data, int64_t ran_ns):
-        cdef Record record
-        cdef bytes inline = data
-        record.seq, record.kind, record.flags, record.a, record.b = seq, kind, 0, ran_ns, 0
-        if not self.results.fits_inline(PyBytes_GET_SIZE(data)):
-            # One at a time: segments on their way are bounded by nothing else.
-            while not self.results.is_drained():
-                self.want_room()
-                if not self.results.is_drained():
-                    self.host.sleep()
-            self.host.send_segment(data)
-            record.flags = SEGMENT
-            inline = PyBytes_GET_SIZE(data).to_bytes(8, "little")
-        record.data, record.size = PyBytes_AS_STRING(inline), <uint32_t>PyBytes_GET_SIZE(inline)
-        while self.results.push(&record) < 0:
-            self.want_room()
-            if self.results.push(&record) >= 0:
-                break
-            self.host.sleep()
-        atomic.store32(self.memory.base + SPACE_WANTED_AT, 0)
-
-    cdef void want_room(self) noexcept:
-        """Ask to be woken when results were read; the caller looks again before it sleeps."""
-        atomic.store32(self.memory.base + SPACE_WANTED_AT, 1)
-        self.announce(True)  # its fence stands between the flag and the look
-
-    cdef void announce(self, bint urgent) noexcept:
-        """Wake the main process if it sleeps: now, or by timer a little later, so that it finds a batch."""
-        cdef uint32_t state
-        atomic.fence()  # the result was written before the flag is read
-        state = atomic.load32(self.bell)
-        if state == ASLEEP and not urgent and self.timer_fd >= 0:
-            if atomic.swap32(self.bell, ASLEEP, ARMED):
-                fq_arm(self.timer_fd, BELL_DELAY)
-            return
-        while urgent and (state == ASLEEP or state == ARMED):
-            if atomic.swap32(self.bell, state, RUNG):
-                fq_ring(self.ring_fd)
-                return
-            state = atomic.load32(self.bell)
+            if gets_signals:
+                self.task = shielded
+            if shielded is not None:
+                self.interrupt(0, None)  # what came meanwhile
+        return 0
 
     def disown(self) -> None:
         """Keep this process, a fork of the child, from going on with its work."""
@@ -340,7 +309,9 @@ cdef class Work:
         return None
 
     def finish_async(self, task: Task, kind: int, answer) -> None:
-        """Send a coroutine's outcome."""
+        """Send a coroutine's outcome; end a process that the coroutine forked."""
+        if self.forked:
+            leave(None)
         self.finish(task, kind, answer)
 
     def was_told(self, task: Task) -> bool:

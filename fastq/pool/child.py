@@ -8,24 +8,27 @@ import os
 import select
 import socket
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Self
 
 from fastq.pool import signals
 from fastq.pool._ring import Memory
+from fastq.pool._steps import Stage
 from fastq.pool._work import NOTHING_LEFT, PARKED, TOLD_TO_EXIT, WANTS_COROUTINE, Work
 from fastq.pool.control import Channel
 from fastq.pool.coroutines import Coroutines
 from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
-from fastq.pool.processes import own_rss
+from fastq.pool.processes import flush_output, leave, own_rss
 from fastq.pool.runner import Runner
 
 __all__ = ["ChildSetup", "run_child"]
 
 _IDLE_MS = 60_000
-_SEGMENT_WAIT_MS = 1_000
+_PAUSE_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,20 @@ class Host:
         self.wake_fd = setup.wake_fd
         self.max_memory = setup.max_memory
         self.channel = Channel(socket.socket(fileno=setup.control_fd))
+        self.on_drained: Callable[[], object] | None = None
         self._poller = select.poll()
         self._poller.register(setup.wake_fd, select.POLLIN)
 
     def sleep(self) -> None:
-        """Wait until the main process rings."""
+        """Wait until the main process rings; for the thread that runs the tasks."""
         self._poller.poll(_IDLE_MS)
         self.drain()
+        if self.on_drained is not None:
+            self.on_drained()
+
+    def pause(self) -> None:
+        """Wait a little, in any other thread: the main process' ring is not for it."""
+        time.sleep(_PAUSE_S)
 
     def drain(self) -> None:
         """Make the wake-up silent again."""
@@ -86,11 +96,11 @@ class Host:
             return b""
         return unpack_segment(fd, frame.number("size"))
 
-    def send_segment(self, data: bytes) -> None:
+    def send_segment(self, data: bytes, number: int) -> None:
         """Put bytes that do not fit the ring into a segment and pass it to the main process."""
         fd = pack_segment(data)
         try:
-            self.channel.send("segment", [fd], size=len(data))
+            self.channel.send("segment", [fd], size=len(data), number=number)
         finally:
             os.close(fd)
 
@@ -101,13 +111,22 @@ class Host:
 
 def run_child(setup: ChildSetup, runner: Runner) -> None:
     """Serve the rings until told to exit; the caller has made this process lead its group and armed its lifeline."""
+    try:
+        _serve(setup, runner)
+    except BaseException as error:  # noqa: BLE001 - a defect: what ran is charged now, not when the app's threads end
+        leave(error)
+
+
+def _serve(setup: ChildSetup, runner: Runner) -> None:
     segment, bell = Segment.attach(setup.segment_fd), Segment.attach(setup.bell_fd)
     shape = read_header(segment)
-    host = Host(setup)
-    work = Work(Memory(segment.memory), Memory(bell.memory), shape, runner, host)
+    host, memory = Host(setup), Memory(segment.memory)
+    work = Work(memory, Memory(bell.memory), shape, runner, host)
+    stage = Stage(memory)
     signals.install(work.interrupt)
-    os.register_at_fork(after_in_child=work.disown)
-    coroutines = Coroutines(work, runner, host, shape.rows)
+    os.register_at_fork(before=flush_output, after_in_child=work.disown)
+    os.register_at_fork(after_in_child=stage.disown)
+    coroutines = Coroutines(work, stage, runner, host, shape.rows)
     host.channel.send(
         "ready",
         pid=os.getpid(),

@@ -1,15 +1,19 @@
 """Run ``async def`` tasks in a child: one event loop, as many coroutines as the slot table has rows.
 
 The loop is entered when a coroutine's task is next, and left when a plain one is and no coroutine runs; it is the same
-loop every time, so what handlers bound to it stays good.
+loop every time, so what handlers bound to it stays good. Each task runs in a context of its own, a copy of the child's
+as it was at the start.
 """
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from typing import Protocol
 
+from fastq.pool._steps import Stage
 from fastq.pool._work import Task, Work
 from fastq.pool.outcome import Kind
+from fastq.pool.processes import leave
 from fastq.pool.runner import Answer, Runner
 
 __all__ = ["Coroutines"]
@@ -18,6 +22,8 @@ _LOOK_OUT_S = 1.0
 
 
 class _Host(Protocol):
+    on_drained: Callable[[], object] | None
+
     @property
     def wake_fd(self) -> int: ...
 
@@ -27,8 +33,10 @@ class _Host(Protocol):
 class Coroutines:
     """Own the child's event loop and the coroutines in it."""
 
-    def __init__(self, work: Work, runner: Runner, host: _Host, rows: int) -> None:
+    def __init__(self, work: Work, stage: Stage, runner: Runner, host: _Host, rows: int) -> None:
         self._work = work
+        self._stage = stage
+        self._context = work.context
         self._runner = runner
         self._host = host
         self._free = list(range(rows - 1, -1, -1))
@@ -41,17 +49,33 @@ class Coroutines:
         """Run coroutines until the next task is a plain one, or the child is to exit, and none is left."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+            self._loop.set_task_factory(self._stage.make_task)
             asyncio.set_event_loop(self._loop)
-        self._done = self._loop.create_future()
-        self._loop.add_reader(self._host.wake_fd, self._wake)
-        self._loop.call_soon(self._take)
+        loop = self._loop
+        self._done = loop.create_future()
+        loop.add_reader(self._host.wake_fd, self._wake)
+        # A handler that waits for room in the ring, and so blocks the loop, may take the news with it.
+        self._host.on_drained = lambda: loop.call_soon(self._wake)
+        loop.call_soon(self._take)
+        while not self._done.done():
+            self._run_loop(loop, self._done)
+        self._host.on_drained = None
+        loop.remove_reader(self._host.wake_fd)
+        self._work.wake_up()
+
+    def _run_loop(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
+        """Run the loop, and go on after an exit in what a handler has started: asyncio has told the handler of it."""
         try:
-            self._loop.run_until_complete(self._done)
-        finally:
-            self._loop.remove_reader(self._host.wake_fd)
-            self._work.wake_up()
+            loop.run_until_complete(done)
+        except (SystemExit, KeyboardInterrupt) as error:
+            if self._work.forked:
+                leave(error)
+            loop.call_exception_handler(
+                {"message": "a coroutine or callback exited; its worker goes on", "exception": error}
+            )
 
     def _wake(self) -> None:
+        self._stage.check()
         self._host.drain()
         self._work.wake_up()
         for running, task in list(self._running.values()):
@@ -65,7 +89,9 @@ class Coroutines:
         while True:
             while self._free and (task := self._work.begin_async(self._free[-1])) is not None:
                 self._free.pop()
-                self._running[task.row] = (self._loop.create_task(self._run(task)), task)
+                step = self._stage.follow(task.seq, self._run(task))
+                running: asyncio.Task[None] = asyncio.Task(step, loop=self._loop, context=self._context.copy())
+                self._running[task.row] = (running, task)
                 if self._look_out is None:
                     self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look)
             if not self._running and (self._work.must_exit or self._work.next_is_plain):
@@ -88,12 +114,15 @@ class Coroutines:
                 answer = await self._runner.run_async(task.data, task)
         except asyncio.CancelledError:
             kind, answer = task.interruption or Kind.BROKEN, _if_unasked(task)
-        except BaseException:  # noqa: BLE001 - SystemExit in a handler must not end the child
+        except BaseException:  # SystemExit, too: it must not end the child
+            if self._work.forked:
+                raise
             answer = (Kind.BROKEN, traceback.format_exc().encode())
         self._end(task, kind, answer)
 
     def _look(self) -> None:
         """End what a handler's code has cancelled before its first step: it never saw it, and told nobody."""
+        self._stage.check()
         for running, _ in list(self._running.values()):
             if running.done():
                 self._ended(running)

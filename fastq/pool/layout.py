@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 1
+VERSION = 2
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -23,6 +23,7 @@ SPACE_WANTED_AT = 2 * LINE  # u32; child sets it when its result ring is full
 COMMAND_AT = 3 * LINE  # u32; main writes a COMMAND_*
 REPORT_AT = 4 * LINE  # u32; child writes REPORT_* bits
 RSS_AT = 4 * LINE + 8  # u64 bytes; child writes what it measured last
+STEP_AT = 4 * LINE + 16  # u64 sequence number; child writes whose coroutine its event loop is in, 0 for none
 TASK_TAIL_AT = 5 * LINE  # u64 byte position; main
 TASK_HEAD_AT = 6 * LINE  # u64 byte position; child
 RESULT_TAIL_AT = 7 * LINE  # u64 byte position; child
@@ -53,7 +54,7 @@ RECORD_SEQ_AT = 8  # u64
 RECORD_KIND_AT = 16  # u32; task: TASK_* bits; result: outcome.Kind
 RECORD_FLAGS_AT = 20  # u32, FLAG_*
 RECORD_A_AT = 24  # i64; task: timeout, 0 = none; result: how long the handler ran
-RECORD_B_AT = 32  # i64; task: deadline, UNIX, 0 = none; result: 0
+RECORD_B_AT = 32  # i64; task: deadline, UNIX, 0 = none; result: the number of its segment, 0 = none
 RECORD_HEADER = 40
 RECORD_ALIGN = 8
 

@@ -80,7 +80,7 @@ def pack_segment(data: bytes | memoryview) -> int:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-    except OSError:
+    except BaseException:  # a handler's own signal handler may raise here
         os.close(fd)
         raise
     return fd

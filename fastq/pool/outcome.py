@@ -32,7 +32,8 @@ class Kind(IntEnum):
     CANCELED = 9
     """Somebody cancelled it, otherwise as TIMEOUT."""
     CRASHED = 10
-    """Its child died by itself; ``data`` is a text that names the signal or exit code and the peak RSS."""
+    """Its child died by itself, or was killed because the task blocked the event loop of others; ``data`` is a text
+    that names the signal or exit code and the peak RSS."""
     BROKEN = 11
     """The runner itself raised, or answered what no runner may; ``data`` is the traceback."""
     ABORTED = 12

@@ -1,12 +1,23 @@
-"""What the operating system knows about a process: is it there, how big is it, make it go away with its group."""
+"""What the operating system knows about a process: is it there, how big is it, make it or oneself go away."""
 
 import contextlib
 import os
 import resource
 import signal
 import sys
+from typing import NoReturn
 
-__all__ = ["describe_code", "describe_status", "kill_group", "open_pidfd", "own_rss", "peak_rss", "thread_count"]
+__all__ = [
+    "describe_code",
+    "describe_status",
+    "flush_output",
+    "kill_group",
+    "leave",
+    "open_pidfd",
+    "own_rss",
+    "peak_rss",
+    "thread_count",
+]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -66,3 +77,38 @@ def describe_code(code: int) -> str:
         return f"signal {signal.Signals(-code).name}"
     except ValueError:
         return f"signal {-code}"
+
+
+def flush_output() -> None:
+    """Write out what was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):  # nobody reads it, or it is closed
+                stream.flush()
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End this process at once, with the output and status of a program that ends with ``error``, or without.
+
+    As with the processes of ``multiprocessing``, what is registered for the exit is not run, and no thread waited for.
+    """
+    status = 1
+    try:
+        if isinstance(error, SystemExit):
+            status = _exit_status(error.code)
+        elif error is None:
+            status = 0
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
+        flush_output()
+    finally:
+        os._exit(status)
+
+
+def _exit_status(code: object) -> int:
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    sys.stderr.write(f"{code}\n")
+    return 1

@@ -33,10 +33,18 @@ class TaskContext(Protocol):
         and CANCELED: the handler was told, and has decided. Hooks have no say after ABORTED.
         """
 
-    def write_result(self, data: bytes) -> None:
-        """Send ``data`` as an intermediate result.
+    @property
+    def is_forked(self) -> bool:
+        """Return whether this process is a fork of the one that runs the task: what comes of it there is no outcome.
 
-        Raises ``ValueError`` above 64 MB, and waits while the main process is behind.
+        The pool ends it: with the status of what the runner lets out, 0 when that returns.
+        """
+
+    def write_result(self, data: bytes) -> None:
+        """Send ``data`` as an intermediate result, from any thread.
+
+        Raises ``ValueError`` above 64 MB, ``TaskEndedError`` once the task has ended and in a fork; waits while the
+        main process is behind.
         """
 
 
@@ -56,7 +64,7 @@ class Runner(Protocol):
         """Return a text for the server (which patterns are coroutines …); the pool passes it on unread."""
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Run a plain task to its end.
+        """Run a plain task to its end, in a copy of the context in which the child began.
 
         ``TaskTimeout`` or ``TaskCanceled`` may be raised anywhere inside. What it lets out counts as that outcome;
         any other exception as BROKEN.

@@ -48,8 +48,20 @@ class Timekeeper:
                     if (submission := handle.feed.find(seq)) is not None:
                         self.interrupt(handle, submission, ROW_TIMED_OUT, now_ns)
         for seq, told in list(self._told.items()):
-            if told.handle.state not in _LIVE or told.handle.feed.slots.look(seq) is None:
+            row = told.handle.feed.slots.look(seq) if told.handle.state in _LIVE else None
+            if row is None:
                 del self._told[seq]
             elif now_ns >= told.kill_at_ns:
-                told.handle.kill(told.submission)
+                self._kill(told, has_heard=row[1] or not told.submission.is_async)
                 del self._told[seq]
+
+    def _kill(self, told: _Told, *, has_heard: bool) -> None:
+        """Kill a child, and blame the task that was told to end; or the one that blocks the loop, so that it cannot."""
+        feed = told.handle.feed
+        blamed: Submission | None = told.submission
+        if not has_heard:
+            # None where a callback blocks, or what an ended task has left behind.
+            blamed = feed.find(feed.in_step)
+            grace_s = self._grace_ns / 1e9
+            told.handle.text = f": the task blocked the event loop for {grace_s:g} s while another was to end"
+        told.handle.kill(blamed)

@@ -38,7 +38,7 @@ def _verdict(handle: Handle, submission: Submission) -> Kind:
     if state == layout.ROW_ABORTED:
         return Kind.ABORTED
     if was_killed and submission is not handle.blamed and submission.is_async and not seen:
-        # It may have been told, but its loop was held up by another task and it could not hear.
+        # It may have been told, but another task blocked its loop and it could not hear.
         return Kind.RERUN
     if state in _ASKED:
         return _ASKED[state]

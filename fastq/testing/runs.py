@@ -168,7 +168,7 @@ class MessageRunner:
     def _answer(self, runner: HandlerRunner, data: bytes, context: "_Context") -> Answer:
         handler, _ = self._mux.match(view_type(data))
         if not is_async(handler):
-            return runner.run(data, context)
+            return contextvars.copy_context().run(runner.run, data, context)
         return _run_coroutine(_awaited(runner, data, context))
 
 
@@ -211,6 +211,7 @@ class _Context:
     """Stand for the pool: times, and what the handler writes."""
 
     interruption = None
+    is_forked = False
 
     def __init__(self, deadline_ns: int) -> None:
         self.started_ns = time.monotonic_ns()

@@ -123,7 +123,6 @@ class AggregationRunner:
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Aggregate; FAILED with the text of what the aggregator raised, or of what is wrong with what it returned."""
-        del context
         head, _, body = data.partition(b"\n")
         request: dict[str, Any] = orjson.loads(head)
         messages, reasons = _decoded(memoryview(body), request["sizes"])
@@ -132,6 +131,8 @@ class AggregationRunner:
         try:
             return Kind.RESULT, self.combine(request["queue"], request["group"], messages)
         except AGGREGATOR_ERRORS as error:
+            if context.is_forked:
+                raise
             return Kind.FAILED, orjson.dumps((describe_error(error), trace_of(error)))
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:

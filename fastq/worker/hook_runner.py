@@ -10,7 +10,14 @@ from typing import Any, Final
 import orjson
 
 from fastq.codec import decode_task_message
-from fastq.errors import BrokerError, LeaseExpiredError, TaskCanceled, TaskTimeout, WorkerCrashedError
+from fastq.errors import (
+    BrokerError,
+    LeaseExpiredError,
+    TaskCanceled,
+    TaskEndedError,
+    TaskTimeout,
+    WorkerCrashedError,
+)
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, TaskContext
 from fastq.worker.hooks import Hooks
@@ -44,6 +51,17 @@ def load(argument: str) -> "HookRunner":
     return HookRunner(Hooks.named(**names), resolve(health_check) if health_check else None)
 
 
+class _EndedContext:
+    """What a hook may ask about a task that does not run any more."""
+
+    def __init__(self, call: TaskContext) -> None:
+        self.started_ns, self.deadline_ns = call.started_ns, call.deadline_ns
+
+    def write_result(self, data: bytes) -> None:
+        """Refuse."""
+        raise TaskEndedError("it has ended")
+
+
 class HookRunner:
     """Run hooks, one at a time."""
 
@@ -63,7 +81,7 @@ class HookRunner:
             text = request["health"]
             self._health_check(None if text is None else BrokerError(text))
             return None
-        task = RunningTask(decode_task_message(message), context)
+        task = RunningTask(decode_task_message(message), _EndedContext(context))
         error = ERRORS[request["judge"]](request["text"])
         if isinstance(error, LeaseExpiredError):
             return Kind.RESULT, self._hooks.report_lost(task, error).encode()

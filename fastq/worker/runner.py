@@ -92,7 +92,7 @@ class HandlerRunner:
             task = RunningTask(decode_task_message(data), context)
         except InvalidMessageError as error:
             return Kind.INVALID, str(error).encode()
-        token = CURRENT.set(task)
+        CURRENT.set(task)  # a task runs in a context of its own
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if outcome is None:
@@ -103,9 +103,7 @@ class HandlerRunner:
                 raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
             return Kind.RESULT, encode_result(outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
-            return self._failed(task, _named(error, context))
-        finally:
-            CURRENT.reset(token)
+            return self._failed(task, error, context)
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Return a coroutine that runs the task."""
@@ -116,16 +114,19 @@ class HandlerRunner:
             task = RunningTask(decode_task_message(data), context)
         except InvalidMessageError as error:
             return Kind.INVALID, str(error).encode()
-        CURRENT.set(task)  # a coroutine runs in a context of its own
+        CURRENT.set(task)
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if isawaitable(outcome):
                 outcome = await outcome
             return None if outcome is None else (Kind.RESULT, encode_result(outcome))
         except BaseException as error:  # noqa: BLE001 - as above; a cancelled coroutine reports, and ends
-            return self._failed(task, _named(error, context))
+            return self._failed(task, error, context)
 
-    def _failed(self, task: RunningTask, error: BaseException) -> Answer:
+    def _failed(self, task: RunningTask, error: BaseException, context: TaskContext) -> Answer:
+        if context.is_forked:
+            raise error  # it ends a process that the handler has forked
+        error = _named(error, context)
         return _kind(error), self._hooks.report(task, error).encode()
 
 

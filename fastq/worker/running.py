@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Protocol
 
+from fastq.errors import TaskEndedError
 from fastq.info import at_unix_ns
 from fastq.messages import TaskMessage
 from fastq.options import NO_OPTIONS
@@ -80,9 +81,14 @@ class RunningTask(Task):
         """Store a result now, before the handler returns; the last one written wins. JSON unless bytes.
 
         It can be read while the task runs, and after that for as long as the task is kept (retention).
-        ``ValueError`` above 64 MB.
+        May be called from any thread. ``ValueError`` above 64 MB; ``TaskEndedError`` once the handler has ended, and in
+        a process that it has forked.
         """
-        self._context.write_result(encode_result(data))
+        encoded = encode_result(data)
+        try:
+            self._context.write_result(encoded)
+        except TaskEndedError as error:
+            raise TaskEndedError(f"no result can be written for task {self.id} of {self.queue!r}: {error}") from None
 
 
 def encode_result(data: Any) -> bytes:

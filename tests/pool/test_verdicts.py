@@ -120,3 +120,22 @@ def test_results_that_cannot_be_read_are_judged_with_the_rest(corpse: Corpse) ->
     corpse.begin()
     corpse.results.put(999, b"", kind=Kind.DONE)
     assert corpse.judge()["running"].kind is Kind.CRASHED
+
+
+def test_a_result_written_for_a_task_that_has_ended_is_dropped(corpse: Corpse) -> None:
+    corpse.submit("running")
+    seq = corpse.begin()
+    corpse.results.put(999, b"late", kind=Kind.WRITTEN)
+    corpse.results.put(seq, b"its own", kind=Kind.WRITTEN)
+    events: list[Event] = []
+    assert corpse.dispatcher.collect(events) == []
+    assert [(event.submission.key, event.data) for event in events] == [("running", b"its own")]
+
+
+def test_the_task_that_blocked_the_loop_is_told_so(corpse: Corpse) -> None:
+    (blocker,) = corpse.submit("blocker", is_async=True)
+    corpse.begin(0)
+    corpse.handle.state, corpse.handle.blamed = State.KILLED, blocker
+    corpse.handle.text = ": the task blocked the event loop"
+    event = corpse.judge()["blocker"]
+    assert (event.kind, event.data.decode().rpartition(": ")[2]) == (Kind.CRASHED, "the task blocked the event loop")

@@ -12,6 +12,8 @@ __all__ = ["FakeContext", "encoded", "running"]
 class FakeContext:
     """Stand for the pool."""
 
+    is_forked = False
+
     def __init__(self, *, started_ns: int = 0, deadline_ns: int = 0, interruption: Kind | None = None) -> None:
         self.started_ns = started_ns
         self.deadline_ns = deadline_ns

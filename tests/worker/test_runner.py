@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any
 
 import orjson
@@ -35,7 +36,7 @@ async def coroutine(task: RunningTask) -> None:
 def run_plain(handler: Callable[..., Any], context: FakeContext, hooks: Hooks, data: bytes) -> Answer:
     made: ServeMux = ServeMux()
     made.handle("t", handler)
-    return HandlerRunner(made, hooks).run(data, context)
+    return copy_context().run(HandlerRunner(made, hooks).run, data, context)
 
 
 def run_coroutine(handler: Callable[..., Any], context: FakeContext, hooks: Hooks, data: bytes) -> Answer:
@@ -272,3 +273,12 @@ def test_the_pool_loads_the_app_and_its_hooks_by_name() -> None:
 def test_a_name_that_will_not_do_is_misuse_that_says_why(argument: str, message: str) -> None:
     with pytest.raises(RunnerMisuseError, match=message):
         load(argument)
+
+
+def test_what_a_fork_of_the_handler_raises_passes_and_no_hook_hears_of_it(run: Run) -> None:
+    context, told = FakeContext(), []
+    context.is_forked = True
+    hooks = Hooks(error_handler=lambda task, error: told.append(error))
+    with pytest.raises(SystemExit):
+        run(fail_with(SystemExit(0)), context, hooks)
+    assert told == []

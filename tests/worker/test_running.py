@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fastq import current_task
+from fastq import TaskEndedError, current_task
 from fastq.task import Task
 from fastq.worker import running as running_module
 from fastq.worker.running import CURRENT, MAX_RESULT_BYTES, encode_result
@@ -24,6 +24,15 @@ def test_a_running_task_is_the_producers_task() -> None:
 def test_a_running_task_knows_its_attempt() -> None:
     task = running(id="x", queue="critical", retry=7, retried=3)
     assert (task.id, task.queue, task.max_retry, task.retried) == ("x", "critical", 7, 3)
+
+
+def test_a_result_that_comes_too_late_names_its_task() -> None:
+    class EndedContext(FakeContext):
+        def write_result(self, data: bytes) -> None:
+            raise TaskEndedError("it has ended")
+
+    with pytest.raises(TaskEndedError, match=r"^no result can be written for task x of 'low': it has ended$"):
+        running(EndedContext(), id="x", queue="low").write_result(b"late")
 
 
 def test_times_are_told_by_the_wall_clock() -> None:

@@ -1,0 +1,149 @@
+# The results' way out of a child, for every thread of it. Included by _work.pyx.
+
+cdef extern from *:
+    """
+    #include <unistd.h>
+    #include <stdint.h>
+    #ifdef __linux__
+    #include <sys/timerfd.h>
+    static void fq_arm(int fd, long delay_ns) {
+        struct itimerspec when = {{0, 0}, {0, delay_ns}};
+        timerfd_settime(fd, 0, &when, 0);
+    }
+    #else
+    static void fq_arm(int fd, long delay_ns) { (void)fd; (void)delay_ns; }
+    #endif
+    /* 8 bytes is what an eventfd wants, and does no harm to a pipe. A full one is readable as it is. */
+    static void fq_ring(int fd) {
+        uint64_t one = 1;
+        ssize_t done = write(fd, &one, 8);
+        (void)done;
+    }
+    """
+    void fq_arm(int fd, long delay_ns) nogil
+    void fq_ring(int fd) nogil
+
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident()
+
+cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
+cdef uint32_t ASLEEP = layout.BELL_ASLEEP
+cdef uint32_t ARMED = layout.BELL_ARMED
+cdef uint32_t RUNG = layout.BELL_RUNG
+cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
+cdef long BELL_DELAY = 250_000  # ns: a wake-up of the main process costs about ten tasks of its time
+
+
+cdef class Outbox:
+    """The result ring and the bell.
+
+    What fits the ring goes in at once, under the GIL. What has to wait for room, or needs a segment, takes turns.
+    """
+
+    cdef Memory memory
+    cdef Memory bell_memory
+    cdef char *bell
+    cdef Ring ring
+    cdef object host
+    cdef int ring_fd
+    cdef int timer_fd
+    cdef object turn
+    # Who has the turn, 0 for nobody; the thread that runs the tasks, to whom alone the main process' wake-ups belong.
+    cdef unsigned long sender, thread
+    # How many segments were sent, and where the record of the last one is.
+    cdef int64_t segments, last_segment
+
+    def __init__(self, memory: Memory, bell: Memory, shape, host) -> None:
+        self.memory, self.bell_memory, self.bell = memory, bell, bell.base + <Py_ssize_t>layout.BELL_AT
+        self.ring = Ring(memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
+        self.host, self.ring_fd, self.timer_fd = host, host.ring_fd, host.timer_fd
+        self.turn = threading.Lock()
+        self.thread = PyThread_get_thread_ident()
+        self.last_segment = -1
+
+    cdef bint is_own_thread(self) noexcept:
+        return PyThread_get_thread_ident() == self.thread
+
+    cdef int settle(self) except -1:
+        """Let a thread that is in the middle of sending come to its end."""
+        if self.sender:
+            with self.turn:
+                pass
+        return 0
+
+    cdef int send(self, Task task, uint32_t kind, bytes data, int64_t ran_ns) except -1:
+        """Put a record into the ring, however long that takes; what is WRITTEN only while the task runs."""
+        cdef Record record
+        cdef unsigned long thread
+        record.seq, record.kind, record.flags, record.a, record.b = task.seq, kind, 0, ran_ns, 0
+        record.data, record.size = PyBytes_AS_STRING(data), <uint32_t>PyBytes_GET_SIZE(data)
+        if self.ring.fits_inline(record.size) and self.ring.push(&record) >= 0:
+            return 0
+        thread = PyThread_get_thread_ident()
+        if self.sender == thread:
+            raise RuntimeError("write_result() was called while it is under way, by a signal handler or a finalizer")
+        with self.turn:
+            if kind == WRITTEN:
+                task.check()  # it may have ended meanwhile
+            self.sender = thread
+            try:
+                self.send_in_turn(&record, data)
+            finally:
+                self.sender = 0
+                atomic.store32(self.memory.base + SPACE_WANTED_AT, 0)
+        return 0
+
+    cdef int send_in_turn(self, Record *record, bytes data) except -1:
+        cdef bint inline = self.ring.fits_inline(record.size)
+        cdef int64_t position
+        if not inline:
+            # One at a time: segments on their way are bounded by nothing else.
+            while self.has_segment_out():
+                self.want_room()
+                if self.has_segment_out():
+                    self.wait()
+            # The number tells the main process of a segment whose record never came: a signal handler raised here.
+            self.segments += 1
+            self.host.send_segment(data, self.segments)
+            record.flags, record.b = SEGMENT, self.segments
+            data = PyBytes_GET_SIZE(data).to_bytes(8, "little")
+            record.data, record.size = PyBytes_AS_STRING(data), <uint32_t>PyBytes_GET_SIZE(data)
+        position = self.ring.push(record)
+        while position < 0:
+            self.want_room()
+            position = self.ring.push(record)
+            if position < 0:
+                self.wait()
+        if not inline:
+            self.last_segment = position
+        return 0
+
+    cdef bint has_segment_out(self) noexcept:
+        return self.last_segment >= 0 and self.ring.untaken(self.last_segment)
+
+    cdef int wait(self) except -1:
+        if self.is_own_thread():
+            self.host.sleep()
+        else:
+            self.host.pause()
+        return 0
+
+    cdef void want_room(self) noexcept:
+        """Ask to be woken when results were read; the caller looks again before it sleeps."""
+        atomic.store32(self.memory.base + SPACE_WANTED_AT, 1)
+        self.announce(True)  # its fence stands between the flag and the look
+
+    cdef void announce(self, bint urgent) noexcept:
+        """Wake the main process if it sleeps: now, or by timer a little later, so that it finds a batch."""
+        cdef uint32_t state
+        atomic.fence()  # the result was written before the flag is read
+        state = atomic.load32(self.bell)
+        if state == ASLEEP and not urgent and self.timer_fd >= 0:
+            if atomic.swap32(self.bell, ASLEEP, ARMED):
+                fq_arm(self.timer_fd, BELL_DELAY)
+            return
+        while urgent and (state == ASLEEP or state == ARMED):
+            if atomic.swap32(self.bell, state, RUNG):
+                fq_ring(self.ring_fd)
+                return
+            state = atomic.load32(self.bell)
