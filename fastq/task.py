@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from fastq.encoding import encode_strictly
 from fastq.options import NO_OPTIONS, check_headers, check_options, check_text
 
 __all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload"]
@@ -16,30 +17,26 @@ MAX_MESSAGE_BYTES: Final = 512 * 1024 * 1024
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def encode_payload(payload: object) -> bytes:
+def encode_payload(payload: object, what: str = "payload") -> bytes:
     """Return bytes as they are, and anything else as JSON; ``None`` is no payload at all.
 
-    ``TypeError`` names what cannot be encoded, ``ValueError`` the size beyond Redis' limit of 512 MB.
+    ``TypeError`` names what cannot be encoded and its path, ``ValueError`` NaN and infinity, or the size beyond Redis'
+    limit of 512 MB. ``what`` it is stands in these texts.
     """
     if payload is None:
         return b""
     if isinstance(payload, (bytes, bytearray, memoryview)):
-        _check_size(memoryview(payload).nbytes)
+        _check_size(memoryview(payload).nbytes, what)
         return payload if isinstance(payload, bytes) else bytes(payload)
-    try:
-        data = orjson.dumps(payload)
-    except TypeError as error:
-        raise TypeError(
-            f"payload of type {type(payload).__name__} cannot be encoded as JSON: {error}; pass bytes instead"
-        ) from error
-    _check_size(len(data))
+    data = encode_strictly(payload, what)
+    _check_size(len(data), what)
     return data
 
 
-def _check_size(size: int) -> None:
+def _check_size(size: int, what: str) -> None:
     if size > MAX_MESSAGE_BYTES:
         raise ValueError(
-            f"payload of {size} bytes is over Redis' limit of {MAX_MESSAGE_BYTES} bytes for a value; "
+            f"{what} of {size} bytes is over Redis' limit of {MAX_MESSAGE_BYTES} bytes for a value; "
             "store it elsewhere and enqueue where it is"
         )
 
@@ -47,8 +44,9 @@ def _check_size(size: int) -> None:
 class Task:
     """Hold a unit of work: ``type`` chooses the handler, ``payload`` is bytes, options say how it is to be run.
 
-    A payload that is not bytes is encoded as JSON. ``None``, the default, means no payload: Go's ``nil``. On the wire
-    it is the same as ``b""``, Go's ``[]byte{}``, but with its own unique lock. Options are those of ``Client.enqueue``.
+    A payload that is not bytes is encoded as JSON, numpy's scalars and arrays too; NaN and infinity are refused.
+    ``None``, the default, means no payload: Go's ``nil``. On the wire it is the same as ``b""``, Go's ``[]byte{}``, but
+    with its own unique lock. Options are those of ``Client.enqueue``.
     """
 
     __slots__ = ("_has_payload", "headers", "options", "payload", "type")

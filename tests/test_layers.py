@@ -20,8 +20,9 @@ LAYERS: dict[str, int] = {
     name: layer
     for layer, names in {
         # Facts, no I/O.
-        0: "_codec _ids _muxmatch _prioritizer _version _wire clock codec cron durations errors "
-        "go_quote go_space keys logs messages periodic_hash prioritizer proto retry_delay states",
+        0: "_codec _ids _muxmatch _prioritizer _version _wire clock codec cron durations encoding errors "
+        "go_quote go_space keys log_limit logs messages periodic_hash prioritizer proto retry_delay "
+        "states",
         # The only place that talks to Redis.
         1: "broker",
         # What people use.

@@ -67,6 +67,18 @@ def test_a_payload_that_cannot_be_encoded_is_refused(payload: object, message: s
         Task("t", payload)
 
 
+def test_a_payload_that_cannot_be_encoded_is_named_by_its_path() -> None:
+    with pytest.raises(
+        TypeError, match=r"^payload of type dict .*: \$\.rows\[1\]\.when is of type set; pass bytes instead$"
+    ):
+        Task("t", {"rows": [None, {"when": {1}}]})
+
+
+def test_nan_and_infinity_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^payload cannot be encoded as JSON, .* infinity: \$\.x is nan$"):
+        Task("t", {"x": float("nan")})
+
+
 def test_a_payload_that_contains_itself_is_refused() -> None:
     endless: list[Any] = []
     endless.append(endless)

@@ -139,7 +139,7 @@ class MessageRunner:
         """Run a task; return what came of it, and the write that ends it."""
         context = _Context(_time_is_up_ns(held.view))
         recorder = _Recorder(self._hooks)
-        runner = HandlerRunner(self._mux, recorder.hooks())
+        runner = HandlerRunner(self._mux, recorder.hooks(), keep_results=True)
         kind, data = self._answer(runner, held.view.data, context) or (Kind.DONE, b"")
         error = recorder.error
         if error is not None and not isinstance(error, Exception) and type(error) not in A_FAILURE:

@@ -18,7 +18,8 @@ from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.hooks import Hooks, caused_by, resolve_hook
 from fastq.worker.names import AppNameError, resolve
-from fastq.worker.running import CURRENT, RunningTask, encode_result
+from fastq.worker.returned import encode_returned
+from fastq.worker.running import CURRENT, RunningTask
 
 __all__ = ["HandlerRunner", "load", "runner_argument"]
 
@@ -76,11 +77,15 @@ def _resolve_mux(app: str) -> ServeMux:
 
 
 class HandlerRunner:
-    """Run tasks through a mux."""
+    """Run tasks through a mux.
 
-    def __init__(self, mux: ServeMux, hooks: Hooks) -> None:
+    What a handler returns is encoded only for a task that is kept once it is done, or with ``keep_results``.
+    """
+
+    def __init__(self, mux: ServeMux, hooks: Hooks, *, keep_results: bool = False) -> None:
         self._mux = mux
         self._hooks = hooks
+        self._keep_results = keep_results
         patterns = mux.patterns()
         self.has_async = any(patterns.values())
         self.has_plain = not all(patterns.values())
@@ -89,9 +94,10 @@ class HandlerRunner:
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end and say what came of it."""
         try:
-            task = RunningTask(decode_task_message(data), context)
+            message = decode_task_message(data)
         except InvalidMessageError as error:
             return Kind.INVALID, str(error).encode()
+        task = RunningTask(message, context)
         CURRENT.set(task)  # a task runs in a context of its own
         try:
             outcome = self._mux.dispatch(task.type)(task)
@@ -101,7 +107,9 @@ class HandlerRunner:
                 if iscoroutine(outcome):
                     outcome.close()  # else Python complains, too, that it was never awaited
                 raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
-            return Kind.RESULT, encode_result(outcome)
+            if message.retention <= 0 and not self._keep_results:
+                return None
+            return Kind.RESULT, encode_returned(task, outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
             return self._failed(task, error, context)
 
@@ -111,15 +119,18 @@ class HandlerRunner:
 
     async def _run_async(self, data: bytes, context: TaskContext) -> Answer:
         try:
-            task = RunningTask(decode_task_message(data), context)
+            message = decode_task_message(data)
         except InvalidMessageError as error:
             return Kind.INVALID, str(error).encode()
+        task = RunningTask(message, context)
         CURRENT.set(task)
         try:
             outcome = self._mux.dispatch(task.type)(task)
             if isawaitable(outcome):
                 outcome = await outcome
-            return None if outcome is None else (Kind.RESULT, encode_result(outcome))
+            if outcome is None or (message.retention <= 0 and not self._keep_results):
+                return None
+            return Kind.RESULT, encode_returned(task, outcome)
         except BaseException as error:  # noqa: BLE001 - as above; a cancelled coroutine reports, and ends
             return self._failed(task, error, context)
 

@@ -81,8 +81,8 @@ class RunningTask(Task):
         """Store a result now, before the handler returns; the last one written wins. JSON unless bytes.
 
         It can be read while the task runs, and after that for as long as the task is kept (retention).
-        May be called from any thread. ``ValueError`` above 64 MB; ``TaskEndedError`` once the handler has ended, and in
-        a process that it has forked.
+        May be called from any thread. ``ValueError`` above 64 MB and for NaN and infinity, ``TypeError`` for what JSON
+        cannot hold, by its path; ``TaskEndedError`` once the handler has ended, and in a process that it has forked.
         """
         encoded = encode_result(data)
         try:
@@ -92,8 +92,8 @@ class RunningTask(Task):
 
 
 def encode_result(data: Any) -> bytes:
-    """Return a result as bytes: JSON unless it is bytes; ``ValueError`` above 64 MB, ``TypeError`` if it is neither."""
-    encoded = encode_payload(data)
+    """Return what a handler writes as bytes: JSON unless it is bytes; errors are those of ``write_result``."""
+    encoded = encode_payload(data, "result")
     if len(encoded) > MAX_RESULT_BYTES:
         raise ValueError(
             f"a result of {len(encoded)} bytes is over the limit of {MAX_RESULT_BYTES}; store it elsewhere"

@@ -105,10 +105,11 @@ def _until_result(scene: Scene, task_id: str, value: Any) -> None:
     wait_until(lambda: scene.view.json_result(task_id) == value)
 
 
-def test_a_result_that_is_no_json_fails_the_task(scene: Scene) -> None:
-    message = scene.view.until("retry", scene.run("set"))
-    assert message is not None
-    assert message.error_msg.startswith("TypeError: ")
+def test_a_finished_task_is_done_whatever_it_returned(scene: Scene) -> None:
+    kept, dropped = scene.run("set", retention=HOUR_S), scene.run("set")
+    scene.view.until("completed", kept)
+    assert scene.view.json_result(kept) == {"fastq:unencodable": "set", "why": "is of type set", "repr": "{1}"}
+    scene.view.until("", dropped)
 
 
 def test_a_handler_sees_its_task(scene: Scene) -> None:

@@ -68,10 +68,10 @@ def test_a_result_is_json_unless_it_is_bytes(data: Any, bytes_: bytes) -> None:
     assert context.written == [bytes_]
 
 
-@pytest.mark.parametrize("data", [object(), {1, 2}, {"a": object()}, 2**70, "\ud800"])
+@pytest.mark.parametrize("data", [object(), {1, 2}, {"a": object()}, 2**70, "\ud800", {"a": float("inf")}])
 def test_what_is_neither_bytes_nor_json_is_refused(data: Any) -> None:
     context = FakeContext()
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises((TypeError, ValueError), match=r"^result .* \$"):
         running(context).write_result(data)
     assert context.written == []
 
