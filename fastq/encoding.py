@@ -61,7 +61,7 @@ def encode_strictly(value: object, what: str) -> bytes:
 def encode_leniently(value: object) -> tuple[bytes, list[Fault]]:
     """Return a value as JSON, whatever it is, and what had to be replaced.
 
-    null stands for NaN and infinity, a marker for the rest: ``{"fastq:unencodable": type, "why": …, "repr": …}``, its texts bounded.
+    null stands for NaN and infinity, a marker for the rest: ``{"fastq:unencodable": type, "why": …, "repr": …}``.
     """
     try:
         return _checked(orjson.dumps(value), value)

@@ -1,7 +1,7 @@
 """How many lines of a kind are logged; the rest is counted."""
 
 from collections.abc import Hashable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 __all__ = ["LINES", "PER_S", "LogLimit"]
 
@@ -9,17 +9,19 @@ LINES: Final = 10
 PER_S: Final = 10.0
 MAX_KINDS: Final = 200
 
+K = TypeVar("K", bound=Hashable)
 
-class LogLimit:
+
+class LogLimit(Generic[K]):
     """The lines that were logged of each kind: the first 10 in 10 s pass, the others are counted.
 
     What makes a kind comes from producers; beyond 200 at a time all others are one, None.
     """
 
     def __init__(self) -> None:
-        self._windows: dict[Hashable, _Window] = {}
+        self._windows: dict[K | None, _Window] = {}
 
-    def allows(self, kind: Hashable, now_s: float) -> bool:
+    def allows(self, kind: K | None, now_s: float) -> bool:
         """Return whether a line of a kind may be logged now; if not, it is counted."""
         window = self._windows.get(kind)
         if window is None and len(self._windows) >= MAX_KINDS:
@@ -32,7 +34,7 @@ class LogLimit:
         window.held_back += 1
         return False
 
-    def ended(self, now_s: float) -> list[tuple[Hashable, int]]:
+    def ended(self, now_s: float) -> list[tuple[K | None, int]]:
         """Forget the windows that have ended; return of which kinds lines were held back in them, and how many."""
         over = [kind for kind, window in self._windows.items() if now_s >= window.ends_s]
         windows = [(kind, self._windows.pop(kind).held_back) for kind in over]

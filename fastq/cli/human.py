@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from fastq.printable import clean
+
 __all__ = ["clean", "number", "payload_text", "share", "size", "span", "stamp", "when"]
 
 NOTHING: Final = "-"
@@ -60,11 +62,6 @@ def stamp(moment: datetime | None) -> str:
 def share(failed: int, processed: int) -> str:
     """Write which part of what was processed failed."""
     return f"{100 * failed / processed:.2f}%" if processed else NOTHING
-
-
-def clean(text: str) -> str:
-    """Return text in which what a terminal would act on, or could not show, is escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def payload_text(data: bytes | None) -> str:

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 
 from fastq._version import __version__
 from fastq.errors import BrokerError, CronSpecError, FastqError
+from fastq.log_output import unblocked_stderr
 from fastq.logs import set_up_logging
 from fastq.periodic import PeriodicTaskManager
 from fastq.scheduler import Scheduler
@@ -43,6 +44,7 @@ class _ToldToStop(BaseException):
     """Leave the wait for Redis; not an ``Exception``, which a wait might swallow."""
 
 
+@unblocked_stderr()
 def run_scheduler(options: SchedulingOptions) -> int:
     """Run until a signal, and return the exit code: 0, or 1 when it cannot begin; ``AppNameError`` for a bad app."""
     set_up_logging(options.log_level, options.log_format)
@@ -53,7 +55,7 @@ def run_scheduler(options: SchedulingOptions) -> int:
     except AppNameError:
         raise
     except (Exception, SystemExit):  # noqa: BLE001 - an app may raise anything at its import, and it is shown
-        _log.critical("%s cannot be imported: %s", options.app, traceback.format_exc().rstrip())
+        _log.critical("%s cannot be imported:", options.app, exc_info=True)
         return EXIT_FAILED
     python = ".".join(map(str, sys.version_info[:3]))
     _log.info("fastq %s on Python %s schedules %s", __version__, python, options.app)

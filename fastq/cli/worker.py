@@ -11,6 +11,7 @@ from fastq._version import __version__
 from fastq.cli.connection import runner_url
 from fastq.cli.environment import check_environment
 from fastq.cli.sources import Sources, read_flag, read_seconds, read_text, search_here
+from fastq.log_output import unblocked_stderr
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
 from fastq.server.run import EXIT_MISUSED, run_server
@@ -99,6 +100,7 @@ class _PlainSpoken(click.Command):
 @click.option("--connect-timeout", metavar="SECONDS", help="how long Redis may be away at the start  [default: 30]")
 @click.option("--config", metavar="FILE", help="a TOML file of settings")
 @click.version_option(__version__, prog_name=_NAME)
+@unblocked_stderr()
 def _command(**flags: Any) -> None:
     """Run the tasks of the ServeMux that APP names (module:attr) in a pool of processes."""
     try:

@@ -290,13 +290,13 @@ class Aggregator(Actor):
     def _note_failure(self, one: AggregationSet, tasks: int, failure: AggregationFailure) -> None:
         wait_s = self._waits.longer(one.queue, one.group)
         self._log.error(
-            "group %r of queue %s was not aggregated: %s; its %d tasks are tried again in %.0f s%s",
+            "group %r of queue %s was not aggregated: %s; its %d tasks are tried again in %.0f s",
             one.group,
             one.queue,
             failure.why,
             tasks,
             wait_s,
-            f"\n{failure.trace}" if failure.trace else "",
+            extra={"below": failure.trace},
         )
 
     def _now_s(self) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 import orjson
 
 from fastq.errors import BrokerError
+from fastq.logs import log_text
 from fastq.pool.pool import PoolConfig
 from fastq.pool.protocol import Event, Kind
 from fastq.server.config import ServerConfig
@@ -60,5 +61,6 @@ class HookChild:
         # The pool ends a hook at its limit; the second is for a child that has to be replaced first.
         event = await self._child.ask(data, LIMIT_S, 2 * LIMIT_S)
         if event is not None and event.kind not in (Kind.DONE, Kind.RESULT):
-            _log.error("a hook failed (%s): %s", event.kind.name.lower(), event.data.decode(errors="replace"))
+            text = event.data.decode(errors="replace")
+            log_text(_log, logging.ERROR, f"a hook failed ({event.kind.name.lower()}): {text}")
         return event

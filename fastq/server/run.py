@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from fastq._version import __version__
 from fastq.errors import BrokerError
-from fastq.logs import set_up_logging
+from fastq.log_output import unblocked_stderr
+from fastq.logs import log_text, set_up_logging
 from fastq.pool.protocol import PoolStartError
 from fastq.server.process import ProcessOptions, ServerProcess
 
@@ -41,10 +42,12 @@ def exit_code_of(error: PoolStartError | BrokerError) -> int:
         # As the command line says what is wrong with it: the app's path is a part of that.
         sys.stderr.write(f"fastq-worker: {error}\n")
         return EXIT_MISUSED
-    _log.critical("%s%s", "the workers cannot start: " if isinstance(error, PoolStartError) else "", error)
+    why = "the workers cannot start: " if isinstance(error, PoolStartError) else ""
+    log_text(_log, logging.CRITICAL, f"{why}{error}")
     return EXIT_FAILED
 
 
+@unblocked_stderr()
 def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) -> None:
     """Serve until told to stop; raise ``PoolStartError`` or ``BrokerError`` when it cannot begin or go on.
 

@@ -7,6 +7,7 @@ one is tried for at the next question. Once stopped it starts none any more.
 import asyncio
 import logging
 
+from fastq.logs import log_text
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, PoolCallbacks, PoolStartError, Submission
 from fastq.server.actor import end_task
@@ -14,6 +15,10 @@ from fastq.server.actor import end_task
 __all__ = ["SpareChild"]
 
 _log = logging.getLogger("fastq.hooks")
+
+
+def _notice(text: str) -> None:
+    log_text(_log, logging.WARNING, text)
 
 
 class SpareChild:
@@ -80,12 +85,12 @@ class SpareChild:
         return None if self.is_stopped else self._pool
 
     async def _start_pool(self) -> None:
-        pool = ProcessPool(self._config, PoolCallbacks(self._on_events, self._on_failed, _log.warning))
+        pool = ProcessPool(self._config, PoolCallbacks(self._on_events, self._on_failed, _notice))
         try:
             await pool.start()
             self._pool = pool
         except PoolStartError as error:
-            _log.error("%s cannot be run: %s", self._what, error)
+            log_text(_log, logging.ERROR, f"{self._what} cannot be run: {error}")
         finally:
             if self._pool is not pool:
                 # Shielded: the task of the burial goes on, and ``stop`` waits for it.
@@ -101,7 +106,7 @@ class SpareChild:
         """Give the pool up: it starts no more children."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            _log.error("%s cannot be run: %s", self._what, error)
+            log_text(_log, logging.ERROR, f"{self._what} cannot be run: {error}")
             self._bury(pool)
             self._leave_unanswered()
 

@@ -16,7 +16,7 @@ SHOWN: Final = 5
 """Faults of one result that are named."""
 
 _log = logging.getLogger("fastq.worker")
-_limit = LogLimit()
+_limit: Final = LogLimit[str]()
 
 
 def encode_returned(task: RunningTask, value: object) -> bytes:
@@ -49,9 +49,7 @@ def _marked(value: object, why: str) -> tuple[bytes, list[Fault]]:
 def _warn(task: RunningTask, faults: list[Fault]) -> None:
     now_s = time.monotonic()
     for kind, count in _limit.ended(now_s):
-        _log.warning(
-            "%d more results of %s could not be kept as they were", count, "other types" if kind is None else kind
-        )
+        _log.warning("%d more results of %s could not be kept as they were", count, kind or "other types")
     if not _limit.allows(task.type, now_s):
         return
     named = ", ".join(f"{fault} ({'null' if fault.is_number else 'a marker'} is kept)" for fault in faults[:SHOWN])

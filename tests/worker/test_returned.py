@@ -15,7 +15,7 @@ from tests.worker.harness import running
 
 @pytest.fixture(autouse=True)
 def fresh_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returned, "_limit", LogLimit())
+    monkeypatch.setattr(returned, "_limit", LogLimit[str]())
 
 
 @pytest.mark.parametrize(

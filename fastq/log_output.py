@@ -1,0 +1,133 @@
+"""A stderr that blocks nobody: a pipe without a reader, a stopped terminal or a full disk costs lines, not beats.
+
+A thread hands on what was written. Not O_NONBLOCK, which all who share the descriptor would get, the children too.
+"""
+
+import io
+import logging
+import os
+import select
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+__all__ = ["FINISH_S", "MAX_WAITING", "UnblockedStderr", "unblocked_stderr"]
+
+MAX_WAITING: Final = 1_000_000
+"""Characters that wait for stderr to take them; beyond it, what is written is dropped and its lines are counted."""
+FINISH_S: Final = 1.0
+
+_log = logging.getLogger("fastq.log")
+
+
+class UnblockedStderr(io.TextIOBase):
+    """A text stream to a file descriptor that never makes its writer wait."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._pid = os.getpid()
+        self._changed = threading.Condition()  # reentrant: a signal handler may write, too
+        self._waiting: list[str] = []
+        self._size = 0
+        self._dropped = 0
+        self._is_writing = False
+        self._is_finished = False
+        threading.Thread(target=self._hand_on, name="fastq log", daemon=True).start()
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._fd
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def isatty(self) -> bool:
+        """Return whether it is a terminal."""
+        return os.isatty(self._fd)
+
+    def flush(self) -> None:
+        """Do nothing: nobody is to wait."""
+
+    def write(self, text: str) -> int:
+        """Take text to be written soon, or drop it if too much waits."""
+        if not isinstance(text, str):  # as any text stream; click tries it with bytes
+            raise TypeError(f"write takes a str, not {type(text).__name__}")
+        if os.getpid() != self._pid:  # a fork of this process has no such thread
+            os.write(self._fd, text.encode(self.encoding, self.errors))
+            return len(text)
+        with self._changed:
+            if self._size + len(text) > MAX_WAITING:
+                self._dropped += text.count("\n")
+            else:
+                self._waiting.append(text)
+                self._size += len(text)
+                self._changed.notify_all()
+        return len(text)
+
+    def finish(self, within_s: float) -> bool:
+        """Wait until all is written, but no longer than that; return whether it is."""
+        with self._changed:
+            self._is_finished = True
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._waiting and not self._is_writing, within_s)
+
+    def _hand_on(self) -> None:
+        while True:
+            with self._changed:
+                self._is_writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._is_finished)
+                if not self._waiting:
+                    return
+                self._is_writing = True
+                texts, self._waiting, self._size = self._waiting, [], 0
+                dropped, self._dropped = self._dropped, 0
+            text = "".join(texts)
+            if not self._put(text.encode(self.encoding, self.errors)):
+                with self._changed:
+                    self._dropped += dropped + text.count("\n")
+            elif dropped:
+                _log.error("%d lines of this log were dropped here: stderr did not take them", dropped)
+
+    def _put(self, data: bytes) -> bool:
+        """Write data, however long it takes; return whether it was taken."""
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._fd, left) :]
+            except BlockingIOError:  # somebody who shares it has made it so
+                poll = select.poll()
+                poll.register(self._fd, select.POLLOUT)
+                poll.poll()
+            except OSError:  # no reader any more, a full disk
+                return False
+        return True
+
+
+@contextmanager
+def unblocked_stderr() -> Iterator[None]:
+    """Let nothing in this process wait for its stderr, neither its log nor a traceback, while the block lasts.
+
+    What is left at the end has a second; a stderr that is stuck even then is waited for no more.
+    """
+    before = sys.stderr
+    if isinstance(before, UnblockedStderr):
+        yield
+        return
+    try:
+        stream = UnblockedStderr(before.fileno())
+    except (AttributeError, OSError, ValueError):  # there is none, it is closed, or it is no file: a test's
+        yield
+        return
+    sys.stderr = stream
+    try:
+        yield
+    finally:
+        if stream.finish(FINISH_S):
+            sys.stderr = before
