@@ -24,6 +24,7 @@ Hook: TypeAlias = str | Callable[..., Any] | None
 START_METHODS: Final = ("forkserver", "spawn")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
+LOG_TRACEBACKS: Final = ("never", "archived", "always")
 MAX_LOST: Final = 3
 ALL_OTHERS: Final = "*"
 """The queues that a setting by queue does not name."""
@@ -124,6 +125,9 @@ class ServerConfig:
     prefetch_time: Duration = _setting("seconds", 0.05, "how much work a child may have waiting", least=0.001)
     log_level: str = _setting("choice", "info", "what is logged", of=LOG_LEVELS)
     log_format: str = _setting("choice", "text", "how it is logged", of=LOG_FORMATS)
+    log_tracebacks: str = _setting(
+        "choice", "archived", "of which failed tasks the log has the traceback", of=LOG_TRACEBACKS
+    )
 
     def __post_init__(self) -> None:
         for setting in fields(self):

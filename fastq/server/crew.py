@@ -20,16 +20,17 @@ from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import Clock
 from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
+from fastq.logs import log_text
 from fastq.pool.pool import PoolConfig, ProcessPool
 from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server._intake import Intake, split_done, to_submit
+from fastq.server.failure_log import FailureLog
 from fastq.server.held import HeldTask, HeldTasks, view_leased
 from fastq.server.outcomes import (
     Archived,
     DelayRule,
     Requeued,
     canceled_of,
-    failure_of,
     has_report,
     outcome_of,
     overrides,
@@ -84,6 +85,7 @@ class Crew:
         self.taken = 0
         self._is_closed = False
         self.counts: Counter[Kind] = Counter()
+        self.failure_log = FailureLog(clock)
         self._judging: set[asyncio.Task[None]] = set()
         self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
 
@@ -250,19 +252,19 @@ class Crew:
         task.ended = True
         self.counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
+        if kind <= Kind.RESULT:
+            return Result(task, outcome_of(task, kind, data, now_s, self._delay_rule))
+        report = report or report_of(kind, data)
         if overrides(task, kind):
-            write = canceled_of(task, report or report_of(kind, data), now_s)
-        elif report is None:
-            write = outcome_of(task, kind, data, now_s, self._delay_rule)
+            write = canceled_of(task, report, now_s)
         else:
-            write = failure_of(task, kind, report, now_s, self._delay_rule)
+            write = outcome_of(task, kind, data, now_s, self._delay_rule, report)
         task.returning = isinstance(write, Requeued)
-        if kind > Kind.RESULT and _log.isEnabledFor(logging.INFO):
-            _describe(task, kind, write, data)
+        self.failure_log.tell(task, kind, write, report)
         return Result(task, write)
 
     def _on_notice(self, text: str) -> None:
-        _log.warning("%s", text)
+        log_text(_log, logging.WARNING, text)
 
     # Control ----------------------------------------------------------------------------------------------------
 
@@ -297,13 +299,3 @@ class Crew:
 
 def _is_unreported_failure(kind: Kind, data: bytes) -> bool:
     return kind in (Kind.TIMEOUT, Kind.CANCELED, Kind.CRASHED, Kind.BROKEN) and not has_report(kind, data)
-
-
-def _describe(task: HeldTask, kind: Kind, write: object, data: bytes) -> None:
-    """Log what became of a task that did not simply succeed; never its payload."""
-    level = logging.DEBUG if kind in (Kind.RETURNED, Kind.ABORTED, Kind.RERUN) else logging.INFO
-    if _log.isEnabledFor(level):
-        fate = type(write).__name__.lower()
-        _log.log(level, "task %s (%s, queue %s): %s, %s", task.id, task.view.type, task.queue, kind.name.lower(), fate)
-    if data and kind in (Kind.FAILED, Kind.BROKEN, Kind.CRASHED):
-        _log.debug("task %s: %s", task.id, data.decode(errors="replace"))

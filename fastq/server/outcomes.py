@@ -54,8 +54,13 @@ DelayRule = Callable[[int], float]
 """Seconds until the next attempt, given how often a task was retried."""
 
 
-def outcome_of(task: HeldTask, kind: Kind, data: bytes, now_s: int, default_delay: DelayRule) -> Write:
-    """Return the write that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event."""
+def outcome_of(
+    task: HeldTask, kind: Kind, data: bytes, now_s: int, default_delay: DelayRule, report: FailureReport | None = None
+) -> Write:
+    """Return the write that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event.
+
+    ``report`` is what is known of a failure; by default what is in ``data``.
+    """
     view = task.view
     if kind is Kind.DONE or kind is Kind.RESULT:
         if view.retention <= 0:
@@ -70,7 +75,7 @@ def outcome_of(task: HeldTask, kind: Kind, data: bytes, now_s: int, default_dela
         return Requeued(view.id)
     if kind is Kind.INVALID:
         return Archived(view.id, undecodable(view.id, task.queue, view.data, data.decode(errors="replace"), now_s))
-    return failure_of(task, kind, report_of(kind, data), now_s, default_delay)
+    return failure_of(task, kind, report or report_of(kind, data), now_s, default_delay)
 
 
 def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Write:
@@ -126,6 +131,8 @@ def report_of(kind: Kind, data: bytes) -> FailureReport:
     """Read what the child said; a child that was killed said nothing, one that died is described by the pool."""
     if kind in (Kind.CRASHED, Kind.BROKEN):
         return FailureReport(_TEXTS[kind] + data.decode(errors="replace").strip())
+    if kind is Kind.INVALID:
+        return FailureReport(f"InvalidMessageError: {data.decode(errors='replace')}")
     if data == TOO_LATE and kind in _TOO_LATE:
         return FailureReport(_TOO_LATE[kind])
     try:

@@ -383,8 +383,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         runner="fastq.worker.runner:load",
         argument=runner_argument(
             options.app,
-            log_level=config.log_level,
-            log_format=config.log_format,
+            log=(config.log_level, config.log_format, config.log_tracebacks),
             aggregator=None if config.group_aggregator is None else str(config.group_aggregator),
             health_check=None if config.health_check is None else str(config.health_check),
             **hooks,

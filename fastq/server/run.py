@@ -82,6 +82,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
         await process.run(ready)
     finally:
         reporting.cancel()
+        process.crew.failure_log.finish()
     _log.info("stopped; %s", process.summary())
 
 

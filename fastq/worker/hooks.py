@@ -13,7 +13,7 @@ from typing import TypeAlias
 from fastq.durations import nanoseconds_of
 from fastq.errors import RevokeTask, SkipRetry
 from fastq.worker.names import AppNameError, resolve
-from fastq.worker.report import FailureReport, describe_error, trace_of
+from fastq.worker.report import FailureReport, describe_error
 from fastq.worker.running import RunningTask
 
 __all__ = ["Hooks", "caused_by", "resolve_hook"]
@@ -44,12 +44,11 @@ class Hooks:
     def report(self, task: RunningTask, error: BaseException) -> FailureReport:
         """Describe a failure, and let the hooks decide what follows from it."""
         text = describe_error(error)
-        trace = trace_of(error)
         self._tell(task, error)
         will_not_retry = task.retried >= task.max_retry or caused_by(error, SkipRetry)
         if caused_by(error, RevokeTask) or will_not_retry:
-            return FailureReport(text, trace=trace)
-        return FailureReport(text, self._counts(error), self._delay_s(task, error), trace)
+            return FailureReport(text)
+        return FailureReport(text, self._counts(error), self._delay_s(task, error))
 
     def report_lost(self, task: RunningTask, error: BaseException) -> FailureReport:
         """Describe a task that was lost with its server: no failure of its own, so only its delay is asked for."""

@@ -4,6 +4,7 @@ The pool loads this by name (``fastq.worker.runner:load``), with a JSON argument
 """
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from inspect import isawaitable, iscoroutine
 from typing import Any
 
@@ -14,12 +15,14 @@ from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, 
 from fastq.logs import set_up_logging
 from fastq.mux import ServeMux
 from fastq.pool.outcome import Kind
-from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
+from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.hooks import Hooks, caused_by, resolve_hook
 from fastq.worker.names import AppNameError, resolve
+from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned
 from fastq.worker.running import CURRENT, RunningTask
+from fastq.worker.telling import TellingRunner
 
 __all__ = ["HandlerRunner", "load", "runner_argument"]
 
@@ -27,20 +30,21 @@ __all__ = ["HandlerRunner", "load", "runner_argument"]
 def runner_argument(
     app: str,
     *,
-    log_level: str = "",
-    log_format: str = "",
+    log: tuple[str, str, str] = ("", "", "never"),
     aggregator: str | None = None,
     health_check: str | None = None,
     **hooks: str | None,
 ) -> str:
     """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log.
 
+    ``log`` is level, format and which tracebacks.
+
     ``aggregator`` and ``health_check`` run elsewhere; they are imported here so that a server with a wrong name, or one
     that raises, does not start.
     """
     order = {
         "app": app,
-        "log": [log_level, log_format],
+        "log": log,
         "aggregator": aggregator,
         "health_check": health_check,
         "hooks": hooks,
@@ -48,19 +52,21 @@ def runner_argument(
     return orjson.dumps(order).decode()
 
 
-def load(argument: str) -> "HandlerRunner":
+def load(argument: str) -> Runner:
     """Import the app and its hooks; ``RunnerMisuseError`` when a name leads to nothing that will do."""
     order: dict[str, Any] = orjson.loads(argument)
-    if any(order["log"]):
-        set_up_logging(*order["log"])
+    level, form, tracebacks = order["log"]
+    if level:
+        set_up_logging(level, form)
     try:
         if order["aggregator"]:
             resolve_aggregator(order["aggregator"])
         if order["health_check"]:
             resolve_hook("health_check", order["health_check"])
-        return HandlerRunner(_resolve_mux(order["app"]), Hooks.named(**order["hooks"]))
+        runner = HandlerRunner(_resolve_mux(order["app"]), Hooks.named(**order["hooks"]), tracebacks=tracebacks)
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error
+    return TellingRunner(runner) if level == "debug" else runner
 
 
 def _resolve_mux(app: str) -> ServeMux:
@@ -82,10 +88,11 @@ class HandlerRunner:
     What a handler returns is encoded only for a task that is kept once it is done, or with ``keep_results``.
     """
 
-    def __init__(self, mux: ServeMux, hooks: Hooks, *, keep_results: bool = False) -> None:
+    def __init__(self, mux: ServeMux, hooks: Hooks, *, keep_results: bool = False, tracebacks: str = "never") -> None:
         self._mux = mux
         self._hooks = hooks
         self._keep_results = keep_results
+        self._tracebacks = tracebacks
         patterns = mux.patterns()
         self.has_async = any(patterns.values())
         self.has_plain = not all(patterns.values())
@@ -138,7 +145,10 @@ class HandlerRunner:
         if context.is_forked:
             raise error  # it ends a process that the handler has forked
         error = _named(error, context)
-        return _kind(error), self._hooks.report(task, error).encode()
+        kind, report = _kind(error), self._hooks.report(task, error)
+        if self._tracebacks != "never" and (self._tracebacks == "always" or _archives(kind, task)):
+            report = replace(report, trace=trace_of(error))
+        return kind, report.encode()
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
@@ -151,6 +161,10 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
 
 
 _REASONS = {TaskTimeout: "the task's time is up", TaskCanceled: "the task was cancelled"}
+
+
+def _archives(kind: Kind, task: RunningTask) -> bool:
+    return kind is Kind.SKIP_RETRY or (kind is not Kind.REVOKED and task.retried >= task.max_retry)
 
 
 def _kind(error: BaseException) -> Kind:

@@ -335,7 +335,8 @@ def test_every_line_of_the_text_log_has_its_form(workers: Workers, client: Clien
     worker = workers.start("--burst", "--log-level", "debug")
     assert worker.ended() == 0, worker.text
     for line in worker.lines:
-        assert TEXT_LINE.fullmatch(line), line
+        assert TEXT_LINE.fullmatch(line) or line.startswith("    "), line  # a traceback stands indented
+    assert "    Traceback (most recent call last):" in worker.lines
 
 
 def test_every_line_of_the_json_log_is_an_object(workers: Workers, client: Client) -> None:
@@ -344,12 +345,15 @@ def test_every_line_of_the_json_log_is_an_object(workers: Workers, client: Clien
     assert worker.ended() == 0, worker.text
     lines = [json.loads(line) for line in worker.lines]
     assert [line["message"] for line in lines][-1] == "stopped; 0 tasks done, 1 skip retry; 0 held"
-    assert {line["level"] for line in lines} == {"info"}
+    assert {line["level"] for line in lines} == {"info", "error"}
+    (archived,) = (line for line in lines if line["level"] == "error")
+    assert (archived["task_type"], archived["outcome"], archived["attempt"]) == ("skip", "archived", 1)
+    assert archived["traceback"].startswith("Traceback (most recent call last):\n")
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line["time"]) for line in lines)
 
 
 def test_a_quiet_log_is_empty(workers: Workers, client: Client) -> None:
-    client.enqueue("skip")
+    client.enqueue("nothing")
     worker = workers.start("--burst", "--log-level", "error")
     assert worker.ended() == 0, worker.text
     assert worker.text == ""

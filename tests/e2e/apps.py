@@ -10,6 +10,7 @@ import itertools
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -95,6 +96,13 @@ def not_json(task: RunningTask) -> set[int]:
 @mux.handler("fail")
 def fail(task: RunningTask) -> None:
     raise ValueError(task.json())
+
+
+@mux.handler("print")
+def printing(task: RunningTask) -> None:
+    """Print more than a pipe holds."""
+    for _ in range(200):
+        sys.stderr.write("x" * 1023 + "\n")
 
 
 @mux.handler("fail-times")

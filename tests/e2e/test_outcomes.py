@@ -276,7 +276,7 @@ def test_a_log_of_json_lines_stays_so_whatever_happens(workers: Workers, client:
     assert worker.ended() == 0, worker.text
     lines = [json.loads(line) for line in worker.lines]
     assert {"time", "level", "logger", "pid", "message"} <= set.intersection(*map(set, lines))
-    assert any("the error handler has one of its own" in line.get("error", "") for line in lines)
+    assert any("the error handler has one of its own" in line.get("traceback", "") for line in lines)
 
 
 def test_payloads_are_never_in_the_log(workers: Workers, client: Client) -> None:

@@ -134,6 +134,7 @@ BAD: list[tuple[str, object, type[Exception], str]] = [
     ("start_method", ["spawn"], ValueError, r"start_method must be one of forkserver, spawn: \['spawn'\]"),
     ("log_level", "loud", ValueError, "log_level must be one of debug, info, warning, error: 'loud'"),
     ("log_format", "xml", ValueError, "log_format must be one of text, json: 'xml'"),
+    ("log_tracebacks", "some", ValueError, "log_tracebacks must be one of never, archived, always: 'some'"),
     ("queues", ["a"], TypeError, r"queues must map queue names to weights, not \['a'\]"),
     ("queues", {"": 1}, ValueError, "queues: .*''"),
     ("queues", {" ": 1}, ValueError, "queues: .*' '"),

@@ -87,6 +87,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "archive_spill_to": [Example("/var/spool/x", "/var/spool/x", '"/var/spool/x"')],
     "log_level": [Example("debug", "debug", '"debug"')],
     "log_format": [Example("json", "json", '"json"')],
+    "log_tracebacks": [Example("always", "always", '"always"')],
 }
 
 

@@ -251,13 +251,36 @@ def test_any_other_error_after_the_end_was_asked_for_is_told_by_the_reason(run: 
     assert report_of(answer).error.startswith("TaskTimeout: the task's time is up (")
 
 
+@pytest.mark.parametrize(
+    ("tracebacks", "error", "retried", "has_one"),
+    [
+        ("never", ValueError("x"), 25, False),
+        ("archived", ValueError("x"), 24, False),
+        ("archived", ValueError("x"), 25, True),
+        ("archived", SkipRetry("x"), 0, True),
+        ("archived", RevokeTask("x"), 25, False),
+        ("always", ValueError("x"), 0, True),
+        ("always", RevokeTask("x"), 0, True),
+    ],
+)
+def test_a_traceback_is_made_only_where_the_log_is_to_have_it(
+    tracebacks: str, error: Exception, retried: int, has_one: bool
+) -> None:
+    made: ServeMux = ServeMux()
+    made.handle("t", fail_with(error))
+    answer = HandlerRunner(made, Hooks(), tracebacks=tracebacks).run(encoded(retried=retried), FakeContext())
+    trace = report_of(answer).trace
+    assert bool(trace) is has_one
+    assert not has_one or trace.splitlines()[0] == "Traceback (most recent call last):"
+
+
 # Loading ----------------------------------------------------------------------------------------------------------
 
 HERE = "tests.worker.test_runner"
 
 
 def test_the_pool_loads_the_app_and_its_hooks_by_name() -> None:
-    runner = load(runner_argument(f"{HERE}:mux", is_failure=f"{HERE}:plain", error_handler=None))
+    runner: Any = load(runner_argument(f"{HERE}:mux", is_failure=f"{HERE}:plain", error_handler=None))
     assert runner.has_plain
     assert runner.has_async
     assert orjson.loads(runner.description) == {"plain": False, "coroutine": True}

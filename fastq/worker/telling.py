@@ -1,0 +1,72 @@
+"""Say at the level debug when handlers begin and when they are done."""
+
+import logging
+import time
+from collections.abc import Awaitable
+from typing import Any
+
+from fastq.codec import decode_task_message
+from fastq.errors import InvalidMessageError
+from fastq.pool.outcome import Kind
+from fastq.pool.runner import Answer, Runner, TaskContext
+
+__all__ = ["TellingRunner"]
+
+_log = logging.getLogger("fastq.worker")
+
+
+class TellingRunner:
+    """A runner around another one; what does not end well is logged by the main process, which knows what follows."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self.has_plain = runner.has_plain
+        self.has_async = runner.has_async
+        self.description = runner.description
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        """Run a plain task to its end."""
+        began_s = time.monotonic()
+        about = _about(data)
+        _say(about, "begins")
+        answer = self._runner.run(data, context)
+        _say_end(about, answer, context, began_s)
+        return answer
+
+    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
+        """Return a coroutine that runs the task."""
+        return self._run_async(data, context)
+
+    async def _run_async(self, data: bytes, context: TaskContext) -> Answer:
+        began_s = time.monotonic()
+        about = _about(data)
+        _say(about, "begins")
+        answer = await self._runner.run_async(data, context)
+        _say_end(about, answer, context, began_s)
+        return answer
+
+
+def _about(data: bytes) -> dict[str, Any]:
+    try:
+        message = decode_task_message(data)
+    except InvalidMessageError:
+        return {}
+    return {
+        "task_id": message.id,
+        "task_type": message.type,
+        "queue": message.queue,
+        "attempt": message.retried + 1,
+        "max_attempts": message.retry + 1,
+    }
+
+
+def _say_end(about: dict[str, Any], answer: Answer, context: TaskContext, began_s: float) -> None:
+    ran_s = time.monotonic() - began_s
+    if context.interruption is None and (answer is None or answer[0] is Kind.RESULT):
+        _say(about, f"is done after {ran_s:.3f} s,", outcome="done", ran_s=round(ran_s, 6))
+
+
+def _say(about: dict[str, Any], what: str, **more: Any) -> None:
+    if about:
+        where = (about["task_id"], about["task_type"], about["queue"], what, about["attempt"], about["max_attempts"])
+        _log.debug("task %s (%s, queue %s) %s attempt %d of %d", *where, extra={"about": {**about, **more}})

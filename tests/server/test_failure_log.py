@@ -1,0 +1,133 @@
+"""What the log says of failed tasks: one line each, its level, and how many were held back."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fastq.broker.finish import Done, Retried
+from fastq.clock import ManualClock
+from fastq.codec import view_task_message
+from fastq.log_limit import LINES, PER_S
+from fastq.pool.outcome import Kind
+from fastq.server.failure_log import MAX_ERROR, FailureLog
+from fastq.server.held import HeldTask
+from fastq.server.outcomes import Archived, Requeued, Write
+from fastq.worker.report import FailureReport
+from tests.broker.harness import NOW_S, message, run
+
+REPORT = FailureReport("KeyError: 'nokey' (app.py:12)")
+
+
+def held(task_id: str = "a", **fields: Any) -> HeldTask:
+    return HeldTask("q", view_task_message(message(task_id, queue="q", **{"type": "boom", **fields})), 0.0, 1)
+
+
+def telling(test: Callable[[FailureLog, ManualClock], None], caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Run a test in a loop, and return level and text of each line."""
+    caplog.set_level(logging.DEBUG, "fastq")
+
+    async def running() -> None:
+        clock = ManualClock(NOW_S)
+        log = FailureLog(clock)
+        test(log, clock)
+        log.finish()
+
+    run(running)
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "level", "text"),
+    [
+        (Kind.FAILED, Retried("a", b"", NOW_S + 15, True), "WARNING", "failed at attempt 3 of 26: {}; next try in 15s"),
+        (
+            Kind.FAILED,
+            Retried("a", b"", NOW_S + 3700, False),
+            "WARNING",
+            "failed at attempt 3 of 26: {}; next try in 1h1m40s, not counted as a failure",
+        ),
+        (Kind.FAILED, Archived("a", b""), "ERROR", "failed at attempt 3 of 26: {}; archived"),
+        (Kind.REVOKED, Done("a", ""), "INFO", "failed at attempt 3 of 26: {}; deleted"),
+        (Kind.ABORTED, Requeued("a"), "DEBUG", "ended at attempt 3 of 26: {}; given back"),
+    ],
+)
+def test_a_line_says_which_task_why_and_what_follows(
+    kind: Kind, write: Write, level: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = telling(lambda log, _: log.tell(held(retried=2, retry=25), kind, write, REPORT), caplog)
+    assert said == [(level, f"task a (boom, queue q) {text.format(REPORT.error)}")]
+
+
+def test_a_line_has_its_facts_as_fields_and_its_traceback_below(caplog: pytest.LogCaptureFixture) -> None:
+    write, report = Retried("a", b"", NOW_S + 15, True), FailureReport("E: x", trace="Traceback\n  File")
+    telling(lambda log, _: log.tell(held(retry=25), Kind.FAILED, write, report), caplog)
+    (record,) = caplog.records
+    assert record.__dict__["below"] == "Traceback\n  File"
+    assert record.__dict__["about"] == {
+        "task_id": "a",
+        "task_type": "boom",
+        "queue": "q",
+        "attempt": 1,
+        "max_attempts": 26,
+        "outcome": "retried",
+        "error": "E: x",
+        "retry_in_s": 15,
+    }
+
+
+def test_a_long_error_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    report = FailureReport("E: " + "x" * 60_000)
+    ((_, text),) = telling(lambda log, _: log.tell(held(), Kind.FAILED, Archived("a", b""), report), caplog)
+    assert len(text) < MAX_ERROR + 200
+    assert "xxx…; archived" in text
+
+
+def test_failures_of_a_kind_are_limited_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    def test(log: FailureLog, clock: ManualClock) -> None:
+        for _ in range(LINES + 5):
+            log.tell(held(), Kind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
+        log.tell(held(), Kind.FAILED, Retried("a", b"", NOW_S, True), FailureReport("ValueError"))
+        log.tell(held(type="other"), Kind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
+        log.tell(held(), Kind.FAILED, Archived("a", b""), REPORT)
+
+    said = telling(test, caplog)
+    assert [level for level, _ in said] == ["WARNING"] * (LINES + 2) + ["ERROR", "WARNING"]
+    assert said[-1] == ("WARNING", "5 more tasks of boom failed with KeyError in 10 s and were retried")
+
+
+def test_what_was_held_back_is_told_when_its_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    async def running() -> None:
+        clock = ManualClock(NOW_S)
+        log = FailureLog(clock)
+        for _ in range(LINES + 3):
+            log.tell(held(), Kind.FAILED, Archived("a", b""), REPORT)
+        timer = log._timer
+        assert timer is not None
+        assert timer.when() - asyncio.get_running_loop().time() <= PER_S
+        clock.advance(PER_S)
+        timer._run()  # what the loop does then
+        timer.cancel()
+        assert log._timer is None
+        log.tell(held(), Kind.FAILED, Archived("a", b""), REPORT)
+
+    run(running)
+    texts = [record.getMessage() for record in caplog.records]
+    assert texts[LINES] == "3 more tasks of boom failed with KeyError in 10 s and were archived"
+    assert texts[LINES + 1].startswith("task a ")
+
+
+def test_what_is_not_logged_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR, "fastq.pool")
+
+    async def running() -> None:
+        log = FailureLog(ManualClock(NOW_S))
+        for _ in range(LINES + 3):
+            log.tell(held(), Kind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
+        assert log._timer is None
+        log.finish()
+
+    run(running)
+    assert caplog.records == []
