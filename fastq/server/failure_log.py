@@ -59,7 +59,7 @@ class FailureLog:
             return
         now_s = self._clock.unix_ns() // 1_000_000_000
         about, follows = _about(task, write, report, now_s), _follows(write, now_s)
-        what = "ended" if fate is _RETURNED else "failed"
+        what = "failed" if fate in (_RETRIED, _ARCHIVED) else "ended"
         error = report.error if len(report.error) <= MAX_ERROR else f"{report.error[:MAX_ERROR]}…"
         _log.log(
             fate.level,
@@ -86,7 +86,7 @@ class FailureLog:
             fate, task_type, error_class = kind or (_RETRIED, "other types", "other errors")
             _log.log(
                 fate.level,
-                "%d more tasks of %s failed with %s in %.0f s and were %s",
+                "%d more tasks of %s ended with %s in %.0f s and were %s",
                 *(count, task_type, error_class, PER_S, fate.word),
                 extra={"about": {"task_type": task_type, "error": error_class, "outcome": fate.word, "count": count}},
             )

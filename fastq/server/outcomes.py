@@ -117,6 +117,8 @@ _TEXTS: Final = {
     Kind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
     Kind.CANCELED: "TaskCanceled: the handler did not end when it was cancelled and its process was killed",
     Kind.ABORTED: "TaskCanceled: the task was cancelled while its server shut down",
+    Kind.RERUN: "its process was ended for another task's sake",
+    Kind.RETURNED: "it had not begun",
     Kind.CRASHED: "WorkerCrashedError: ",
     Kind.BROKEN: "WorkerCrashedError: ",
 }

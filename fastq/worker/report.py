@@ -47,8 +47,12 @@ def describe_error(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the traceback as text, for the log."""
-    return "".join(traceback.format_exception(error))[-_MAX_TEXT:].encode("utf-8", "replace").decode()
+    """Return the traceback as text, for the log; it begins in the user's code if any of that is in it."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame):
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(error), error, trace or error.__traceback__)
+    return "".join(lines)[-_MAX_TEXT:].encode("utf-8", "replace").decode()
 
 
 def _message(error: BaseException) -> str:

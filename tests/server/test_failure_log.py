@@ -50,7 +50,7 @@ def telling(test: Callable[[FailureLog, ManualClock], None], caplog: pytest.LogC
             "failed at attempt 3 of 26: {}; next try in 1h1m40s, not counted as a failure",
         ),
         (Kind.FAILED, Archived("a", b""), "ERROR", "failed at attempt 3 of 26: {}; archived"),
-        (Kind.REVOKED, Done("a", ""), "INFO", "failed at attempt 3 of 26: {}; deleted"),
+        (Kind.REVOKED, Done("a", ""), "INFO", "ended at attempt 3 of 26: {}; deleted"),
         (Kind.ABORTED, Requeued("a"), "DEBUG", "ended at attempt 3 of 26: {}; given back"),
     ],
 )
@@ -95,7 +95,7 @@ def test_failures_of_a_kind_are_limited_and_the_rest_is_counted(caplog: pytest.L
 
     said = telling(test, caplog)
     assert [level for level, _ in said] == ["WARNING"] * (LINES + 2) + ["ERROR", "WARNING"]
-    assert said[-1] == ("WARNING", "5 more tasks of boom failed with KeyError in 10 s and were retried")
+    assert said[-1] == ("WARNING", "5 more tasks of boom ended with KeyError in 10 s and were retried")
 
 
 def test_what_was_held_back_is_told_when_its_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,7 +115,7 @@ def test_what_was_held_back_is_told_when_its_time_is_over(caplog: pytest.LogCapt
 
     run(running)
     texts = [record.getMessage() for record in caplog.records]
-    assert texts[LINES] == "3 more tasks of boom failed with KeyError in 10 s and were archived"
+    assert texts[LINES] == "3 more tasks of boom ended with KeyError in 10 s and were archived"
     assert texts[LINES + 1].startswith("task a ")
 
 
