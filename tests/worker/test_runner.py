@@ -268,7 +268,9 @@ def test_a_traceback_is_made_only_where_the_log_is_to_have_it(
 ) -> None:
     made: ServeMux = ServeMux()
     made.handle("t", fail_with(error))
-    answer = HandlerRunner(made, Hooks(), tracebacks=tracebacks).run(encoded(retried=retried), FakeContext())
+    answer = copy_context().run(
+        HandlerRunner(made, Hooks(), tracebacks=tracebacks).run, encoded(retried=retried), FakeContext()
+    )
     trace = report_of(answer).trace
     assert bool(trace) is has_one
     assert not has_one or trace.splitlines()[0] == "Traceback (most recent call last):"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextvars import copy_context
 
 import pytest
 
@@ -40,7 +41,10 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_task_that_is_done_has_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fastq")
-    assert runner.run(encoded(type="ok", retried=2, retention=60), FakeContext()) == (Kind.RESULT, b"1")
+    assert copy_context().run(runner.run, encoded(type="ok", retried=2, retention=60), FakeContext()) == (
+        Kind.RESULT,
+        b"1",
+    )
 
     async def main() -> None:
         assert await runner.run_async(encoded(type="async"), FakeContext()) is None
@@ -56,14 +60,14 @@ def test_a_task_that_is_done_has_two_lines(caplog: pytest.LogCaptureFixture) -> 
 
 def test_the_end_of_a_failed_task_is_left_to_the_main_process(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fastq")
-    assert runner.run(encoded(type="fail"), FakeContext()) is not None
-    assert runner.run(encoded(type="ok"), FakeContext(interruption=Kind.TIMEOUT)) is None
+    assert copy_context().run(runner.run, encoded(type="fail"), FakeContext()) is not None
+    assert copy_context().run(runner.run, encoded(type="ok"), FakeContext(interruption=Kind.TIMEOUT)) is None
     assert ["begins" in text for text in said(caplog)] == [True, True]
 
 
 def test_what_cannot_be_read_is_left_to_the_runner(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fastq")
-    answer = runner.run(b"\xff", FakeContext())
+    answer = copy_context().run(runner.run, b"\xff", FakeContext())
     assert answer is not None
     assert answer[0] is Kind.INVALID
     assert said(caplog) == []
