@@ -24,7 +24,6 @@ JOB_BODIES = {"tests/pool/runners.py", "tests/pool/unruly.py", "tests/interop/cr
 # What may break a limit, without its line, and why. What no longer does is taken off.
 EXCEPTIONS = {
     "fastq/_codec_messages.pxi: function TaskMessage.__init__ has 15 parameters, over 6": "a record's fields",
-    "fastq/pool/_feed.pyx: function Submission.__init__ has 7 parameters, over 6": "a record's fields",
     "tests/pool/test_chaos.py: sleeps; wait for a signal or use tests.waiting": "its pauses are what it tests",
     "tests/pool/harness.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process is gone",
     "tests/pool/main_program.py: sleeps; wait for a signal or use tests.waiting": "asks whether a process has begun",

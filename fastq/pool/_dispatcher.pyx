@@ -3,6 +3,9 @@
 What does not start soon is given back: a child gets about ``prefetch_time`` of work by a running estimate per type.
 What waits behind a task that runs half of that time longer than its estimate, or waited twice as long, here or in a
 ring, moves to a free child or is RETURNED in the order it was submitted.
+
+A child runs plain tasks or coroutines, never both at once. Where every child is busy with one sort, and a task of the
+other waits, one child is kept for that sort: it gets nothing more of its own, and runs dry.
 """
 
 from collections import deque
@@ -15,7 +18,6 @@ from fastq.pool._feed cimport Estimate, Event, Feed, Submission
 from fastq.pool._ring cimport Memory
 
 from fastq.pool import layout
-from fastq.pool._ring import RingCorruptError
 from fastq.pool.outcome import Kind
 
 cdef uint32_t RETURNED = Kind.RETURNED
@@ -25,6 +27,13 @@ cdef int64_t MAX_BYTES = 1_000_000
 cdef int MAX_TYPES = 1024
 # The mean is over all types: a run of quick ones among slow ones is to fetch no more than the mix is worth.
 cdef int MEAN_SPAN = 64
+# How long a few tasks wait here for a child that is kept for them: then another server may have a free one. The child
+# is kept for as long after it has run dry, as they may come again: the way to Redis and back is much shorter.
+cdef int64_t PATIENCE_NS = 1_000_000_000
+# More would take the place of those for which there is room.
+cdef int PATIENT_TASKS = 16
+# For how long nothing is asked for after a task could not be handed over, for want of descriptors or memory.
+cdef int64_t SHORTAGE_NS = 1_000_000_000
 
 
 cdef class Dispatcher:
@@ -41,13 +50,11 @@ cdef class Dispatcher:
     cdef int max_records
     cdef uint64_t seq
     cdef uint64_t order
-    cdef int64_t only_idle_until, next_return
-    # Last attempts that were given back, and have not come again.
-    cdef Py_ssize_t owed
+    cdef int64_t next_return, short_until
+    cdef object shortage
     cdef readonly bint closed
-    # Whether one that is stuck may have others behind it that are not, or that may not wait.
-    cdef bint mixed
-    cdef bint scan_all
+    # Which sorts have come so far, plain tasks and coroutines: where there is but one, all that waits is stuck with the first.
+    cdef bint come[2]
 
     def __init__(self, bell: Memory, prefetch_time: float, prefetch_records: int) -> None:
         self.memory = bell
@@ -75,30 +82,15 @@ cdef class Dispatcher:
         """Take submissions and give out what can be; return events for those that cannot even wait."""
         cdef Submission submission
         cdef int64_t now = atomic.now_ns()
-        cdef Py_ssize_t last_attempts = 0
         for submission in batch:
             submission.submitted_at = now
             submission.order = self.order
             self.order += 1
             submission.estimate = self.estimate(submission.type)
-            self.mixed |= submission.is_async
-            self.scan_all |= submission.last_attempt
-            last_attempts += submission.last_attempt
+            self.come[submission.is_async] = True
             self.mean_bytes += (PyBytes_GET_SIZE(submission.data) - self.mean_bytes) / MEAN_SPAN
             self.waiting.append(submission)
-        if last_attempts and self.owed:
-            self.settle(last_attempts, now)
         return self.dispatch()
-
-    cdef void settle(self, Py_ssize_t last_attempts, int64_t now):
-        """Go on asking for idle children only until those that were given back have come again, or are another's.
-
-        Else they would gather at the head of the queue, and each batch take and give back all of them.
-        """
-        if now >= self.only_idle_until:
-            self.owed = 0
-        self.owed = max(0, self.owed - last_attempts)
-        self.only_idle_until = now + <int64_t>self.prefetch_ns if self.owed else 0
 
     cdef Estimate estimate(self, str type):
         cdef Estimate found = self.estimates.get(type)
@@ -111,112 +103,107 @@ cdef class Dispatcher:
         return found
 
     def dispatch(self) -> list:
-        """Give out what waits, as far as it may be; return events for last attempts that found no idle child."""
+        """Give out what waits, as far as it may be; once closed, return it all instead."""
         cdef Submission submission
         cdef Feed feed
-        cdef int64_t now
-        cdef bint plain_stuck = False
-        cdef bint async_stuck = False
-        events = []
+        cdef bint stuck[2]
         if not self.waiting:
-            return events
-        now = atomic.now_ns()
+            return []
+        if self.closed:
+            return self.return_all()
+        cdef int64_t now = atomic.now_ns()
+        stuck[0], stuck[1] = not self.come[0], not self.come[1]
         kept = []
-        for feed in self.feeds:
-            feed.measure_backlog(now)
-        while self.waiting:
-            if plain_stuck and not (self.mixed or self.scan_all or self.closed):
-                break
-            submission = self.waiting.popleft()
-            if self.closed or (async_stuck if submission.is_async else plain_stuck):
-                feed = None
-            else:
-                feed = self.choose(submission)
-            if feed is not None and feed.push(submission, self.seq + 1):
-                self.seq += 1
-                continue
-            if submission.last_attempt or self.closed:
-                # It must not wait: were this server killed, a recoverer would archive it unrun.
-                events.append(Event.make(RETURNED, submission, b"", 0))
-                self.only_idle_until = now + <int64_t>self.prefetch_ns
-                self.owed += 1
-                continue
-            kept.append(submission)
-            if submission.is_async and not async_stuck:
-                async_stuck = True
-                self.reserve(submission)
-            elif not submission.is_async and not plain_stuck:
-                plain_stuck = True
-                self.reserve(submission)
-        self.waiting.extendleft(reversed(kept))
-        self.scan_all = False
-        for feed in self.feeds:
-            if feed.touched:
-                feed.ring_if_asleep()
+        try:
+            for feed in self.feeds:
+                feed.measure_backlog(now)
+            while self.waiting and not (stuck[0] and stuck[1]):
+                submission = self.waiting[0]
+                if not stuck[submission.is_async]:
+                    feed = self.choose(submission, now)
+                    if feed is not None and self.push(feed, submission, now):
+                        self.waiting.popleft()
+                        continue
+                    stuck[submission.is_async] = True
+                    keep_one(self.feeds, submission.is_async, now)
+                kept.append(submission)
+                self.waiting.popleft()
+        finally:
+            self.waiting.extendleft(reversed(kept))
+            for feed in self.feeds:
+                if feed.touched:
+                    feed.ring_if_asleep()
+        return []
+
+    cdef bint push(self, Feed feed, Submission submission, int64_t now) except -1:
+        """Give a submission to a child; false when it has no room, or this process lacks what that takes."""
+        try:
+            if not feed.push(submission, self.seq + 1):
+                return False
+        except (OSError, MemoryError) as error:
+            self.shortage = error
+            self.short_until = now + SHORTAGE_NS
+            return False
+        self.seq += 1
+        feed.kept_until = 0
+        return True
+
+    def take_shortage(self) -> Exception | None:
+        """Return why tasks could not be handed over since the last call, if so."""
+        shortage, self.shortage = self.shortage, None
+        return shortage
+
+    cdef list return_all(self):
+        events = [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
+        self.waiting.clear()
         return events
 
-    cdef Feed choose(self, Submission submission):
+    cdef Feed choose(self, Submission submission, int64_t now):
         """Return the child that will be free first, ``None`` when none may take this one now."""
         cdef Feed feed
         cdef Feed best = None
         for feed in self.feeds:
-            if self.may_take(feed, submission) and (best is None or feed.backlog_ns < best.backlog_ns):
+            if self.may_take(feed, submission, now) and (best is None or feed.backlog_ns < best.backlog_ns):
                 best = feed
         return best
 
-    cdef bint may_take(self, Feed feed, Submission submission):
+    cdef bint may_take(self, Feed feed, Submission submission, int64_t now):
         cdef Py_ssize_t count = feed.count()
         if not feed.open or feed.left == 0:
             return False
-        if count == 0:
-            feed.reserved = False
-            return True
-        if feed.reserved:
+        if is_kept(feed, now) and (count or feed.kept_for_async != submission.is_async):
             return False
+        if count == 0:
+            return True
         if submission.is_async:
             return count == feed.async_count and count < feed.slots.count
         return (
             feed.async_count == 0
-            and not submission.last_attempt
             and feed.backlog_ns < self.prefetch_ns
             and count < self.max_records
             and feed.bytes + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
         )
 
-    cdef void reserve(self, Submission submission):
-        """Let one child run dry if all are busy with the other sort, plain or coroutines, which would never end."""
-        cdef Feed feed
-        cdef Feed best = None
-        for feed in self.feeds:
-            if not feed.open:
-                continue
-            if feed.reserved or submission.is_async == (feed.async_count > 0):
-                return  # this one will come to it
-            if best is None or feed.count() < best.count():
-                best = feed
-        if best is not None:
-            best.reserved = True
-
     # Out --------------------------------------------------------------------------------------------------------
 
     def collect(self, events: list) -> list:
-        """Append an event for every result there is; return the feeds whose child wrote what it must not."""
+        """Append an event for every result there is; return the feeds that cannot be read any more, each with the error."""
         cdef Feed feed
-        corrupt = []
+        unreadable = []
         for feed in self.feeds:
             if feed.has_results():
                 try:
                     feed.collect(events, self.mean)
-                except RingCorruptError as error:
-                    corrupt.append((feed, str(error)))
-        return corrupt
+                except Exception as error:  # noqa: BLE001 - whatever it is, the others are read, and the child is replaced
+                    unreadable.append((feed, error))
+        return unreadable
 
     def collect_last(self, feed: Feed, events: list) -> None:
         """Append an event for every result of a child that is dead."""
         try:
             feed.collect(events, self.mean)
-        except RingCorruptError:
-            pass  # what cannot be read is judged with the rest
+        except Exception:  # noqa: BLE001 - what cannot be read is judged with the rest
+            pass
 
     def wake(self) -> None:
         """Tell the children that the rings are being read: nobody need ring."""
@@ -240,24 +227,21 @@ cdef class Dispatcher:
         cdef Feed feed
         cdef Py_ssize_t count
         cdef int64_t now = atomic.now_ns()
-        cdef bint only_idle = now < self.only_idle_until
         cdef double room
         cdef double total = 0
         cdef double mean = max(self.mean.ns, 1.0)
-        if self.closed:
+        if self.closed or now < self.short_until:
             return 0
         for feed in self.feeds:
             if not feed.open or feed.left == 0:
                 continue
             count = feed.count()
-            if feed.reserved and count:
+            if count and is_kept(feed, now):
                 continue
             if only_async or feed.async_count:
                 room = feed.slots.count - count if count == feed.async_count else 0
             elif count == 0:
-                room = 1 if only_idle else max(1.0, min(self.prefetch_ns / mean, self.max_records))
-            elif only_idle:
-                room = 0
+                room = max(1.0, min(self.prefetch_ns / mean, self.max_records))
             else:
                 feed.measure_backlog(now)
                 room = max(0.0, min((self.prefetch_ns - feed.backlog_ns) / mean, self.max_records - count))
@@ -288,10 +272,29 @@ cdef class Dispatcher:
         if now >= self.next_return and any([submission.feed is None for submission in stuck]):
             limit = now  # another server may have a free child; but among more children than cores some always look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
-        if self.waiting and (<Submission>self.waiting[0]).submitted_at < limit:
-            events += [Event.make(RETURNED, submission, b"", 0) for submission in self.waiting]
-            self.waiting.clear()
-        return events
+        return events + self.return_late(limit, now)
+
+    cdef list return_late(self, int64_t limit, int64_t now):
+        """Return events for all that waits if it waited for too long; a few stay that a child is kept for."""
+        cdef Submission submission
+        cdef int patient[2]
+        patient[0] = PATIENT_TASKS if is_one_kept(self.feeds, False, now) else 0
+        patient[1] = PATIENT_TASKS if is_one_kept(self.feeds, True, now) else 0
+        staying, leaving = deque(), []
+        for submission in self.waiting:
+            if patient[submission.is_async] and submission.submitted_at > now - PATIENCE_NS:
+                patient[submission.is_async] -= 1
+                staying.append(submission)
+            else:
+                leaving.append(submission)
+        if not leaving or (<Submission>leaving[0]).submitted_at >= limit:
+            return []
+        self.waiting = staying
+        return [Event.make(RETURNED, submission, b"", 0) for submission in leaving]
+
+    def list_waiting(self) -> list[Submission]:
+        """Return what no child has been given, oldest first."""
+        return list(self.waiting)
 
     def put_back(self, submissions: list) -> None:
         """Let withdrawn submissions wait again, in their place."""
@@ -326,6 +329,44 @@ cdef class Dispatcher:
         for feed in self.feeds:
             total += feed.count()
         return total
+
+
+cdef bint is_kept(Feed feed, int64_t now):
+    """Return whether a child is kept for one sort: until it has run dry, and a while for one of that sort to come."""
+    if not feed.kept_until:
+        return False
+    if feed.count():
+        feed.kept_until = now + PATIENCE_NS
+    elif feed.kept_until <= now:
+        feed.kept_until = 0
+    return feed.kept_until > 0
+
+
+cdef bint is_one_kept(list feeds, bint is_async, int64_t now):
+    """Return whether a child is kept for coroutines, or for plain tasks."""
+    cdef Feed feed
+    for feed in feeds:
+        if feed.kept_for_async == is_async and is_kept(feed, now):
+            return True
+    return False
+
+
+cdef void keep_one(list feeds, bint is_async, int64_t now):
+    """Keep a child for a sort that is stuck, if all others are busy with the other sort, which might never end."""
+    cdef Feed feed
+    cdef Feed best = None
+    if is_one_kept(feeds, is_async, now):
+        return
+    for feed in feeds:
+        if not feed.open or feed.left == 0 or is_kept(feed, now):
+            continue
+        if feed.count() == 0 or is_async == (feed.async_count > 0):
+            return  # this one will come to it
+        if best is None or feed.count() < best.count():
+            best = feed
+    if best is not None:
+        best.kept_for_async = is_async
+        best.kept_until = now + PATIENCE_NS
 
 
 def _order(submission: Submission) -> int:

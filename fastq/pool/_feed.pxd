@@ -14,7 +14,6 @@ cdef class Submission:
     cdef readonly bytes data
     cdef readonly str type
     # Set right after ``make`` by who makes one.
-    cdef readonly bint last_attempt
     cdef readonly bint is_async
     cdef readonly int64_t timeout_ns
     cdef readonly int64_t deadline_unix_ns
@@ -53,7 +52,13 @@ cdef class Feed:
     cdef int64_t bytes
     cdef double backlog_ns
     cdef bint touched
-    cdef bint reserved
+    # For one sort alone until then, unless it is 0: the dispatcher's.
+    cdef int64_t kept_until
+    cdef bint kept_for_async
+    # Where the child's reading stood when it last gave a sign of life, and when that was, and the last look.
+    cdef uint64_t alive_head
+    cdef int64_t alive_at
+    cdef int64_t looked_at
     cdef bint corrupt
     cdef Py_ssize_t count(self)
     cdef void measure_backlog(self, int64_t now)

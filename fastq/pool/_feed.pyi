@@ -16,7 +16,6 @@ class Submission:
     key: object
     data: bytes
     type: str
-    last_attempt: bool
     is_async: bool
     timeout_ns: int
     deadline_unix_ns: int
@@ -30,7 +29,6 @@ class Submission:
         *,
         timeout: float = 0.0,
         deadline: float = 0.0,
-        last_attempt: bool = False,
         is_async: bool = False,
     ) -> None: ...
 
@@ -66,4 +64,5 @@ class Feed:
     def remaining(self) -> list[Submission]: ...
     def find(self, seq: int) -> Submission | None: ...
     def oldest_waiting(self) -> int: ...
+    def is_deaf(self, now: int, patience_ns: int) -> bool: ...
     def end(self, submission: Submission, kind: Kind, data: bytes) -> Event: ...

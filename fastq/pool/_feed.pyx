@@ -1,5 +1,6 @@
 """The main process' side of one child's rings: what was given to it, what came back, how long it will be busy."""
 
+import errno
 import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -64,7 +65,6 @@ cdef class Submission:
         *,
         timeout: float = 0.0,
         deadline: float = 0.0,
-        last_attempt: bool = False,
         is_async: bool = False,
     ) -> None:
         self.key = key
@@ -72,7 +72,6 @@ cdef class Submission:
         self.type = type
         self.timeout_ns = <int64_t>(<double>timeout * 1e9)
         self.deadline_unix_ns = <int64_t>(<double>deadline * 1e9)
-        self.last_attempt = last_attempt
         self.is_async = is_async
 
     @staticmethod
@@ -164,24 +163,30 @@ cdef class Feed:
         return submission is not None and since and now - since > submission.charge_ns + grace_ns
 
     cdef bint push(self, Submission submission, uint64_t seq) except -1:
-        """Put a submission into the ring; false when it has no room."""
+        """Put a submission into the ring; false when it has no room. After an error it is not there."""
         cdef Record record
         cdef bytes inline = submission.data
         cdef int64_t position
         record.seq, record.kind, record.flags = seq, ASYNC if submission.is_async else 0, 0
         record.a, record.b = submission.timeout_ns, submission.deadline_unix_ns
         if not self.tasks.fits_inline(PyBytes_GET_SIZE(inline)):
-            if not self.tasks.has_room(8) or not self.send_segment(inline):
-                return False
-            record.flags = SEGMENT
             inline = PyBytes_GET_SIZE(inline).to_bytes(8, "little")
-        record.data, record.size = PyBytes_AS_STRING(inline), <uint32_t>PyBytes_GET_SIZE(inline)
-        position = self.tasks.push(&record)
+            record.flags = SEGMENT
+            if not self.tasks.has_room(8):
+                return False
+        self.in_flight[seq] = submission  # this may fail: so before the child can see anything of it
+        position = -1
+        try:
+            if not record.flags or self.send_segment(submission.data):
+                record.data, record.size = PyBytes_AS_STRING(inline), <uint32_t>PyBytes_GET_SIZE(inline)
+                position = self.tasks.push(&record)
+        finally:
+            if position < 0:
+                del self.in_flight[seq]
         if position < 0:
             return False
         submission.seq, submission.position, submission.feed = seq, <uint64_t>position, self
         submission.charge_ns = submission.estimate.ns
-        self.in_flight[seq] = submission
         self.charged_ns += submission.charge_ns
         self.backlog_ns += submission.charge_ns
         self.bytes += PyBytes_GET_SIZE(submission.data)
@@ -247,7 +252,8 @@ cdef class Feed:
     cdef int collect(self, list events, Estimate mean) except -1:
         """Append an event for every result that is there; return how many tasks ended.
 
-        After a ``RingCorruptError`` nothing is read from this child any more.
+        After an error nothing is read from this child any more, and it is to be killed. A ``RingCorruptError`` is its
+        own fault; any other, of memory or descriptors, is not.
         """
         if self.corrupt:
             return 0
@@ -295,8 +301,10 @@ cdef class Feed:
                     os.close(fd)
         except ChannelClosedError as error:
             raise RingCorruptError(f"the segment of a result is missing: {error}") from error
-        if frame is None or frame.number("number") != number or len(frame.fds) != 1 or not 0 <= size <= MAX_RESULT:
+        if frame is None or frame.number("number") != number or not 0 <= size <= MAX_RESULT:
             raise RingCorruptError("the segment of a result is missing or too big")
+        if not frame.fds:
+            raise OSError(errno.EMFILE, "the segment of a result was lost: the main process has no descriptor left")
         try:
             return unpack_segment(frame.fds[0], size)
         except ValueError as error:
@@ -332,6 +340,18 @@ cdef class Feed:
             if self.tasks.untaken(submission.position):
                 return submission.submitted_at
         return 0
+
+    def is_deaf(self, now: int, patience_ns: int) -> bool:
+        """Return whether the child runs nothing, and has read nothing for so long of what it was given.
+
+        It counts from the first look, and anew where this process stood still itself.
+        """
+        cdef int64_t now_ns = now
+        cdef bint was_away = now_ns - self.looked_at > <int64_t>patience_ns // 4
+        self.looked_at = now_ns
+        if self.tasks.is_drained() or was_away or self.tasks.head != self.alive_head or not self.slots.are_idle():
+            self.alive_head, self.alive_at = self.tasks.head, now_ns
+        return now_ns - self.alive_at > <int64_t>patience_ns
 
     def end(self, submission: Submission, kind: Kind, data: bytes) -> Event:
         """Strike out a submission whose child is dead, and return the event that says so."""

@@ -67,6 +67,14 @@ cdef class Slots:
 
     # Main process -----------------------------------------------------------------------------------------------
 
+    cdef bint are_idle(self) noexcept:
+        """Return whether no row runs anything."""
+        cdef int row
+        for row in range(self.count):
+            if self.running(row):
+                return False
+        return True
+
     def overdue(self, now: int) -> list[int]:
         """Return the sequence numbers of running tasks whose deadline is not after ``now`` and that were not told."""
         cdef int64_t limit = now

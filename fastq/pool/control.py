@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["Channel", "ChannelClosedError", "Frame"]
@@ -29,7 +29,10 @@ class ChannelClosedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Hold one received message; whoever takes ``fds`` owns them."""
+    """Hold one received message; whoever takes ``fds`` owns them.
+
+    They are none where this process had no room for one of them.
+    """
 
     op: str
     body: dict[str, Value]
@@ -52,7 +55,8 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
-        self._fds: deque[int] = deque()
+        # What came with each message that had descriptors: one call of recvmsg brings those of one message at most.
+        self._fds: deque[list[int]] = deque()
 
     @staticmethod
     def pair() -> tuple["Channel", "Channel"]:
@@ -72,7 +76,7 @@ class Channel:
         """Close the socket and every descriptor that was received and not taken."""
         self._socket.close()
         while self._fds:
-            os.close(self._fds.popleft())
+            _close_all(self._fds.popleft())
 
     def send(self, op: str, fds: Sequence[int] = (), **body: Value) -> None:
         """Send one frame; the caller keeps its own ``fds``.
@@ -112,18 +116,22 @@ class Channel:
 
     def _fill(self) -> None:
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(_CHUNK, socket.CMSG_SPACE(_MAX_FDS * 4))
+            data, ancillary, flags, _ = self._socket.recvmsg(_CHUNK, socket.CMSG_SPACE(_MAX_FDS * 4))
         except BlockingIOError:
             raise
         except OSError as error:
             raise ChannelClosedError(f"control socket failed: {error}") from error
+        fds = array.array("i")
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds = array.array("i")
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-                for fd in fds:
-                    os.set_inheritable(fd, False)
-                    self._fds.append(fd)
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        if flags & socket.MSG_CTRUNC:  # the limit of descriptors: the kernel has dropped some, or all
+            _close_all(fds)
+            self._fds.append([])
+        elif fds:
+            self._fds.append(list(fds))
         if not data:
             raise ChannelClosedError("the other end of the control socket is gone")
         self._buffer += data
@@ -139,4 +147,9 @@ class Channel:
             return None
         body = json.loads(bytes(self._buffer[_LENGTH.size : end]))
         del self._buffer[:end]
-        return Frame(body.pop("op"), body, [self._fds.popleft() for _ in range(body.pop("fds"))])
+        return Frame(body.pop("op"), body, self._fds.popleft() if body.pop("fds") else [])
+
+
+def _close_all(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)

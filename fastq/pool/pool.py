@@ -7,12 +7,12 @@ are bounded.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fastq.pool import layout
 from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._feed import Event, Submission
-from fastq.pool._ring import Memory, now_ns
+from fastq.pool._ring import Memory, RingCorruptError, now_ns
 from fastq.pool.config import PoolConfig
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import PoolStartError
@@ -27,6 +27,7 @@ __all__ = ["PoolConfig", "ProcessPool"]
 _IDLE_TICK_S = 1.0
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
+_SHORTAGE_EVERY_S = 60.0  # a line of log
 _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
 
 
@@ -52,6 +53,7 @@ class ProcessPool:
         self._busy = False
         self._changes = asyncio.Event()
         self._error: PoolStartError | None = None
+        self._next_shortage_s = 0.0
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -138,6 +140,16 @@ class ProcessPool:
         return self._dispatcher.pending
 
     @property
+    def can_work(self) -> bool:
+        """Return whether there is a child that takes tasks, or works off what it has."""
+        return any(handle.state in (State.READY, State.LEAVING) for handle in self._supervisor.handles)
+
+    def submissions(self) -> list[Submission]:
+        """Return everything that has had no final event yet."""
+        given = [submission for handle in self._supervisor.handles for submission in handle.feed.remaining()]
+        return given + self._dispatcher.list_waiting()
+
+    @property
     def description(self) -> str:
         """Return what the runner says of itself."""
         return self._supervisor.description
@@ -192,30 +204,48 @@ class ProcessPool:
         """Collect results, give out what waits, deliver the events; until there is nothing new."""
         self._dispatcher.wake()
         events: list[Event] = []
-        for _ in range(_ROUNDS):
-            for feed, why in self._dispatcher.collect(events):
-                self._condemn(feed, why)
-            events += self._dispatcher.dispatch()
-            self._supervisor.seats.recycle()
-            if self._dispatcher.fall_asleep():
-                break
-        else:
-            asyncio.get_running_loop().call_soon(self._pump)
-        self._deliver(events)
+        try:
+            for _ in range(_ROUNDS):
+                for feed, error in self._dispatcher.collect(events):
+                    self._condemn(feed, error)
+                events += self._dispatcher.dispatch()
+                self._supervisor.seats.recycle()
+                if self._dispatcher.fall_asleep():
+                    break
+            else:
+                asyncio.get_running_loop().call_soon(self._pump)
+        finally:
+            self._deliver(events)
 
-    def _condemn(self, feed: object, why: str) -> None:
-        """Kill a child that wrote into its rings what it must not."""
+    def _condemn(self, feed: object, error: Exception) -> None:
+        """Kill a child whose rings cannot be read any more, so that its tasks are judged.
+
+        Its task answers for it where the child wrote what it must not, and none where this process lacked something.
+        """
         for handle in self._supervisor.handles:
             if handle.feed is feed:
-                handle.text = f": {why}"
-                remaining = handle.feed.remaining()
+                remaining = handle.feed.remaining() if isinstance(error, RingCorruptError) else []
+                handle.text = f": {error}"
                 handle.kill(remaining[0] if remaining else None)
+                if not remaining:
+                    self._callbacks.on_notice(
+                        f"worker process {handle.pid} is replaced: its results cannot be read: {error!r}"
+                    )
 
     def _deliver(self, events: list[Event]) -> None:
-        if events:
-            self._callbacks.on_events(events)
-        if not self._dispatcher.pending:
-            self._changes.set()
+        try:
+            if events:
+                self._callbacks.on_events(events)
+        finally:
+            if not self._dispatcher.pending:
+                self._changes.set()
+
+    def _attempt(self, step: Callable[[], object]) -> None:
+        """Take a step of a turn; a defect that it meets is told to the loop, and costs no other step."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the tick has to go on
+            asyncio.get_running_loop().call_exception_handler({"message": "a defect in the pool", "exception": error})
 
     def _changed(self) -> None:
         self._changes.set()
@@ -236,11 +266,18 @@ class ProcessPool:
     def _on_tick(self) -> None:
         """Check limits; also collect, should a wake-up have been lost with the child that owed it."""
         handles = self._supervisor.handles
-        self._timekeeper.check(handles, now_ns())
-        self._supervisor.check()
-        returned = self._dispatcher.relieve()
+        self._attempt(lambda: self._timekeeper.check(handles, now_ns()))
+        self._attempt(self._supervisor.check)
+        self._attempt(lambda: self._deliver(self._dispatcher.relieve()))
         self._busy = self._dispatcher.pending > 0 or any(one.state is not State.READY for one in handles)
         waits = any(one.feed.oldest_waiting() for one in handles)
         self._schedule((self._tick_s / 2 if waits else self._tick_s) if self._busy else _IDLE_TICK_S)
+        self._tell_of_shortage()
         self._pump()
-        self._deliver(returned)
+
+    def _tell_of_shortage(self) -> None:
+        shortage = self._dispatcher.take_shortage()
+        now_s = asyncio.get_running_loop().time()
+        if shortage is not None and now_s >= self._next_shortage_s:
+            self._next_shortage_s = now_s + _SHORTAGE_EVERY_S
+            self._callbacks.on_notice(f"tasks cannot be handed to children, and wait or go back: {shortage!r}")

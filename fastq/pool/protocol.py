@@ -71,6 +71,13 @@ class Pool(Protocol):
         """Return how many submissions have had no final event yet."""
 
     @property
+    def can_work(self) -> bool:
+        """Return whether there is a child that takes tasks, or works off what it has."""
+
+    def submissions(self) -> list[Submission]:
+        """Return everything that has had no final event yet."""
+
+    @property
     def description(self) -> str:
         """Return what the runner says of itself."""
 

@@ -65,6 +65,8 @@ class Seats:
                 continue
             if seat.successor is None and not self._is_starting_one:
                 seat.successor = self._order()
+                if seat.successor is None and not old.feed.pending:
+                    dismiss(old)  # it is of no use, and what its successor lacks may be what it holds
             elif seat.successor and seat.successor.state is State.READY and not old.feed.pending:
                 dismiss(old)
                 seat.current = None

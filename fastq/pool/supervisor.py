@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._feed import Event
+from fastq.pool._ring import now_ns
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import ChannelClosedError, Frame
 from fastq.pool.failures import Failures
@@ -30,6 +31,7 @@ _LAST_REPORT_WAIT_S = 0.5  # the same at the end, which is to be quick
 _YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
 _CLOCK_S = 0.01  # by which a timer may come too early
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
+_DEAF_NS = 30_000_000_000  # for one that runs nothing to look at what it was given: stopped, or stuck in the kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,11 @@ class Supervisor:
         if not self._link.is_up or self._closed or self._failures.wait_s:
             return None
         self._number += 1
-        handle = Handle.create(self._number, self._config)
+        try:
+            handle = Handle.create(self._number, self._config)
+        except OSError as error:
+            self._failed(f"there is nothing left to make a worker process of: {error}")
+            return None
         fds = handle.order_fds(self._surroundings)
         if not self._link.order(handle.number, fds, self._config.max_memory_per_child):
             handle.close()
@@ -250,9 +256,11 @@ class Supervisor:
         self.seats.leave(handle)
         if failed and not self._closed:
             self._failed(self._why(handle))
-        self.seats.fill()
-        self._reports.on_resolved(events)
-        self._reports.on_change()
+        try:
+            self.seats.fill()
+        finally:
+            self._reports.on_resolved(events)
+            self._reports.on_change()
 
     def _hear_last_words(self, handle: Handle) -> None:
         """Learn why a child did not start; where this process has stood still, its end may be heard of first."""
@@ -293,7 +301,7 @@ class Supervisor:
     # Tick ---------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Kill what takes too long to start or to exit; where there is no pidfd, look who is gone."""
+        """Kill what takes too long to start, to begin a task or to exit; where there is no pidfd, look who is gone."""
         now = time.monotonic()
         for handle in self.handles:
             age = now - handle.since_s
@@ -301,6 +309,9 @@ class Supervisor:
                 self._settled(handle)
             elif handle.state is State.STARTING and age > self._config.start_timeout:
                 handle.text = f"\nit was not ready after {self._config.start_timeout} s"
+                handle.kill()
+            elif handle.state is State.READY and handle.feed.is_deaf(now_ns(), _DEAF_NS):
+                self._reports.on_notice(f"worker process {handle.pid} is replaced: it has begun nothing for 30 s")
                 handle.kill()
             elif handle.state is State.EXITING and age > _EXIT_WAIT_S:
                 handle.kill()

@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
-from fastq._codec cimport DATA, DEADLINE, ID, RETENTION, RETRIED, RETRY, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
+from fastq._codec cimport DATA, DEADLINE, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool._feed cimport Event, Submission
 from fastq.server._held cimport HeldTask, HeldTasks
 from libc.stdint cimport int64_t
@@ -87,7 +87,6 @@ cdef class Intake:
             min(max(timeout_s, 0), FOREVER_S) * S,
             min(deadline_s, FOREVER_S) * S,
         )
-        submission.last_attempt = <object>view.slots[RETRIED] >= <object>view.slots[RETRY]
         submission.is_async = self.is_coroutine(submission.type)
         task.submission = submission
         return submission

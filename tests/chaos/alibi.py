@@ -116,15 +116,12 @@ class Alibis:
         return any(span.meets(began_ns, ended_ns) for spans in self._losses.values() for span in spans)
 
     def of_unrun(self, failed_s: float) -> str | None:
-        """Return why a last attempt that was recovered at that time (monotonic) was used up without a run.
-
-        The death of a server is a reason only for what it was just taking, or giving back: such tasks may not wait.
-        """
+        """Return why a last attempt that was recovered at that time (monotonic) was used up without a run."""
         window = Span(int((failed_s - self._until_recovered_s) * _NS), int(failed_s * _NS))
         if any(window.meets(*span) for spans in self._losses.values() for span in spans):
             return "archived without a run: its lease was lost in an outage"
         if any(window.meets(one.began_ns, one.began_ns) for one in self._strikes if one.kind is Kind.KILL_SERVER):
-            return "archived without a run: its server was killed as it took it"
+            return "archived without a run: its server was killed while it waited there"
         return None
 
     def _unacked_until(self, run: Run, server: int, following_ns: int) -> int:

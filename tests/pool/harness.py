@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -96,15 +97,12 @@ class Bench:
         *,
         timeout: float = 0.0,
         deadline: float = 0.0,
-        last_attempt: bool = False,
         is_async: bool = False,
         **order: str,
     ) -> Submission:
         """Make a submission for the test runner."""
         data = json.dumps({"do": do, "beacon": self.beacon.path, **order}).encode()
-        return Submission(
-            key, data, do, timeout=timeout, deadline=deadline, last_attempt=last_attempt, is_async=is_async
-        )
+        return Submission(key, data, do, timeout=timeout, deadline=deadline, is_async=is_async)
 
     def submit(self, *submissions: Submission) -> None:
         self.pool.submit(submissions)
@@ -151,7 +149,7 @@ class Bench:
         """Submit one task, once there is room for it, and wait for its outcome."""
         await self.room()
         key = object()
-        self.submit(self.task(key, do, timeout=timeout, last_attempt=False, is_async=False, deadline=0.0, **order))
+        self.submit(self.task(key, do, timeout=timeout, is_async=False, deadline=0.0, **order))
         return await self.outcome(key)
 
 
@@ -175,6 +173,23 @@ async def bench(config: PoolConfig | None = None) -> AsyncIterator[Bench]:
         await made.pool.stop()
         made.beacon.close()
     await gone(*pids)
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Let this process have no descriptor left but those that it has, numbers that are free among them included."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fillers = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                fillers.append(os.dup(fillers[0]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in fillers:
+            os.close(fd)
 
 
 def is_alive(pid: int) -> bool:

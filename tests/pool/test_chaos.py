@@ -47,7 +47,7 @@ async def keep_full(b: Bench, waiting: list[int], chance: random.Random) -> None
                     ("nap", {}),
                 ]
             )
-            task = b.task(number, do, is_async=False, timeout=600.0, deadline=0.0, last_attempt=False, **more)
+            task = b.task(number, do, is_async=False, timeout=600.0, deadline=0.0, **more)
             pending[task] = number
             b.submit(task)
         await asyncio.sleep(0.001)

@@ -3,7 +3,8 @@ import socket
 
 import pytest
 
-from fastq.pool.control import Channel, ChannelClosedError
+from fastq.pool.control import Channel, ChannelClosedError, Frame
+from tests.pool.harness import no_descriptors
 
 
 def test_frames_arrive_in_order_each_with_its_own_descriptors() -> None:
@@ -22,6 +23,24 @@ def test_frames_arrive_in_order_each_with_its_own_descriptors() -> None:
         assert not os.get_inheritable(fd)
         for one in (fd, read_fd, write_fd):
             os.close(one)
+    near.close()
+    far.close()
+
+
+def test_descriptors_that_were_lost_on_the_way_are_those_of_their_own_frame() -> None:
+    """Else the next frame's would be taken for them, and one task's payload or result for another's."""
+    near, far = Channel.pair()
+    fds = [os.memfd_create(name) for name in ("lost", "kept")]
+    near.send("lost", fds[:1])
+    with no_descriptors():
+        assert far.receive() == Frame("lost", {}, [])
+    near.send("none")
+    near.send("kept", fds[1:])
+    assert far.receive().fds == []
+    (received,) = far.receive().fds
+    assert os.fstat(received).st_ino == os.fstat(fds[1]).st_ino
+    for fd in (*fds, received):
+        os.close(fd)
     near.close()
     far.close()
 

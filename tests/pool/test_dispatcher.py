@@ -1,114 +1,14 @@
-import os
-from collections.abc import Iterator
-
 import pytest
 
-from fastq.pool._dispatcher import Dispatcher
-from fastq.pool._feed import Event, Feed, Submission
-from fastq.pool._ring import Memory, Ring, now_ns
-from fastq.pool._slots import Slots
-from fastq.pool.control import Channel
-from fastq.pool.layout import (
-    PAGE,
-    RESULT_HEAD_AT,
-    RESULT_TAIL_AT,
-    SLEEPING_AT,
-    TASK_HEAD_AT,
-    TASK_TAIL_AT,
-    Layout,
-)
+from fastq.pool._feed import Submission
+from fastq.pool._ring import now_ns
+from fastq.pool.layout import SLEEPING_AT
 from fastq.pool.outcome import Kind
-from fastq.pool.wakeup import Wakeup
+from tests.pool.desk import MS, Desk, S, desk_fixture, spin_until
 from tests.pool.harness import bench, run, settings
 from tests.waiting import wait_until
 
-SHAPE = Layout(4, 1 << 20)
-MS = 1_000_000
-S = 1000 * MS
-
-
-class Child:
-    """Both sides of one child's rings in this process, the child's side done by hand."""
-
-    def __init__(self, dispatcher: Dispatcher, max_tasks: int = 0) -> None:
-        self.memory = bytearray(SHAPE.size)
-        memory = Memory(self.memory)
-        self.channel, self.far = Channel.pair()
-        self.wakeup = Wakeup.create()
-        self.feed = Feed(memory, SHAPE, self.channel, self.wakeup.write_fd, max_tasks)
-        self.feed.set_open(True)
-        self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, SHAPE.task_ring_at, SHAPE.ring_bytes)
-        self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, SHAPE.result_ring_at, SHAPE.ring_bytes)
-        self.slots = Slots(memory, SHAPE.rows)
-        dispatcher.add(self.feed)
-
-    def begin(self, ago_ns: int = 0) -> int:
-        """Take the next task and start it, as if so long ago."""
-        taken = self.tasks.take()
-        assert taken is not None
-        self.slots.start(0, taken[0], now_ns() - ago_ns, 0)
-        return taken[0]
-
-    def end(self, seq: int, ran_ns: int = 1000) -> None:
-        self.slots.finish(0, seq)
-        self.results.put(seq, b"", kind=Kind.DONE, a=ran_ns)
-
-    def work_off(self, ran_ns: int = 1000) -> int:
-        count = 0
-        while (taken := self.tasks.take()) is not None:
-            self.end(taken[0], ran_ns)
-            count += 1
-        return count
-
-    def was_woken(self) -> bool:
-        try:
-            return bool(os.read(self.wakeup.read_fd, 8))
-        except BlockingIOError:
-            return False
-
-    def close(self) -> None:
-        self.channel.close()
-        self.far.close()
-        self.wakeup.close()
-
-
-class Desk:
-    """A dispatcher and its children."""
-
-    def __init__(self, children: int, prefetch_time: float = 0.05, max_tasks: int = 0) -> None:
-        self.dispatcher = Dispatcher(Memory(bytearray(PAGE)), prefetch_time, 256)
-        self.children = [Child(self.dispatcher, max_tasks) for _ in range(children)]
-
-    def submit(self, *keys: object, last_attempt: bool = False, size: int = 10) -> list[Event]:
-        return self.dispatcher.submit([Submission(key, b"x" * size, "type", last_attempt=last_attempt) for key in keys])
-
-    def submit_async(self, *keys: object, size: int) -> list[Event]:
-        return self.dispatcher.submit([Submission(key, b"x" * size, "coroutine", is_async=True) for key in keys])
-
-    def learn(self, ran_ns: int) -> None:
-        """Let the dispatcher see tasks of a certain duration."""
-        for _ in range(100):
-            self.submit(*range(8))
-            for child in self.children:
-                child.work_off(ran_ns)
-            assert self.dispatcher.collect([]) == []
-        while self.dispatcher.pending:
-            self.dispatcher.dispatch()
-            for child in self.children:
-                child.work_off(ran_ns)
-            self.dispatcher.collect([])
-
-    @property
-    def loads(self) -> list[int]:
-        return [child.feed.pending for child in self.children]
-
-
-@pytest.fixture
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    made = Desk(*getattr(request, "param", (2,)))
-    yield made
-    for child in made.children:
-        child.close()
+__all__ = ["desk_fixture"]
 
 
 def test_an_unknown_type_is_given_out_one_a_child(desk: Desk) -> None:
@@ -208,55 +108,6 @@ def test_a_few_quick_tasks_in_a_row_do_not_make_it_fetch_as_if_all_were_quick(de
         desk.dispatcher.collect([])
         desk.dispatcher.dispatch()
     assert 2 <= desk.dispatcher.free(only_async=False) < 20
-
-
-@pytest.mark.parametrize("desk", [(2, 60.0)], indirect=True)
-def test_a_last_attempt_never_waits(desk: Desk) -> None:
-    desk.learn(1000)
-    desk.submit(1, 2)
-    assert desk.submit("idle", "idle too") == []
-    (returned,) = desk.submit("last", last_attempt=True)
-    assert (returned.kind, returned.submission.key) == (Kind.RETURNED, "last")
-    # For a moment only idle children count: else the server would fetch it again at once, and again.
-    assert desk.dispatcher.free(only_async=False) == 0
-    for child in desk.children:
-        child.work_off()
-    desk.dispatcher.collect([])
-    assert desk.dispatcher.free(only_async=False) == 2
-    assert desk.submit("last", last_attempt=True) == []
-    assert sum(desk.loads) == 1
-
-
-@pytest.mark.parametrize("desk", [(2, 60.0)], indirect=True)
-def test_last_attempts_that_were_given_back_are_taken_one_an_idle_child_until_all_have_come(desk: Desk) -> None:
-    """They would gather at the head of the queue, each batch would lease all of them, and a kill then archive them."""
-    desk.learn(1000)
-    desk.submit("busy", "busy too")
-    assert len(desk.submit(*range(5), last_attempt=True)) == 5
-    for ids in ((0, 1), (2, 3)):
-        for child in desk.children:
-            child.work_off()
-        desk.dispatcher.collect([])
-        assert desk.dispatcher.free(only_async=False) == 2
-        assert desk.submit(*ids, last_attempt=True) == []
-        assert desk.dispatcher.free(only_async=False) == 0
-    for child in desk.children:
-        child.work_off()
-    desk.dispatcher.collect([])
-    assert desk.submit(4, last_attempt=True) == []
-    assert desk.dispatcher.free(only_async=False) > 2
-
-
-def test_a_last_attempt_behind_others_does_not_wait_either(desk: Desk) -> None:
-    desk.submit(*range(6))
-    events = desk.dispatcher.submit([Submission("wait", b""), Submission("last", b"", last_attempt=True)])
-    assert [event.submission.key for event in events] == ["last"]
-    assert desk.dispatcher.pending == 7
-
-
-def spin_until(moment_ns: int) -> None:
-    while now_ns() < moment_ns:
-        pass
 
 
 def test_what_waited_too_long_moves_to_a_free_child_else_goes_back_in_order() -> None:
