@@ -40,6 +40,7 @@ class Acker(Actor):
         self._waiting: list[Result] = []
         self._timer: asyncio.TimerHandle | None = None
         self._is_outage = False
+        self._under_way: list[list[Result]] = []
         self.failed: list[Result] = []
         self.on_failed: Callable[[], None] = lambda: None
 
@@ -64,6 +65,15 @@ class Acker(Actor):
             # Work that was done is written whoever holds the lease, unless this process may have slept through it.
             await self.write(results, Guard(self._owner if self._stall.suspect else None))
 
+    def write_again(self, results: list[Result]) -> None:
+        """Leave results to the syncer, which writes them soon if nothing is in doubt about their tasks."""
+        self.failed += results
+        self.on_failed()
+
+    def tasks(self) -> set[object]:
+        """Return the tasks whose results are to be written."""
+        return {result.task for results in (self._waiting, self.failed, *self._under_way) for result in results}
+
     async def flush(self) -> None:
         """Write what waits now; for the shutdown, after the loop of ticks has ended."""
         await self.tick()
@@ -73,9 +83,16 @@ class Acker(Actor):
 
         What became of a task that was let go of is not written: it is another's to say.
         """
-        writer = Writer(self._held, self._owner, done_guard, self._clock.unix_ns())
         held = live(results)
+        self._under_way.append(held)
         try:
+            await self._write(held, done_guard)
+        finally:
+            self._under_way.remove(held)
+
+    async def _write(self, held: list[Result], done_guard: Guard) -> None:
+        try:
+            writer = Writer(self._held, self._owner, done_guard, self._clock.unix_ns())
             batches = writer.batches(held)
             outcomes = await self._commands.run_many([batch.operation for batch in batches])
         except asyncio.CancelledError:
@@ -103,8 +120,7 @@ class Acker(Actor):
                 self._held.doubt(result.task)
             if not is_everybodys(error):
                 result.task.refuse(error)
-        self.failed += results
-        self.on_failed()
+        self.write_again(results)
 
     def _settle(self, results: list[Result], outcomes: Sequence[Finish]) -> None:
         if outcomes.count(Finish.OK) == len(outcomes):

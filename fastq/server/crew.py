@@ -40,7 +40,7 @@ from fastq.server.outcomes import (
 from fastq.server.result import Result
 from fastq.worker.report import FailureReport
 
-__all__ = ["Crew", "CrewCallbacks"]
+__all__ = ["Crew", "CrewCallbacks", "given_back"]
 
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
 
@@ -86,7 +86,7 @@ class Crew:
         self._is_closed = False
         self.counts: Counter[Kind] = Counter()
         self.failure_log = FailureLog(clock)
-        self._judging: set[asyncio.Task[None]] = set()
+        self._judging: dict[asyncio.Task[None], HeldTask] = {}
         self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
 
     async def start(self) -> None:
@@ -120,24 +120,24 @@ class Crew:
             return
         tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
         rejected: list[Result] = []
-        if odd:
-            self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
-        if self._callbacks.remembers_canceled():
-            rejected += self._cancel_early(queue, tasks)
-        submissions = to_submit(tasks)
-        if submissions:
-            self.pool.submit(submissions)
-        if rejected:
-            self._callbacks.finish(rejected)
+        try:
+            if odd:
+                self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
+            if self._callbacks.remembers_canceled():
+                rejected += self._cancel_early(queue, tasks)
+            submissions = to_submit(tasks)
+            if submissions:
+                self.pool.submit(submissions)
+        finally:
+            if rejected:
+                self._callbacks.finish(rejected)
 
     def _return(self, queue: str, leased: Leased, now_s: float) -> list[Result]:
         """Hold tasks that came too late just to give them back; those that cannot be read are left to a recoverer."""
         results = []
         for place in range(leased.size):
             with suppress(InvalidMessageError):
-                task = self._held.add(queue, view_leased(leased.task(place)), now_s)
-                task.ended = True
-                results.append(Result(task, Requeued(task.id)))
+                results.append(given_back(self._held.add(queue, view_leased(leased.task(place)), now_s)))
         return results
 
     def _take_odd(
@@ -191,15 +191,25 @@ class Crew:
         results, others = split_done(events)
         self.counts[Kind.DONE] += len(results)
         again: list[Submission] = []
-        for event in others:
-            task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
-            kind, data = event.kind, event.data
-            if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
-                # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
-                kind = Kind.CANCELED
-            if kind is Kind.RERUN and task.reruns and not self._is_closed:
-                kind, data = Kind.CRASHED, _RERUN_TWICE
-            if self._goes_again(task, event, kind):
+        try:
+            for event in others:
+                self._take_event(event, results, again)
+            if again:
+                self.pool.submit(again)
+        finally:
+            if results:
+                self._callbacks.finish(results)
+
+    def _take_event(self, event: Event, results: list[Result], again: list[Submission]) -> None:
+        task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
+        kind, data = event.kind, event.data
+        if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
+            # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
+            kind = Kind.CANCELED
+        if kind is Kind.RERUN and task.reruns and not self._is_closed:
+            kind, data = Kind.CRASHED, _RERUN_TWICE
+        try:
+            if self._goes_again(task, kind):
                 again.append(self._intake.submission(task))
             elif kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, data)
@@ -207,19 +217,18 @@ class Crew:
                 self._judge(self._callbacks.judge, task, kind, data)
             else:
                 results.append(self._end(task, kind, data))
-        if again:
-            self.pool.submit(again)
-        if results:
-            self._callbacks.finish(results)
+        except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
+            _log.exception("a defect: what became of task %s of queue %s is not written", task.id, task.queue)
+            if kind is not Kind.WRITTEN:
+                results.append(given_back(task))
 
-    def _goes_again(self, task: HeldTask, event: Event, kind: Kind) -> bool:
+    def _goes_again(self, task: HeldTask, kind: Kind) -> bool:
         """Return whether a task is to be submitted again, since its child was killed for another's sake."""
         if self._is_closed:
             return False
         task.reruns += kind is Kind.RERUN
         # Not back to the queue, from where it would come with all of this forgotten, and so run for ever.
-        waits = kind is Kind.RETURNED and task.reruns > 0 and not event.submission.last_attempt
-        return kind is Kind.RERUN or waits
+        return kind is Kind.RERUN or (kind is Kind.RETURNED and task.reruns > 0)
 
     def _judge(self, judge: Judge, task: HeldTask, kind: Kind, data: bytes) -> None:
         """End a task once the hook child has said what follows from its failure; it stays held until then."""
@@ -236,8 +245,8 @@ class Crew:
                 self._callbacks.finish([self._end(task, kind, data, report)])
 
         judging = asyncio.create_task(ask())
-        self._judging.add(judging)
-        judging.add_done_callback(self._judging.discard)
+        self._judging[judging] = task
+        judging.add_done_callback(self._judging.pop)
 
     async def settle(self, within_s: float) -> None:
         """Wait until the hook child has answered all that it was asked, or let the defaults stand."""
@@ -292,9 +301,17 @@ class Crew:
         """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
         self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
-        for task in tasks:
-            task.ended = task.returning = True
-        return [Result(task, Requeued(task.id)) for task in tasks if task.held]
+        return [given_back(task) for task in tasks if task.held]
+
+    def tasks(self) -> set[object]:
+        """Return the tasks that the pool has, and those about which hooks are being asked."""
+        return {submission.key for submission in self.pool.submissions()} | set(self._judging.values())
+
+
+def given_back(task: HeldTask) -> Result:
+    """Return the result of a task that goes back to its queue, whatever became of it."""
+    task.ended = task.returning = True
+    return Result(task, Requeued(task.id))
 
 
 def _is_unreported_failure(kind: Kind, data: bytes) -> bool:

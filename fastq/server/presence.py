@@ -40,7 +40,10 @@ def new_identity() -> ServerIdentity:
 
 
 class Showcase:
-    """Encode what is to be seen; ``status`` is set by the server as it goes through its life."""
+    """Encode what is to be seen; ``status`` is set by the server as it goes through its life.
+
+    An active server that cannot work fetches nothing, and is shown as stopped.
+    """
 
     def __init__(
         self, identity: ServerIdentity, config: ServerConfig, running: Callable[[], list[Running]], clock: Clock
@@ -52,6 +55,11 @@ class Showcase:
         self._started = datetime.now(UTC)
         self.slots = config.concurrency
         self.status = ServerStatus.ACTIVE
+        self._can_work = True
+
+    def set_can_work(self, can_work: bool) -> None:
+        """Say whether there is a child that can run a task."""
+        self._can_work = can_work
 
     def __call__(self) -> tuple[bytes, dict[str, bytes]]:
         """Return the encoded ServerInfo, and the encoded WorkerInfo of each running task by its id."""
@@ -64,7 +72,7 @@ class Showcase:
             concurrency=self.slots,
             queues=config.queues,
             strict_priority=config.strict_priority,
-            status=self.status,
+            status=self.status if self._can_work or self.status is not ServerStatus.ACTIVE else ServerStatus.STOPPED,
             start_time=self._started,
             active_worker_count=len(workers),
         )

@@ -143,17 +143,6 @@ def test_time_limits_are_asynqs(timeout: int, deadline: int, timeout_ns: int, de
     on_crew(test)
 
 
-@pytest.mark.parametrize(("retry", "retried", "is_last"), [(25, 0, False), (3, 2, False), (3, 3, True), (0, 0, True)])
-def test_the_last_attempt_is_known(retry: int, retried: int, is_last: bool) -> None:
-    def test(bench: Bench) -> None:
-        bench.accept("a", retry=retry, retried=retried)
-        if is_last:  # it does not wait where there is no child that is idle
-            assert bench.crew.pool.pending == 0
-        assert bench.submission("a").last_attempt is is_last
-
-    on_crew(test)
-
-
 @pytest.mark.parametrize("data", [b"\xff", b"", message("other", queue="q")])
 def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
     data: bytes, caplog: pytest.LogCaptureFixture
@@ -219,6 +208,40 @@ def test_events_become_results_in_one_batch() -> None:
         assert bench.ended() == [("a", "Done"), ("b", "Retried"), ("c", "Done"), ("d", "Requeued")]
         assert all(result.task.ended for result in bench.finished)
         assert bench.crew.counts[Kind.DONE] == 1
+
+    on_crew(test)
+
+
+def test_a_defect_that_one_outcome_meets_costs_no_other_task_its_own(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def test(bench: Bench) -> None:
+        bench.accept("a", "b", "c", "d")
+
+        def fail(task: HeldTask, *_: object) -> Archived:
+            if task.id == "b":
+                raise LookupError("a defect")
+            return Archived(task.id, b"")
+
+        monkeypatch.setattr("fastq.server.crew.outcome_of", fail)
+        bench.tell(("d", Kind.DONE, b""), ("a", Kind.FAILED, b""), ("b", Kind.FAILED, b""), ("c", Kind.FAILED, b""))
+        assert bench.ended() == [("d", "Done"), ("a", "Archived"), ("b", "Requeued"), ("c", "Archived")]
+        assert "a defect: what became of task b of queue q is not written" in caplog.text
+
+    on_crew(test)
+
+
+def test_what_was_rejected_is_written_though_the_pool_does_not_take_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def test(bench: Bench) -> None:
+        def fail(batch: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(bench.crew.pool, "submit", fail)
+        bad, good = LeasedTask("bad", b"\xff"), LeasedTask("good", message("good", queue="q"))
+        with pytest.raises(MemoryError):
+            bench.crew.accept("q", Leased.of([bad, good]))
+        assert bench.ended() == [("bad", "Archived")]
+        assert bench.crew.tasks() == set(), "the other one is the custodian's to find"
 
     on_crew(test)
 

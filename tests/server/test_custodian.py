@@ -1,0 +1,148 @@
+"""The custodian: held tasks that are nowhere go back to their queue; a server that can do no work says so."""
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from fastq.server.acker import Acker
+from fastq.server.config import ServerConfig
+from fastq.server.crew import given_back
+from fastq.server.custodian import UNABLE_S, Custodian
+from fastq.server.held import HeldTask
+from fastq.server.presence import ServerStatus
+from fastq.server.process import ProcessOptions, ServerProcess
+from fastq.server.syncer import Syncer
+from fastq.server.timing import Timing
+from tests.pool.harness import run
+from tests.server.harness import Bench, logged, on_bench
+from tests.waiting import until
+
+
+class Site:
+    """Be a custodian with an acker and a syncer, and a pool that has what ``has`` says."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.acker = Acker(bench.commands, bench.holdings)
+        self.syncer = Syncer(self.acker, bench.holdings)
+        self.has: set[object] = set()
+        self.works = True
+        self.told: list[bool] = []
+        self.custodian = Custodian(
+            bench.holdings,
+            lambda: self.has | self.acker.tasks(),
+            self.give_back,
+            lambda: self.works,
+            self.told.append,
+        )
+
+    def give_back(self, tasks: list[HeldTask]) -> None:
+        self.acker.write_again([given_back(task) for task in tasks])
+
+
+def test_a_held_task_that_is_nowhere_is_given_back_and_said_once(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        site = Site(bench)
+        site.has.update(bench.hold("pooled"))
+        bench.hold("lost-1", "lost-2")
+        await site.custodian.tick()
+        assert logged(caplog) == [], "it may have been on its way"
+        await site.custodian.tick()
+        (line,) = logged(caplog)
+        assert line.endswith("2 held tasks were nowhere; they are given back: lost-1 (default), lost-2 (default)")
+        await site.custodian.tick()
+        await site.syncer.tick()
+        assert bench.held_ids() == ["pooled"]
+        assert bench.queue.places() == {"active": ["pooled"], "lease": ["pooled"], "pending": ["lost-2", "lost-1"]}
+        await site.custodian.tick()
+        assert len(logged(caplog)) == 1
+
+    on_bench(db, url, test)
+
+
+def test_what_is_about_to_be_written_is_not_taken_for_lost(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        site = Site(bench)
+        waiting, failed, _ = bench.hold("waiting", "failed", "lost")
+        site.acker.add([given_back(waiting)], pool_is_dry=False)
+        site.acker.failed = [given_back(failed)]
+        seen: list[Any] = []
+        run_many = bench.commands.run_many
+
+        async def look(operations: Any) -> Any:
+            for _ in range(2):
+                await site.custodian.tick()
+            seen.append([result.task.id for result in site.acker.failed])
+            return await run_many(operations)
+
+        bench.commands.run_many = look  # type: ignore[method-assign]  # while a write is under way
+        await site.acker.tick()
+        assert seen == [["failed", "lost"]]
+        assert bench.held_ids() == ["failed", "lost"]
+
+    on_bench(db, url, test)
+
+
+def test_a_server_whose_children_are_away_for_long_says_so_until_one_is_back(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        site = Site(bench)
+        site.works = False
+        await site.custodian.tick()
+        bench.clock.advance(UNABLE_S - 1)
+        await site.custodian.tick()
+        site.works = True
+        await site.custodian.tick()
+        site.works = False
+        await site.custodian.tick()
+        bench.clock.advance(UNABLE_S - 1)
+        await site.custodian.tick()
+        assert site.told == [], "it was not for so long at a time"
+        bench.clock.advance(1)
+        for _ in range(2):
+            await site.custodian.tick()
+        assert site.told == [False]
+        site.works = True
+        await site.custodian.tick()
+        assert site.told == [False, True]
+        assert len(logged(caplog)) == 1
+
+    on_bench(db, url, test)
+
+
+def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_resumes(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.server.custodian.UNABLE_S", 0.0)
+
+    async def test() -> None:
+        timing = Timing(heartbeat_interval_s=0.01)
+        process = ServerProcess(ProcessOptions("tests.e2e.apps:mux", url, ServerConfig(concurrency=1), timing=timing))
+
+        def status() -> str:
+            return "stopped" if b"stopped" in process.showcase()[0] else "active"
+
+        async def scene() -> None:
+            pool = process.crew.pool
+            await until(lambda: process.custodian.ticks)
+            assert status() == "active"
+            os.kill(pool.preloader_pid, signal.SIGSTOP)
+            for pid in pool.child_pids:
+                os.kill(pid, signal.SIGKILL)
+            await until(lambda: status() == "stopped")
+            assert process.showcase.status is ServerStatus.ACTIVE, "nobody told it to stop"
+            os.kill(pool.preloader_pid, signal.SIGCONT)
+            await until(lambda: status() == "active")
+            process.stop_soon()
+
+        scenes: list[asyncio.Task[None]] = []
+        await process.run(lambda: scenes.append(asyncio.create_task(scene())))
+        await scenes[0]
+
+    run(test())
