@@ -32,7 +32,7 @@ cdef int MEAN_SPAN = 64
 cdef int64_t PATIENCE_NS = 1_000_000_000
 # More would take the place of those for which there is room.
 cdef int PATIENT_TASKS = 16
-# For how long nothing is asked for after a task could not be handed over, for want of descriptors or memory.
+# For how long nothing is asked for after a task could not be handed over, as for want of descriptors or memory.
 cdef int64_t SHORTAGE_NS = 1_000_000_000
 
 
@@ -136,11 +136,11 @@ cdef class Dispatcher:
         return []
 
     cdef bint push(self, Feed feed, Submission submission, int64_t now) except -1:
-        """Give a submission to a child; false when it has no room, or this process lacks what that takes."""
+        """Give a submission to a child; false when it has no room, or on any error: then it waits, or goes back."""
         try:
             if not feed.push(submission, self.seq + 1):
                 return False
-        except (OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001 - of descriptors, of memory: whatever it is, nothing else may suffer
             self.shortage = error
             self.short_until = now + SHORTAGE_NS
             return False

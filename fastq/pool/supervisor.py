@@ -100,7 +100,7 @@ class Supervisor:
         try:
             handle = Handle.create(self._number, self._config)
         except OSError as error:
-            self._failed(f"there is nothing left to make a worker process of: {error}")
+            self._failed(f"a worker process cannot be made: {error}")
             return None
         fds = handle.order_fds(self._surroundings)
         if not self._link.order(handle.number, fds, self._config.max_memory_per_child):

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from fastq.pool._feed import Event, Submission
+from fastq.pool._feed import Event
 from fastq.pool._ring import RingCorruptError, now_ns
 from fastq.pool.handle import State
 from fastq.pool.outcome import Kind
@@ -117,7 +117,7 @@ def test_a_child_that_is_frozen_before_it_begins_anything_is_replaced(monkeypatc
 # The dispatcher by itself ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), MemoryError("no more")])
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many"), MemoryError("no more"), LookupError("a defect")])
 def test_a_task_that_cannot_be_handed_over_waits_and_is_not_lost(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -136,19 +136,6 @@ def test_a_task_that_cannot_be_handed_over_waits_and_is_not_lost(
     assert desk.dispatcher.dispatch() == []
     assert desk.loads == [1, 1]
     assert desk.children[0].tasks.take() is not None
-
-
-def test_a_defect_in_the_middle_of_a_round_loses_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(data: bytes) -> int:
-        raise LookupError("a defect")
-
-    monkeypatch.setattr("fastq.pool._feed.pack_segment", fail)
-    batch = [Submission(key, b"x" * size, "t") for key, size in (("one", 1), ("big", 600_000), ("three", 1))]
-    with pytest.raises(LookupError):
-        desk.dispatcher.submit(batch)
-    assert desk.dispatcher.pending == 3
-    assert [one.key for one in desk.dispatcher.list_waiting()] == ["big", "three"]
-    assert sum(desk.loads) == 1
 
 
 def test_a_result_that_cannot_be_read_keeps_nobody_from_the_others(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

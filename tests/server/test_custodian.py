@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fastq import Client, Task, keys
+from fastq.pool.outcome import Kind
 from fastq.server.acker import Acker
 from fastq.server.config import ServerConfig
 from fastq.server.crew import given_back
@@ -132,13 +134,20 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
             pool = process.crew.pool
             await until(lambda: process.custodian.ticks)
             assert status() == "active"
+            (child,) = pool.child_pids
+            os.kill(child, signal.SIGSTOP)
+            with Client(url) as client:
+                client.enqueue_many([Task("ok"), Task("ok")])
+            await until(lambda: process.held)
             os.kill(pool.preloader_pid, signal.SIGSTOP)
-            for pid in pool.child_pids:
-                os.kill(pid, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
             await until(lambda: status() == "stopped")
             assert process.showcase.status is ServerStatus.ACTIVE, "nobody told it to stop"
+            await until(lambda: not process.held)
+            assert (db.llen(keys.pending("default")), db.zcard(keys.lease("default"))) == (2, 0)
             os.kill(pool.preloader_pid, signal.SIGCONT)
             await until(lambda: status() == "active")
+            await until(lambda: process.crew.counts[Kind.DONE] == 2)
             process.stop_soon()
 
         scenes: list[asyncio.Task[None]] = []
