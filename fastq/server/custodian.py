@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from fastq.server.actor import Actor
+from fastq.server.crew import given_back
 from fastq.server.held import HeldTask
 from fastq.server.holdings import Holdings
+from fastq.server.result import Result
 
 __all__ = ["Custodian"]
 
@@ -28,7 +30,7 @@ class Custodian(Actor):
         self,
         holdings: Holdings,
         accounted: Callable[[], set[object]],
-        give_back: Callable[[list[HeldTask]], None],
+        write: Callable[[list[Result]], None],
         can_work: Callable[[], bool],
         tell: Callable[[bool], None],
     ) -> None:
@@ -37,7 +39,7 @@ class Custodian(Actor):
         self._clock = holdings.clock
         self._interval_s = holdings.timing.heartbeat_interval_s
         self._accounted = accounted
-        self._give_back = give_back
+        self._write = write
         self._can_work = can_work
         self._tell = tell
         self._suspects: set[HeldTask] = set()
@@ -60,7 +62,7 @@ class Custodian(Actor):
             ids = ", ".join(f"{task.id} ({task.queue})" for task in found[:MOST_IDS_SAID])
             more = ", …" if len(found) > MOST_IDS_SAID else ""
             self._log.error("a defect: %d held tasks were nowhere; they are given back: %s%s", len(found), ids, more)
-            self._give_back(found)
+            self._write([given_back(task) for task in found])
 
     def _look_at_pool(self) -> None:
         now_s = self._clock.monotonic_s()

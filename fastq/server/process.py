@@ -31,7 +31,7 @@ from fastq.server.archive_keeper import ArchiveKeeper
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
-from fastq.server.crew import Crew, CrewCallbacks, given_back
+from fastq.server.crew import Crew, CrewCallbacks
 from fastq.server.custodian import Custodian
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.fetcher import Fetcher
@@ -154,7 +154,7 @@ class ServerProcess:
         self.aggregation.reclaimer.get_on = self.recoverer.get_on
         pool = self.crew.pool
         self.custodian = Custodian(
-            self.holdings, self._accounted, self._give_back, lambda: pool.can_work, self.showcase.set_can_work
+            self.holdings, self._accounted, self.acker.write_again, lambda: pool.can_work, self.showcase.set_can_work
         )
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
@@ -344,9 +344,6 @@ class ServerProcess:
     def _accounted(self) -> set[object]:
         """Return the tasks that are in the pool, being judged, or waiting to be written."""
         return self.crew.tasks() | self.acker.tasks() | {result.task for result in self._given_back}
-
-    def _give_back(self, tasks: list[HeldTask]) -> None:
-        self.acker.write_again([given_back(task) for task in tasks])
 
     def _write_result(self, task: HeldTask, data: bytes) -> None:
         is_under_way = task.written is not None and task in self._writing

@@ -14,7 +14,6 @@ from fastq.server.acker import Acker
 from fastq.server.config import ServerConfig
 from fastq.server.crew import given_back
 from fastq.server.custodian import UNABLE_S, Custodian
-from fastq.server.held import HeldTask
 from fastq.server.presence import ServerStatus
 from fastq.server.process import ProcessOptions, ServerProcess
 from fastq.server.syncer import Syncer
@@ -36,13 +35,10 @@ class Site:
         self.custodian = Custodian(
             bench.holdings,
             lambda: self.has | self.acker.tasks(),
-            self.give_back,
+            self.acker.write_again,
             lambda: self.works,
             self.told.append,
         )
-
-    def give_back(self, tasks: list[HeldTask]) -> None:
-        self.acker.write_again([given_back(task) for task in tasks])
 
 
 def test_a_held_task_that_is_nowhere_is_given_back_and_said_once(
