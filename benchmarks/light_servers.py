@@ -116,7 +116,7 @@ class LightServer:
         """Return how many more tasks there is room for."""
         return ROOM - len(self._held)
 
-    def accept(self, queue: str, leased: Leased) -> None:
+    def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Be through with tasks at once."""
         results = []
         for leased_task in leased.tasks:

@@ -91,7 +91,7 @@ class Stage:
         self.room = room
         await Fetcher(self.commands, Prioritizer(self.config.queues), self.holdings, self, 1.0).tick()
 
-    def accept(self, queue: str, leased: Leased) -> None:
+    def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         for task in leased.tasks:
             self.held.add(queue, view_task_message(task.message), time.monotonic())
 

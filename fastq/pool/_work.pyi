@@ -12,6 +12,7 @@ NOTHING_LEFT: Final[int]
 WANTS_COROUTINE: Final[int]
 TOLD_TO_EXIT: Final[int]
 PARKED: Final[int]
+NOT_BEGUN: Final[bytes]
 TOO_LATE: Final[bytes]
 
 class _Host(Protocol):

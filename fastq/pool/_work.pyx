@@ -19,7 +19,7 @@ from fastq.pool._slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskEndedError, TaskTimeout
 from fastq.pool import layout
-from fastq.pool.outcome import TOO_LATE, Kind
+from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
 from fastq.pool.processes import leave
 
 cdef extern from "Python.h":
@@ -146,7 +146,7 @@ cdef class Work:
         answer = None
         cdef uint32_t kind = DONE
         if 0 < task.deadline_ns <= task.started_ns:
-            kind = Kind.TIMEOUT  # as asynq: a task whose time is up is not started
+            answer = (Kind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started
         else:
             context = PyContext_Copy(self.context)
             try:

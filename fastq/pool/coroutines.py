@@ -12,7 +12,7 @@ from typing import Protocol
 
 from fastq.pool._steps import Stage
 from fastq.pool._work import Task, Work
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import NOT_BEGUN, Kind
 from fastq.pool.processes import leave
 from fastq.pool.runner import Answer, Runner
 
@@ -109,7 +109,7 @@ class Coroutines:
         kind, answer = Kind.DONE, None
         try:
             if 0 < task.deadline_ns <= task.started_ns:
-                kind = Kind.TIMEOUT  # as asynq: a task whose time is up is not started
+                answer = (Kind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started
             else:
                 answer = await self._runner.run_async(task.data, task)
         except asyncio.CancelledError:

@@ -3,10 +3,13 @@
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["TOO_LATE", "Kind"]
+__all__ = ["NOT_BEGUN", "TOO_LATE", "Kind"]
 
 TOO_LATE: Final = b"too late"
 """The data of a TIMEOUT or CANCELED whose handler was told, went on, and returned as if nothing had been."""
+
+NOT_BEGUN: Final = b"not begun"
+"""The data of a TIMEOUT whose time was up before it could begin: as in asynq, its handler is not called."""
 
 
 class Kind(IntEnum):

@@ -10,9 +10,10 @@ from typing import Protocol
 
 from fastq.pool._feed import Event, Submission
 from fastq.pool.link import PoolStartError
-from fastq.pool.outcome import TOO_LATE, Kind
+from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
 
 __all__ = [
+    "NOT_BEGUN",
     "TOO_LATE",
     "CancelOutcome",
     "Event",

@@ -55,14 +55,15 @@ _log = logging.getLogger("fastq.pool")
 class CrewCallbacks:
     """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
 
-    ``canceled_as`` tells, by queue and id, what is to become of a task that comes in, if it was cancelled a moment ago;
+    ``canceled_as`` tells, by queue, id and when its dequeue was asked for, what is to become of a task that comes in,
+    if it was canceled on its way;
     ``remembers_canceled`` tells whether anything was.
     """
 
     finish: Callable[[list[Result]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
-    canceled_as: Callable[[str, str], CancelAs | None]
+    canceled_as: Callable[[str, str, float], CancelAs | None]
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
     remembers_canceled: Callable[[], bool] = lambda: True
@@ -111,8 +112,8 @@ class Crew:
         """Return how many more tasks would start soon."""
         return self.pool.free
 
-    def accept(self, queue: str, leased: Leased) -> None:
-        """Take tasks that were leased just now; those that cannot be read go to the archive."""
+    def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
+        """Take tasks that were leased by a dequeue asked for at ``asked_s``; those that cannot be read are archived."""
         self.taken += leased.size
         now_s = self._clock.monotonic_s()
         if self._is_closed:
@@ -124,7 +125,7 @@ class Crew:
             if odd:
                 self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
             if self._callbacks.remembers_canceled():
-                rejected += self._cancel_early(queue, tasks)
+                rejected += self._cancel_early(queue, tasks, asked_s)
             submissions = to_submit(tasks)
             if submissions:
                 self.pool.submit(submissions)
@@ -166,11 +167,11 @@ class Crew:
         if repeats:
             _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
 
-    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask]) -> list[Result]:
+    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask], asked_s: float) -> list[Result]:
         """End the tasks that were cancelled a moment ago, and return what came of them."""
         results = []
         for task in tasks:
-            task.canceled = self._callbacks.canceled_as(queue, task.id)
+            task.canceled = self._callbacks.canceled_as(queue, task.id, asked_s)
             if task.canceled is not None:
                 results.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
         return results

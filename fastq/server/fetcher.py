@@ -65,7 +65,7 @@ class Taker(Protocol):
     def room(self) -> int:
         """Return how many more tasks would start soon."""
 
-    def accept(self, queue: str, leased: Leased) -> None:
+    def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Take tasks that were leased just now."""
 
 
@@ -227,7 +227,7 @@ class Fetcher(Actor):
             if self._age_s(batch) > self._lease_s / 2:
                 self._lost.add(batch.call.queue, batch.call.score)
             else:
-                self._taker.accept(batch.call.queue, batch.leased)
+                self._taker.accept(batch.call.queue, batch.leased, batch.asked_s)
 
     def _age_s(self, batch: _Batch) -> float:
         """Return how old its leases are at most: one clock stands still in a suspended machine, the other is set."""

@@ -15,7 +15,7 @@ from fastq.broker.finish import Completed, Done, Retried
 from fastq.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.errors import InvalidMessageError
 from fastq.messages import UNDECODABLE_TYPE
-from fastq.pool.protocol import TOO_LATE, Kind
+from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, Kind
 from fastq.server.held import HeldTask
 from fastq.worker.report import FailureReport
 
@@ -126,7 +126,7 @@ _TEXTS: Final = {
 
 def has_report(kind: Kind, data: bytes) -> bool:
     """Tell whether the child that ran the task said what its hooks decided; a dead child did not."""
-    return kind not in (Kind.CRASHED, Kind.BROKEN) and data not in (b"", TOO_LATE)
+    return kind not in (Kind.CRASHED, Kind.BROKEN) and data not in (b"", TOO_LATE, NOT_BEGUN)
 
 
 def report_of(kind: Kind, data: bytes) -> FailureReport:
@@ -137,6 +137,8 @@ def report_of(kind: Kind, data: bytes) -> FailureReport:
         return FailureReport(f"InvalidMessageError: {data.decode(errors='replace')}")
     if data == TOO_LATE and kind in _TOO_LATE:
         return FailureReport(_TOO_LATE[kind])
+    if data == NOT_BEGUN:
+        return FailureReport("TaskTimeout: the task's time was up before it could begin; its handler was not called")
     try:
         return FailureReport.decode(data)
     except (orjson.JSONDecodeError, ValueError, TypeError):

@@ -381,8 +381,8 @@ class ServerProcess:
     async def _judge_recovered(self, message: bytes) -> FailureReport | None:
         return await self.hooks.judge("lease_expired", "", message)
 
-    def _canceled_as(self, queue: str, task_id: str) -> CancelAs | None:
-        return self.subscriber.canceled_as(queue, task_id)
+    def _canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
+        return self.subscriber.canceled_as(queue, task_id, asked_s)
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:

@@ -31,6 +31,13 @@ class Control(NamedTuple):
     obey: Callable[[ServerOrder], None]
 
 
+class _Heard(NamedTuple):
+    """A cancellation of a task that is not here, and when it was heard (monotonic seconds)."""
+
+    outcome: CancelAs
+    at_s: float
+
+
 class Subscriber(Actor):
     """Listen for cancellations and orders; one tick is one connection's life.
 
@@ -47,7 +54,8 @@ class Subscriber(Actor):
         self._broker = broker
         self._cancel = cancel
         self._control = control
-        self._unknown = Recent[tuple[str | None, str], CancelAs](REMEMBER_S, clock)
+        self._clock = clock
+        self._unknown = Recent[tuple[str | None, str], _Heard](REMEMBER_S, clock)
         self._bare_ids_due = Recent[str, int](REMEMBER_S, clock)
         self._has_said_nonsense: set[str] = set()
         self._has_said_forbidden: set[str] = set()
@@ -114,7 +122,8 @@ class Subscriber(Actor):
                 self._log.warning("a message on %s is ignored, as all like it: %s", heard.channel, error)
             return
         if cancellation is not None and not self._cancel(cancellation):
-            self._unknown.put((cancellation.queue, cancellation.task_id), cancellation.outcome or CancelAs.RETRY)
+            unknown = _Heard(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
+            self._unknown.put((cancellation.queue, cancellation.task_id), unknown)
 
     def _read(self, heard: Heard) -> Cancellation | None:
         """Read a cancellation; None for a bare id that only repeats, for servers of asynq, what was said in full."""
@@ -129,9 +138,14 @@ class Subscriber(Actor):
             return None
         return Cancellation(heard.text)
 
-    def canceled_as(self, queue: str, task_id: str) -> CancelAs | None:
-        """Return what is to become of a task that comes in now and was cancelled in the last 2 s, else None."""
+    def canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
+        """Return what is to become of a task that comes in now and was canceled on its way here, else None.
+
+        ``asked_s`` is when its dequeue was asked for: a task that was canceled before that ran elsewhere, and is run
+        again since somebody wants it.
+        """
         if not self._unknown:
             return None
         by_id, by_name = self._unknown.take((None, task_id)), self._unknown.take((queue, task_id))
-        return by_name or by_id
+        heard = by_name or by_id
+        return heard.outcome if heard is not None and heard.at_s >= asked_s else None

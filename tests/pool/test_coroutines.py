@@ -1,7 +1,7 @@
 import asyncio
 import time
 
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import NOT_BEGUN, Kind
 from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import bench, gone, run, settings
 
@@ -177,7 +177,8 @@ def test_a_coroutine_whose_deadline_has_passed_is_not_started() -> None:
     async def test() -> None:
         async with bench() as b:
             b.submit(b.task("late", "kill_self", is_async=True, deadline=time.time() - 1))
-            assert (await b.outcome("late")).kind is Kind.TIMEOUT
+            event = await b.outcome("late")
+            assert (event.kind, event.data) == (Kind.TIMEOUT, NOT_BEGUN)
 
     run(test())
 

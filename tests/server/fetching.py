@@ -20,7 +20,7 @@ class Pool:
         self.room = room
         self.taken: list[tuple[str, str]] = []
 
-    def accept(self, queue: str, leased: Leased) -> None:
+    def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         for task in leased.tasks:
             self.taken.append((queue, task.id))
             self.bench.held.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())

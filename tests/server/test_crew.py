@@ -35,7 +35,7 @@ class Bench:
             self.finished.extend,
             lambda task, data: self.written.append((task.id, data)),
             lambda error: None,
-            lambda queue, task_id: self.canceled.get((queue, task_id)),
+            lambda queue, task_id, asked_s: self.canceled.get((queue, task_id)),
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
         self.crew = Crew(config, self.held, lambda retried: 100.0, callbacks, self.clock)

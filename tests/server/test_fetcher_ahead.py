@@ -51,9 +51,9 @@ def test_the_next_batch_is_asked_of_redis_before_the_loop_is_kept_busy_with_the_
         pool = Pool(bench, room=2000)
         accept = pool.accept
 
-        def taking(queue: str, leased: Leased) -> None:
+        def taking(queue: str, leased: Leased, asked_s: float = 0.0) -> None:
             wait_until(lambda: scripts_called(db))
-            accept(queue, leased)
+            accept(queue, leased, asked_s)
 
         pool.accept = taking  # type: ignore[method-assign]  # to see what Redis has heard by then
         fetching = fetcher(bench, pool)
@@ -109,7 +109,7 @@ def test_a_taker_that_fails_costs_no_task_of_the_batch_that_is_under_way(db: Red
         await fetching.tick()
         accept = pool.accept
 
-        def fail(queue: str, leased: Leased) -> None:
+        def fail(queue: str, leased: Leased, asked_s: float = 0.0) -> None:
             raise RuntimeError("a defect")
 
         pool.accept = fail  # type: ignore[method-assign]  # for once

@@ -7,7 +7,7 @@ import pytest
 from fastq.broker.cancel import CancelAs
 from fastq.broker.finish import Completed, Done, Retried
 from fastq.codec import TaskMessage, decode_task_message, encode_task_message, view_task_message
-from fastq.pool.outcome import TOO_LATE, Kind
+from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
 from fastq.server.held import HeldTask
 from fastq.server.outcomes import (
     Archived,
@@ -280,3 +280,9 @@ def test_a_task_cancelled_to_be_archived_is_whatever_the_hooks_say() -> None:
 
 def test_a_task_cancelled_while_its_server_shuts_down_says_so() -> None:
     assert report_of(Kind.ABORTED, b"").error == "TaskCanceled: the task was cancelled while its server shut down"
+
+
+def test_a_task_whose_time_was_up_before_it_began_is_not_said_to_have_been_killed() -> None:
+    text = "TaskTimeout: the task's time was up before it could begin; its handler was not called"
+    assert report_of(Kind.TIMEOUT, NOT_BEGUN).error == text
+    assert not has_report(Kind.TIMEOUT, NOT_BEGUN)

@@ -74,8 +74,8 @@ def test_a_task_that_is_held_is_cancelled(db: Redis, url: str) -> None:
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         assert await heard(bench, held, "a", full("b")) == [Cancellation("a"), full("b")]
-        assert subscriber.canceled_as("q", "a") is None, "it was here: the next task of this id is another"
-        assert subscriber.canceled_as("q", "b") is None
+        assert subscriber.canceled_as("q", "a", 0.0) is None, "it was here: the next task of this id is another"
+        assert subscriber.canceled_as("q", "b", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -85,13 +85,27 @@ def test_an_id_that_is_not_held_is_kept_for_2_s_for_a_dequeue_under_way(db: Redi
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, "a", "b", "c")
-        assert subscriber.canceled_as("q", "other") is None
-        assert subscriber.canceled_as("q", "a") is CancelAs.RETRY
-        assert subscriber.canceled_as("q", "a") is None, "once"
+        assert subscriber.canceled_as("q", "other", 0.0) is None
+        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.RETRY
+        assert subscriber.canceled_as("q", "a", 0.0) is None, "once"
         bench.clock.advance(1.9)
-        assert subscriber.canceled_as("other", "b") is CancelAs.RETRY
+        assert subscriber.canceled_as("other", "b", 0.0) is CancelAs.RETRY
         bench.clock.advance(0.1)
-        assert subscriber.canceled_as("q", "c") is None
+        assert subscriber.canceled_as("q", "c", 0.0) is None
+
+    on_subscriber(db, url, held, test)
+
+
+def test_a_task_whose_dequeue_was_asked_for_after_the_cancellation_is_not_canceled(db: Redis, url: str) -> None:
+    """It ran on another server, was canceled there, and somebody has run it again since."""
+    held = Held()
+
+    async def test(bench: Bench, subscriber: Subscriber) -> None:
+        await heard(bench, held, "a", "b")
+        heard_s = bench.clock.monotonic_s()
+        bench.clock.advance(0.1)
+        assert subscriber.canceled_as("q", "a", heard_s + 0.05) is None
+        assert subscriber.canceled_as("q", "b", heard_s) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -101,11 +115,11 @@ def test_an_outcome_for_a_task_to_come_is_kept_for_its_queue(db: Redis, url: str
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, full("a"), "a", full("b", None, CancelAs.ARCHIVE), "b", full("c", "q", CancelAs.RETRY))
-        assert subscriber.canceled_as("other", "a") is None
-        assert subscriber.canceled_as("q", "a") is CancelAs.DELETE
-        assert subscriber.canceled_as("q", "a") is None, "the bare id that followed is the same cancellation"
-        assert subscriber.canceled_as("any", "b") is CancelAs.ARCHIVE
-        assert subscriber.canceled_as("q", "c") is CancelAs.RETRY
+        assert subscriber.canceled_as("other", "a", 0.0) is None
+        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.DELETE
+        assert subscriber.canceled_as("q", "a", 0.0) is None, "the bare id that followed is the same cancellation"
+        assert subscriber.canceled_as("any", "b", 0.0) is CancelAs.ARCHIVE
+        assert subscriber.canceled_as("q", "c", 0.0) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
@@ -115,8 +129,8 @@ def test_an_outcome_counts_before_a_bare_id_that_came_first(db: Redis, url: str)
 
     async def test(bench: Bench, subscriber: Subscriber) -> None:
         await heard(bench, held, "a", full("a"))
-        assert subscriber.canceled_as("q", "a") is CancelAs.DELETE
-        assert subscriber.canceled_as("q", "a") is None
+        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.DELETE
+        assert subscriber.canceled_as("q", "a", 0.0) is None
 
     on_subscriber(db, url, held, test)
 
@@ -169,8 +183,8 @@ def test_an_id_that_is_cancelled_again_is_kept_for_2_s_more(db: Redis, url: str)
         await heard(bench, held, "a")
         bench.clock.advance(1.5)
         await heard(bench, held, "c")
-        assert subscriber.canceled_as("q", "b") is None
-        assert subscriber.canceled_as("q", "a") is CancelAs.RETRY
+        assert subscriber.canceled_as("q", "b", 0.0) is None
+        assert subscriber.canceled_as("q", "a", 0.0) is CancelAs.RETRY
 
     on_subscriber(db, url, held, test)
 
