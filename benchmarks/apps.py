@@ -42,6 +42,19 @@ def when(task: RunningTask) -> bytes:
     return str(time.time_ns()).encode()
 
 
+@mux.handler("bench:fails-once")
+def fail_once(task: RunningTask) -> bytes:
+    """Fail at the first attempt; tell when the second one began."""
+    if not task.retried:
+        raise RuntimeError("the first attempt")
+    return when(task)
+
+
+def retry_soon(retried: int, error: object, task: object) -> float:
+    """Retry after a second."""
+    return 1.0
+
+
 @mux.handler("bench:10ms")
 def ten_ms(task: RunningTask) -> None:
     """Use about 10 ms of CPU."""

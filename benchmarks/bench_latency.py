@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -31,12 +31,12 @@ QUEUES = ("critical", "default", "low")
 
 
 @contextmanager
-def worker(server: RedisServer, *program: str) -> Iterator[None]:
-    """Run ``fastq-worker`` on three queues, with every setting that matters here as it comes."""
+def worker(server: RedisServer, *program: str, settings: Sequence[str] = ()) -> Iterator[None]:
+    """Run ``fastq-worker`` on three queues, with every setting that matters here as it comes, unless it is given."""
     words = program or ("fastq.cli.worker",)
     command = [sys.executable, "-m", *words, "benchmarks.apps:mux", "--redis", server.tcp_url]
-    settings = ["--concurrency", "2", "--queues", "critical=6,default=3,low=1", "--log-level", "warning"]
-    process = subprocess.Popen([*command, *settings], cwd=ROOT)
+    usual = ["--concurrency", "2", "--queues", "critical=6,default=3,low=1", "--log-level", "warning"]
+    process = subprocess.Popen([*command, *usual, *settings], cwd=ROOT)
     try:
         with redis.Redis(port=server.port) as db:
             wait_until(lambda: bool(db.zcard("asynq:servers")), 20.0)

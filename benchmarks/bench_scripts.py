@@ -85,7 +85,7 @@ SCRIPTS: dict[str, tuple[list[Ops], Ops]] = {
     "requeue": ([pending, take], lambda ids: (requeue(QUEUE, ids, NOW_NS, Guard(OWNER)),)),
     "forward": (
         [pending, take, lambda ids: (retry(QUEUE, failed(ids), NOW, Guard(OWNER)),)],
-        lambda ids: (forward(QUEUE, keys.retry(QUEUE), NOW_NS, len(ids)),),
+        lambda ids: (forward(QUEUE, NOW_NS, len(ids)),),
     ),
     "delete_expired_completed": (
         [pending, take, lambda ids: (complete(QUEUE, kept(ids), NOW),)],

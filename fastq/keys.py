@@ -1,4 +1,4 @@
-"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names; two channels are ours.
+"""Every Redis key and channel of asynq's protocol, one function each, under asynq's names; some are fastq's own.
 
 All keys of a queue share the hash tag ``{queue}``, so a script may touch any of them in a cluster. The keys of servers,
 workers and schedulers are tagged by their own id; the four ``all_*`` sets and the counters of a scope have no tag.
@@ -21,6 +21,7 @@ __all__ = [
     "archived",
     "completed",
     "control_channel",
+    "due_channel",
     "failed",
     "failed_total",
     "group",
@@ -59,6 +60,11 @@ CANCEL_AS_CHANNEL = "asynq:cancel:as"
 def control_channel(server_id: str) -> str:
     """Name the channel on which one of fastq's servers is told to stop; not asynq's."""
     return f"asynq:control:{server_id}"
+
+
+def due_channel(queue: str) -> str:
+    """Name the channel on which forwarders hear that a queue has a task that is due before all others; not asynq's."""
+    return f"asynq:{{{queue}}}:due"
 
 
 def all_queues() -> str:

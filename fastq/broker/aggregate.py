@@ -178,7 +178,17 @@ def commit_set(one: AggregationSet, expected: int, task: NewTask, state: TaskSta
         keys.groups(queue),
     )
     prefixes = (keys.task_prefix(queue), keys.group_prefix(queue))
-    args = (expected, str(state), at, task.id, task.message, task.lock, task.lock_ttl_s, task.group)
+    args = (
+        expected,
+        str(state),
+        at,
+        task.id,
+        task.message,
+        task.lock,
+        task.lock_ttl_s,
+        task.group,
+        keys.due_channel(queue),
+    )
     return Operation(
         "commit_aggregation_set",
         load_script("commit_aggregation_set"),

@@ -143,7 +143,14 @@ def retry(
     for task in tasks:
         words += (task.id, task.message, task.retry_at_s, int(task.is_failure))
     script_keys = (keys.active(queue), keys.lease(queue), keys.retry(queue), *_counters(queue, now))
-    args: tuple[Word, ...] = (keys.task_prefix(queue), _stats_expiry(now), side, *guard.words(), *words)
+    args: tuple[Word, ...] = (
+        keys.task_prefix(queue),
+        _stats_expiry(now),
+        side,
+        *guard.words(),
+        keys.due_channel(queue),
+        *words,
+    )
     return Operation("retry", load_script("retry"), script_keys, args, partial(_outcomes, len(tasks)))
 
 

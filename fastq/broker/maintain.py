@@ -10,19 +10,22 @@ __all__ = ["Cleaned", "Forwarded", "delete_expired_completed", "forward"]
 
 
 class Forwarded(NamedTuple):
-    """Tell how many due tasks were moved, how many ids had no task, and when the next is due (Unix seconds)."""
+    """Tell how many due ids were taken, how many of them had no task, and when the next is due (Unix seconds).
+
+    The next one may be due already: a call takes so many at most.
+    """
 
     taken: int
     ghosts: int
     next_due_s: float | None
 
 
-def forward(queue: str, waiting_key: str, now_ns: int, limit: int) -> Operation[Forwarded]:
-    """Move due tasks of ``waiting_key`` (scheduled or retry) to pending, or to their group."""
+def forward(queue: str, now_ns: int, limit: int) -> Operation[Forwarded]:
+    """Move due tasks, of scheduled and retry ``limit`` each, to pending or to their group."""
     return Operation(
         "forward",
         load_script("forward"),
-        (waiting_key, keys.pending(queue), keys.groups(queue)),
+        (keys.scheduled(queue), keys.retry(queue), keys.pending(queue), keys.groups(queue)),
         (keys.task_prefix(queue), keys.group_prefix(queue), now_ns, now_ns // 1_000_000_000, limit),
         _parse_forwarded,
         idempotent=True,

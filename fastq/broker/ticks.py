@@ -73,6 +73,7 @@ def enqueue_tick(tick: NamedTick, batch: Batch) -> Operation[Outcome]:
             *(tick.entry_id, tick.due_s, tick.ttl_s, tick.plan, tick.last_ttl_s),
             *(batch.state, _moment(batch, task)),
             *(task.id, task.message, task.group, task.lock, task.lock_ttl_s),
+            keys.due_channel(queue),
         ),
         Outcome,
         idempotent=True,

@@ -67,7 +67,7 @@ class ServerConfig:
     shutdown_timeout: Duration = _setting("seconds", 8.0, "how long running handlers may go on after SIGTERM", least=0)
     task_check_interval: Duration = _setting("seconds", 1.0, "how often an empty queue is asked", least=0.001)
     delayed_task_check_interval: Duration = _setting(
-        "seconds", 5.0, "how often scheduled and retry tasks are looked through", least=0.01
+        "seconds", 5.0, "how often scheduled and retry tasks of Go producers are looked for", least=0.01
     )
     health_check_interval: Duration = _setting("seconds", 15.0, "how often Redis is pinged", least=0.01)
     health_check: Hook = _setting("hook", None, "called with None or the error after each ping")

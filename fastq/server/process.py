@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from fastq import keys
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.cancel import CancelAs
 from fastq.broker.control import ServerOrder
@@ -48,9 +47,10 @@ from fastq.server.recoverer import Recoverer
 from fastq.server.repairs import Repairs, describe
 from fastq.server.result import Result
 from fastq.server.stall import StallWatch
-from fastq.server.subscriber import Control, Subscriber
+from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
+from fastq.server.topics import due_topic, order_topic
 from fastq.server.trouble import Trouble
 from fastq.server.waker import Waker
 from fastq.server.watchdog import Watchdog
@@ -126,15 +126,16 @@ class ServerProcess:
         self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.holdings, self.crew.lose)
         check_health = self.hooks.check_health if self.hooks.checks_health else None
         self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), check_health)
-        control = Control(keys.control_channel(self.identity.server_id), self.obey)
-        self.subscriber = Subscriber(self._broker, self.crew.cancel, clock, control)
+        check_s = config.seconds("delayed_task_check_interval")
+        self.forwarder = Forwarder(commands, queues, check_s, clock)
+        topics = order_topic(self.identity.server_id, self.obey), due_topic(queues, self.forwarder.note_due, check_s)
+        self.subscriber = Subscriber(self._broker, self.crew.cancel, clock, topics)
         self.syncer = Syncer(self.acker, self.holdings)
         self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
         self.recoverer.max_lost = config.max_lost
         self.recoverer.is_held = lambda queue, task_id: self.held.get(queue, task_id) is not None
         if self.hooks.judges:
             self.recoverer.judge = self._judge_recovered
-        self.forwarder = Forwarder(commands, queues, config.seconds("delayed_task_check_interval"), clock)
         self.fetcher = Fetcher(
             commands,
             Prioritizer(config.queues, config.strict_priority),
@@ -143,6 +144,7 @@ class ServerProcess:
             config.seconds("task_check_interval"),
         )
         self.syncer.may_bring = self.fetcher.may_bring
+        self.forwarder.on_tasks = self.fetcher.queue_has_tasks
         self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
         for waker in self.wakers.values():
             waker.servers = lambda: self.heartbeater.servers

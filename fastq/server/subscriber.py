@@ -1,34 +1,37 @@
-"""The subscriber: hears which tasks are to be cancelled, what is to become of them, and that the server is to stop.
+"""The subscriber: hears which tasks are to be cancelled and what is to become of them, and what other topics say.
 
-Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of this server's; after a lost connection
-it subscribes again. It keeps what names no task held here for 2 s, for a dequeue that is under way. If it dies: nothing
-of this is heard until it is back.
+Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of the topics that it is given; after a
+lost connection it subscribes again. It keeps what names no task held here for 2 s, for a dequeue that is under way. If
+it dies: nothing of this is heard until it is back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from fastq import keys
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.cancel import CancelAs, Cancellation, read_cancellation
-from fastq.broker.control import ServerOrder, read_order
 from fastq.broker.subscription import Heard, listen
 from fastq.clock import Clock
 from fastq.errors import BrokerAuthError
 from fastq.server.actor import Actor
 from fastq.server.recent import Recent
 
-__all__ = ["Control", "Subscriber"]
+__all__ = ["Subscriber", "Topic"]
 
 REMEMBER_S: Final = 2.0
 
 
-class Control(NamedTuple):
-    """Name the channel on which this server is told what to do, and who does it."""
+class Topic(NamedTuple):
+    """Channels that say one kind of thing.
 
-    channel: str
-    obey: Callable[[ServerOrder], None]
+    ``hear`` raises ``ValueError`` for nonsense. ``lack`` says what a user who may not listen to them goes without.
+    """
+
+    channels: Sequence[str]
+    hear: Callable[[Heard], None]
+    lack: str
 
 
 class _Heard(NamedTuple):
@@ -41,20 +44,25 @@ class _Heard(NamedTuple):
 class Subscriber(Actor):
     """Listen for cancellations and orders; one tick is one connection's life.
 
-    A user may listen to fewer channels: one who was set up for asynq alone to its own only.
+    A user may listen to fewer channels: one who was set up for asynq alone to its own only. ``topics`` are given up one
+    by one, the last one first.
     """
 
     name = "subscriber"
     tick_limit_s = None  # it listens for as long as the connection lives, which it asks every 3 s
 
     def __init__(
-        self, broker: AsyncBroker, cancel: Callable[[Cancellation], bool], clock: Clock, control: Control | None = None
+        self, broker: AsyncBroker, cancel: Callable[[Cancellation], bool], clock: Clock, topics: Sequence[Topic] = ()
     ) -> None:
         super().__init__()
         self._broker = broker
         self._cancel = cancel
-        self._control = control
         self._clock = clock
+        self._topics = (
+            Topic((keys.CANCEL_CHANNEL,), self._hear_bare, ""),
+            Topic((keys.CANCEL_AS_CHANNEL,), self._hear_full, "tasks are cancelled, but always retried"),
+            *topics,
+        )
         self._unknown = Recent[tuple[str | None, str], _Heard](REMEMBER_S, clock)
         self._bare_ids_due = Recent[str, int](REMEMBER_S, clock)
         self._has_said_nonsense: set[str] = set()
@@ -63,44 +71,39 @@ class Subscriber(Actor):
 
     async def tick(self) -> float:
         """Subscribe and serve messages until the connection ends."""
-        channels = [keys.CANCEL_CHANNEL, keys.CANCEL_AS_CHANNEL]
-        if self._control is not None:
-            channels.append(self._control.channel)
-        refusals: dict[str, BrokerAuthError] = {}
+        topics = list(self._topics)
+        refused: list[tuple[Topic, BrokerAuthError]] = []
         while True:
             try:
-                await self._serve(channels, refusals)
+                await self._serve(topics, refused)
             except BrokerAuthError as error:
-                if len(channels) == 1:
+                if len(topics) == 1:
                     raise
-                refusals[channels.pop()] = error
+                refused.append((topics.pop(), error))
             else:
                 return 0.0
 
-    async def _serve(self, channels: Sequence[str], refusals: Mapping[str, BrokerAuthError]) -> None:
+    async def _serve(self, topics: Sequence[Topic], refused: Sequence[tuple[Topic, BrokerAuthError]]) -> None:
         transport = self._broker.transport
+        hearers = {channel: topic.hear for topic in topics for channel in topic.channels}
         try:
-            async with aclosing(listen(transport.lender(), transport.where, *channels)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
+            async with aclosing(listen(transport.lender(), transport.where, *hearers)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
                 async for heard in messages:
                     self.is_subscribed = True
                     if heard is not None:
-                        self._hear(heard)
+                        self._hear(heard, hearers[heard.channel])
                         continue
                     self._note_success()
-                    self._say_what_is_forbidden(refusals)
+                    self._say_what_is_forbidden(refused)
         finally:
             self.is_subscribed = False
 
-    def _say_what_is_forbidden(self, refusals: Mapping[str, BrokerAuthError]) -> None:
-        for channel, error in refusals.items():
-            if channel not in self._has_said_forbidden:
-                self._has_said_forbidden.add(channel)
-                lack = (
-                    "tasks are cancelled, but always retried"
-                    if channel == keys.CANCEL_AS_CHANNEL
-                    else "signals stop this server, fastq server stop does not"
-                )
-                self._log.warning("%s; %s: the Redis user may not listen to %s", error, lack, channel)
+    def _say_what_is_forbidden(self, refused: Sequence[tuple[Topic, BrokerAuthError]]) -> None:
+        for topic, error in refused:
+            if topic.lack not in self._has_said_forbidden:
+                self._has_said_forbidden.add(topic.lack)
+                channels = ", ".join(topic.channels[:2]) + (", ..." if len(topic.channels) > 2 else "")
+                self._log.warning("%s; %s: the Redis user may not listen to %s", error, topic.lack, channels)
 
     @property
     def remembers(self) -> bool:
@@ -110,33 +113,32 @@ class Subscriber(Actor):
         self._unknown.forget_what_is_over()
         return bool(self._unknown)
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, heard: Heard, hear: Callable[[Heard], None]) -> None:
         try:
-            if self._control is not None and heard.channel == self._control.channel:
-                self._control.obey(read_order(heard.text))
-                return
-            cancellation = self._read(heard)
+            hear(heard)
         except ValueError as error:
             if heard.channel not in self._has_said_nonsense:
                 self._has_said_nonsense.add(heard.channel)
                 self._log.warning("a message on %s is ignored, as all like it: %s", heard.channel, error)
-            return
-        if cancellation is not None and not self._cancel(cancellation):
-            unknown = _Heard(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
-            self._unknown.put((cancellation.queue, cancellation.task_id), unknown)
 
-    def _read(self, heard: Heard) -> Cancellation | None:
-        """Read a cancellation; None for a bare id that only repeats, for servers of asynq, what was said in full."""
-        if heard.channel == keys.CANCEL_AS_CHANNEL:
-            cancellation = read_cancellation(heard.text)
-            due = self._bare_ids_due.take(cancellation.task_id) or 0
-            self._bare_ids_due.put(cancellation.task_id, due + 1)
-            return cancellation
+    def _hear_full(self, heard: Heard) -> None:
+        cancellation = read_cancellation(heard.text)
+        due = self._bare_ids_due.take(cancellation.task_id) or 0
+        self._bare_ids_due.put(cancellation.task_id, due + 1)
+        self._cancel_or_keep(cancellation)
+
+    def _hear_bare(self, heard: Heard) -> None:
+        # An id that only repeats, for servers of asynq, what was said in full is passed over.
         if due := self._bare_ids_due.take(heard.text) or 0:
             if due > 1:
                 self._bare_ids_due.put(heard.text, due - 1)
-            return None
-        return Cancellation(heard.text)
+            return
+        self._cancel_or_keep(Cancellation(heard.text))
+
+    def _cancel_or_keep(self, cancellation: Cancellation) -> None:
+        if not self._cancel(cancellation):
+            unknown = _Heard(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
+            self._unknown.put((cancellation.queue, cancellation.task_id), unknown)
 
     def canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
         """Return what is to become of a task that comes in now and was canceled on its way here, else None.

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any, Final
 
-from fastq import keys
 from fastq.broker.blocking import BlockingBroker
 from fastq.broker.dequeue import NoTasks, dequeue
 from fastq.broker.finish import ANYBODYS, archive
@@ -95,9 +94,8 @@ class _Draining:
         for state in early:
             with suppress(QueueNotFoundError):  # nobody has enqueued anything into it yet
                 self._broker.drive(run_all_tasks(queue, state, None, now_ns))
-        for key in (keys.scheduled(queue), keys.retry(queue)):
-            while self._broker.run(forward(queue, key, now_ns, FORWARDED_AT_ONCE)).taken == FORWARDED_AT_ONCE:
-                pass
+        while self._broker.run(forward(queue, now_ns, FORWARDED_AT_ONCE)).taken:
+            pass
 
     def _take(self, queue: str) -> list[LeasedTask]:
         leased = self._broker.run(dequeue(queue, 1, self._owner.score(time.time())))

@@ -240,7 +240,7 @@ def test_a_task_on_its_way_to_another_node_is_not_taken_for_a_ghost(cluster: Clu
         cluster.ask(source, "MIGRATE", "127.0.0.1", target.port, "", 0, MIGRATE_MS, "KEYS", *moved)
         operations: list[Operation[Any]] = [
             list_leases(queue, "-inf", "2", 10),
-            forward(queue, keys.scheduled(queue), NOW_NS, 10),
+            forward(queue, NOW_NS, 10),
             read_set(one, 0),
         ]
         for operation in operations:

@@ -28,7 +28,7 @@ def wait_in(bench: QueueBench, name: str, scores: dict[str, float]) -> None:
 def test_due_tasks_go_to_pending_in_the_order_of_their_time(name: str, bench: QueueBench) -> None:
     wait_in(bench, name, {"c": NOW_S, "a": NOW_S - 9, "b": NOW_S - 5, "later": NOW_S + 1})
     bench.pend("before")
-    assert bench.run(forward(QUEUE, WAITING[name], NOW_NS + 999_999_999, 100)) == Forwarded(3, 0, NOW_S + 1)
+    assert bench.run(forward(QUEUE, NOW_NS + 999_999_999, 100)) == Forwarded(3, 0, NOW_S + 1)
     assert bench.places() == {"pending": ["c", "b", "a", "before"], name: ["later"]}
     moved = {"msg": message("a"), "state": b"pending", "pending_since": str(NOW_NS + 999_999_999).encode()}
     assert bench.task("a") == moved
@@ -38,9 +38,9 @@ def test_due_tasks_go_to_pending_in_the_order_of_their_time(name: str, bench: Qu
 @pytest.mark.parametrize("name", WAITING)
 def test_a_batch_takes_the_first_and_says_when_the_next_is_due(name: str, bench: QueueBench) -> None:
     wait_in(bench, name, {"a": 1, "b": 2, "c": 3})
-    assert bench.run(forward(QUEUE, WAITING[name], NOW_NS, 2)) == Forwarded(2, 0, 3.0)
-    assert bench.run(forward(QUEUE, WAITING[name], NOW_NS, 2)) == Forwarded(1, 0, None)
-    assert bench.run(forward(QUEUE, WAITING[name], NOW_NS, 2)) == Forwarded(0, 0, None)
+    assert bench.run(forward(QUEUE, NOW_NS, 2)) == Forwarded(2, 0, 3.0)
+    assert bench.run(forward(QUEUE, NOW_NS, 2)) == Forwarded(1, 0, None)
+    assert bench.run(forward(QUEUE, NOW_NS, 2)) == Forwarded(0, 0, None)
     assert bench.places() == {"pending": ["c", "b", "a"]}
 
 
@@ -49,7 +49,7 @@ def test_a_grouped_task_joins_its_group_and_the_group_is_listed(name: str, bench
     wait_in(bench, name, {"a": 1, "b": 2, "c": 3})
     bench.db.hset(keys.task(QUEUE, "a"), "group", "g1")
     bench.db.hset(keys.task(QUEUE, "b"), "group", "")
-    assert bench.run(forward(QUEUE, WAITING[name], NOW_NS, 100)) == Forwarded(3, 0, None)
+    assert bench.run(forward(QUEUE, NOW_NS, 100)) == Forwarded(3, 0, None)
     assert bench.places() == {"pending": ["c", "b"]}
     assert bench.db.zrange(keys.group(QUEUE, "g1"), 0, -1, withscores=True) == [(b"a", NOW_S)]
     assert bench.db.smembers(keys.groups(QUEUE)) == {b"g1"}
@@ -62,7 +62,7 @@ def test_due_ids_without_a_task_are_dropped_and_counted(name: str, bench: QueueB
     bench.db.delete(*(keys.task(QUEUE, task_id) for task_id in ("gone", "odd", "gone-later")))
     bench.db.hdel(keys.task(QUEUE, "no-message"), "msg")
     bench.db.set(keys.task(QUEUE, "odd"), "not a hash")
-    assert bench.run(forward(QUEUE, WAITING[name], NOW_NS, 100)) == Forwarded(4, 3, NOW_S + 9)
+    assert bench.run(forward(QUEUE, NOW_NS, 100)) == Forwarded(4, 3, NOW_S + 9)
     assert bench.places() == {"pending": ["a"], name: ["gone-later"]}
     assert bench.task("gone") == {}, "no hash comes to be"
 
@@ -70,7 +70,7 @@ def test_due_ids_without_a_task_are_dropped_and_counted(name: str, bench: QueueB
 def test_a_paused_queue_is_forwarded_too(bench: QueueBench) -> None:
     bench.db.set(keys.paused(QUEUE), NOW_S)
     wait_in(bench, "scheduled", {"a": 1})
-    assert bench.run(forward(QUEUE, WAITING["scheduled"], NOW_NS, 100)).taken == 1
+    assert bench.run(forward(QUEUE, NOW_NS, 100)).taken == 1
     assert bench.places() == {"pending": ["a"]}
 
 

@@ -157,8 +157,8 @@ def test_the_header_says_what_the_body_does(name: str) -> None:
         ("enqueue", "asynq:{q}:pending", "asynq:{q}:active", "keys.py does not make asynq:{q}:active for pending"),
         (
             "forward",
-            "KEYS[2] pending      asynq:{q}:pending",
-            "KEYS[2] workers   asynq:workers:{host:pid:id}",
+            "KEYS[3] pending      asynq:{q}:pending",
+            "KEYS[3] workers   asynq:workers:{host:pid:id}",
             "tags",
         ),
         ("enqueue", "local task = task_prefix .. id", 'local task = "asynq:{q}:t:" .. id', "by itself"),

@@ -155,3 +155,123 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
         assert sorted(bench.queue.places()["pending"]) == ids
 
     on_bench(db, url, test)
+
+
+def calls(bench: Bench) -> int:
+    stats: Any = bench.db.info("commandstats")
+    return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+def test_only_the_queue_whose_task_is_due_is_asked(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench, "q1", "q2", "q3")
+        wait_in(QueueBench(bench.db, queue="q2"), "retry", {"a": NOW_S + 2.0})
+        await forwarding.tick()
+        before = calls(bench)
+        bench.clock.advance(1.0)
+        assert await forwarding.tick() == 1.0
+        assert calls(bench) == before
+        bench.clock.advance(1.0)
+        assert await forwarding.tick() == 3.0
+        assert calls(bench) == before + 1
+        assert QueueBench(bench.db, queue="q2").places() == {"pending": ["a"]}
+        bench.clock.advance(3.0)
+        assert await forwarding.tick() == 2.0, "the one that was asked between has its own time"
+        assert calls(bench) == before + 3
+
+    on_bench(db, url, test)
+
+
+def test_a_time_that_is_told_is_kept_without_a_call(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench, "q1", QUEUE)
+        await forwarding.tick()
+        wait_in(bench.queue, "scheduled", {"a": NOW_S + 3.0})
+        before = calls(bench)
+        forwarding.note_due(QUEUE, NOW_S + 3.0)
+        forwarding.note_due(QUEUE, NOW_S + 4.0)
+        assert await forwarding.tick() == 3.0
+        assert calls(bench) == before
+        bench.clock.advance(3.0)
+        assert await forwarding.tick() == 2.0
+        assert calls(bench) == before + 1
+        assert bench.queue.places() == {"pending": ["a"]}
+
+    on_bench(db, url, test)
+
+
+def test_a_time_that_is_told_wakes_it_only_if_it_is_before_its_next_look(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench)
+        await forwarding.tick()
+        forwarding.note_due(QUEUE, NOW_S + 5.0)
+        assert not forwarding._woken.is_set()
+        forwarding.note_due(QUEUE, NOW_S + 4.0)
+        assert forwarding._woken.is_set()
+
+    on_bench(db, url, test)
+
+
+def test_a_time_that_is_told_while_redis_is_asked_is_not_forgotten(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task may have been put after the script looked, and the message be here before the script's reply."""
+
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench)
+        run_many = bench.commands.run_many
+
+        async def overtaken(operations: Any) -> Any:
+            results = await run_many(operations)
+            forwarding.note_due(QUEUE, NOW_S + 2.0)
+            return results
+
+        monkeypatch.setattr(bench.commands, "run_many", overtaken)
+        assert await forwarding.tick() == 2.0
+
+    on_bench(db, url, test)
+
+
+def test_a_queue_that_failed_is_asked_again_at_the_next_tick(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench, QUEUE, "q2")
+        await forwarding.tick()
+        wait_in(bench.queue, "scheduled", {"a": NOW_S})
+        bench.db.set(keys.retry(QUEUE), "not a set")
+        forwarding.note_due(QUEUE, NOW_S)
+        bench.clock.advance(1.0)
+        with pytest.raises(BrokerError, match="forward"):
+            await forwarding.tick()
+        assert bench.db.zcard(keys.scheduled(QUEUE)) == 1, "nothing is written by a call that fails"
+        bench.db.delete(keys.retry(QUEUE))
+        assert await forwarding.tick() == 4.0
+        assert bench.queue.places() == {"pending": ["a"]}
+
+    on_bench(db, url, test)
+
+
+def test_a_wall_clock_that_is_set_back_does_not_put_off_the_next_look(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench)
+        await forwarding.tick()
+        bench.clock.jump(-3600.0)
+        bench.clock.advance(5.0)
+        before = calls(bench)
+        assert await forwarding.tick() == 5.0
+        assert calls(bench) == before + 1
+
+    on_bench(db, url, test)
+
+
+def test_whoever_fetches_is_told_which_queues_have_tasks_now(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        told: list[str] = []
+        wait_in(QueueBench(bench.db, queue="q1"), "retry", {"a": 1.0})
+        wait_in(QueueBench(bench.db, queue="q2"), "retry", {"ghost": 1.0})
+        bench.db.delete(keys.task("q2", "ghost"))
+        forwarding = forwarder(bench, "q1", "q2", "q3")
+        forwarding.on_tasks = told.append
+        await forwarding.tick()
+        assert told == ["q1"]
+
+    on_bench(db, url, test)

@@ -12,10 +12,10 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.cancel import CancelAs, Cancellation
-from fastq.broker.control import ServerOrder
+from fastq.broker.control import ServerOrder, read_order
 from fastq.broker.health import ping
 from fastq.errors import BrokerConnectionError
-from fastq.server.subscriber import Control, Subscriber
+from fastq.server.subscriber import Subscriber, Topic
 from tests.broker.harness import until
 from tests.cutting_proxy import cutting_proxy
 from tests.redis_servers import RedisServer
@@ -223,10 +223,10 @@ def test_orders_on_its_own_channel_are_obeyed_and_nonsense_is_not(
     db: Redis, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     held, obeyed = Held("a"), list[ServerOrder]()
-    control = Control(keys.control_channel("me"), obeyed.append)
+    control = Topic([keys.control_channel("me")], lambda heard: obeyed.append(read_order(heard.text)), "no orders")
 
     async def test(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, control)
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control])
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         for channel, body in (("you", '{"do": "stop"}'), ("me", "stop"), ("me", "a"), ("me", '{"do": "quiet"}')):
@@ -249,8 +249,8 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
     held = Held("a")
 
     async def test(bench: Bench) -> None:
-        control = Control(keys.control_channel("me"), lambda order: None)
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, control)
+        control = Topic([keys.control_channel("me")], lambda heard: None, "no orders are obeyed")
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control])
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         assert await heard(bench, held, full("a"), "a") == [full("a")]
@@ -261,7 +261,7 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
     finally:
         admin.acl_deluser("s")
     (said,) = logged(caplog, logging.WARNING)
-    assert "fastq server stop does not: the Redis user may not listen to asynq:control:me" in said
+    assert "no orders are obeyed: the Redis user may not listen to asynq:control:me" in said
 
 
 def test_a_lost_connection_is_made_anew_and_said_once(

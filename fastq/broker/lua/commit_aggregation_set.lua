@@ -14,6 +14,7 @@ ARGV[7] message           the new task's
 ARGV[8] lock              its unique lock's key or ""; one that a task of the set holds passes to it
 ARGV[9] lock_ttl          seconds
 ARGV[10] group_name       the new task's own group or ""
+ARGV[11] due_channel      asynq:{q}:due, for the time of a scheduled task, where it is earlier than all in scheduled
 builds  task_prefix .. id, group_prefix .. group_name, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 done | 2 was done before | 0 id exists | -1 lock held | -2 the set is gone or was given back
 asynq   none (Enqueue, then deleteAggregationSetCmd: a server that dies between them has its tasks aggregated twice)
@@ -21,6 +22,16 @@ asynq   none (Enqueue, then deleteAggregationSetCmd: a server that dies between 
 local aggregation_set, aggregation_sets, pending, scheduled, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, group_prefix, expected, state, at = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local id, message, lock, lock_ttl, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local due_channel = ARGV[11]
+
+-- begin: due times
+-- Forwarders sleep until the earliest time that they know. A user without the right to publish tells them nothing: they
+-- find the task at their next look, and the call must not fail for it once the task is written.
+local function earliest(waiting)
+  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
+end
+local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
+-- end: due times
 
 local deadline = redis.call("ZSCORE", aggregation_sets, aggregation_set)
 if deadline == "inf" then return 2 end
@@ -45,7 +56,9 @@ if state == "pending" then
   redis.call("HSET", task, "pending_since", at)
   redis.call("LPUSH", pending, id)
 elseif state == "scheduled" then
+  local known = earliest(scheduled)
   redis.call("ZADD", scheduled, at, id)
+  if tonumber(at) < known then tell(at) end
 else
   redis.call("ZADD", group_prefix .. group_name, at, id)
 end

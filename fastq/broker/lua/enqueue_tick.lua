@@ -18,6 +18,7 @@ ARGV[9] message      encoded
 ARGV[10] group_name  or ""
 ARGV[11] lock        key of the unique lock, or ""
 ARGV[12] lock_ttl    seconds
+ARGV[13] due_channel asynq:{q}:due, for the moment of a scheduled task, where it is earlier than all in scheduled
 builds  lock keys asynq:{q}:unique:..., same hash tag
 returns 1 put, also by an earlier sending of this call | 0 id exists | -1 lock held | -2 put by another scheduler
 asynq   none: each of its schedulers enqueues each tick
@@ -26,7 +27,16 @@ local tick, last_tick, task = KEYS[1], KEYS[2], KEYS[3]
 local pending, scheduled, groups, group = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local by, due, tick_ttl, plan, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local state, moment, id, message, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local lock, lock_ttl = ARGV[11], ARGV[12]
+local lock, lock_ttl, due_channel = ARGV[11], ARGV[12], ARGV[13]
+
+-- begin: due times
+-- Forwarders sleep until the earliest time that they know. A user without the right to publish tells them nothing: they
+-- find the task at their next look, and the call must not fail for it once the task is written.
+local function earliest(waiting)
+  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
+end
+local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
+-- end: due times
 
 local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end
@@ -51,7 +61,9 @@ if state == "pending" then
   redis.call("HSET", task, "pending_since", moment)
   redis.call("LPUSH", pending, id)
 elseif state == "scheduled" then
+  local known = earliest(scheduled)
   redis.call("ZADD", scheduled, moment, id)
+  if tonumber(moment) < known then tell(moment) end
 else
   redis.call("ZADD", group, moment, id)
 end

@@ -11,7 +11,8 @@ ARGV[2] stats_expire_at  unix seconds
 ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 from the newest
 ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
 ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
-ARGV[6...] tasks         four values each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
+ARGV[6] due_channel      asynq:{q}:due, for the earliest time, where it is earlier than all in retry
+ARGV[7...] tasks         four values each: id, message, unix seconds of the next attempt, 1 if it counts as a failure
 builds  task_prefix .. id, same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
 asynq   retryCmd
@@ -19,10 +20,21 @@ cost    3.8 us a task at 500 tasks a call, 4.6 at 100 (benchmarks/bench_scripts.
 ]]
 local active, lease, retry = KEYS[1], KEYS[2], KEYS[3]
 local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
-local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local task_prefix, stats_expire_at, side = ARGV[1], ARGV[2], ARGV[3]
+local owner, expired_at, due_channel = ARGV[4], ARGV[5], ARGV[6]
 local outcomes, failures, all = {}, 0, true
+
+-- begin: due times
+-- Forwarders sleep until the earliest time that they know. A user without the right to publish tells them nothing: they
+-- find the task at their next look, and the call must not fail for it once the task is written.
+local function earliest(waiting)
+  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
+end
+local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
+-- end: due times
+
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
-redis.call("ZCARD", retry)
+local known, soonest = earliest(retry), math.huge
 
 -- begin: guard
 local function guarded(id)
@@ -34,7 +46,7 @@ local function guarded(id)
 end
 -- end: guard
 
-local first = ARGV[6]
+local first = ARGV[7]
 -- begin: nearer end
 -- Before ours may lie long tasks of other servers, of which the caller knows nothing: LREM would pass all of them for
 -- each task. A look for the first of ours tells, and costs no more than 1000 elements do.
@@ -42,7 +54,7 @@ local function is_near(from) return redis.call("LPOS", active, first, "RANK", fr
 if first and not is_near(side) and is_near(-side) then side = -side end
 -- end: nearer end
 
-for at = 6, #ARGV, 4 do
+for at = 7, #ARGV, 4 do
   local id, message, retry_at, is_failure = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local outcome = 1
   if not guarded(id) then
@@ -52,6 +64,7 @@ for at = 6, #ARGV, 4 do
   else
     redis.call("ZREM", lease, id)
     redis.call("ZADD", retry, retry_at, id)
+    soonest = math.min(soonest, retry_at)
     redis.call("HSET", task_prefix .. id, "msg", message, "state", "retry")
     -- What others may have put there is no number: that is no reason to stop half-way.
     if expired_at ~= "" then redis.pcall("HINCRBY", task_prefix .. id, "lost", 1) end
@@ -61,6 +74,7 @@ for at = 6, #ARGV, 4 do
   outcomes[#outcomes + 1] = outcome
 end
 
+if soonest < known then tell(soonest) end
 if failures == 0 then
   if all then return 1 end
   return outcomes
