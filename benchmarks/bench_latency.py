@@ -21,11 +21,13 @@ import redis
 
 from benchmarks.bench_worker import ROOT
 from benchmarks.traced_worker import STAGES
-from fastq import Client
+from fastq import Client, Task
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 
 SAMPLES = 400
+MANY = 100
+SAMPLES_A_QUEUE = 5
 IDLE_S = 10.0
 QUEUES = ("critical", "default", "low")
 
@@ -58,22 +60,22 @@ def pause() -> None:
     time.sleep(random.uniform(0.01, 0.03))
 
 
-def samples(client: Client, db: Any) -> list[Sample]:
+def samples(client: Client, db: Any, queues: Sequence[str] = QUEUES, count: int = SAMPLES) -> list[Sample]:
     """Enqueue tasks at random moments, and wait until all have begun."""
     sent: dict[str, tuple[int, int]] = {}
-    for _ in range(SAMPLES):
+    for _ in range(count):
         pause()
         called = time.time_ns()
-        queue = random.choice(QUEUES)
+        queue = random.choice(queues)
         task_id = client.enqueue("bench:when", queue=queue, retention=600).id
         sent[f"asynq:{{{queue}}}:t:{task_id}"] = (called, time.time_ns())
     wait_until(lambda: all(db.hexists(key, "result") for key in sent), 30.0)
     return [Sample(*times, int(db.hget(key, "result"))) for key, times in sent.items()]
 
 
-def latencies_ms(client: Client, db: Any) -> list[float]:
+def latencies_ms(client: Client, db: Any, queues: Sequence[str] = QUEUES, count: int = SAMPLES) -> list[float]:
     """Return the milliseconds until each of some tasks began, shortest first."""
-    return sorted((one.began - one.called) / 1e6 for one in samples(client, db))
+    return sorted((one.began - one.called) / 1e6 for one in samples(client, db, queues, count))
 
 
 def told(title: str, found: list[float]) -> str:
@@ -84,7 +86,9 @@ def told(title: str, found: list[float]) -> str:
 def calls(db: Any) -> int:
     """Return how many commands clients have sent: scripts call none of these."""
     stats: dict[str, dict[str, int]] = db.info("commandstats")
-    return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval", "blmove", "ping"))
+    return sum(
+        stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval", "exists", "blmove", "ping")
+    )
 
 
 def test_pick_up(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,6 +106,30 @@ def test_pick_up(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) ->
         print(told("idle", idle))
         print(told("at half load", loaded))
         print(f"  an idle server sends {asked:.1f} commands a second")
+
+
+def test_many_queues(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Serve a queue a tenant: each is to be picked up as soon as one of a few."""
+    queues = [f"tenant-{number:03d}" for number in range(MANY)]
+    settings = ("--queues", ",".join(f"{queue}=1" for queue in queues))
+    with (
+        redis.Redis(port=tcp_server.port) as db,
+        Client(tcp_server.tcp_url) as client,
+        worker(tcp_server, settings=settings),
+    ):
+        client.enqueue_many(Task("bench:noop", queue=queue) for queue in queues)
+        time.sleep(3.0)  # so that everything that happens once has happened
+        before = calls(db)
+        time.sleep(IDLE_S)
+        asked = (calls(db) - before) / IDLE_S
+        found = {queue: latencies_ms(client, db, (queue,), SAMPLES_A_QUEUE) for queue in queues}
+    every = sorted(latency for latencies in found.values() for latency in latencies)
+    slowest = max(statistics.median(latencies) for latencies in found.values())
+    with capsys.disabled():
+        print(f"\npick-up latency of {SAMPLES_A_QUEUE} tasks in each of {MANY} queues of one server")
+        print(told("idle", every))
+        print(f"  the slowest queue's median: {slowest:.2f} ms")
+        print(f"  an idle server of {MANY} queues sends {asked:.1f} commands a second")
 
 
 def test_where_the_time_goes(tcp_server: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

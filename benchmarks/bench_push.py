@@ -28,7 +28,7 @@ SERVERS = (4, 20, 100)
 IDLE_S = 20
 WARM_UP_S = 15
 MEASURED_S = 20
-IN_VAIN, FOR_TASK, TIMED_OUT = "BLMOVE, woken in vain", "BLMOVE, woken for a task", "BLMOVE, its time was up"
+IN_VAIN, FOR_TASK, OTHERS = "EXISTS, after a wake in vain", "EXISTS, after a wake for a task", "EXISTS, others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class LightFleet:
         told = [self._ask(process) for process in self._processes]
         counts = sum((Counter(one["counts"]) for one in told), Counter[str]())
         stats: dict[str, Any] = self.fleet.db.info("commandstats")
-        moves = stats.get("cmdstat_blmove", {"calls": 0})["calls"]
+        looks = stats.get("cmdstat_exists", {"calls": 0})["calls"]
         wakes = counts.pop("wake", 0)
         counts[FOR_TASK] = min(wakes, counts[f"{WOKEN}: {TASK}"])
         counts[IN_VAIN] = wakes - counts[FOR_TASK]
-        counts[TIMED_OUT] = max(0, moves - wakes)  # the counts are not of one moment
+        counts[OTHERS] = max(0, looks - wakes)  # the counts are not of one moment
         waits_ms = [wait_ms for one in told for wait_ms in one["waits_ms"]]
         return Look(counts, waits_ms, sum(one["cpu_s"] for one in told), time.perf_counter())
 
@@ -122,7 +122,7 @@ def light_servers(server: RedisServer, count: int) -> Iterator[LightFleet]:
             for here in shares
         ]
         try:
-            wait_until(lambda: fleet.db.info("clients")["blocked_clients"] >= count, 60.0)
+            wait_until(lambda: fleet.db.info("stats")["tracking_total_items"] >= count, 60.0)
             yield LightFleet(fleet, processes)
         finally:
             for process in processes:
@@ -147,14 +147,14 @@ def report(servers: int, a_second: int, found: Look, idle: Look) -> list[str]:
     if in_vain := found.counts[IN_VAIN]:
         polls = sum(found.counts[f"{why}: {EMPTY}"] for why in POLLS)
         lines.append(
-            f"    for each wake in vain {polls / in_vain:.2f} polls that found nothing, beside BLMOVE and dequeue"
+            f"    for each wake in vain {polls / in_vain:.2f} polls that found nothing, beside EXISTS and dequeue"
         )
     return lines
 
 
 def kinds(counts: Counter[str]) -> list[str]:
     """List the kinds that there are, what is known in its order."""
-    known = [FOR_TASK, IN_VAIN, TIMED_OUT, *(f"{why}: {what}" for why in WHYS for what in (TASK, EMPTY)), DONE]
+    known = [FOR_TASK, IN_VAIN, OTHERS, *(f"{why}: {what}" for why in WHYS for what in (TASK, EMPTY)), DONE]
     return [kind for kind in (*known, *sorted(counts.keys() - set(known))) if counts[kind] > 0]
 
 

@@ -18,6 +18,7 @@ from fastq.broker.finish import Done
 from fastq.broker.lease import Leased, Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.operation import Operation
+from fastq.broker.wait import TaskWatch
 from fastq.clock import SystemClock
 from fastq.codec import decode_task_message
 from fastq.prioritizer import Prioritizer
@@ -92,7 +93,8 @@ class LightServer:
         commands = CountedCommands(self._broker, self)
         self._acker = Acker(commands, holdings)
         self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), holdings, self, CHECK_INTERVAL_S)
-        self.waker = Waker(self._broker, QUEUE, self._wake)
+        self._watch = TaskWatch(self._broker.transport)
+        self.waker = Waker(self._watch, QUEUE, self._wake)
         self.waker.servers = lambda: servers
         self.fetcher.wakers = {QUEUE: self.waker}
         self._was_woken = False
@@ -107,6 +109,7 @@ class LightServer:
         """End."""
         for actor in (self.waker, self.fetcher, self._acker):
             await actor.stop()
+        await self._watch.close()
         await self._broker.close()
 
     # What the fetcher asks of the pool.

@@ -13,10 +13,9 @@ from typing import Any, Final
 from redis.asyncio.connection import AbstractConnection
 
 from fastq.broker import aio
-from fastq.broker.wait import wait_for_tasks
+from fastq.broker.wait import TaskWatch
 from fastq.cli.worker import main
 from fastq.pool.pool import ProcessPool
-from fastq.server import waker
 
 STAGES: Final = ("woken", "asked", "answered", "in the ring")
 
@@ -52,7 +51,7 @@ def install(stamps: Stamps) -> None:
         stamps.note("in the ring")
 
     places: list[tuple[Any, str, Any]] = [
-        (waker, "wait_for_tasks", stamps.after("woken", wait_for_tasks)),
+        (TaskWatch, "wait", stamps.after("woken", TaskWatch.wait)),
         (AbstractConnection, "send_packed_command", stamps.after("asked", AbstractConnection.send_packed_command)),
         (aio, "exchange_on", stamps.after("answered", aio.exchange_on)),
         (ProcessPool, "submit", submitted),

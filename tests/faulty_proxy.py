@@ -76,6 +76,10 @@ class Fault:
         return True
 
 
+INVALIDATION = b">2\r\n$10\r\ninvalidate\r\n"
+"""What a message of client-side tracking begins with; it goes on to the client with the next reply."""
+
+
 def frame_end(data: bytes, start: int = 0) -> int | None:
     """Return where the first RESP2 or RESP3 value ends, None if it is not all there."""
     line_end = data.find(b"\r\n", start)
@@ -240,7 +244,10 @@ class FaultyProxy:
         with self._lock:
             self.seen.append(words_of(command))
         redis.socket.sendall(command)
-        return redis.read()
+        told = b""
+        while (reply := redis.read()).startswith(INVALIDATION):
+            told += reply
+        return told + reply
 
 
 @contextmanager

@@ -47,6 +47,9 @@ class AsyncTransport(Protocol):
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return where a connection is to be had for whoever keeps one to himself: to the node of ``key``, or any."""
 
+    async def place_of(self, key: str) -> str:
+        """Name the node of a key; raise redis-py's errors."""
+
 
 class AsyncNodeTransport:
     """Talk to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
@@ -60,6 +63,11 @@ class AsyncNodeTransport:
         """Return the pool: one server has all keys."""
         del key
         return self._pool
+
+    async def place_of(self, key: str) -> str:
+        """Name the server: one has all keys."""
+        del key
+        return self.where
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands in one write and read their replies; a cancelled call gives up its connection."""

@@ -194,6 +194,10 @@ class AsyncClusterTransport:
         """Lend connections to the node of ``key``; without one, of any node."""
         return _NodeLender(self, key)
 
+    async def place_of(self, key: str) -> str:
+        """Name the node that serves a key now."""
+        return str((await self.node_of(key)).name)
+
     async def _send(self, node: Any, lines: Sequence[Command]) -> list[Any]:
         try:
             connection = await lend(node)
@@ -215,9 +219,12 @@ class AsyncClusterTransport:
         return node
 
     async def node_of(self, key: str | None) -> Any:
-        """Return the node that serves a key now."""
-        await self._cluster.initialize()
-        return self._node(Routing([Command((), key)]), Hop(0, None, False))
+        """Return the node that serves a key now; raise redis-py's errors of a connection."""
+        try:
+            await self._cluster.initialize()
+            return self._node(Routing([Command((), key)]), Hop(0, None, False))
+        except RedisClusterException as error:  # no subclass of RedisError
+            raise redis.exceptions.ConnectionError(str(error)) from error
 
     async def _refresh(self) -> None:
         manager = self._cluster.nodes_manager

@@ -39,6 +39,10 @@ class GatheringTransport:
         """Return where a connection is to be had for whoever keeps one to himself."""
         return self._transport.lender(key)
 
+    async def place_of(self, key: str) -> str:
+        """Name the node of a key."""
+        return await self._transport.place_of(key)
+
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Return what came back for each command; a caller that is cancelled leaves the others alone."""
         if self._under_way < MOST_UNDER_WAY:

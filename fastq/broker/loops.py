@@ -43,6 +43,10 @@ class LoopTransport:
         """Return where a connection of the running loop is to be had for whoever keeps one to himself."""
         return self._transport().lender(key)
 
+    async def place_of(self, key: str) -> str:
+        """Name the node of a key."""
+        return await self._transport().place_of(key)
+
     async def close(self) -> None:
         """Close the connections of the running loop; the others close with theirs."""
         if opened := self._by_loop.pop(asyncio.get_running_loop(), None):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from fastq.broker.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.lease import Leased
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actor import Actor, backoff_s
 from fastq.server.commands import Commands
@@ -288,6 +288,8 @@ class Fetcher(Actor):
         if self.trouble.meet((self, queue), error):
             self._log.warning("queue %s: %s; trying again until it works", queue, error)
         self._failing[queue] = failures
+        if isinstance(error, BrokerReadOnlyError) and (waker := self.wakers.get(queue)):
+            waker.renew()  # a name may lead to another master now, while the old one lives on as a replica
         self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
 
     def _note_answer(self, queue: str) -> None:

@@ -17,6 +17,7 @@ from fastq.broker.control import ServerOrder
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state, write_result
+from fastq.broker.wait import TaskWatch
 from fastq.clock import Clock, SystemClock
 from fastq.errors import BrokerError
 from fastq.pool.pool import PoolConfig
@@ -59,8 +60,6 @@ from fastq.worker.runner import runner_argument
 
 __all__ = ["ProcessOptions", "ServerProcess"]
 
-MAX_WAKERS: Final = 16
-"""Above so many queues the rest are polled: each waker holds a connection."""
 BURST_CHECK_S: Final = 0.02
 LAST_WRITES_EVERY_S: Final = 0.1
 LAST_TICK_S: Final = 1.0
@@ -145,7 +144,8 @@ class ServerProcess:
         )
         self.syncer.may_bring = self.fetcher.may_bring
         self.forwarder.on_tasks = self.fetcher.queue_has_tasks
-        self.wakers = {queue: Waker(self._broker, queue, self.fetcher.queue_has_tasks) for queue in queues[:MAX_WAKERS]}
+        self.watch = TaskWatch(self._broker.transport)
+        self.wakers = {queue: Waker(self.watch, queue, self.fetcher.queue_has_tasks) for queue in queues}
         for waker in self.wakers.values():
             waker.servers = lambda: self.heartbeater.servers
         self.fetcher.wakers = self.wakers
@@ -276,6 +276,7 @@ class ServerProcess:
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
         await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
+        await self.watch.close()
         await ending.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
         self._finish(self.crew.give_back())
         self._is_giving_back = True

@@ -1,7 +1,7 @@
-"""The waker of one queue: sleeps in Redis until the queue has tasks, and tells the fetcher.
+"""The waker of one queue: waits until the queue has tasks, and tells the fetcher.
 
 Wakes: when a dequeue has answered "empty", and only then; on a queue that is not empty the wait would return at once.
-Writes: nothing (the id that it moves stays in place). If it dies, or may not do it: the fetcher polls.
+Writes: nothing. If it dies, or may not do it: the fetcher polls.
 """
 
 import asyncio
@@ -10,15 +10,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from fastq import keys
-from fastq.broker.aio import AsyncBroker
-from fastq.broker.wait import wait_for_tasks
-from fastq.errors import BrokerError, BrokerReadOnlyError
+from fastq.broker.wait import TaskWatch
+from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 
 __all__ = ["Waker"]
 
-WAIT_S: Final = 10.0
+WAIT_S: Final = 60.0
+"""Then the queue is looked at again: its slot may have moved to another node of a cluster."""
 TRY_AGAIN_S: Final = 60.0
 """A refusal may pass: Redis was out of memory."""
 SHORTEST_DELAY_S: Final = 0.01
@@ -29,7 +28,7 @@ LONGEST_DELAY_S: Final = 20.0
 
 
 class Waker(Actor):
-    """Wait for one queue, on a connection of its own.
+    """Wait for one queue.
 
     All servers that wait wake for one push. A wake that brought nothing doubles the delay before the next wait, up to
     0.1 s for each server that there is, 0.2 s each of a hundred: of those about ten come back to waiting in a second.
@@ -40,9 +39,9 @@ class Waker(Actor):
     tick_limit_s = None  # it waits to be armed; the wait in Redis has limits of its own
     speaks_of_outages = False  # the fetcher does, which also knows their end sooner than one that waits
 
-    def __init__(self, broker: AsyncBroker, queue: str, on_tasks: Callable[[str], None]) -> None:
+    def __init__(self, watch: TaskWatch, queue: str, on_tasks: Callable[[str], None]) -> None:
         super().__init__()
-        self._broker = broker
+        self._watch = watch
         self._queue = queue
         self._on_tasks = on_tasks
         self._armed = asyncio.Event()
@@ -73,6 +72,10 @@ class Waker(Actor):
             self._hears.set()
         self._delays = self._has_woken = False
 
+    def renew(self) -> None:
+        """Wait on a new connection, as this Redis is no master any more, or of no use just now; so do all wakers."""
+        self._watch.renew()
+
     @property
     def delay_s(self) -> float:
         """Return for how long at most no push is noticed, since the last one was another's."""
@@ -92,23 +95,22 @@ class Waker(Actor):
             if not self._armed.is_set():
                 return 0.0
             self._delays = False  # once for each wake; a wait that ends without one is followed by the next
-        transport = self._broker.transport
-        timeout_s = round(WAIT_S * random.uniform(0.8, 1.2), 3)
         try:
-            woken = await wait_for_tasks(
-                transport.lender(keys.pending(self._queue)), transport.where, self._queue, timeout_s
-            )
+            woken = await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2))
         except BrokerError as error:
             self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
-            if error.transient or isinstance(error, BrokerReadOnlyError):
-                raise  # it passes; a master is one again, or found elsewhere, as soon as it can be
-            if self.works:
-                self._log.warning("queue %s is polled, since Redis does not let us wait for it: %s", self._queue, error)
+            if error.transient:
+                raise
+            if not self._watch.is_refused:
+                self._watch.is_refused = True
+                text = "queue %s, and maybe others, is polled, since Redis does not let us wait for it: %s"
+                self._log.warning(text, self._queue, error)
             self.works = False
             return TRY_AGAIN_S
-        if not self.works:
-            self._log.info("queue %s is waited for again", self._queue)
-            self.works = True
+        if not self.works and self._watch.is_refused:
+            self._log.info("queues are waited for again")
+            self._watch.is_refused = False
+        self.works = True
         if woken:
             self._armed.clear()
             self._has_woken = True

@@ -38,15 +38,17 @@ from fastq.broker.aggregate import (
 from fastq.broker.enqueue import NewTask, register_queue
 from fastq.broker.lease import list_leases
 from fastq.broker.maintain import forward
-from fastq.broker.open import open_broker
+from fastq.broker.open import open_async_broker, open_broker
 from fastq.broker.operation import Operation
+from fastq.broker.wait import TaskWatch
+from fastq.errors import BrokerError
 from fastq.states import TaskState
 from tests.broker.clusters import MIGRATE_MS, Cluster, slot_of
-from tests.broker.harness import NOW_NS, QueueBench, message
+from tests.broker.harness import NOW_NS, QueueBench, message, run, until
 from tests.cutting_proxy import cutting_proxy
 from tests.ports import free_port
 from tests.redis_servers import redis_cluster, redis_server
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -414,3 +416,40 @@ def test_the_slots_of_a_dead_node_are_found_where_they_went() -> None:
             assert client.do(enqueue(queue, task_id="c")).id == "c"
             assert f"asynq:{{{queue}}}:t:c" in cluster.keys_of(heir, queue)
             client.close()
+
+
+def test_queues_are_waited_for_on_their_nodes_also_when_a_slot_has_moved(cluster: Cluster) -> None:
+    queues = [queue for node in cluster.nodes for queue in cluster.queues_on(node, 2)]
+
+    async def test() -> None:
+        broker = open_async_broker(cluster.url)
+        watch = TaskWatch(broker.transport)
+
+        async def has_woken(queue: str, db: Any) -> None:
+            wait = asyncio.create_task(watch.wait(queue, PATIENCE_S))
+            key = keys.pending(queue).encode()
+            await until(lambda: wait.done() or any(key in line._watched for line in watch._lines.values()))
+            assert not wait.done()
+            db.lpush(key, "a")
+            assert await wait is True
+            db.delete(key)
+
+        for node in cluster.nodes:
+            for queue in cluster.queues_on(node, 2):
+                with node.client() as db:
+                    await has_woken(queue, db)
+        assert len(watch._lines) == len(cluster.nodes)
+        source, target = cluster.nodes[:2]
+        queue = queues[0]
+        cluster.begin_move(queue, source, target)
+        cluster.end_move(queue, target)
+        with pytest.raises(BrokerError) as raised:
+            await watch.wait(queue, PATIENCE_S)
+        assert raised.value.transient
+        await broker.run(list_leases(queue, "-inf", "0", 1))  # as others in the server do: it finds where the slot is
+        with target.client() as db:
+            await has_woken(queue, db)
+        await watch.close()
+        await broker.close()
+
+    run(test)

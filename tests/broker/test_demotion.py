@@ -11,11 +11,12 @@ import redis
 import redis.asyncio
 
 from fastq import AsyncClient, BrokerReadOnlyError, Client, keys
-from fastq.broker.open import open_async_broker
-from fastq.broker.wait import wait_for_tasks
-from tests.broker.harness import run
+from fastq.server.waker import Waker
+from tests.broker.harness import QUEUE, until
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
+from tests.server.fetching import Pool, fetcher
+from tests.server.harness import Bench, on_bench
 from tests.waiting import PATIENCE_S
 
 
@@ -79,20 +80,18 @@ def test_so_does_that_of_an_asyncio_client(name: Name, made: Callable[[str], Any
     assert is_there(name.new, "c")
 
 
-def test_whoever_waits_for_tasks_waits_at_the_new_master_next(name: Name) -> None:
-    async def test() -> None:
-        broker = open_async_broker(name.url)
-        lender, where = broker.transport.lender(), broker.transport.where
-        try:
-            with name.old.client() as old, name.new.client() as new:
-                old.lpush(keys.pending("q"), "a")
-                assert await wait_for_tasks(lender, where, "q", PATIENCE_S)
-                name.move()
-                new.lpush(keys.pending("q"), "b")
-                with pytest.raises(BrokerReadOnlyError):
-                    await wait_for_tasks(lender, where, "q", PATIENCE_S)
-                assert await wait_for_tasks(lender, where, "q", PATIENCE_S)
-        finally:
-            await broker.close()
+def test_a_fetcher_that_meets_a_replica_lets_wakers_wait_at_the_new_master(name: Name) -> None:
+    async def test(bench: Bench) -> None:
+        fetching = fetcher(bench, Pool(bench))
+        fetching.wakers = {QUEUE: Waker(bench.watch, QUEUE, fetching.queue_has_tasks)}
+        wait = asyncio.create_task(bench.watch.wait(QUEUE, PATIENCE_S))
+        await until(lambda: bench.db.info("clients")["tracking_clients"] == 1)
+        name.move()
+        with name.new.client() as new:
+            new.lpush(keys.pending(QUEUE), "a")
+        fetching._note_failure(QUEUE, BrokerReadOnlyError("a replica"))
+        assert await wait is False
+        assert await bench.watch.wait(QUEUE, PATIENCE_S) is True
 
-    run(test)
+    with name.old.client() as old:
+        on_bench(old, name.url, test)

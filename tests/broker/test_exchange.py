@@ -398,6 +398,9 @@ class SilentTransport:
     def lender(self, key: str | None = None) -> Any:
         raise NotImplementedError(key)
 
+    async def place_of(self, key: str) -> str:
+        raise NotImplementedError(key)
+
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_a_flow_that_is_cancelled_leaves_nothing_running(turns: int) -> None:

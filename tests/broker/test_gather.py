@@ -37,6 +37,9 @@ class Server:
     def lender(self, key: str | None = None) -> Any:
         raise NotImplementedError
 
+    async def place_of(self, key: str) -> str:
+        raise NotImplementedError
+
 
 def ask(*words: str, size: int = 0) -> list[Command]:
     return [Command((word, b"x" * size), None) for word in words]

@@ -10,35 +10,42 @@ import redis.asyncio
 from redis import Redis
 
 from fastq import keys
-from fastq.broker.aio import AsyncBroker
+from fastq.broker.health import ping
 from fastq.broker.open import open_async_broker
-from fastq.broker.wait import wait_for_tasks
+from fastq.broker.wait import TaskWatch
 from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from tests.broker.harness import QUEUE, run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
-from tests.redis_servers import RedisServer, redis_server
+from tests.redis_servers import RedisServer
+from tests.sentinel_site import sentinel_site
 from tests.waiting import PATIENCE_S
 
 PENDING = keys.pending(QUEUE)
 
 
 @asynccontextmanager
-async def broker_at(url: str) -> AsyncIterator[AsyncBroker]:
+async def watch_at(url: Any) -> AsyncIterator[TaskWatch]:
     broker = open_async_broker(url)
+    watch = TaskWatch(broker.transport)
     try:
-        yield broker
+        yield watch
     finally:
+        await watch.close()
         await broker.close()
 
 
-def waiting(broker: AsyncBroker, timeout_s: float = PATIENCE_S) -> "asyncio.Task[bool]":
-    transport = broker.transport
-    return asyncio.create_task(wait_for_tasks(transport.lender(PENDING), transport.where, QUEUE, timeout_s))
+def waiting(watch: TaskWatch, queue: str = QUEUE, timeout_s: float = PATIENCE_S) -> "asyncio.Task[bool]":
+    return asyncio.create_task(watch.wait(queue, timeout_s))
 
 
-async def blocked(db: Redis, count: int = 1) -> None:
-    """Wait until so many clients are blocked in Redis."""
-    await until(lambda: db.info("clients")["blocked_clients"] == count)
+async def watched(watch: TaskWatch, *queues: str) -> None:
+    """Wait until the watch knows that Redis will tell of these queues."""
+    wanted = {keys.pending(queue).encode() for queue in queues or (QUEUE,)}
+    await until(lambda: wanted <= {key for line in watch._lines.values() for key in line._watched})
+
+
+def stat(db: Redis, section: str, name: str) -> Any:
+    return db.info(section)[name]
 
 
 PUSHES: dict[str, Callable[[Any], object]] = {
@@ -53,9 +60,9 @@ PUSHES: dict[str, Callable[[Any], object]] = {
 @pytest.mark.parametrize("push", PUSHES)
 def test_any_push_ends_the_wait_and_nothing_is_moved(push: str, db: Redis, url: str) -> None:
     async def test() -> None:
-        async with broker_at(url) as broker:
-            wait = waiting(broker)
-            await blocked(db)
+        async with watch_at(url) as watch:
+            wait = waiting(watch)
+            await watched(watch)
             PUSHES[push](db)
             assert await wait is True
             assert db.lrange(PENDING, 0, -1) == [b"b", b"a"]
@@ -65,11 +72,42 @@ def test_any_push_ends_the_wait_and_nothing_is_moved(push: str, db: Redis, url: 
 
 def test_all_who_wait_are_woken_by_one_push(db: Redis, url: str) -> None:
     async def test() -> None:
-        async with broker_at(url) as broker:
-            waits = [waiting(broker) for _ in range(5)]
-            await blocked(db, 5)
+        async with watch_at(url) as first, watch_at(url) as second:
+            waits = [waiting(first), waiting(second)]
+            await watched(first)
+            await watched(second)
             db.lpush(PENDING, "a")
-            assert await asyncio.gather(*waits) == [True] * 5
+            assert await asyncio.gather(*waits) == [True, True]
+
+    run(test)
+
+
+def test_many_queues_are_waited_for_on_one_connection_and_one_push_wakes_one(db: Redis, url: str) -> None:
+    queues = [f"q{number}" for number in range(200)]
+
+    async def test() -> None:
+        async with watch_at(url) as watch:
+            made = stat(db, "stats", "total_connections_received")
+            waits = {queue: waiting(watch, queue) for queue in queues}
+            await watched(watch, *queues)
+            assert stat(db, "stats", "total_connections_received") == made + 1
+            db.lpush(keys.pending("q150"), "a")
+            assert await waits.pop("q150") is True
+            again = waiting(watch, "q150")
+            await until(again.done)
+            assert again.result() is True, "it has tasks"
+            assert not any(wait.done() for wait in waits.values())
+
+    run(test)
+
+
+def test_a_database_that_is_emptied_wakes_all(db: Redis, url: str) -> None:
+    async def test() -> None:
+        async with watch_at(url) as watch:
+            waits = [waiting(watch, queue) for queue in ("q1", "q2")]
+            await watched(watch, "q1", "q2")
+            db.flushall()
+            assert await asyncio.gather(*waits) == [True, True]
 
     run(test)
 
@@ -77,50 +115,86 @@ def test_all_who_wait_are_woken_by_one_push(db: Redis, url: str) -> None:
 def test_a_wait_on_a_queue_that_has_tasks_ends_at_once(db: Redis, url: str) -> None:
     async def test() -> None:
         db.lpush(PENDING, "a")
-        async with broker_at(url) as broker:
-            assert await waiting(broker) is True
+        async with watch_at(url) as watch:
+            assert await waiting(watch) is True
 
     run(test)
 
 
-def test_a_wait_that_is_over_leaves_a_connection_that_is_in_step(
-    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_whose_time_is_up_leaves_the_connection_to_the_next(db: Redis, url: str) -> None:
     async def test() -> None:
-        async with broker_at(url) as broker:
-            monkeypatch.setattr("fastq.broker.wait.ANSWER_WITHIN_S", PATIENCE_S)
-            assert await waiting(broker, 0.01) is False
-            assert await waiting(broker, 0.01) is False
-            made: Any = db.info("stats")["total_connections_received"]
-            assert await waiting(broker, 0.01) is False
-            assert db.info("stats")["total_connections_received"] == made
+        async with watch_at(url) as watch:
+            assert await waiting(watch, timeout_s=0.01) is False
+            made = stat(db, "stats", "total_connections_received")
+            assert await waiting(watch, timeout_s=0.01) is False
+            wait = waiting(watch)
+            await watched(watch)
+            db.lpush(PENDING, "a")
+            assert await wait is True
+            assert stat(db, "stats", "total_connections_received") == made
 
     run(test)
 
 
-def test_a_cancelled_wait_gives_up_its_connection(db: Redis, url: str) -> None:
+def test_a_message_of_an_earlier_look_does_not_end_the_next_wait(db: Redis, url: str) -> None:
+    """The look found a task; that it is gone by now is what Redis tells."""
+
     async def test() -> None:
-        async with broker_at(url) as broker:
-            wait = waiting(broker)
-            await blocked(db)
+        async with watch_at(url) as watch:
+            for _ in range(30):
+                db.lpush(PENDING, "a")
+                assert await waiting(watch) is True
+                db.delete(PENDING)  # the message is on its way, or here and not read yet
+                wait = waiting(watch)
+                await watched(watch)
+                assert not wait.done()
+                db.lpush(PENDING, "a")
+                assert await wait is True
+
+    run(test)
+
+
+def test_a_cancelled_wait_leaves_the_others_alone(db: Redis, url: str) -> None:
+    async def test() -> None:
+        async with watch_at(url) as watch:
+            wait, other = waiting(watch), waiting(watch, "other")
+            await watched(watch, QUEUE, "other")
             wait.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await wait
-            await blocked(db, 0)
-            assert await waiting(broker, 0.01) is False
+            db.lpush(PENDING, "a")
+            db.lpush(keys.pending("other"), "a")
+            assert await other is True
 
     run(test)
 
 
-def test_a_redis_that_forbids_it_says_so(shared_server: RedisServer, db: Redis) -> None:
+@pytest.mark.parametrize("turns", range(0, 40, 4))
+def test_a_watch_that_is_closed_ends_its_waits_and_connections(turns: int, db: Redis, url: str) -> None:
+    async def test() -> None:
+        async with watch_at(url) as watch:
+            wait = waiting(watch)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await watch.close()
+            if watch._lines:
+                assert await wait is False
+            wait.cancel()
+        await until(lambda: stat(db, "clients", "tracking_clients") == 0)
+
+    run(test)
+
+
+@pytest.mark.parametrize("command", ["client", "exists"])
+def test_a_redis_that_forbids_it_says_so(command: str, shared_server: RedisServer, db: Redis) -> None:
     admin: Any = db
-    admin.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=["-blmove"], keys=["*"])
+    admin.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=[f"-{command}"], keys=["*"])
 
     async def test() -> None:
-        url = f"unix://w:p@{shared_server.socket_path}"
-        async with broker_at(url) as broker:
-            with pytest.raises(BrokerAuthError, match="BLMOVE"):
-                await waiting(broker)
+        async with watch_at(f"unix://w:p@{shared_server.socket_path}") as watch:
+            for _ in range(2):
+                with pytest.raises(BrokerAuthError, match=r"TRACKING|EXISTS"):
+                    await waiting(watch)
 
     try:
         run(test)
@@ -128,42 +202,56 @@ def test_a_redis_that_forbids_it_says_so(shared_server: RedisServer, db: Redis) 
         admin.acl_deluser("w")
 
 
-def test_a_key_that_is_no_list_is_an_error_that_does_not_pass(db: Redis, url: str) -> None:
+def test_few_rights_are_enough(shared_server: RedisServer, db: Redis) -> None:
+    admin: Any = db
+    rights = {"categories": ["+@connection"], "commands": ["+exists"], "keys": ["asynq:*"], "reset_channels": True}
+    admin.acl_setuser("w", enabled=True, passwords=["+p"], **rights)
+
     async def test() -> None:
-        db.set(PENDING, "x")
-        async with broker_at(url) as broker:
-            with pytest.raises(BrokerError, match="BLMOVE") as raised:
-                await waiting(broker)
-            assert not raised.value.transient
+        async with watch_at(f"unix://w:p@{shared_server.socket_path}") as watch:
+            wait = waiting(watch)
+            await watched(watch)
+            db.lpush(PENDING, "a")
+            assert await wait is True
 
-    run(test)
+    try:
+        run(test)
+    finally:
+        admin.acl_deluser("w")
 
 
-def test_a_replica_made_of_the_server_ends_the_wait_with_an_error_that_may_pass(url: str) -> None:
+def test_an_error_of_one_queue_is_its_own(db: Redis, shared_server: RedisServer) -> None:
+    admin: Any = db
+    rights = {"categories": ["+@connection"], "commands": ["+exists"], "keys": [PENDING], "reset_channels": True}
+    admin.acl_setuser("w", enabled=True, passwords=["+p"], **rights)
+
     async def test() -> None:
-        with redis_server() as server, server.client() as db:
-            async with broker_at(server.url) as broker:
-                wait = waiting(broker)
-                await blocked(db)
-                db.replicaof("127.0.0.1", "1")
-                with pytest.raises(BrokerError) as raised:
-                    await wait
-                assert raised.value.transient
+        async with watch_at(f"unix://w:p@{shared_server.socket_path}") as watch:
+            wait = waiting(watch)
+            await watched(watch)
+            with pytest.raises(BrokerAuthError, match="EXISTS"):
+                await waiting(watch, "other")
+            db.lpush(PENDING, "a")
+            assert await wait is True
 
-    run(test)
+    try:
+        run(test)
+    finally:
+        admin.acl_deluser("w")
 
 
 def test_a_connection_that_is_cut_is_an_error_that_may_pass(db: Redis, shared_server: RedisServer) -> None:
     async def test() -> None:
         with faulty_proxy(shared_server.socket_path) as proxy:
-            async with broker_at(proxy.url) as broker:
-                wait = waiting(broker)
-                await blocked(db)
+            async with watch_at(proxy.url) as watch:
+                waits = [waiting(watch), waiting(watch, "other")]
+                await watched(watch, QUEUE, "other")
                 proxy.vanish()
-                with pytest.raises(BrokerConnectionError):
-                    await wait
+                for wait in waits:
+                    with pytest.raises(BrokerConnectionError):
+                        await wait
                 with pytest.raises(BrokerConnectionError, match="cannot reach Redis"):
-                    await waiting(broker)
+                    await waiting(watch)
 
     run(test)
 
@@ -171,27 +259,72 @@ def test_a_connection_that_is_cut_is_an_error_that_may_pass(db: Redis, shared_se
 def test_a_redis_that_says_nothing_is_given_up(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fastq.broker.wait.PING_EVERY_S", 0.02)
     monkeypatch.setattr("fastq.broker.wait.ANSWER_WITHIN_S", 0.02)
 
     async def test() -> None:
-        silence = Fault("BLMOVE", Act.SWALLOW)
-        with faulty_proxy(shared_server.socket_path, silence) as proxy:
-            async with broker_at(proxy.url) as broker:
-                assert await waiting(broker, 0.01) is False
-                await until(lambda: silence.times == 0)  # else it might meet the next one
-                # The late reply must not be taken for the next one's.
+        with faulty_proxy(shared_server.socket_path, Fault("EXISTS", Act.SWALLOW)) as proxy:
+            async with watch_at(proxy.url) as watch:
+                with pytest.raises(BrokerError) as raised:
+                    await waiting(watch)
+                assert raised.value.transient
                 db.lpush(PENDING, "a")
-                assert await waiting(broker) is True
+                assert await waiting(watch) is True
                 assert proxy.connections == 2
 
     run(test)
 
 
-def test_a_client_given_by_the_user_is_used(db: Redis, shared_server: RedisServer) -> None:
+def test_a_silent_connection_is_asked_whether_it_lives(
+    db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.broker.wait.PING_EVERY_S", 0.02)
+
+    async def test() -> None:
+        with faulty_proxy(shared_server.socket_path) as proxy:
+            async with watch_at(proxy.url) as watch:
+                wait = waiting(watch)
+                await until(lambda: proxy.names_seen().count("PING") >= 3)
+                proxy.faults.append(Fault("PING", Act.CUT_BEFORE_REPLY))
+                with pytest.raises(BrokerConnectionError):
+                    await wait
+
+    run(test)
+
+
+def test_it_goes_on_at_the_master_that_the_sentinels_name_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.broker.wait.PING_EVERY_S", 0.01)
+
+    async def test() -> None:
+        with sentinel_site() as site, site.new.client() as new:
+            broker = open_async_broker(site.url)
+            watch = TaskWatch(broker.transport)
+            wait = waiting(watch)
+            await watched(watch)
+            site.replace()
+            while not wait.done():
+                try:
+                    await broker.run(ping())  # as others in the server do; the pool asks the sentinels meanwhile
+                except BrokerConnectionError:
+                    continue
+            assert await wait is False
+            wait = waiting(watch)
+            await watched(watch)
+            new.lpush(PENDING, "a")
+            assert await wait is True
+            await watch.close()
+            await broker.close()
+
+    run(test)
+
+
+def test_a_client_given_by_the_user_is_used_and_given_back(db: Redis, shared_server: RedisServer) -> None:
     async def test() -> None:
         async with redis.asyncio.Redis(unix_socket_path=shared_server.socket_path) as client:
-            broker = open_async_broker(client)
-            db.lpush(PENDING, "a")
-            assert await waiting(broker) is True
+            async with watch_at(client) as watch:
+                db.lpush(PENDING, "a")
+                assert await waiting(watch) is True
+            db.hset("h", "field", "value")
+            assert await client.hgetall("h") == {b"field": b"value"}
 
     run(test)

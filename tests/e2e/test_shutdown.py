@@ -108,7 +108,7 @@ def test_what_a_dequeue_brings_after_the_stop_goes_back_to_the_head(
     running = client.enqueue(Task("wait", retention=3600)).id
     view.expect("started", running)
     # The handler waits, and so does the server: no dequeue is under way that brings nothing.
-    wait_until(lambda: view.facts("clients")["blocked_clients"] == 2)
+    wait_until(lambda: view.facts("stats")["tracking_total_keys"] == 2)
     fault = ScriptFault("dequeue", Act.DELAY)
     proxy.faults.append(fault)
     ids = enqueue_three(client)

@@ -184,7 +184,7 @@ def test_burst_serves_what_handlers_enqueue_meanwhile(
     workers: Workers, client: Client, view: View, can_wait: bool
 ) -> None:
     if not can_wait:
-        view.forbid("blmove")  # nothing wakes the worker then
+        view.forbid("client")  # nothing wakes the worker then
     client.enqueue("chain", 30, queue="low")
     worker = workers.start("--burst", "--queues", "default=1,low=1", "--concurrency", "2")
     assert worker.ended() == 0, worker.text

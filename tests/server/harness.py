@@ -14,6 +14,7 @@ from redis import Redis
 from fastq import keys
 from fastq.broker.open import open_async_broker
 from fastq.broker.scripts import load_script
+from fastq.broker.wait import TaskWatch
 from fastq.clock import ManualClock
 from fastq.codec import view_task_message
 from fastq.server.commands import Commands
@@ -41,6 +42,7 @@ class Bench:
         self.db: Any = queue.db
         self.clock = ManualClock(NOW_S)
         self.broker = open_async_broker(url)
+        self.watch = TaskWatch(self.broker.transport)
         self.commands = Commands(self.broker)
         self.held = HeldTasks()
         self.owner = OURS
@@ -89,6 +91,7 @@ async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
         # What was sent for a caller that was cancelled is still under way.
         if bench.commands._senders:
             await asyncio.wait(bench.commands._senders)
+        await bench.watch.close()
         await bench.broker.close()
 
 

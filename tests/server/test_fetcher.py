@@ -143,7 +143,7 @@ def test_only_an_empty_queue_is_waited_for_and_a_paused_one_is_polled(db: Redis,
         fill(bench, "paused", 1)
         bench.db.set(keys.paused("paused"), 1)
         fetching = fetcher(bench, Pool(bench), {"empty": 1, "paused": 1})
-        fetching.wakers = {queue: Waker(bench.broker, queue, fetching.queue_has_tasks) for queue in ("empty", "paused")}
+        fetching.wakers = {queue: Waker(bench.watch, queue, fetching.queue_has_tasks) for queue in ("empty", "paused")}
         await fetching.tick()
         assert fetching.wakers["empty"].is_waiting
         assert not fetching.wakers["paused"].is_waiting
@@ -165,7 +165,7 @@ def test_a_queue_whose_waker_is_deaf_for_long_is_asked_at_every_check_interval(d
 
     async def test(bench: Bench) -> None:
         fetching = fetcher(bench, Pool(bench))
-        fetching.wakers = {QUEUE: (waker := Waker(bench.broker, QUEUE, fetching.queue_has_tasks))}
+        fetching.wakers = {QUEUE: (waker := Waker(bench.watch, QUEUE, fetching.queue_has_tasks))}
         waker.servers = lambda: 20
         for delay_s, least_s, most_s in ((0.25, 5.0, 15.0), (0.9, 0.5, 1.5)):
             waker._delay_s, waker._has_woken = delay_s, True

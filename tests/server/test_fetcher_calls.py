@@ -40,7 +40,7 @@ def test_a_queue_that_was_empty_in_one_call_and_gave_tasks_in_the_next_does_not_
 
     async def test(bench: Bench) -> None:
         made = fetcher(bench, Pool(bench, room=4))
-        waker = Waker(bench.broker, QUEUE, made.queue_has_tasks)
+        waker = Waker(bench.watch, QUEUE, made.queue_has_tasks)
         made.wakers = {QUEUE: waker}
         waker.arm()
         waker._delay_s, waker._delays = 1e9, True

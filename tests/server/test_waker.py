@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 
 from fastq import keys
+from fastq.broker.wait import TaskWatch
 from fastq.server.waker import Waker
 from tests.broker.harness import QUEUE, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -31,13 +32,14 @@ class Ear:
         await until(lambda: len(self.heard) >= count)
 
 
-def blocked(bench: Bench) -> int:
-    return int(bench.db.info("clients")["blocked_clients"])
+def watched(bench: Bench) -> int:
+    """Return how many keys Redis will tell of."""
+    return int(bench.db.info("stats")["tracking_total_keys"])
 
 
-def moves(bench: Bench) -> int:
+def looks(bench: Bench) -> int:
     stats: Any = bench.db.info("commandstats")
-    return int(stats.get("cmdstat_blmove", {"calls": 0})["calls"])
+    return int(stats.get("cmdstat_exists", {"calls": 0})["calls"])
 
 
 def waits(waker: Waker) -> bool:
@@ -46,7 +48,7 @@ def waits(waker: Waker) -> bool:
 
 def start_deaf(bench: Bench, ear: Ear) -> Waker:
     """Start one that was woken in vain, and is not to listen for a long time."""
-    waker = Waker(bench.broker, QUEUE, ear)
+    waker = Waker(bench.watch, QUEUE, ear)
     waker.arm()
     waker._delay_s, waker._delays = 1e9, True
     waker.start()
@@ -57,22 +59,22 @@ def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ear = Ear()
         bench.db.lpush(PENDING, "a")
-        waker = Waker(bench.broker, QUEUE, ear)
+        waker = Waker(bench.watch, QUEUE, ear)
         bench.db.config_resetstat()
         waker.start()
         for _ in range(20):
             await asyncio.sleep(0)
         assert not waits(waker)
-        assert moves(bench) == 0
+        assert looks(bench) == 0
         bench.db.delete(PENDING)
         waker.arm()
         assert waits(waker)
-        await until(lambda: blocked(bench))
+        await until(lambda: watched(bench))
         bench.db.lpush(PENDING, "a")
         await ear.until(1)
         assert ear.heard == [QUEUE]
         assert not waits(waker)
-        assert moves(bench) == 1, "on a queue that has tasks it would be woken again and again"
+        assert looks(bench) == 1, "on a queue that has tasks it would be woken again and again"
         await waker.stop()
 
     on_bench(db, url, test)
@@ -81,7 +83,7 @@ def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
 def test_a_push_between_empty_and_wait_is_not_missed(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ear = Ear()
-        waker = Waker(bench.broker, QUEUE, ear)
+        waker = Waker(bench.watch, QUEUE, ear)
         waker.start()
         bench.db.lpush(PENDING, "a")
         waker.arm()
@@ -99,7 +101,7 @@ def test_wakes_that_bring_nothing_double_the_delay_up_to_what_the_servers_need(
     servers: int, first_s: float, longest_s: float, db: Redis, url: str
 ) -> None:
     async def test(bench: Bench) -> None:
-        waker = Waker(bench.broker, QUEUE, Ear())
+        waker = Waker(bench.watch, QUEUE, Ear())
         waker.servers = lambda: servers
         delays = []
         for _ in range(15):
@@ -129,7 +131,7 @@ def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
 
         bench.db.lpush(PENDING, "a")
         for _ in range(400):
-            waker = Waker(bench.broker, QUEUE, Ear())
+            waker = Waker(bench.watch, QUEUE, Ear())
             waker.servers = lambda: 100
             waker._delay_s, waker._has_woken = 10.0, True
             waker.arm()
@@ -149,7 +151,7 @@ def test_it_is_deaf_once_after_a_wake_in_vain_and_not_after_each_wait(
     monkeypatch.setattr("fastq.server.waker.WAIT_S", 0.01)
 
     async def test(bench: Bench) -> None:
-        waker = Waker(bench.broker, QUEUE, Ear())
+        waker = Waker(bench.watch, QUEUE, Ear())
         waker._has_woken = True
         waker.arm()
         assert waker.delay_s > 0
@@ -175,7 +177,7 @@ def test_work_that_came_by_a_poll_ends_its_deafness(db: Redis, url: str) -> None
         waker.brought_work()
         assert not waits(waker)
         waker.arm()
-        await until(lambda: blocked(bench) == 1)
+        await until(lambda: watched(bench) == 1)
         bench.db.lpush(PENDING, "a")
         await ear.until(1)
         await waker.stop()
@@ -189,11 +191,11 @@ def test_work_that_came_while_it_was_deaf_does_not_let_it_wait_on_a_queue_that_i
 ) -> None:
     waited: list[str] = []
 
-    async def wait_for_tasks(lender: object, where: str, queue: str, timeout_s: float) -> bool:
+    async def wait(self: TaskWatch, queue: str, timeout_s: float) -> bool:
         waited.append(queue)
         return True
 
-    monkeypatch.setattr("fastq.server.waker.wait_for_tasks", wait_for_tasks)
+    monkeypatch.setattr(TaskWatch, "wait", wait)
 
     async def test(bench: Bench) -> None:
         ear = Ear()
@@ -218,73 +220,55 @@ def test_the_time_is_up_without_a_push_and_it_waits_on(db: Redis, url: str, monk
 
     async def test(bench: Bench) -> None:
         ear = Ear()
-        waker = Waker(bench.broker, QUEUE, ear)
+        waker = Waker(bench.watch, QUEUE, ear)
         waker.arm()
         for _ in range(3):
             assert await waker.tick() == 0.0
         assert waits(waker)
         assert ear.heard == []
-        assert moves(bench) >= 3
+        assert looks(bench) >= 3
 
     on_bench(db, url, test)
 
 
-def test_where_it_may_not_wait_the_queue_is_polled_and_it_tries_again_later(
+def test_where_it_may_not_wait_queues_are_polled_and_it_tries_again_later(
     db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "fastq")
-    refusal = b"-OOM command not allowed when used memory > 'maxmemory'.\r\n"
-    with faulty_proxy(shared_server.socket_path, Fault("BLMOVE", Act.ANSWER, times=2, answer=refusal)) as proxy:
+    refusal = b"-NOPERM this user has no permissions to run the 'hello' command\r\n"
+    with faulty_proxy(shared_server.socket_path, Fault("HELLO", Act.ANSWER, times=3, answer=refusal)) as proxy:
 
         async def test(bench: Bench) -> None:
             ear = Ear()
-            waker = Waker(bench.broker, QUEUE, ear)
-            waker.arm()
-            for _ in range(2):
+            first, second = Waker(bench.watch, QUEUE, ear), Waker(bench.watch, "other", ear)
+            for waker in (first, first, second):
+                waker.arm()
                 assert (await waker.tick() or 0.0) > 30
                 assert not waits(waker)
-            assert ear.heard == [QUEUE] * 2, "a queue that may rest for long, trusting in the wait, is asked at once"
-            bench.db.lpush(PENDING, "a")
-            await waker.tick()
-            assert ear.heard == [QUEUE] * 3
-            waker.arm()
-            assert waits(waker)
+            assert ear.heard == [QUEUE, QUEUE, "other"], "one that may rest for long, trusting in it, is asked at once"
+            for waker, queue in ((first, QUEUE), (second, "other")):
+                bench.db.lpush(keys.pending(queue), "a")
+                await waker.tick()
+                assert ear.heard[-1] == queue
+                waker.arm()
+                assert waits(waker)
 
         on_bench(db, shared_server.url, test, through=proxy.url)
     said = logged(caplog, logging.INFO)
     assert len(said) == 2
-    assert said[0].startswith("queue default is polled, since Redis does not let us wait for it: BLMOVE: ")
-    assert said[1] == "queue default is waited for again"
-
-
-def test_a_replica_is_asked_again_soon_since_a_failover_passes(
-    db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A minute of polling after each failover would be a minute of slow pick-up."""
-    refusal = b"-READONLY You can't write against a read only replica.\r\n"
-    with faulty_proxy(shared_server.socket_path, Fault("BLMOVE", Act.ANSWER, times=2, answer=refusal)) as proxy:
-
-        async def test(bench: Bench) -> None:
-            ear = Ear()
-            waker = Waker(bench.broker, QUEUE, ear)
-            bench.db.lpush(PENDING, "a")
-            waker.start()
-            waker.arm()
-            await ear.until(3)
-            assert waker.works
-            await waker.stop()
-
-        on_bench(db, shared_server.url, test, through=proxy.url)
-    assert logged(caplog) == [], "the fetcher says it"
+    assert said[0].startswith(
+        "queue default, and maybe others, is polled, since Redis does not let us wait for it: CLIENT"
+    )
+    assert said[1] == "queues are waited for again"
 
 
 @pytest.mark.parametrize("act", [Act.CUT_BEFORE_REPLY, Act.CUT_BEFORE_REQUEST, Act.CUT_IN_REPLY])
 def test_a_lost_connection_is_made_anew(act: Act, db: Redis, shared_server: RedisServer) -> None:
-    with faulty_proxy(shared_server.socket_path, Fault("BLMOVE", act)) as proxy:
+    with faulty_proxy(shared_server.socket_path, Fault("EXISTS", act)) as proxy:
 
         async def test(bench: Bench) -> None:
             ear = Ear()
-            waker = Waker(bench.broker, QUEUE, ear)
+            waker = Waker(bench.watch, QUEUE, ear)
             bench.db.lpush(PENDING, "a")
             waker.start()
             waker.arm()
@@ -299,7 +283,7 @@ def test_a_lost_connection_is_made_anew(act: Act, db: Redis, shared_server: Redi
 def test_it_starts_and_stops_again_and_again(arms: bool, db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         for number in range(50):
-            waker = Waker(bench.broker, QUEUE, Ear())
+            waker = Waker(bench.watch, QUEUE, Ear())
             if arms:
                 waker.arm()
             waker.start()
@@ -307,6 +291,6 @@ def test_it_starts_and_stops_again_and_again(arms: bool, db: Redis, url: str) ->
                 await asyncio.sleep(0)
             waker.wake()
             await waker.stop()
-        await until(lambda: not blocked(bench))
+        assert not any(line._waits for line in bench.watch._lines.values())
 
     on_bench(db, url, test)
