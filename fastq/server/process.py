@@ -306,7 +306,7 @@ class ServerProcess:
     async def _say_last_words(self, seconds: float) -> None:
         """Write all that is left, as long as there is time."""
         await self.fetcher.finish(seconds / 4)
-        self.acker.add(self._in_old_order(self._given_back), pool_is_dry=True)
+        self.acker.add(_in_old_order(self.held, self._given_back), pool_is_dry=True)
         await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.held):
             _log.error(
@@ -314,11 +314,6 @@ class ServerProcess:
                 "and another server recovers it",
                 unwritten,
             )
-
-    def _in_old_order(self, results: list[Result]) -> list[Result]:
-        """Sort by the order in which the tasks were fetched: children end in any order."""
-        places = {task: place for _, tasks in self.held.by_queue() for place, task in enumerate(tasks)}
-        return sorted(results, key=lambda result: places.get(result.task, -1))
 
     async def _drain(self) -> None:
         """Let handlers and aggregator finish."""
@@ -409,3 +404,9 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         async_concurrency=config.async_concurrency,
         prefetch_time=config.seconds("prefetch_time"),
     )
+
+
+def _in_old_order(held: HeldTasks, results: list[Result]) -> list[Result]:
+    """Sort by the order in which the tasks were fetched: children end in any order."""
+    places = {task: place for _, tasks in held.by_queue() for place, task in enumerate(tasks)}
+    return sorted(results, key=lambda result: places.get(result.task, -1))
