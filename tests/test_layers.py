@@ -43,6 +43,8 @@ MEETING_POINTS = {
     # The server gives tasks to the pool and hears what came of them; nothing behind these two is its business.
     ("server", "pool.protocol"),
     ("server", "pool.pool"),
+    # Limits are a process', and the pool's children are to have those that the server was given.
+    ("server.run", "pool.descriptors"),
     # The compiled side of the protocol: submissions and events as C sees them.
     ("server._intake", "pool._feed"),
     ("server.aggregator", "client"),

@@ -24,9 +24,9 @@ When it dies:
   counts, what it had not begun moves on, what ran in it is CRASHED (TIMEOUT, CANCELED if it had been told to end). Its
   process group is killed before it is reaped, so grandchildren go with it. Its seat is filled again.
 - A child killed for a task: that task is charged, its other coroutines are RERUN.
-- The preloader: its children are killed with their groups, what ran is RERUN, what waited waits on; another one starts.
-- The main process: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds
-  the GIL; the preloader does the same from its side and ends.
+- The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds the
+  GIL. What ran is RERUN, what waited waits on; another preloader starts.
+- The main process: the kernel kills the preloader in the same way, and so the children.
 - A child that cannot be killed (stuck in the kernel) keeps its seat: never more handlers than seats.
 - What leaves its process group (``setsid`` in a grandchild) is out of reach.
 """

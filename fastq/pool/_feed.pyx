@@ -19,10 +19,14 @@ from fastq.pool.outcome import Kind
 cdef extern from *:
     """
     #include <stdint.h>
-    #include <unistd.h>
+    #include <sys/socket.h>
+    #ifndef MSG_NOSIGNAL
+    #define MSG_NOSIGNAL 0  /* Python ignores SIGPIPE */
+    #endif
+    /* An empty frame on the control socket. When that is full the child has what wakes it. */
     static void fq_wake(int fd) {
-        uint64_t one = 1;
-        ssize_t done = write(fd, &one, 8);
+        uint32_t length = 0;
+        ssize_t done = send(fd, &length, sizeof length, MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)done;
     }
     """
@@ -107,13 +111,13 @@ cdef class Event:
 cdef class Feed:
     """Give tasks to one child and take its results; made when the child is ordered, used once it is ready."""
 
-    def __init__(self, memory: Memory, shape, channel, wake_fd: int, max_tasks: int) -> None:
+    def __init__(self, memory: Memory, shape, channel, max_tasks: int) -> None:
         self.memory = memory
         self.tasks = Ring(memory, layout.TASK_TAIL_AT, layout.TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
         self.results = Ring(memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
         self.slots = Slots(memory, shape.rows)
         self.channel = channel
-        self.wake_fd = wake_fd
+        self.wake_fd = channel.fileno()
         self.in_flight = {}
         # How many more this child may be given, -1 for any number.
         self.left = max_tasks or -1

@@ -17,7 +17,7 @@ from fastq.pool import signals
 from fastq.pool._ring import Memory
 from fastq.pool._steps import Stage
 from fastq.pool._work import NOTHING_LEFT, PARKED, TOLD_TO_EXIT, WANTS_COROUTINE, Work
-from fastq.pool.control import Channel
+from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError
 from fastq.pool.coroutines import Coroutines
 from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
@@ -29,26 +29,26 @@ __all__ = ["ChildSetup", "run_child"]
 
 _IDLE_MS = 60_000
 _PAUSE_S = 0.001
+_BUSY_PAUSE_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSetup:
     """Name the descriptors and settings a child starts with; ``timer_fd`` is -1 where there are no timers."""
 
+    lifeline_fd: int
     control_fd: int
     segment_fd: int
     bell_fd: int
-    wake_fd: int
     ring_fd: int
-    lifeline_fd: int
     timer_fd: int
     max_memory: int
 
     @classmethod
     def from_fds(cls, fds: list[int], max_memory: int) -> Self:
         """Take the descriptors in the order of ``fds()``; the timer's may be missing."""
-        control, segment, bell, wake, ring, lifeline, *timer = fds
-        return cls(control, segment, bell, wake, ring, lifeline, timer[0] if timer else -1, max_memory)
+        lifeline, control, segment, bell, ring, *timer = fds
+        return cls(lifeline, control, segment, bell, ring, timer[0] if timer else -1, max_memory)
 
     def fds(self) -> list[int]:
         """Return every descriptor in the order in which they are passed."""
@@ -62,12 +62,12 @@ class Host:
     def __init__(self, setup: ChildSetup) -> None:
         self.ring_fd = setup.ring_fd
         self.timer_fd = setup.timer_fd
-        self.wake_fd = setup.wake_fd
+        self.wake_fd = setup.control_fd
         self.max_memory = setup.max_memory
         self.channel = Channel(socket.socket(fileno=setup.control_fd))
         self.on_drained: Callable[[], object] | None = None
         self._poller = select.poll()
-        self._poller.register(setup.wake_fd, select.POLLIN)
+        self._poller.register(setup.control_fd, select.POLLIN)
 
     def sleep(self) -> None:
         """Wait until the main process rings; for the thread that runs the tasks."""
@@ -83,9 +83,9 @@ class Host:
     def drain(self) -> None:
         """Make the wake-up silent again."""
         try:
-            os.read(self.wake_fd, 8)
-        except BlockingIOError:
-            return
+            self.channel.drain()
+        except ChannelClosedError:
+            os._exit(1)  # the main process is gone, and the lifeline about to be cut
 
     def receive_segment(self, wanted: bool) -> bytes:
         """Take the next segment off the control socket; return what it holds, if that is wanted."""
@@ -100,9 +100,18 @@ class Host:
         """Put bytes that do not fit the ring into a segment and pass it to the main process."""
         fd = pack_segment(data)
         try:
-            self.channel.send("segment", [fd], size=len(data), number=number)
+            while not self._send_descriptor(fd, len(data), number):
+                time.sleep(_BUSY_PAUSE_S)
         finally:
             os.close(fd)
+
+    def _send_descriptor(self, fd: int, size: int, number: int) -> bool:
+        """Pass a segment; return False if no descriptor may travel now."""
+        try:
+            self.channel.send("segment", [fd], size=size, number=number)
+        except ChannelBusyError:
+            return False
+        return True
 
     def rss(self) -> int:
         """Return this process' resident bytes."""

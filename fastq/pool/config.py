@@ -12,13 +12,15 @@ _START_METHODS = ("forkserver", "spawn")
 class PoolConfig:
     """Say what the children run, how many they are, and where the limits stand.
 
-    ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``. Times are seconds, memory bytes; 0
+    ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``; ``name`` is what errors call the
+    app, ``runner`` unless it is given. Times are seconds, memory bytes; 0
     for ``max_tasks_per_child`` and ``max_memory_per_child`` means no limit, for ``timeout_grace`` kill at once.
     ``start_timeout`` bounds the import of the app and the start of a child.
     """
 
     runner: str
     argument: str = ""
+    name: str = ""
     processes: int = 1
     start_method: str = "forkserver"
     timeout_grace: float = 5.0
@@ -33,6 +35,8 @@ class PoolConfig:
     def __post_init__(self) -> None:
         if not all(self.runner.partition(":")):
             raise ValueError(f"runner must be 'module:attr', not {self.runner!r}")
+        if not self.name:
+            object.__setattr__(self, "name", self.runner)
         if self.start_method not in _START_METHODS:
             raise ValueError(f"start_method must be one of {_START_METHODS}, not {self.start_method!r}")
         self._at_least("processes", 1)

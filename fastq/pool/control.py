@@ -1,10 +1,13 @@
 """The control socket: short JSON messages with descriptors, over a pair of connected unix sockets.
 
 A frame is a 4-byte length and JSON text; descriptors ride on its first byte. Nothing on it is ever executed. The task
-path does not use it, except to pass the segment of a record that is too big for a ring.
+path uses it to pass the segment of a record that is too big for a ring, and to wake a child that sleeps, by an empty
+frame.
 """
 
 import array
+import contextlib
+import errno
 import json
 import os
 import socket
@@ -13,18 +16,27 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Channel", "ChannelClosedError", "Frame"]
+__all__ = ["Channel", "ChannelBusyError", "ChannelClosedError", "Frame"]
 
 _LENGTH = struct.Struct("=I")
+_EMPTY = _LENGTH.pack(0)
 _MAX_FDS = 16
 _MAX_FRAME = 1 << 20
 _CHUNK = 1 << 16
+_BUSY = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 Value = str | int | float | bool | None
 
 
 class ChannelClosedError(Exception):
     """Tell that the other end of a control socket is gone, or is not ours."""
+
+
+class ChannelBusyError(ChannelClosedError):
+    """Tell that nothing was sent, and that it may be tried again.
+
+    The socket is full, or this user has as many descriptors on their way through sockets as the kernel allows.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,42 +93,50 @@ class Channel:
     def send(self, op: str, fds: Sequence[int] = (), **body: Value) -> None:
         """Send one frame; the caller keeps its own ``fds``.
 
-        Raises ``ChannelClosedError`` when the other end is gone, or does not read and the socket does not block.
+        Raises ``ChannelBusyError`` when the socket does not block and has no room, ``ChannelClosedError`` when the
+        other end is gone, or does not read the rest of a frame.
         """
         text = json.dumps({"op": op, "fds": len(fds), **body}).encode()
         if len(text) > _MAX_FRAME:
             raise ValueError(f"control message {op!r} has {len(text)} bytes, more than {_MAX_FRAME}")
         rest = memoryview(_LENGTH.pack(len(text)) + text)
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        sent = 0
         try:
             sent = self._socket.sendmsg([rest], ancillary)
             while sent < len(rest):
                 rest = rest[sent:]
                 sent = self._socket.send(rest)
         except OSError as error:
-            raise ChannelClosedError(f"cannot send {op!r}: {error}") from error
+            kind = ChannelBusyError if not sent and error.errno in _BUSY else ChannelClosedError
+            raise kind(f"cannot send {op!r}: {error}") from error
 
     def receive(self) -> Frame:
         """Wait for one frame and return it."""
         while (frame := self._parse()) is None:
-            self._fill()
+            self._fill(0)
         return frame
 
+    def drain(self) -> None:
+        """Read what has come without waiting; its frames are kept for ``receive`` and ``poll``."""
+        with contextlib.suppress(BlockingIOError):
+            self._fill(socket.MSG_DONTWAIT)
+
     def poll(self) -> Frame | None:
-        """Return the next frame of a socket that does not block, or ``None`` when there is none yet.
+        """Return the next frame without waiting, or ``None`` when there is none yet.
 
         Raises ``ChannelClosedError`` when the other end is gone and every frame was returned.
         """
         while (frame := self._parse()) is None:
             try:
-                self._fill()
+                self._fill(socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return None
         return frame
 
-    def _fill(self) -> None:
+    def _fill(self, flags: int) -> None:
         try:
-            data, ancillary, flags, _ = self._socket.recvmsg(_CHUNK, socket.CMSG_SPACE(_MAX_FDS * 4))
+            data, ancillary, came_with, _ = self._socket.recvmsg(_CHUNK, socket.CMSG_SPACE(_MAX_FDS * 4), flags)
         except BlockingIOError:
             raise
         except OSError as error:
@@ -127,7 +147,7 @@ class Channel:
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
         for fd in fds:
             os.set_inheritable(fd, False)
-        if flags & socket.MSG_CTRUNC:  # the limit of descriptors: the kernel has dropped some, or all
+        if came_with & socket.MSG_CTRUNC:  # the limit of descriptors: the kernel has dropped some, or all
             _close_all(fds)
             self._fds.append([])
         elif fds:
@@ -137,6 +157,8 @@ class Channel:
         self._buffer += data
 
     def _parse(self) -> Frame | None:
+        while self._buffer.startswith(_EMPTY):
+            del self._buffer[: len(_EMPTY)]
         if len(self._buffer) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)

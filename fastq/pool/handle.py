@@ -1,7 +1,9 @@
-"""What the main process owns of one child: its segment, its rings' near side, its wake-up, its lifeline, its fate."""
+"""What the main process owns of one child: its segment, its rings' near side, its control socket, its fate.
+
+Two descriptors: the socket and the pidfd.
+"""
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
@@ -15,7 +17,7 @@ from fastq.pool.config import PoolConfig
 from fastq.pool.control import Channel
 from fastq.pool.layout import Layout
 from fastq.pool.memory import Segment, write_header
-from fastq.pool.processes import kill_group
+from fastq.pool.processes import kill_group, send_signal
 from fastq.pool.signals import SOFT_SIGNAL
 from fastq.pool.wakeup import Wakeup
 
@@ -66,13 +68,13 @@ class Handle:
         self.text = ""  # why it could not start
         self.segment = Segment.create(shape.size)
         write_header(self.segment, shape)
-        self._wakeup = Wakeup.create()
-        self._lifeline_read, self._lifeline = os.pipe()
-        self.channel, self._far_channel = Channel.pair()
+        try:
+            self.channel, self._far_channel = Channel.pair()
+        except OSError:
+            self.segment.close_fd()
+            raise
         self.channel.set_blocking(False)
-        self.feed = Feed(
-            Memory(self.segment.memory), shape, self.channel, self._wakeup.write_fd, config.max_tasks_per_child
-        )
+        self.feed = Feed(Memory(self.segment.memory), shape, self.channel, config.max_tasks_per_child)
 
     @classmethod
     def create(cls, number: int, config: PoolConfig) -> Self:
@@ -81,21 +83,12 @@ class Handle:
 
     def order_fds(self, surroundings: Surroundings) -> list[int]:
         """Return the descriptors that go with the order, as ``ChildSetup`` expects them."""
-        fds = [
-            self._far_channel.fileno(),
-            self.segment.fd,
-            surroundings.bell.fd,
-            self._wakeup.read_fd,
-            surroundings.ring.write_fd,
-            self._lifeline_read,
-        ]
+        fds = [self._far_channel.fileno(), self.segment.fd, surroundings.bell.fd, surroundings.ring.write_fd]
         return fds if surroundings.timer_fd < 0 else [*fds, surroundings.timer_fd]
 
     def ordered(self) -> None:
         """Close what is the child's alone, once it was passed on."""
         self._far_channel.close()
-        os.close(self._lifeline_read)
-        self._lifeline_read = -1
         self.segment.close_fd()
 
     def kill(self, blamed: Submission | None = None) -> None:
@@ -107,32 +100,22 @@ class Handle:
         self.feed.set_open(False)
         if not self.pid or self.status is not None:
             return
-        try:
-            if self.pidfd >= 0:
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            return  # reaped: the preloader has killed the group before that, and the number may be another's
-        kill_group(self.pid)
+        # Once it is reaped the preloader has killed the group before that, and the number may be another's.
+        if send_signal(self.pid, self.pidfd, signal.SIGKILL):
+            kill_group(self.pid)
 
     def signal(self, submission: Submission) -> None:
         """Tell the child that its row asks for the end of a task; it checks that it still runs it."""
         if submission.is_async:
             self.feed.wake()
-            return
-        with contextlib.suppress(ProcessLookupError):
-            if self.pidfd >= 0:
-                signal.pidfd_send_signal(self.pidfd, SOFT_SIGNAL)
-            else:
-                os.kill(self.pid, SOFT_SIGNAL)
+        else:
+            send_signal(self.pid, self.pidfd, SOFT_SIGNAL)
 
     def close(self) -> None:
         """Give everything back; the child is dead."""
         self.state = State.DEAD
-        if self._lifeline_read >= 0:
-            self.ordered()
+        self.ordered()
         self.channel.close()
-        self._wakeup.close()
-        os.close(self._lifeline)
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1

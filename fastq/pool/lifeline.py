@@ -1,8 +1,9 @@
 """End with the main process, at once and with every descendant, even in the middle of a C call that holds the GIL.
 
-The main process alone holds the write end of a pipe. On Linux the kernel itself sends SIGKILL to the whole process
-group of the reader when that end closes (``F_SETOWN`` with a group, ``F_SETSIG``): no code of the child has to run.
-Elsewhere a thread in C waits for the hang-up and does the same.
+The parent alone holds the write end of a pipe: the main process that of the preloader, the preloader those of the
+children. On Linux the kernel itself sends SIGKILL to the whole process group of the reader when that end closes
+(``F_SETOWN`` with a group, ``F_SETSIG``): no code of the reader has to run. Elsewhere a thread in C waits for the
+hang-up and does the same for a child; the preloader hears of it from its control socket.
 """
 
 import fcntl
@@ -13,7 +14,7 @@ import sys
 
 from fastq.pool._lifeline import watch
 
-__all__ = ["arm", "disarm"]
+__all__ = ["arm"]
 
 _F_SETSIG = 10  # Linux; the fcntl module does not name it
 
@@ -28,11 +29,6 @@ def arm(fd: int, *, by_thread: bool = not sys.platform.startswith("linux")) -> N
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
     if is_cut(fd):  # before it was armed
         os.killpg(0, signal.SIGKILL)
-
-
-def disarm(fd: int) -> None:
-    """Undo ``arm`` without a thread: the process looks after itself from now on."""
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)
 
 
 def is_cut(fd: int) -> bool:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from fastq.errors import FastqError
 from fastq.pool.config import PoolConfig
-from fastq.pool.control import Channel, ChannelClosedError, Frame
+from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError, Frame
+from fastq.pool.descriptors import given_soft_limit
 from fastq.pool.processes import describe_code, kill_group
 
 __all__ = ["Link", "LinkEvents", "PoolStartError"]
@@ -86,6 +87,7 @@ class Link:
                 runner=self._config.runner,
                 argument=self._config.argument,
                 start_method=self._config.start_method,
+                soft_limit=given_soft_limit(),
                 sys_path=os.pathsep.join(sys.path),
             )
         finally:
@@ -97,19 +99,23 @@ class Link:
             async with asyncio.timeout(self._config.start_timeout):
                 return await self._loaded
         except TimeoutError:
-            text = f"{self._config.argument}: the import took more than {self._config.start_timeout} s"
-            raise PoolStartError(text) from None
+            raise PoolStartError(
+                f"{self._config.name}: the import took more than {self._config.start_timeout:g} s "
+                "(--start-timeout, start_timeout)"
+            ) from None
         except ChannelClosedError as error:
             await self._reap(self._process, _SETTLE_S)
             fate = describe_code(self._process.returncode)
-            raise PoolStartError(f"{self._config.argument}: the process that imports it ended: {fate}") from error
+            raise PoolStartError(f"{self._config.name}: the process that imports it ended: {fate}") from error
 
     def order(self, number: int, fds: list[int], max_memory: int) -> bool:
-        """Order a child; false when the preloader does not take orders any more."""
+        """Order a child; false when the preloader takes no order now, or none any more."""
         if self._channel is None:
             return False
         try:
             self._channel.send("fork", fds, child=number, max_memory=max_memory)
+        except ChannelBusyError:
+            return False
         except ChannelClosedError:
             self._lost("does not read its orders")
             return False

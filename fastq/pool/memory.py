@@ -4,33 +4,40 @@ On Linux a memfd, passed by its descriptor; elsewhere a file that is unlinked be
 counts against ``/dev/shm``, or outlives the last process that holds it.
 """
 
-import mmap
+import errno
 import os
 import struct
 import tempfile
 from typing import Self
 
 from fastq.pool import layout
+from fastq.pool._mapping import map_shared
 from fastq.pool.layout import Layout
 
 __all__ = ["Segment", "pack_segment", "unpack_segment"]
 
+_REFUSED = (errno.EPERM, errno.EACCES, errno.ENOSYS)  # by the seccomp profile of a container
+
 
 def _anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("fastq", os.MFD_CLOEXEC)
+        try:
+            return os.memfd_create("fastq", os.MFD_CLOEXEC)
+        except OSError as error:
+            if error.errno not in _REFUSED:
+                raise
     fd, path = tempfile.mkstemp(prefix="fastq-")
     os.unlink(path)
     return fd
 
 
 class Segment:
-    """Map shared memory and own its descriptor."""
+    """Mapped shared memory, and its descriptor until ``close_fd``."""
 
     def __init__(self, fd: int, size: int) -> None:
         self.fd = fd
         self.size = size
-        self.memory = mmap.mmap(fd, size)
+        self.memory = map_shared(fd, size)
 
     @classmethod
     def create(cls, size: int) -> Self:

@@ -1,8 +1,9 @@
 """The fork server: imports the app once, forks a child for every order, says how each ended.
 
-One thread. Wakes on an order of the main process or the end of a child; writes only to the control socket. When the
-main process goes, it kills every child's process group and ends. If it dies itself, the main process kills the
-children and starts another. With ``start_method="spawn"`` it imports nothing, and its children are fresh interpreters.
+One thread. Wakes on an order of the main process or the end of a child; writes only to the control socket. It holds the
+children's lifelines: when the main process goes, the kernel ends it, and with it the children. If it dies itself, they
+end, too, and the main process starts another. With ``start_method="spawn"`` it imports nothing, and its children are
+fresh interpreters.
 """
 
 import contextlib
@@ -14,10 +15,12 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fastq.pool.child import ChildSetup, run_child
-from fastq.pool.control import Channel, ChannelClosedError, Frame
-from fastq.pool.lifeline import arm, disarm
+from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError, Frame
+from fastq.pool.descriptors import raise_soft_limit, set_soft_limit
+from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.processes import kill_group, open_pidfd, own_rss, peak_rss, thread_count
 from fastq.pool.runner import Runner
@@ -28,22 +31,35 @@ _REAP_MS = 50  # where there is no pidfd
 _SETTLE_S = 5
 
 
+@dataclass(frozen=True, slots=True)
+class _Child:
+    number: int  # the main process' for it
+    pidfd: int
+    lifeline: int  # the end that is written
+
+    def close(self) -> None:
+        os.close(self.lifeline)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+
+
 class Preloader:
     """Fork and reap."""
 
-    def __init__(self, channel: Channel, spec: str, argument: str, runner: Runner | None) -> None:
+    def __init__(self, channel: Channel, order: Frame, runner: Runner | None, soft_limit: int) -> None:
         self._channel = channel
-        self._spec = spec
-        self._argument = argument
+        self._spec = order.text("runner")
+        self._argument = order.text("argument")
         self._runner = runner
-        self._children: dict[int, tuple[int, int]] = {}  # pid -> (the main process' number for it, pidfd)
+        self._soft_limit = soft_limit
+        self._children: dict[int, _Child] = {}
         self._poller = select.poll()
         self._poller.register(channel, select.POLLIN)
 
     def serve(self) -> Callable[[], None] | None:
         """Follow orders until told to exit; in a forked child, return what it is to run."""
         while True:
-            without_pidfd = any(pidfd < 0 for _, pidfd in self._children.values())
+            without_pidfd = any(child.pidfd < 0 for child in self._children.values())
             self._poller.poll(_REAP_MS if without_pidfd else None)
             self._reap()
             while (frame := self._channel.poll()) is not None:
@@ -62,33 +78,40 @@ class Preloader:
                 os.wait()
 
     def _fork(self, frame: Frame) -> Callable[[], None] | None:
-        setup = ChildSetup.from_fds(frame.fds, frame.number("max_memory"))
+        number, fds = frame.number("child"), frame.fds
+        lifeline = -1
         try:
+            lifeline_read, lifeline = os.pipe()
+            fds = [lifeline_read, *fds]
             pid = os.fork()
         except OSError as error:  # no memory, or too many processes
-            for fd in frame.fds:
+            for fd in fds if lifeline < 0 else [lifeline, *fds]:
                 os.close(fd)
-            self._channel.send("unforked", child=frame.number("child"), text=f"cannot fork: {error}")
+            self._channel.send("unforked", child=number, text=f"cannot fork: {error}")
             return None
         if pid == 0:
-            return self._become_child(setup)
+            os.close(lifeline)
+            return self._become_child(ChildSetup.from_fds(fds, frame.number("max_memory")))
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # both sides do it, so that it holds from here on
-        for fd in frame.fds:
+        for fd in fds:
             os.close(fd)
         pidfd = open_pidfd(pid)
-        self._children[pid] = (frame.number("child"), pidfd)
+        self._children[pid] = _Child(number, pidfd, lifeline)
         if pidfd >= 0:
             self._poller.register(pidfd, select.POLLIN)
-        self._channel.send("forked", [pidfd] if pidfd >= 0 else [], child=frame.number("child"), pid=pid)
+        try:
+            self._channel.send("forked", [pidfd] if pidfd >= 0 else [], child=number, pid=pid)
+        except ChannelBusyError:  # no descriptor may travel now; the main process opens one itself
+            self._channel.send("forked", child=number, pid=pid)
         return None
 
     def _become_child(self, setup: ChildSetup) -> Callable[[], None]:
         os.setpgid(0, 0)
         self._channel.close()
-        for _, pidfd in self._children.values():
-            if pidfd >= 0:
-                os.close(pidfd)
+        for child in self._children.values():
+            child.close()
+        set_soft_limit(self._soft_limit)
         runner = self._runner
         if runner is not None:
             arm(setup.lifeline_fd)
@@ -100,53 +123,50 @@ class Preloader:
         os.execv(sys.executable, command)
 
     def _reap(self) -> None:
-        for pid, (child, pidfd) in list(self._children.items()):
+        for pid, child in list(self._children.items()):
             # Look without reaping: while it is a zombie its number is taken, and its group is surely its own.
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             kill_group(pid)
             _, status, usage = os.wait4(pid, 0)
             del self._children[pid]
-            if pidfd >= 0:
-                self._poller.unregister(pidfd)
-                os.close(pidfd)
+            if child.pidfd >= 0:
+                self._poller.unregister(child.pidfd)
+            child.close()
             cpu_us = round((usage.ru_utime + usage.ru_stime) * 1e6)
-            self._channel.send("exited", child=child, status=status, peak_rss=peak_rss(usage), cpu_us=cpu_us)
+            self._channel.send("exited", child=child.number, status=status, peak_rss=peak_rss(usage), cpu_us=cpu_us)
 
 
 def _import_app(channel: Channel, order: Frame) -> Runner | None:
-    """Load the runner if children are to be forked, and report; exit if it cannot be loaded."""
+    """Load the runner if children are to be forked; exit if it cannot be loaded."""
     sys.path[:] = order.text("sys_path").split(os.pathsep)
-    runner = None
-    if order.text("start_method") == "forkserver":
-        try:
-            runner = load_runner(order.text("runner"), order.text("argument"))
-        except RunnerLoadError as error:
-            channel.send("failed", text=str(error), is_misuse=error.is_misuse)
-            os._exit(1)
-    # The app may have changed what the loop below counts on.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    channel.send("loaded", threads=thread_count(), rss=own_rss())
-    return runner
+    if order.text("start_method") != "forkserver":
+        return None
+    try:
+        return load_runner(order.text("runner"), order.text("argument"))
+    except RunnerLoadError as error:
+        channel.send("failed", text=str(error), is_misuse=error.is_misuse)
+        os._exit(1)
 
 
 def _serve(channel: Channel) -> Callable[[], None] | None:
     """Load the app and follow orders; return what a forked child is to run, ``None`` when the end has come."""
     order = channel.receive()
     (lifeline,) = order.fds
-    by_kernel = sys.platform.startswith("linux")
-    if by_kernel:  # the import may hang, in C, for ever
+    if sys.platform.startswith("linux"):
         arm(lifeline)
+    set_soft_limit(order.number("soft_limit"))
     runner = _import_app(channel, order)
-    if by_kernel:
-        disarm(lifeline)
-    channel.set_blocking(False)
+    # The app may have changed what the loop below counts on.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    soft_limit = raise_soft_limit()  # children get back what the app has left
+    channel.send("loaded", threads=thread_count(), rss=own_rss())
     gc.collect()
     gc.freeze()  # children share the pages of what is there now as long as no collection writes to them
-    preloader = Preloader(channel, order.text("runner"), order.text("argument"), runner)
+    preloader = Preloader(channel, order, runner, soft_limit)
     pid = os.getpid()
     try:
         return preloader.serve()

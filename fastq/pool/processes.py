@@ -16,6 +16,7 @@ __all__ = [
     "open_pidfd",
     "own_rss",
     "peak_rss",
+    "send_signal",
     "thread_count",
 ]
 
@@ -40,6 +41,26 @@ def open_pidfd(pid: int) -> int:
         return os.pidfd_open(pid)
     except OSError:
         return -1
+
+
+def send_signal(pid: int, pidfd: int, signum: int) -> bool:
+    """Send a signal to a process; return False if it is gone.
+
+    By its pidfd if it is not -1, which hits no other process that was given its number since.
+    """
+    if pidfd >= 0:
+        try:
+            signal.pidfd_send_signal(pidfd, signum)
+            return True
+        except ProcessLookupError:
+            return False
+        except OSError:
+            pass  # the call itself is refused, by the seccomp profile of a container
+    try:
+        os.kill(pid, signum)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def own_rss() -> int:

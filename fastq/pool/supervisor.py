@@ -16,6 +16,7 @@ from fastq.pool._feed import Event
 from fastq.pool._ring import now_ns
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import ChannelClosedError, Frame
+from fastq.pool.descriptors import check_descriptors
 from fastq.pool.failures import Failures
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import Link, LinkEvents, PoolStartError
@@ -32,6 +33,7 @@ _YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did
 _CLOCK_S = 0.01  # by which a timer may come too early
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
 _DEAF_NS = 30_000_000_000  # for one that runs nothing to look at what it was given: stopped, or stuck in the kernel
+_MAX_UNANSWERED = 16  # orders: a socket has room for a few hundred, the kernel lets few descriptors travel at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Supervisor:
         self._link = Link(config, LinkEvents(self._on_frame, self._on_lost))
         self._handles: dict[int, Handle] = {}
         self._number = 0
+        self._unanswered: set[int] = set()  # the orders of which the preloader has not said what came of them
         self._failures = Failures()
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -80,13 +83,15 @@ class Supervisor:
     async def start(self) -> None:
         """Start the preloader and order the children; they get ready one by one (``on_change``).
 
-        Raises ``PoolStartError`` when the app cannot be imported.
+        Raises ``PoolStartError`` when the app cannot be imported, or descriptors would not do for so many children.
         """
+        if refusal := check_descriptors(self._config.processes):
+            raise PoolStartError(refusal)
         loaded = await self._link.start()
         self._loaded_s = time.monotonic()
         if loaded.number("threads") > 1:
             self._reports.on_notice(
-                f"{self._config.argument}: the import started {loaded.number('threads') - 1} threads, which forked "
+                f"{self._config.name}: the import started {loaded.number('threads') - 1} threads, which forked "
                 'children do not have; use start_method="spawn" if they are needed'
             )
         self.seats.fill()
@@ -94,13 +99,15 @@ class Supervisor:
     # Orders -------------------------------------------------------------------------------------------------------
 
     def _order(self) -> Handle | None:
-        if not self._link.is_up or self._closed or self._failures.wait_s:
+        """Order one more child; ``None`` when that must wait."""
+        is_busy = len(self._unanswered) >= _MAX_UNANSWERED
+        if is_busy or not self._link.is_up or self._closed or self._failures.wait_s:
             return None
         self._number += 1
         try:
             handle = Handle.create(self._number, self._config)
         except OSError as error:
-            self._failed(f"a worker process cannot be made: {error}")
+            self._failed(f"no worker process can be started: {error}")
             return None
         fds = handle.order_fds(self._surroundings)
         if not self._link.order(handle.number, fds, self._config.max_memory_per_child):
@@ -108,6 +115,7 @@ class Supervisor:
             return None
         handle.ordered()
         self._handles[handle.number] = handle
+        self._unanswered.add(handle.number)
         asyncio.get_running_loop().add_reader(handle.channel, self._on_words, handle)
         return handle
 
@@ -163,6 +171,7 @@ class Supervisor:
     def _on_frame(self, frame: Frame) -> None:
         """Hear the preloader: a child was forked, or has ended."""
         handle = self._handles.get(frame.number("child"))
+        self._unanswered.discard(frame.number("child"))
         if handle is None:
             for fd in frame.fds:
                 os.close(fd)
@@ -177,14 +186,16 @@ class Supervisor:
             self._bury(handle)
 
     def _on_forked(self, handle: Handle, frame: Frame) -> None:
-        pidfd = frame.fds[0] if frame.fds else -1
         if not handle.pid:
-            self._watch(handle, frame.number("pid"), pidfd)
-        elif pidfd >= 0:
-            os.close(pidfd)
+            pid = frame.number("pid")
+            self._watch(handle, pid, frame.fds[0] if frame.fds else open_pidfd(pid))
+        else:
+            for fd in frame.fds:
+                os.close(fd)
         if handle.state is State.KILLED:  # before its number was known
             handle.state = State.STARTING
             handle.kill(handle.blamed)
+        self.seats.fill()
 
     def _watch(self, handle: Handle, pid: int, pidfd: int) -> None:
         handle.pid, handle.pidfd = pid, pidfd
@@ -208,8 +219,8 @@ class Supervisor:
             handle.is_orphan = True
             if handle.pid:
                 handle.kill()
-            else:
-                self._bury(handle)  # if it was forked, closing its lifeline ends it
+            if not handle.pid or handle.report_timer:  # one that was forked has died of its lifeline
+                self._bury(handle)
         self._spawn(self._restart(link))
 
     async def _restart(self, link: Link) -> None:
@@ -253,6 +264,7 @@ class Supervisor:
         self._dispatcher.remove(handle.feed)
         handle.close()
         del self._handles[handle.number]
+        self._unanswered.discard(handle.number)
         self.seats.leave(handle)
         if failed and not self._closed:
             self._failed(self._why(handle))
@@ -317,6 +329,7 @@ class Supervisor:
                 handle.kill()
             elif handle.is_orphan and handle.pidfd < 0 and not _exists(handle.pid):
                 self._bury(handle)
+        self.seats.fill()  # what could not be ordered before
         self.seats.recycle()
 
     # Stop ---------------------------------------------------------------------------------------------------------

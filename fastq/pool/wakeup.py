@@ -1,10 +1,11 @@
-"""Wake-ups: a descriptor that one side writes and the other, asleep in ``poll``, finds readable.
+"""Wake-ups of the main process: a descriptor that children write and it, asleep in ``poll``, finds readable.
 
 An eventfd on Linux, a pipe elsewhere. ``Timer`` is a doorbell that rings a little later by itself, so that a batch of
 results costs one wake-up even if the child that armed it is by then deep in a handler that holds the GIL; it is a
 timerfd, and where there is none (``fd`` -1) the main process' tick takes its place.
 """
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -26,8 +27,9 @@ class Wakeup:
     def create(cls) -> "Wakeup":
         """Make a new one; both ends do not block and are not inherited."""
         if hasattr(os, "eventfd"):
-            fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-            return cls(fd, fd)
+            with contextlib.suppress(OSError):  # the seccomp profile of a container may refuse it
+                fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+                return cls(fd, fd)
         read_fd, write_fd = os.pipe()
         for fd in (read_fd, write_fd):
             os.set_blocking(fd, False)

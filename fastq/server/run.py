@@ -14,6 +14,7 @@ from fastq._version import __version__
 from fastq.errors import BrokerError
 from fastq.log_output import unblocked_stderr
 from fastq.logs import log_text, set_up_logging
+from fastq.pool.descriptors import raise_own_limit
 from fastq.pool.protocol import PoolStartError
 from fastq.server.process import ProcessOptions, ServerProcess
 
@@ -54,6 +55,7 @@ def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) 
     ``on_ready`` is called once fetching begins.
     """
     set_up_logging(options.config.log_level, options.config.log_format)
+    raise_own_limit()
     asyncio.run(_serve(options, on_ready))
 
 

@@ -19,7 +19,6 @@ from fastq.pool.layout import (
     Layout,
 )
 from fastq.pool.outcome import Kind
-from fastq.pool.wakeup import Wakeup
 
 SHAPE = Layout(4, 1 << 20)
 MS = 1_000_000
@@ -33,8 +32,9 @@ class Child:
         self.memory = bytearray(SHAPE.size)
         memory = Memory(self.memory)
         self.channel, self.far = Channel.pair()
-        self.wakeup = Wakeup.create()
-        self.feed = Feed(memory, SHAPE, self.channel, self.wakeup.write_fd, max_tasks)
+        self.channel.set_blocking(False)
+        self.far.set_blocking(False)
+        self.feed = Feed(memory, SHAPE, self.channel, max_tasks)
         self.feed.set_open(True)
         self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, SHAPE.task_ring_at, SHAPE.ring_bytes)
         self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, SHAPE.result_ring_at, SHAPE.ring_bytes)
@@ -61,14 +61,13 @@ class Child:
 
     def was_woken(self) -> bool:
         try:
-            return bool(os.read(self.wakeup.read_fd, 8))
+            return bool(os.read(self.far.fileno(), 1 << 16))
         except BlockingIOError:
             return False
 
     def close(self) -> None:
         self.channel.close()
         self.far.close()
-        self.wakeup.close()
 
 
 class Desk:

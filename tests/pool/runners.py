@@ -8,6 +8,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -252,6 +253,15 @@ def wrong_answer(order: dict[str, str], context: TaskContext) -> Answer:
     return Kind.CRASHED, b"not a runner's to say"
 
 
+def limits(order: dict[str, str], context: TaskContext) -> Answer:
+    """Answer with the soft limits of descriptors at the import, and now."""
+    now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return Kind.RESULT, f"{_LIMIT_AT_IMPORT} {now}".encode()
+
+
+_LIMIT_AT_IMPORT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def raise_error(order: dict[str, str], context: TaskContext) -> Answer:
     raise ZeroDivisionError("the runner is broken")
 
@@ -262,7 +272,7 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
         noop, nap, echo, size, pid, spin, spin_silently, sleep, hold_gil, hold_gil_in_c, ignore, return_late, decide,
         clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
-        use_terminate, write, allocate, scribble, wrong_answer, raise_error,
+        use_terminate, write, allocate, scribble, wrong_answer, raise_error, limits,
     )
 }  # fmt: skip
 
@@ -353,6 +363,8 @@ def load(argument: str) -> TestRunner:
             ctypes.string_at(0)
         case "hang":
             stay_in_c()
+        case "lower_limit":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         case "threads":
             threading.Thread(target=threading.Event().wait, daemon=True).start()
         case "only_async":

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from fastq.pool.control import Channel, ChannelClosedError, Frame
+from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError, Frame
 from tests.pool.harness import no_descriptors
 
 
@@ -69,8 +69,27 @@ def test_a_reader_that_does_not_read_is_an_error_and_not_a_wait() -> None:
         for _ in range(100_000):
             near.send("flood", text="x" * 1000)
 
-    with pytest.raises(ChannelClosedError, match="cannot send"):
+    with pytest.raises(ChannelBusyError, match="cannot send"):
         flood()
+    while far.poll() is not None:
+        pass
+    near.send("again")
+    assert far.receive().op == "again", "nothing of what was refused was sent"
+    near.close()
+    far.close()
+
+
+def test_an_empty_frame_wakes_and_says_nothing() -> None:
+    one, other = socket.socketpair()
+    near, far = Channel(one), Channel(other)
+    near.send("first")
+    for _ in range(3):
+        one.send(bytes(4))
+    near.send("second")
+    far.drain()
+    far.drain()
+    assert [far.receive().op, far.receive().op] == ["first", "second"]
+    assert far.poll() is None
     near.close()
     far.close()
 

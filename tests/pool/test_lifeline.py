@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastq.pool.lifeline import arm, disarm, is_cut
 from fastq.pool.processes import kill_group
 from tests.pool.harness import Beacon, gone, is_alive, run
 from tests.waiting import PATIENCE_S
@@ -61,25 +60,6 @@ def test_a_lifeline_that_was_cut_before_it_was_armed_kills_at_once() -> None:
     ) as child:
         assert child.wait(PATIENCE_S) == -signal.SIGKILL
     os.close(read_fd)
-
-
-def test_a_disarmed_lifeline_does_nothing() -> None:
-    read_fd, write_fd = os.pipe()
-    told_read, told_write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.setpgid(0, 0)
-        os.close(write_fd)
-        arm(read_fd, by_thread=False)
-        disarm(read_fd)
-        os.write(told_write, b"!")
-        while not is_cut(read_fd):
-            pass
-        os._exit(7)
-    assert os.read(told_read, 1) == b"!"
-    for fd in (read_fd, write_fd, told_read, told_write):
-        os.close(fd)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 
 class MainProgram:
@@ -137,12 +117,15 @@ def test_children_end_with_the_main_process_without_the_preloaders_help(blow: in
         main.process.send_signal(signal.SIGSTOP)  # so that it does not see to them itself
         os.kill(main.preloader, blow)
         main.process.kill()
-        try:
-            run(gone(*children))
-        finally:
-            if blow == signal.SIGSTOP:
-                os.kill(main.preloader, signal.SIGCONT)
-        run(gone(main.preloader))
+        run(gone(*children, main.preloader))
+
+
+def test_children_end_with_the_preloader_though_the_main_process_stands_still() -> None:
+    with main_program("", "forkserver", "with_grandchildren") as main:
+        children = [*main.children(), *run(main.beacon.pids())]
+        main.process.send_signal(signal.SIGSTOP)
+        os.kill(main.preloader, signal.SIGKILL)
+        run(gone(*children))
 
 
 def test_the_preloader_ends_with_the_main_process_in_the_middle_of_an_import() -> None:

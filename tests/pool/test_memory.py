@@ -11,11 +11,11 @@ def test_two_mappings_of_a_segment_share_their_bytes() -> None:
     one = Segment.create(8192)
     other = Segment.attach(os.dup(one.fd))
     one.memory[5000:5003] = b"abc"
-    assert other.memory[5000:5003] == b"abc"
+    assert bytes(other.memory[5000:5003]) == b"abc"
     assert other.size == 8192
     for segment in (one, other):
         segment.close_fd()
-    assert one.memory[5000:5003] == b"abc"
+    assert bytes(one.memory[5000:5003]) == b"abc"
 
 
 def test_a_segment_without_memfd_is_a_file_that_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +23,30 @@ def test_a_segment_without_memfd_is_a_file_that_has_no_name(monkeypatch: pytest.
     segment = Segment.create(4096)
     assert os.fstat(segment.fd).st_nlink == 0
     segment.close_fd()
+
+
+def test_a_mapping_needs_no_descriptor() -> None:
+    segment = Segment.create(4096)
+    segment.close_fd()
+    assert not [fd for fd in os.listdir("/proc/self/fd") if "memfd:fastq" in _target(fd)]
+    segment.memory[4095] = 7
+    assert segment.memory[4095] == 7
+    with pytest.raises(IndexError):
+        segment.memory[4096] = 7
+
+
+def _target(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:  # the listing's own
+        return ""
+
+
+def test_what_cannot_be_mapped_says_why() -> None:
+    fd = os.open("/proc/self/status", os.O_RDONLY)
+    with pytest.raises(PermissionError):
+        Segment(fd, 4096)
+    os.close(fd)
 
 
 def test_a_header_says_with_which_layout_a_segment_was_made() -> None:

@@ -1,8 +1,8 @@
 import asyncio
 import contextlib
-import gc
 import os
 import signal
+from collections import Counter
 
 import pytest
 
@@ -225,12 +225,19 @@ def test_stop_gives_back_what_never_began() -> None:
 
 
 def descriptors() -> list[str]:
-    gc.collect()  # a mapping holds a descriptor of its own
     found = []
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):  # the listing's own
             found.append(os.readlink(f"/proc/self/fd/{fd}").partition(":")[0])
     return sorted(found)
+
+
+def test_a_child_takes_two_descriptors() -> None:
+    async def count(processes: int) -> Counter[str]:
+        async with bench(settings(processes=processes)):
+            return Counter(descriptors())
+
+    assert run(count(7)) - run(count(2)) == {"socket": 5, "anon_inode": 5}, "a control socket and a pidfd each"
 
 
 def test_descriptors_are_given_back() -> None:

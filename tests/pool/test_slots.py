@@ -82,7 +82,7 @@ def test_end_and_interruption_of_two_processes_agree() -> None:
             interrupted += [seq for seq in table.overdue(1) if table.interrupt(seq, ROW_TIMED_OUT)]
     os.waitpid(pid, 0)
     assert len(interrupted) >= total // 5000
-    told = states.memory[1:]
+    told = bytes(states.memory[1:])
     assert [seq for seq, state in enumerate(told, 1) if state == ROW_TIMED_OUT] == interrupted
     assert told.count(ROW_RUNNING) == total - len(interrupted)
     segment.close_fd()

@@ -1,0 +1,36 @@
+"""A mapping of shared memory that needs no descriptor: Python's own ``mmap`` keeps a copy of the file's."""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.errno cimport errno
+
+import os
+
+cdef extern from "<sys/mman.h>":
+    void *mmap(void *at, size_t size, int protection, int flags, int fd, long offset)
+    int munmap(void *at, size_t size)
+    int PROT_READ, PROT_WRITE, MAP_SHARED
+    void *MAP_FAILED
+
+
+def map_shared(fd: int, size: int) -> memoryview:
+    """Map the first bytes of a file, to be read and written until nothing refers to them any more."""
+    return memoryview(_Mapping(fd, size))
+
+
+cdef class _Mapping:
+
+    cdef void *base
+    cdef Py_ssize_t size
+
+    def __cinit__(self, fd: int, size: int) -> None:
+        cdef void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        if base == MAP_FAILED:
+            raise OSError(errno, os.strerror(errno))
+        self.base, self.size = base, size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.base, self.size, False, flags)
+
+    def __dealloc__(self) -> None:
+        if self.base != NULL:
+            munmap(self.base, self.size)
