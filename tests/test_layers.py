@@ -26,8 +26,8 @@ LAYERS: dict[str, int] = {
         # The only place that talks to Redis.
         1: "broker",
         # What people use.
-        2: "bulk client compose info inspector mux option_strings options periodic pool producer results scheduler "
-        "semaphore server task worker",
+        2: "bulk client compose cpus info inspector mux option_strings options periodic pool producer results "
+        "scheduler semaphore server task worker",
         # Ends.
         3: "__main__ cli demo metrics planning testing web",
     }.items()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from fastq._version import __version__
+from fastq.cpus import available_cpus, whole_cpus
 from fastq.errors import FastqError
 from fastq.planning import handlers, probe
 from fastq.planning.profile import VERSION, Machine, Profile, RedisFacts
@@ -35,7 +36,7 @@ def check_room(limit_bytes: int, used_bytes: int, extent: Extent) -> None:
 
 def default_children() -> int:
     """Return how many children are measured with: one a core."""
-    return max(1, min(_MOST_CHILDREN, int(probe.available_cores())))
+    return max(1, min(_MOST_CHILDREN, whole_cpus()))
 
 
 def measure_profile(
@@ -66,7 +67,7 @@ def measure_profile(
         loop_s=statistics.median(sample.child_s for sample in samples.by_trial["alone"]),
         machine=Machine(
             host=platform.node(),
-            cores=probe.available_cores(),
+            cores=available_cpus(),
             memory_bytes=probe.memory_bytes(),
             crowding=crowding_of(samples),
             others_cores=others_of(samples),

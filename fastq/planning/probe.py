@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
-    "available_cores",
     "busy_s",
     "children_of",
     "cpu_s",
@@ -73,15 +72,6 @@ def busy_s() -> float:
         int(word) for word in (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:]
     )
     return (user + nice + system + irq + softirq + steal) / _TICKS
-
-
-def available_cores() -> float:
-    """Return how many cores this process may use: its affinity, and the quota of its cgroup if that is less."""
-    cores = float(len(os.sched_getaffinity(0)))
-    with suppress(OSError, ValueError):
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        cores = min(cores, int(quota) / int(period))
-    return cores
 
 
 def memory_bytes() -> int:

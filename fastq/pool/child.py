@@ -22,7 +22,7 @@ from fastq.pool.coroutines import Coroutines
 from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
 from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
-from fastq.pool.processes import flush_output, leave, own_rss
+from fastq.pool.processes import end_process, flush_output, leave, own_rss
 from fastq.pool.runner import Runner
 
 __all__ = ["ChildSetup", "run_child"]
@@ -122,6 +122,7 @@ def run_child(setup: ChildSetup, runner: Runner) -> None:
     """Serve the rings until told to exit; the caller has made this process lead its group and armed its lifeline."""
     try:
         _serve(setup, runner)
+        end_process()
     except BaseException as error:  # noqa: BLE001 - a defect: what ran is charged now, not when the app's threads end
         leave(error)
 

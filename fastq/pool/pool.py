@@ -46,7 +46,7 @@ class ProcessPool:
             config,
             Surroundings(self._bell, self._ring, self._timer_fd),
             self._dispatcher,
-            Reports(self._deliver, self._changed, callbacks.on_notice, self._failed),
+            Reports(self._deliver, self._changed, callbacks.on_notice, callbacks.on_info, self._failed),
         )
         self._timekeeper = Timekeeper(config.timeout_grace)
         self._tick: asyncio.TimerHandle | None = None
@@ -252,6 +252,8 @@ class ProcessPool:
         returned = self._dispatcher.dispatch()
         if returned:
             asyncio.get_running_loop().call_soon(self._deliver, returned)
+        if self.free:
+            self._callbacks.on_room()
 
     def _failed(self, error: PoolStartError) -> None:
         self._error = error

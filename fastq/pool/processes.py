@@ -1,15 +1,18 @@
 """What the operating system knows about a process: is it there, how big is it, make it or oneself go away."""
 
+import atexit
 import contextlib
 import os
 import resource
 import signal
 import sys
+import threading
 from typing import NoReturn
 
 __all__ = [
     "describe_code",
     "describe_status",
+    "end_process",
     "flush_output",
     "kill_group",
     "leave",
@@ -83,6 +86,16 @@ def thread_count() -> int:
         return len(os.listdir("/proc/self/task"))
     except OSError:
         return 1
+
+
+def end_process() -> NoReturn:
+    """End this process as Python does, save for taking its modules apart.
+
+    That copies most of the memory that a forked process shares, and takes longer than many a task.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads; has no public name
+    atexit._run_exitfuncs()
+    leave(None)
 
 
 def describe_status(status: int) -> str:

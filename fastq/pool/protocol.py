@@ -52,12 +52,15 @@ class PoolCallbacks:
     """Say whom the pool tells what; all run in the event loop and must not block.
 
     ``on_events`` gets every outcome, in batches. ``on_failed`` is called once when children cannot be started any more;
-    what was submitted is then RETURNED at ``stop``. ``on_notice`` gets texts for the log.
+    what was submitted is then RETURNED at ``stop``. ``on_notice`` gets texts for the log about trouble, ``on_info``
+    about what is none. ``on_room`` is called when a child has begun to take tasks.
     """
 
     on_events: Callable[[list[Event]], None]
     on_failed: Callable[[PoolStartError], None]
     on_notice: Callable[[str], None]
+    on_info: Callable[[str], None] = lambda text: None
+    on_room: Callable[[], None] = lambda: None
 
 
 class Pool(Protocol):

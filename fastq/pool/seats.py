@@ -26,10 +26,17 @@ class Seat:
 class Seats:
     """Keep every seat taken."""
 
-    def __init__(self, count: int, dispatcher: Dispatcher, order: Callable[[], Handle | None]) -> None:
+    def __init__(
+        self,
+        count: int,
+        dispatcher: Dispatcher,
+        order: Callable[[], Handle | None],
+        tell: Callable[[str], None],
+    ) -> None:
         self._all = [Seat() for _ in range(count)]
         self._dispatcher = dispatcher
         self._order = order
+        self._tell = tell
 
     @property
     def all_ready(self) -> bool:
@@ -80,6 +87,10 @@ class Seats:
         handle.state = State.LEAVING
         handle.feed.set_open(False)
         if handle.feed.is_over_memory:  # it takes nothing any more
+            size_mb = handle.feed.rss / 1e6
+            self._tell(
+                f"worker process {handle.pid} has grown to {size_mb:.0f} MB (max_memory_per_child); it is replaced"
+            )
             self._dispatcher.put_back(handle.feed.take_back_all())
 
 

@@ -31,6 +31,7 @@ _REPORT_WAIT_S = 2.0  # for the preloader's word on a child that is known to be 
 _LAST_REPORT_WAIT_S = 0.5  # the same at the end, which is to be quick
 _YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
 _CLOCK_S = 0.01  # by which a timer may come too early
+_SLOW_IMPORT_S = 1.0
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
 _DEAF_NS = 30_000_000_000  # for one that runs nothing to look at what it was given: stopped, or stuck in the kernel
 _MAX_UNANSWERED = 16  # orders: a socket has room for a few hundred, the kernel lets few descriptors travel at a time
@@ -43,6 +44,7 @@ class Reports:
     on_resolved: Callable[[list[Event]], None]
     on_change: Callable[[], None]  # a child came or went
     on_notice: Callable[[str], None]
+    on_info: Callable[[str], None]
     on_failed: Callable[[PoolStartError], None]
 
 
@@ -66,7 +68,7 @@ class Supervisor:
         self._refill: asyncio.TimerHandle | None = None
         self._has_begun = False  # every seat has had a child that was ready
         self._loaded_s = 0.0
-        self.seats = Seats(config.processes, dispatcher, self._order)
+        self.seats = Seats(config.processes, dispatcher, self._order, reports.on_info)
         self.only_async = False
         self.description = ""
 
@@ -87,7 +89,12 @@ class Supervisor:
         """
         if refusal := check_descriptors(self._config.processes):
             raise PoolStartError(refusal)
-        loaded = await self._link.start()
+        text = f"importing {self._config.name} …"
+        slow = asyncio.get_running_loop().call_later(_SLOW_IMPORT_S, self._reports.on_info, text)
+        try:
+            loaded = await self._link.start()
+        finally:
+            slow.cancel()
         self._loaded_s = time.monotonic()
         if loaded.number("threads") > 1:
             self._reports.on_notice(
@@ -136,7 +143,7 @@ class Supervisor:
             return
         if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
             self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
-        refusal = self._too_small(frame.number("rss"))
+        refusal = _too_small(self._config.max_memory_per_child, frame.number("rss"))
         if refusal:
             handle.text = f": {refusal}"
             handle.kill()
@@ -158,15 +165,6 @@ class Supervisor:
             self._closed = True
             is_misuse = bool(frame.number("is_misuse"))
             self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
-
-    def _too_small(self, rss: int) -> str:
-        limit, least = self._config.max_memory_per_child, rss + (64 << 20)
-        if not 0 < limit < least:
-            return ""
-        return (
-            f"max_memory_per_child of {limit} bytes is too small: the app alone takes {rss}, "
-            f"and with 64 MB to work in that makes {least}"
-        )
 
     def _on_frame(self, frame: Frame) -> None:
         """Hear the preloader: a child was forked, or has ended."""
@@ -258,7 +256,7 @@ class Supervisor:
         if handle.pidfd >= 0:
             loop.remove_reader(handle.pidfd)
         events = judge(handle, self._dispatcher)
-        failed = self._failed_to_start(handle) and not events
+        failed = _failed_to_start(handle) and not events
         if handle.feed.finished:
             self._settled(handle)
         self._dispatcher.remove(handle.feed)
@@ -267,7 +265,7 @@ class Supervisor:
         self._unanswered.discard(handle.number)
         self.seats.leave(handle)
         if failed and not self._closed:
-            self._failed(self._why(handle))
+            self._failed(_why(handle))
         try:
             self.seats.fill()
         finally:
@@ -279,16 +277,6 @@ class Supervisor:
         with contextlib.suppress(ChannelClosedError):
             if (frame := handle.channel.poll()) is not None and frame.op == "failed":
                 self._on_failure(handle, frame)
-
-    def _failed_to_start(self, handle: Handle) -> bool:
-        if handle.feed.finished:
-            return False
-        young = handle.state is State.READY and time.monotonic() - handle.since_s < _YOUNG_S
-        return handle.state is State.STARTING or young or handle.text != ""
-
-    def _why(self, handle: Handle) -> str:
-        fate = "" if handle.status is None else f" with {describe_status(handle.status)}"
-        return f"worker process {handle.pid} ended at its start{fate}{handle.text}"
 
     def _failed(self, text: str) -> None:
         """Count a start that went wrong, and give up if that was one too many, else try again after a while."""
@@ -357,6 +345,28 @@ class Supervisor:
         await self._link.stop(_LAST_REPORT_WAIT_S)
         for handle in self.handles:
             self._bury(handle)
+
+
+def _too_small(limit: int, rss: int) -> str:
+    least = rss + (64 << 20)
+    if not 0 < limit < least:
+        return ""
+    return (
+        f"max_memory_per_child of {limit} bytes is too small: the app alone takes {rss}, "
+        f"and with 64 MB to work in that makes {least}"
+    )
+
+
+def _failed_to_start(handle: Handle) -> bool:
+    if handle.feed.finished:
+        return False
+    young = handle.state is State.READY and time.monotonic() - handle.since_s < _YOUNG_S
+    return handle.state is State.STARTING or young or handle.text != ""
+
+
+def _why(handle: Handle) -> str:
+    fate = "" if handle.status is None else f" with {describe_status(handle.status)}"
+    return f"worker process {handle.pid} ended at its start{fate}{handle.text}"
 
 
 def _exists(pid: int) -> bool:

@@ -35,7 +35,9 @@ class AggregationChild:
         pool = PoolConfig(
             runner="fastq.worker.aggregation:load",
             argument=str(config.group_aggregator),
+            name="the group aggregator",
             start_method=config.start_method,
+            start_timeout=config.seconds("start_timeout"),
             timeout_grace=0.0,
             prefetch_time=self._patience_s,  # a call that waits for a new child is not given back
         )

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from fastq.broker.archive_rule import ArchiveFull, ArchiveRule
+from fastq.cpus import whole_cpus
 from fastq.durations import nanoseconds_of
 from fastq.options import check_text
 from fastq.prioritizer import normalize_queues
@@ -33,10 +34,8 @@ MAX_WEIGHT: Final = 2**31 - 1
 
 
 def default_concurrency() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) or 1
-    return os.cpu_count() or 1
+    """Return the number of processors that this process may use: by its affinity and its container's quota."""
+    return whole_cpus()
 
 
 def _setting(kind: str, default: Any, help: str, **limits: Any) -> Any:
@@ -118,6 +117,9 @@ class ServerConfig:
     )
     max_tasks_per_child: int = _setting("count", 0, "replace a child after so many tasks; 0: never", least=0)
     max_memory_per_child: int = _setting("bytes", 0, "replace a child above so much memory; 0: no limit", least=0)
+    start_timeout: Duration = _setting(
+        "seconds", 60.0, "how long the import of the app may take, and the start of a child", least=0.1
+    )
     timeout_grace: Duration = _setting(
         "seconds", 5.0, "from the soft end of a handler whose time is up to its kill; 0: at once", least=0
     )

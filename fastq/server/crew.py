@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -67,6 +68,8 @@ class CrewCallbacks:
     judge: Judge | None = None
     """Asks the app's hooks about a failure that no child reported; None without such hooks."""
     remembers_canceled: Callable[[], bool] = lambda: True
+    on_room: Callable[[], None] = lambda: None
+    """Called when a child has begun to take tasks."""
 
 
 class Crew:
@@ -88,7 +91,16 @@ class Crew:
         self.counts: Counter[Kind] = Counter()
         self.failure_log = FailureLog(clock)
         self._judging: dict[asyncio.Task[None], HeldTask] = {}
-        self.pool = ProcessPool(config, PoolCallbacks(self._on_events, callbacks.failed, self._on_notice))
+        self.pool = ProcessPool(
+            config,
+            PoolCallbacks(
+                self._on_events,
+                callbacks.failed,
+                partial(log_text, _log, logging.WARNING),
+                partial(log_text, _log, logging.INFO),
+                callbacks.on_room,
+            ),
+        )
 
     async def start(self) -> None:
         """Start the children; raise ``PoolStartError`` with the app's traceback if that fails."""
@@ -272,9 +284,6 @@ class Crew:
         task.returning = isinstance(write, Requeued)
         self.failure_log.tell(task, kind, write, report)
         return Result(task, write)
-
-    def _on_notice(self, text: str) -> None:
-        log_text(_log, logging.WARNING, text)
 
     # Control ----------------------------------------------------------------------------------------------------
 

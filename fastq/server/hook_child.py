@@ -36,7 +36,9 @@ class HookChild:
         pool = PoolConfig(
             runner="fastq.worker.hook_runner:load",
             argument=argument,
+            name="the hooks",
             start_method=config.start_method,
+            start_timeout=config.seconds("start_timeout"),
             timeout_grace=0.0,
             prefetch_time=2 * LIMIT_S,  # what waits is not given back: there is no other child
         )

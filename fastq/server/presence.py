@@ -4,8 +4,10 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Final
 
 from fastq.broker.presence import ServerIdentity
 from fastq.clock import Clock
@@ -19,6 +21,10 @@ from fastq.server.config import ServerConfig
 from fastq.server.held import HeldTask
 
 __all__ = ["ServerStatus", "Showcase", "new_identity"]
+
+MAX_PAYLOAD: Final = 4096
+MAX_PAYLOADS: Final = 1_000_000
+"""Of all running tasks: what is published goes to Redis again with each beat."""
 
 
 class ServerStatus(StrEnum):
@@ -53,6 +59,7 @@ class Showcase:
         self._running = running
         self._clock = clock
         self._started = datetime.now(UTC)
+        self._payloads: dict[HeldTask, bytes] = {}
         self.slots = config.concurrency
         self.status = ServerStatus.ACTIVE
         self._can_work = True
@@ -63,7 +70,9 @@ class Showcase:
 
     def __call__(self) -> tuple[bytes, dict[str, bytes]]:
         """Return the encoded ServerInfo, and the encoded WorkerInfo of each running task by its id."""
-        workers = dict(filter(None, map(self._worker, self._running())))
+        shown = self._shown()
+        most = min(MAX_PAYLOAD, MAX_PAYLOADS // max(1, len(shown)))
+        workers = {task.id: self._worker(task, running, most) for task, running in shown.items()}
         identity, config = self._identity, self._config
         info = ServerInfo(
             host=identity.host,
@@ -78,25 +87,35 @@ class Showcase:
         )
         return encode_server_info(info), workers
 
-    def _worker(self, running: Running) -> tuple[str, bytes] | None:
-        task = running.submission.key
-        if not isinstance(task, HeldTask):
-            return None
-        try:
-            message = decode_task_message(task.view.data)
-        except InvalidMessageError:
-            return None
+    def _shown(self) -> dict[HeldTask, Running]:
+        """Return what runs and can be shown, and keep the payloads until the next beat: large ones are slow to read."""
+        found: dict[HeldTask, Running] = {}
+        payloads: dict[HeldTask, bytes] = {}
+        for running in self._running():
+            task = running.submission.key
+            if isinstance(task, HeldTask):
+                with suppress(InvalidMessageError):
+                    payloads[task] = self._payloads[task] if task in self._payloads else _payload_of(task)
+                    found[task] = running
+        self._payloads = payloads
+        return found
+
+    def _worker(self, task: HeldTask, running: Running, most: int) -> bytes:
         # The pool's times are monotonic; what is published is wall time.
         offset_ns = self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
         info = WorkerInfo(
             host=self._identity.host,
             pid=self._identity.pid,
             server_id=self._identity.server_id,
-            task_id=message.id,
-            task_type=message.type,
-            task_payload=message.payload,
+            task_id=task.id,
+            task_type=task.view.type,
+            task_payload=self._payloads[task][:most],
             queue=task.queue,
             start_time=at_unix_ns(running.started_ns + offset_ns),
             deadline=at_unix_ns(running.deadline_ns + offset_ns) if running.deadline_ns else None,
         )
-        return message.id, encode_worker_info(info)
+        return encode_worker_info(info)
+
+
+def _payload_of(task: HeldTask) -> bytes:
+    return (decode_task_message(task.view.data).payload or b"")[:MAX_PAYLOAD]

@@ -104,6 +104,7 @@ class ServerProcess:
             self._canceled_as,
             self._judge if self.hooks.judges else None,
             lambda: self.subscriber.remembers,
+            lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
@@ -389,6 +390,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
     hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
     return PoolConfig(
         runner="fastq.worker.runner:load",
+        name=options.app,
         argument=runner_argument(
             options.app,
             log=(config.log_level, config.log_format, config.log_tracebacks),
@@ -398,6 +400,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         ),
         processes=config.concurrency,
         start_method=config.start_method,
+        start_timeout=config.seconds("start_timeout"),
         timeout_grace=config.seconds("timeout_grace"),
         max_tasks_per_child=config.max_tasks_per_child,
         max_memory_per_child=config.max_memory_per_child,

@@ -4,6 +4,7 @@ import ast
 import re
 import shutil
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import date
@@ -206,8 +207,20 @@ def test_a_header_gives_names_patterns_and_facts() -> None:
     )
 
 
+def test_scripts_are_read_once_at_the_import() -> None:
+    """A process that is out of descriptors, or whose package is being replaced, goes on with what it has read."""
+    code = """
+import resource
+from fastq.broker.scripts import load_script, script_names
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+print(len([load_script(name) for name in script_names()]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == len(list(LUA.glob("*.lua")))
+
+
 def test_an_unknown_script_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError, match="nosuch"):
+    with pytest.raises(KeyError, match="nosuch"):
         load_script("nosuch")
 
 

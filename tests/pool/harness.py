@@ -75,10 +75,15 @@ class Bench:
         self.events: dict[object, list[Event]] = {}
         self.order: list[Event] = []
         self.notices: list[str] = []
+        self.infos: list[str] = []
+        self.rooms = 0
         self.failed: list[PoolStartError] = []
         self.beacon = Beacon()
         self._changed = asyncio.Event()
-        self.pool = ProcessPool(config, PoolCallbacks(self._on_events, self._on_failed, self.notices.append))
+        callbacks = PoolCallbacks(
+            self._on_events, self._on_failed, self.notices.append, self.infos.append, self._on_room
+        )
+        self.pool = ProcessPool(config, callbacks)
 
     def _on_events(self, events: list[Event]) -> None:
         for event in events:
@@ -88,6 +93,10 @@ class Bench:
 
     def _on_failed(self, error: PoolStartError) -> None:
         self.failed.append(error)
+        self._changed.set()
+
+    def _on_room(self) -> None:
+        self.rooms += 1
         self._changed.set()
 
     def task(

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from fastq.pool.handle import State
@@ -33,6 +35,19 @@ def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
             assert [one.submission.key for one in b.pool.running()] == ["last"]
             go.touch()
             assert int((await b.outcome("next")).data) != old
+
+    run(test())
+
+
+def test_who_waits_for_room_hears_of_a_successor_that_is_ready() -> None:
+    async def test() -> None:
+        async with bench(settings(max_tasks_per_child=1)) as b:
+            for number in range(20):
+                rooms = b.rooms
+                assert b.pool.free
+                b.submit(b.task(number))
+                await b.outcome(number)
+                await b.until(lambda rooms=rooms: b.rooms > rooms)  # type: ignore[misc]  # mypy cannot infer it
 
     run(test())
 
@@ -74,6 +89,10 @@ def test_a_child_above_its_memory_is_replaced_and_what_waited_moves_on(is_async:
             assert {event.kind for event in events} == {Kind.RESULT}
             assert {int(event.data.split()[-1]) for event in events} == set(b.pool.child_pids) - {old}
             await gone(old)
+            (info,) = b.infos
+            assert re.fullmatch(
+                rf"worker process {old} has grown to \d{{3}} MB \(max_memory_per_child\); it is replaced", info
+            )
 
     run(test())
 

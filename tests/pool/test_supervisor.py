@@ -1,5 +1,6 @@
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -138,9 +139,39 @@ def test_an_app_that_cannot_be_imported_says_why(argument: str, text: str) -> No
 
 def test_an_import_that_hangs_is_given_up() -> None:
     async def test() -> None:
-        with pytest.raises(PoolStartError, match=r"import took more than 0\.5 s"):
-            async with bench(settings("hang", start_timeout=0.5)):
+        text = r"^the app: the import took more than 0\.5 s \(--start-timeout, start_timeout\)$"
+        with pytest.raises(PoolStartError, match=text):
+            async with bench(settings("hang", start_timeout=0.5, name="the app")):
                 pass
+
+    run(test())
+
+
+def test_an_import_that_takes_its_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.pool.supervisor._SLOW_IMPORT_S", 0.0)
+
+    async def test() -> None:
+        async with bench(settings(name="the app")) as b:
+            assert b.infos == ["importing the app …"]
+
+    run(test())
+
+
+def test_a_child_that_the_machine_has_nothing_left_for_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (0.05,))
+
+    async def test() -> None:
+        async with bench() as b:
+            await b.run("noop")
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+            try:
+                assert (await b.run("kill_self")).kind is Kind.CRASHED
+                await until(lambda: b.notices)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert "no worker process can be started: [Errno 24] Too many open files" in b.notices[0]
+            assert (await b.run("noop")).kind is Kind.DONE
 
     run(test())
 

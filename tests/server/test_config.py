@@ -1,7 +1,6 @@
 """ServerConfig: what each setting takes, and that what it does not take is said with its name and value."""
 
 import math
-import os
 import re
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fastq.cpus import whole_cpus
 from fastq.messages import ServerInfo
 from fastq.proto.convert import decode_server_info, encode_server_info
 from fastq.server import config as config_module
@@ -33,6 +33,7 @@ def test_the_defaults_are_asynqs_where_asynq_has_them() -> None:
         "janitor_interval": 8,
         "group_grace_period": 60,
         "group_max_delay": 0,
+        "start_timeout": 60,
         "timeout_grace": 5,
         "prefetch_time": 0.05,
     }
@@ -160,10 +161,5 @@ def test_what_a_setting_does_not_take_is_said_with_its_name_and_value(
     assert re.match(rf"{name}\b", str(raised.value)), "the first word is the setting"
 
 
-def test_concurrency_is_the_number_of_processors_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    if hasattr(os, "sched_getaffinity"):
-        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 5})
-        assert default_concurrency() == 3
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert default_concurrency() == 1
+def test_concurrency_is_the_number_of_processors_that_may_be_used() -> None:
+    assert default_concurrency() == whole_cpus()

@@ -76,6 +76,30 @@ def test_a_server_shows_each_task_in_a_handler() -> None:
     assert workers["b"].deadline is None
 
 
+def test_large_payloads_are_shown_in_part() -> None:
+    """They go to Redis again with each beat: 4 kB of each, and a megabyte of all."""
+    payload = bytes(range(256)) * 1000
+    one, two = running("a", payload=payload), running("b", payload=payload[:100])
+    _, workers = show(one, two)
+    assert workers["a"].task_payload == payload[:4096]
+    assert workers["b"].task_payload == payload[:100]
+    info, workers = show(*(running(str(number), payload=payload) for number in range(1000)))
+    assert info.active_worker_count == 1000
+    assert {worker.task_payload for worker in workers.values()} == {payload[:1000]}
+
+
+def test_a_payload_is_read_at_the_first_beat_only() -> None:
+    tasks = [running("a", payload=b"p" * 10_000)]
+    showcase = Showcase(ME, CONFIG, lambda: tasks, ManualClock(NOW_S))
+    first = showcase()[1]
+    kept = dict(showcase._payloads)
+    assert showcase()[1] == first
+    assert [id(payload) for payload in showcase._payloads.values()] == [id(payload) for payload in kept.values()]
+    tasks.clear()
+    assert showcase()[1] == {}
+    assert showcase._payloads == {}
+
+
 def test_a_wall_clock_that_was_set_is_followed() -> None:
     clock = ManualClock(NOW_S)
     clock.advance(10)
