@@ -72,27 +72,12 @@ class Link:
         """
         loop = asyncio.get_running_loop()
         self._loaded = loop.create_future()
-        self._channel, far = Channel.pair()
-        lifeline_read, self._lifeline = os.pipe()
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "fastq.pool.preloader", str(far.fileno())],
-                pass_fds=[far.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            self._channel.send(
-                "load",
-                [lifeline_read],
-                runner=self._config.runner,
-                argument=self._config.argument,
-                start_method=self._config.start_method,
-                soft_limit=given_soft_limit(),
-                sys_path=os.pathsep.join(sys.path),
-            )
-        finally:
-            far.close()
-            os.close(lifeline_read)
+            self._channel = self._launch()
+        except OSError as error:
+            raise PoolStartError(
+                f"{self._config.name}: the process that imports it cannot be started: {error}"
+            ) from error
         self._channel.set_blocking(False)
         loop.add_reader(self._channel, self._read)
         try:
@@ -104,9 +89,38 @@ class Link:
                 "(--start-timeout, start_timeout)"
             ) from None
         except ChannelClosedError as error:
-            await self._reap(self._process, _SETTLE_S)
-            fate = describe_code(self._process.returncode)
+            fate = describe_code(await self._reap(_SETTLE_S))
             raise PoolStartError(f"{self._config.name}: the process that imports it ended: {fate}") from error
+
+    def _launch(self) -> Channel:
+        """Start the process and tell it what to load; return the near end of its control socket."""
+        channel, far = Channel.pair()
+        try:
+            lifeline_read, self._lifeline = os.pipe()
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "fastq.pool.preloader", str(far.fileno())],
+                    pass_fds=[far.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+                channel.send(
+                    "load",
+                    [lifeline_read],
+                    runner=self._config.runner,
+                    argument=self._config.argument,
+                    start_method=self._config.start_method,
+                    soft_limit=given_soft_limit(),
+                    sys_path=os.pathsep.join(sys.path),
+                )
+            finally:
+                os.close(lifeline_read)
+        except OSError:
+            channel.close()
+            raise
+        finally:
+            far.close()
+        return channel
 
     def order(self, number: int, fds: list[int], max_memory: int) -> bool:
         """Order a child; false when the preloader takes no order now, or none any more."""
@@ -153,17 +167,17 @@ class Link:
             with contextlib.suppress(ChannelClosedError):
                 self._channel.send("exit")
         self._close_channel()
-        if self._process is not None:
-            await self._reap(self._process, within)
+        await self._reap(within)
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
 
-    async def _reap(self, process: subprocess.Popen[bytes], within: float) -> None:
-        loop = asyncio.get_running_loop()
+    async def _reap(self, within: float) -> int:
+        process, loop = self._process, asyncio.get_running_loop()
         until = loop.time() + within
-        while process.poll() is None:
+        while process is not None and process.poll() is None:
             if loop.time() > until:
                 process.send_signal(signal.SIGKILL)
                 kill_group(process.pid)
             await asyncio.sleep(_REAP_S)
+        return 0 if process is None else process.returncode

@@ -60,7 +60,10 @@ def serve(options: ProcessOptions, on_ready: Callable[[], None] = lambda: None) 
 
 
 async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
-    process = ServerProcess(options)
+    try:
+        process = ServerProcess(options)
+    except OSError as error:
+        raise PoolStartError(f"the operating system refuses what they need: {error}") from error
     loop = asyncio.get_running_loop()
 
     def stop_fetching() -> None:

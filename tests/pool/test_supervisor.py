@@ -176,6 +176,41 @@ def test_a_child_that_the_machine_has_nothing_left_for_is_tried_again(monkeypatc
     run(test())
 
 
+def test_calls_that_a_seccomp_profile_refuses_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(1, "refused")
+
+    for module, name in ((os, "memfd_create"), (os, "eventfd"), (os, "pidfd_open"), (signal, "pidfd_send_signal")):
+        monkeypatch.setattr(module, name, refuse, raising=False)
+
+    async def test() -> None:
+        async with bench() as b:
+            assert (await b.run("size", size="2000000")).kind is Kind.RESULT
+            for do in ("sleep", "ignore"):
+                event, (pid,) = await b.hang(do)
+                assert event.kind is Kind.TIMEOUT
+            await gone(pid)
+            assert b.notices == []
+
+    run(test())
+
+
+def test_a_process_that_the_system_refuses_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+    async def test() -> None:
+        before = set(os.listdir("/proc/self/fd"))
+        with pytest.raises(PoolStartError, match=r"^the app: the process .* cannot be started: \[Errno 11\] Resource"):
+            async with bench(settings(name="the app")):
+                pass
+        assert set(os.listdir("/proc/self/fd")) == before
+
+    run(test())
+
+
 def test_a_bad_import_of_spawned_children_ends_the_pool_instead_of_spinning() -> None:
     async def test() -> None:
         with pytest.raises(PoolStartError, match="the app cannot be imported"):

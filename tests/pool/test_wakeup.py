@@ -6,10 +6,17 @@ import pytest
 from fastq.pool.wakeup import Wakeup, new_timer_fd
 
 
-@pytest.mark.parametrize("has_eventfd", [True, False])
-def test_a_wakeup_is_readable_once_however_often_it_rang(has_eventfd: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not has_eventfd:
+def refuse(*_: object) -> int:
+    raise PermissionError(1, "as a seccomp profile has it")
+
+
+@pytest.mark.parametrize("eventfd", ["there", "missing", "refused"])
+def test_a_wakeup_is_readable_once_however_often_it_rang(eventfd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_eventfd = eventfd == "there"
+    if eventfd == "missing":
         monkeypatch.delattr(os, "eventfd")
+    elif eventfd == "refused":
+        monkeypatch.setattr(os, "eventfd", refuse)
     wakeup = Wakeup.create()
     assert (wakeup.read_fd == wakeup.write_fd) == has_eventfd
     poller = select.poll()
