@@ -13,8 +13,9 @@ class PoolConfig:
     """Say what the children run, how many they are, and where the limits stand.
 
     ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``; ``name`` is what errors call the
-    app, ``runner`` unless it is given. Times are seconds, memory bytes; 0
-    for ``max_tasks_per_child`` and ``max_memory_per_child`` means no limit, for ``timeout_grace`` kill at once.
+    app, ``runner`` unless it is given. Times are seconds, memory bytes; 0 for ``max_tasks_per_child``,
+    ``max_memory_per_child`` and ``memory_limit`` means no limit, for ``timeout_grace`` kill at once. A child above
+    ``max_memory_per_child`` is replaced after its task, one above ``memory_limit`` is killed while it runs.
     ``start_timeout`` bounds the import of the app and the start of a child.
     """
 
@@ -26,6 +27,7 @@ class PoolConfig:
     timeout_grace: float = 5.0
     max_tasks_per_child: int = 0
     max_memory_per_child: int = 0
+    memory_limit: int = 0
     async_concurrency: int = 100
     prefetch_time: float = 0.05
     start_timeout: float = 60.0
@@ -42,7 +44,7 @@ class PoolConfig:
         self._at_least("processes", 1)
         self._at_least("async_concurrency", 1)
         self._at_least("prefetch_records", 1)
-        for name in ("timeout_grace", "max_tasks_per_child", "max_memory_per_child"):
+        for name in ("timeout_grace", "max_tasks_per_child", "max_memory_per_child", "memory_limit"):
             self._at_least(name, 0)
         for name in ("prefetch_time", "start_timeout"):
             self._at_least(name, 0.001)

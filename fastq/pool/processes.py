@@ -19,6 +19,7 @@ __all__ = [
     "open_pidfd",
     "own_rss",
     "peak_rss",
+    "rss_of",
     "send_signal",
     "thread_count",
 ]
@@ -73,6 +74,15 @@ def own_rss() -> int:
             return int(file.read().split()[1]) * _PAGE
     except OSError:
         return peak_rss(resource.getrusage(resource.RUSAGE_SELF))
+
+
+def rss_of(pid: int) -> int:
+    """Return the resident bytes of another process; 0 if it is gone, or where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
 
 
 def peak_rss(usage: resource.struct_rusage) -> int:

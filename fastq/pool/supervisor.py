@@ -20,7 +20,8 @@ from fastq.pool.descriptors import check_descriptors
 from fastq.pool.failures import Failures
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import Link, LinkEvents, PoolStartError
-from fastq.pool.processes import describe_status, open_pidfd
+from fastq.pool.memory_watch import MemoryWatch
+from fastq.pool.processes import describe_status, open_pidfd, rss_of
 from fastq.pool.seats import Seats, dismiss
 from fastq.pool.verdicts import judge
 
@@ -63,6 +64,7 @@ class Supervisor:
         self._number = 0
         self._unanswered: set[int] = set()  # the orders of which the preloader has not said what came of them
         self._failures = Failures()
+        self._memory = MemoryWatch(config.memory_limit)
         self._background: set[asyncio.Task[None]] = set()
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
@@ -87,7 +89,7 @@ class Supervisor:
 
         Raises ``PoolStartError`` when the app cannot be imported, or descriptors would not do for so many children.
         """
-        if refusal := check_descriptors(self._config.processes):
+        if refusal := _refusal(self._config):
             raise PoolStartError(refusal)
         text = f"importing {self._config.name} …"
         slow = asyncio.get_running_loop().call_later(_SLOW_IMPORT_S, self._reports.on_info, text)
@@ -143,7 +145,7 @@ class Supervisor:
             return
         if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
             self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
-        refusal = _too_small(self._config.max_memory_per_child, frame.number("rss"))
+        refusal = _too_small(self._config, frame.number("rss"))
         if refusal:
             handle.text = f": {refusal}"
             handle.kill()
@@ -301,8 +303,9 @@ class Supervisor:
     # Tick ---------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Kill what takes too long to start, to begin a task or to exit; where there is no pidfd, look who is gone."""
+        """Kill what is too big, or too slow to start, to begin a task or to exit; without a pidfd, look who is gone."""
         now = time.monotonic()
+        self._memory.check(self.handles)
         for handle in self.handles:
             age = now - handle.since_s
             if handle.state is State.READY and age > _YOUNG_S and self._has_begun and not handle.is_settled:
@@ -347,14 +350,23 @@ class Supervisor:
             self._bury(handle)
 
 
-def _too_small(limit: int, rss: int) -> str:
+def _refusal(config: PoolConfig) -> str:
+    """Return what this system does not have for such a pool, if anything."""
+    if config.memory_limit and not rss_of(os.getpid()):
+        return "memory_limit: this system does not tell how large a process is"
+    return check_descriptors(config.processes)
+
+
+def _too_small(config: PoolConfig, rss: int) -> str:
     least = rss + (64 << 20)
-    if not 0 < limit < least:
-        return ""
-    return (
-        f"max_memory_per_child of {limit} bytes is too small: the app alone takes {rss}, "
-        f"and with 64 MB to work in that makes {least}"
-    )
+    for name in ("max_memory_per_child", "memory_limit"):
+        limit = getattr(config, name)
+        if 0 < limit < least:
+            return (
+                f"{name} of {limit} bytes is too small: the app alone takes {rss}, "
+                f"and with 64 MB to work in that makes {least}"
+            )
+    return ""
 
 
 def _failed_to_start(handle: Handle) -> bool:

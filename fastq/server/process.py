@@ -404,6 +404,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         timeout_grace=config.seconds("timeout_grace"),
         max_tasks_per_child=config.max_tasks_per_child,
         max_memory_per_child=config.max_memory_per_child,
+        memory_limit=config.memory_limit,
         async_concurrency=config.async_concurrency,
         prefetch_time=config.seconds("prefetch_time"),
     )

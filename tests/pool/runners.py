@@ -239,6 +239,13 @@ def allocate(order: dict[str, str], context: TaskContext) -> Answer:
 _KEPT: list[bytearray] = []
 
 
+def grow(order: dict[str, str], context: TaskContext) -> Answer:
+    """Keep so many bytes, and go on."""
+    allocate(order, context)
+    time.sleep(10**6)
+    return None
+
+
 def scribble(order: dict[str, str], context: TaskContext) -> Answer:
     """Write over the shared memory, as a wild pointer might."""
     for name in os.listdir("/proc/self/fd"):
@@ -272,7 +279,7 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
         noop, nap, echo, size, pid, spin, spin_silently, sleep, hold_gil, hold_gil_in_c, ignore, return_late, decide,
         clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
-        use_terminate, write, allocate, scribble, wrong_answer, raise_error, limits,
+        use_terminate, write, allocate, grow, scribble, wrong_answer, raise_error, limits,
     )
 }  # fmt: skip
 
@@ -303,6 +310,11 @@ async def async_wait_for(order: dict[str, str]) -> None:
 
 
 async def async_sleep(order: dict[str, str]) -> None:
+    await asyncio.sleep(10**6)
+
+
+async def async_grow(order: dict[str, str]) -> None:
+    _KEPT.append(bytearray(os.urandom(1024) * (int(order["size"]) // 1024)))
     await asyncio.sleep(10**6)
 
 
@@ -343,6 +355,7 @@ COROUTINES = {
     for coroutine in (
         async_wait_for,
         async_sleep,
+        async_grow,
         async_ignore,
         async_block,
         async_cancel_self,

@@ -69,6 +69,7 @@ EXAMPLES: dict[str, list[Example]] = {
         Example(1536, "1.5k", "1536"),
         Example(1000, "1000", "1000"),
     ],
+    "memory_limit": [Example(1024**3, "1G", "1073741824")],
     "start_timeout": [Example(600, "10m", "600")],
     "timeout_grace": [Example(0, "0", "0")],
     "async_concurrency": [Example(10, "10", "10")],
