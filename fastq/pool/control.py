@@ -6,7 +6,6 @@ frame.
 """
 
 import array
-import contextlib
 import errno
 import json
 import os
@@ -23,6 +22,8 @@ _EMPTY = _LENGTH.pack(0)
 _MAX_FDS = 16
 _MAX_FRAME = 1 << 20
 _CHUNK = 1 << 16
+_WAKE_UP_CHUNK = 256
+_ANCILLARY = socket.CMSG_SPACE(_MAX_FDS * 4)
 _BUSY = (errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS)
 
 Value = str | int | float | bool | None
@@ -119,8 +120,10 @@ class Channel:
 
     def drain(self) -> None:
         """Read what has come without waiting; its frames are kept for ``receive`` and ``poll``."""
-        with contextlib.suppress(BlockingIOError):
-            self._fill(socket.MSG_DONTWAIT)
+        try:
+            self._fill(socket.MSG_DONTWAIT, _WAKE_UP_CHUNK)
+        except BlockingIOError:
+            return
 
     def poll(self) -> Frame | None:
         """Return the next frame without waiting, or ``None`` when there is none yet.
@@ -134,9 +137,9 @@ class Channel:
                 return None
         return frame
 
-    def _fill(self, flags: int) -> None:
+    def _fill(self, flags: int, most: int = _CHUNK) -> None:
         try:
-            data, ancillary, came_with, _ = self._socket.recvmsg(_CHUNK, socket.CMSG_SPACE(_MAX_FDS * 4), flags)
+            data, ancillary, came_with, _ = self._socket.recvmsg(most, _ANCILLARY, flags)
         except BlockingIOError:
             raise
         except OSError as error:

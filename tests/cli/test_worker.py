@@ -197,7 +197,7 @@ def app_workers(workers: Workers) -> Workers:
 def test_a_name_that_leads_to_no_app_is_misuse(app_workers: Workers, app: str, text: str, start_method: str) -> None:
     worker = app_workers.start("--start-method", start_method, "--redis", NOWHERE, app=app)
     assert worker.ended() == 2, worker.text
-    (line,) = worker.lines
+    line = worker.lines[-1]  # before it, that the import takes its time, on a busy machine
     assert line.startswith(f"fastq-worker: {text}")
 
 

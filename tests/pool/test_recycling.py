@@ -112,8 +112,8 @@ def test_children_that_leak_are_replaced_again_and_again() -> None:
 @pytest.mark.parametrize("name", ["max_memory_per_child", "memory_limit"])
 def test_a_limit_that_the_app_alone_nearly_fills_is_refused(name: str) -> None:
     async def test() -> None:
+        options: dict[str, float | str] = {name: 20 * MB}
         with pytest.raises(PoolStartError, match=f"{name} of {20 * MB} bytes is too small"):
-            options: dict[str, float | str] = {name: 20 * MB}
             async with bench(settings("", **options)):
                 pass
 
