@@ -16,10 +16,9 @@ from fastq.broker.cancel import CancelAs
 from fastq.broker.control import ServerOrder
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_async_broker
-from fastq.broker.presence import clear_server_state, write_result
+from fastq.broker.presence import clear_server_state
 from fastq.broker.wait import TaskWatch
 from fastq.clock import Clock, SystemClock
-from fastq.errors import BrokerError
 from fastq.pool.pool import PoolConfig
 from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
@@ -47,6 +46,7 @@ from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
 from fastq.server.repairs import Repairs, describe
 from fastq.server.result import Result
+from fastq.server.result_writer import ResultWriter
 from fastq.server.stall import StallWatch
 from fastq.server.subscriber import Subscriber
 from fastq.server.syncer import Syncer
@@ -96,10 +96,11 @@ class ServerProcess:
         self.stall = StallWatch(self._clock, options.timing.stall_s)
         self.holdings = Holdings(self.held, self.owner, self.stall, self._clock, options.timing)
         self.acker = Acker(self.commands, self.holdings)
+        self.result_writer = ResultWriter(self.commands, self.owner)
         self.hooks = HookChild(config)
         callbacks = CrewCallbacks(
             self._finish,
-            self._write_result,
+            self.result_writer.write,
             self._pool_failed,
             self._canceled_as,
             self._judge if self.hooks.judges else None,
@@ -116,8 +117,6 @@ class ServerProcess:
         self._hurry = asyncio.Event()
         self._is_giving_back = False
         self._given_back: list[Result] = []
-        self._writes: set[asyncio.Task[None]] = set()
-        self._writing: set[HeldTask] = set()
         self._make_actors(config, options.timing)
 
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
@@ -324,7 +323,7 @@ class ServerProcess:
         """Write all that is left, again and again while Redis does not take it."""
         for actor in (self.syncer, self.acker):
             await actor.finish(each_s)
-        await asyncio.gather(*self._writes, return_exceptions=True)
+        await self.result_writer.settle()
         await self.acker.flush()
         while self.acker.failed:
             await self.syncer.tick()
@@ -343,27 +342,6 @@ class ServerProcess:
     def _accounted(self) -> set[object]:
         """Return the tasks that are in the pool, being judged, or waiting to be written."""
         return self.crew.tasks() | self.acker.tasks() | {result.task for result in self._given_back}
-
-    def _write_result(self, task: HeldTask, data: bytes) -> None:
-        is_under_way = task.written is not None and task in self._writing
-        task.written = data
-        if is_under_way:
-            return  # the last one counts: it is written when the one before it is through
-        self._writing.add(task)
-        writing = asyncio.create_task(self._store(task))
-        self._writes.add(writing)
-        writing.add_done_callback(self._writes.discard)
-
-    async def _store(self, task: HeldTask) -> None:
-        try:
-            stored: bytes | None = None
-            while task.held and not task.ended and stored is not task.written:
-                stored = task.written
-                await self.commands.run(write_result(task.queue, task.id, self.owner, stored or b""))
-        except BrokerError as error:
-            _log.warning("an intermediate result of task %s goes with its completion only: %s", task.id, error)
-        finally:
-            self._writing.discard(task)
 
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error
