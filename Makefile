@@ -54,7 +54,7 @@ check: lint types test ## Everything that must be green before a merge
 docs: $(BUILT) ## Write signatures and docstrings into docs/api
 	$(PY) docs/make_api.py
 
-chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (4-5 minutes)
+chaos: $(BUILT) ## Kill, freeze and cut off servers and Redis under load, account for each task (6-7 minutes)
 	@$(PY) -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(ARGS)
 
 interop: $(BUILT) ## Test against a real Go asynq; fails where Go is missing

@@ -4,7 +4,7 @@ A fault explains only what it can do. The death of a child does not touch what h
 asked for touches only what has not returned; what is cut off or frozen for less than the lease loses nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fastq.broker.connection import READ_TIMEOUT_S
@@ -16,7 +16,7 @@ from tests.chaos.ledger import Run
 from tests.chaos.plan import Kind
 from tests.chaos.producer import Enqueued, Entry
 
-__all__ = ["Alibis", "Span", "merged"]
+__all__ = ["LEASE_LOST", "Alibis", "Span", "merged"]
 
 _NS: Final = 1_000_000_000
 ACK_S: Final = 1.0
@@ -31,11 +31,16 @@ STRUCK_NS: Final = _NS // 20
 THAW_NS: Final = _NS // 2
 """How long a thawed server's children may begin what lay in their rings before the server has taken it back."""
 
-_REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG}
-_SILENT: Final = {Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG, Kind.NET_HALF_OPEN}
+_REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG, Kind.OUTAGE}
+_SILENT: Final = {Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG, Kind.OUTAGE, Kind.NET_HALF_OPEN}
 _FROZEN: Final = {Kind.FREEZE_SERVER, Kind.FREEZE_FAMILY, Kind.FREEZE_SHORT}
 _NET: Final = {Kind.NET_REFUSE, Kind.NET_HALF_OPEN, Kind.NET_DELAY, Kind.NET_CUT, Kind.NET_DROP}
-_DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER}
+_DEADLY: Final = {Kind.KILL_CHILD, Kind.KILL_CHILDREN, Kind.KILL_PRELOADER, Kind.UNREAD_STDERR}
+_SHORT: Final = {Kind.FDS_SERVER, Kind.FDS_CHILD}
+_STOPS: Final = {Kind.STOP_SERVER, Kind.UNREAD_STOP}
+
+
+LEASE_LOST: Final = "its lease was lost in an outage"
 
 
 class Span(NamedTuple):
@@ -68,7 +73,9 @@ class Alibis:
         self._until_recovered_s = timing.lease_s + timing.recover_grace_s + timing.recoverer_interval_s
         self._until_recovered_s += timing.settle_s + MAX_BACKOFF_S
         servers = {life.server for life in lives.values()} | {-1}
-        self._outages = {server: merged(_outage(one) for one in strikes if _hits(one, server)) for server in servers}
+        self._outages = {server: self._without_redis(server) for server in servers}
+        # Redis is away for longer than the leases, but all servers live: nobody may take anything from another.
+        in_doubt = {server: self._without_redis(server, {Kind.OUTAGE}) for server in servers}
         # A lease was last extended up to a heartbeat ago, its end is rounded down to a second, and machines have other
         # work; but until the grace is over, too, nobody takes the task.
         least_ns = int((timing.lease_s + timing.recover_grace_s - timing.heartbeat_interval_s - 1.5) * _NS)
@@ -78,8 +85,18 @@ class Alibis:
                 for span in spans
                 if span.ended_ns - span.began_ns >= least_ns
             ]
-            for server, spans in self._outages.items()
+            for server, spans in in_doubt.items()
         }
+
+    def _without_redis(self, server: int, but: Collection[Kind] = ()) -> list[Span]:
+        """Return when a server had no Redis; without descriptors it does not come by a new connection."""
+        spans = merged(_outage(one) for one in self._strikes if one.kind not in but and _hits(one, server))
+        short = [
+            Span(one.began_ns, one.ended_ns + int(MAX_BACKOFF_S * _NS))
+            for one in self._strikes
+            if one.kind is Kind.FDS_SERVER and one.server == server
+        ]
+        return merged(spans + [span for span in short if any(span.meets(*outage) for outage in spans)])
 
     def of(self, run: Run, following_ns: int, next_on_child_ns: int | None) -> Kind | str | None:
         """Return what explains that a task ran again at ``following_ns``; None if nothing does.
@@ -92,13 +109,30 @@ class Alibis:
             if strike.generation == run.generation and strike.began_ns <= until_ns:
                 if strike.kind in _DEADLY and _kills(strike, run, next_on_child_ns):
                     return strike.kind
+                if strike.kind in _SHORT and _is_short(strike, run, until_ns):
+                    return strike.kind
                 if strike.kind is Kind.KILL_SERVER and run.began_ns <= strike.began_ns + DYING_NS:
                     return strike.kind
         if any(span.meets(run.began_ns, until_ns) for span in self._losses[server]):
-            return "its lease was lost in an outage"
-        stops = (one for one in self._strikes if one.kind is Kind.STOP_SERVER and one.generation == run.generation)
+            return LEASE_LOST
+        stops = (one for one in self._strikes if one.kind in _STOPS and one.generation == run.generation)
         if any(one.began_ns <= until_ns and self._is_stopped(one, run, server) for one in stops):
             return Kind.STOP_SERVER
+        return None
+
+    def of_size(self, run: Run) -> Kind | None:
+        """Return why a large result may not have left its child: it had no descriptor for it."""
+        short = (one for one in self._strikes if one.kind is Kind.FDS_CHILD and run.pid in one.pids)
+        meets = (Span(one.began_ns, one.ended_ns).meets(run.began_ns, run.ended_ns or run.began_ns) for one in short)
+        return Kind.FDS_CHILD if any(meets) else None
+
+    def of_time(self, run: Run) -> str | None:
+        """Return why a run that has a timeout may have ended by it: its process stood still."""
+        frozen = (one for one in self._strikes if one.kind in (Kind.FREEZE_CHILD, Kind.FREEZE_FAMILY))
+        of_child = (one for one in frozen if one.generation == run.generation and (not one.pids or run.pid in one.pids))
+        ended_ns = run.ended_ns if run.ended_ns is not None else (1 << 63) - 1
+        if not run.returned and any(Span(one.began_ns, one.ended_ns).meets(run.began_ns, ended_ns) for one in of_child):
+            return "its time was over while its process stood still"
         return None
 
     def of_enqueue(self, entry: Entry) -> str | None:
@@ -107,13 +141,6 @@ class Alibis:
         if is_in_doubt or any(span.meets(entry.began_ns, entry.ended_ns) for span in self._outages[-1]):
             return "the reply of its enqueue was lost"
         return None
-
-    def of_charges(self, began_ns: int, ended_ns: int) -> bool:
-        """Tell whether tasks that only waited in a server may have been charged an attempt in a stretch of time."""
-        killed = (one.began_ns for one in self._strikes if one.kind in (Kind.KILL_SERVER, Kind.STOP_SERVER))
-        if any(began_ns <= at_ns <= ended_ns for at_ns in killed):
-            return True
-        return any(span.meets(began_ns, ended_ns) for spans in self._losses.values() for span in spans)
 
     def of_unrun(self, failed_s: float) -> str | None:
         """Return why a last attempt that was recovered at that time (monotonic) was used up without a run."""
@@ -146,6 +173,16 @@ class Alibis:
             return True
         ended_ns = self._lives[run.generation].ended_ns or strike.ended_ns
         return any(span.meets(strike.began_ns, ended_ns) for span in self._outages[server])
+
+
+def _is_short(strike: Strike, run: Run, until_ns: int) -> bool:
+    """Tell whether a lack of descriptors may have touched a run.
+
+    A handler may fail for it. A result that the main process cannot take costs the child its life.
+    """
+    if run.pid in strike.pids:
+        return not run.returned and Span(strike.began_ns, strike.ended_ns).meets(run.began_ns, run.ended_ns or until_ns)
+    return strike.kind is Kind.FDS_SERVER and Span(strike.began_ns, strike.ended_ns).meets(run.began_ns, until_ns)
 
 
 def _kills(strike: Strike, run: Run, next_on_child_ns: int | None) -> bool:

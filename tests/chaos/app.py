@@ -4,20 +4,24 @@ Each writes its beginning and its end into the ledger. All that a server is to k
 """
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import os
 import signal
 import subprocess
+import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from fastq import ServeMux
+from fastq import FastqError, ServeMux
 from fastq.worker.running import RunningTask
 from tests.chaos.ledger import LedgerWriter, What
 from tests.chaos.slots import SlotLock
+from tests.chaos.workload import JOBS
 
 __all__ = ["mux", "retry_delay"]
 
@@ -28,6 +32,8 @@ SLOTS: Final = "CHAOS_SLOTS"
 COROUTINES: Final = 4
 HOG_BYTES: Final = 220 << 20
 CROWD: Final = 8
+LATE: Final = 60
+LATE_S: Final = 0.005
 
 mux = ServeMux()
 _kept: list[object] = []
@@ -130,8 +136,36 @@ def sleep(task: RunningTask) -> None:
     time.sleep(seconds(task))
 
 
-for name in ("nap", "long", "last"):
+for name in ("nap", "long", "last", "blank", "outlast", "outlast-last"):
     mux.handle(name, sleep)
+
+
+@mux.handler("late")
+@written
+def late(task: RunningTask) -> str:
+    """Write results long after the end."""
+
+    def write() -> None:
+        for _ in range(LATE):
+            time.sleep(LATE_S)
+            with contextlib.suppress(FastqError):
+                task.write_result(task.id)
+
+    threading.Thread(target=write, daemon=True).start()
+    return task.id
+
+
+@mux.handler("bulky")
+@written
+def bulky(task: RunningTask) -> str:
+    return task.id * JOBS["bulky"].echoes
+
+
+@mux.handler("loud")
+@written
+def loud(task: RunningTask) -> None:
+    sys.stderr.write(f"task {task.id} has something to say\n")
+    sys.stderr.flush()
 
 
 @mux.handler("flaky")
@@ -141,10 +175,24 @@ def flaky(task: RunningTask) -> None:
         raise ValueError("not this time")
 
 
-@mux.handler("async")
 @written_async
 async def async_sleep(task: RunningTask) -> None:
     await asyncio.sleep(seconds(task))
+
+
+for name in ("async", "beside"):
+    mux.handle(name, async_sleep)
+
+
+@mux.handler("block")
+@written_async
+async def block(task: RunningTask) -> None:
+    """Hold up the event loop, whatever is raised."""
+    while task.retried == 0:
+        try:
+            time.sleep(60)
+        except BaseException:  # noqa: BLE001 - that is what it is for
+            continue
 
 
 @mux.handler("hang")

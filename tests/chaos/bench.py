@@ -19,7 +19,7 @@ from tests.chaos.checker import check
 from tests.chaos.database import Database
 from tests.chaos.evidence import Evidence, Life, read_keyspace
 from tests.chaos.fleet import Fleet, Generation, Plant, family_of
-from tests.chaos.injector import Injector, Targets
+from tests.chaos.injector import Injector
 from tests.chaos.journal import Journal
 from tests.chaos.ledger import LedgerTail, read_ledger
 from tests.chaos.options import ChaosOptions, timing_of
@@ -27,7 +27,8 @@ from tests.chaos.plan import Scale, kinds_named, make_plan
 from tests.chaos.producer import Producer
 from tests.chaos.proxy import proxies
 from tests.chaos.table import Report
-from tests.chaos.workload import QUEUES, orders
+from tests.chaos.targets import Targets
+from tests.chaos.workload import QUEUES, orders, outlasting
 
 __all__ = ["Bench", "place_for", "run_chaos", "start_database"]
 
@@ -83,13 +84,21 @@ class Bench:
         self.fleet = Fleet(plant)
         stack.callback(self.fleet.kill_all)
         self._producer = Producer(urls[-1], orders(options.tasks, options.seed), options.tasks, options.seconds)
-        scale = Scale(options.servers, options.lease_s, self._timing.recover_grace_s, options.every_s, options.seconds)
+        grace_s = self._timing.recover_grace_s
+        outage_s = options.outage_s
+        scale = Scale(options.servers, options.lease_s, grace_s, options.every_s, options.seconds, outage_s)
         plan = make_plan(options.seed, scale, kinds_named(options.only))
         self._tail = LedgerTail(plant.ledger)
-        self._injector = Injector(plan, Targets(self.fleet, self.database, self._proxies, self._tail))
+        targets = Targets(self.fleet, self.database, self._proxies, self._tail)
+        self._injector = Injector(plan, targets, self._enqueue_outlasting)
         stack.callback(self._stop_producer)
         self._settled_s = self._stuck_s = 0.0
         self._observed: list[tuple[str, str]] = []
+
+    def _enqueue_outlasting(self) -> None:
+        options = self._options
+        some = outlasting(options.servers * options.children, options.seed, options.outage_s)
+        self._producer.enqueue(self.database.url, some)
 
     def _stop_producer(self) -> None:
         if self._producer.entries or not self._producer.is_done:
@@ -153,6 +162,9 @@ class Bench:
             self._wait(lambda: not family_of(self._plant.mark), _GONE_S, "all processes end")
         except TimeoutError:
             self._observed += [("alive", _describe(pid)) for pid in sorted(family_of(self._plant.mark))]
+        for generation in self._injector.deaf:
+            text = f"{_life(generation)} did not end while nobody read its log; {_last(generation)}"
+            self._observed.append(("deaf", text))
         for generation in self._injector.self_ended:
             code = generation.process.returncode
             self._observed.append(
@@ -224,7 +236,7 @@ def _life(generation: Generation) -> str:
 
 
 def _last(generation: Generation) -> str:
-    return "its log ends: " + " | ".join(generation.text.splitlines()[-5:])
+    return "its log ends: " + " | ".join(list(filter(None, generation.text.splitlines()))[-5:])
 
 
 def _describe(pid: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from tests.chaos.alibi import Alibis
+from tests.chaos.alibi import LEASE_LOST, Alibis
 from tests.chaos.evidence import Evidence, Stored
 from tests.chaos.ledger import Run, What, runs_of
 from tests.chaos.plan import Kind
@@ -19,7 +19,8 @@ GUARANTEES: Final = {
     "lost": "no task is lost",
     "left": "nothing is left in active, lease or any state on the way",
     "twice": "every second run is explained by a fault between start and ack",
-    "charged": "no attempt is charged without a run, unless a server died or lost its leases",
+    "charged": "no attempt is charged without a run, none for a server that died or lost its leases",
+    "blocked": "no task is charged at once for another that blocks its event loop",
     "last": "a last attempt is not used up without a run",
     "archived": "nothing is archived but last attempts that a fault cut short",
     "result": "a kept task has its result, and ran",
@@ -27,8 +28,12 @@ GUARANTEES: Final = {
     "lock": "no lock of a unique task is left",
     "slots": "never more living handlers than slots",
     "alive": "no process outlives its server, none ends by itself",
+    "deaf": "a server hears SIGTERM while nobody reads its log",
     "strange": "nothing runs, or is in Redis, that nobody enqueued",
 }
+
+
+_BLOCKED: Final = "another task blocked its event loop"
 
 
 class Violation(NamedTuple):
@@ -57,6 +62,13 @@ class _Check:
         self._evidence = evidence
         self._alibis = Alibis(evidence.strikes, evidence.lives, evidence.timing)
         self._runs = runs_of(list(evidence.records))
+        self._blocks = [
+            run
+            for entry in evidence.entries
+            if entry.order.job.blocks
+            for run in self._runs.get(entry.order.id, [])
+            if run.retried == 0
+        ]
         self._begun: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for record in evidence.records:
             if record.what is What.BEGAN:
@@ -85,9 +97,18 @@ class _Check:
             "runs that raised": sum(run.what is What.RAISED for run in runs),
             "runs that did not end": sum(run.ended_ns is None for run in runs),
             "tasks that ran more than once": sum(len(of_task) > 1 for of_task in self._runs.values()),
+            "runs that outlasted the outage": self._outlasting(runs),
             "tasks kept as completed": states["completed"],
             "tasks archived": states["archived"],
         }
+
+    def _outlasting(self, runs: list[Run]) -> int:
+        outages = [one for one in self._evidence.strikes if one.kind is Kind.OUTAGE]
+        return sum(
+            run.began_ns < one.began_ns and run.ended_ns is not None and run.ended_ns > one.ended_ns
+            for one in outages
+            for run in runs
+        )
 
     # The end of a task ------------------------------------------------------------------------------------------
 
@@ -102,8 +123,8 @@ class _Check:
         elif states == ("completed",):
             if not returned:
                 yield Violation("result", f"{_name(entry)} is completed, and never returned")
-            if stored is not None and stored.result != f'"{entry.order.id}"'.encode():
-                yield Violation("result", f"{_name(entry)} has the result {stored.result!r}")
+            if stored is not None and stored.result != _result(entry):
+                yield Violation("result", f"{_name(entry)} has the result {repr(stored.result)[:100]}")
         elif not returned and entry.said is Enqueued.YES:
             yield Violation("lost", f"{_name(entry)} is nowhere, and never returned: {_story(runs)}")
         elif returned and entry.order.job.is_kept:
@@ -129,7 +150,7 @@ class _Check:
     # Its runs ---------------------------------------------------------------------------------------------------
 
     def _of_runs(self, entry: Entry, runs: list[Run]) -> Iterator[Violation]:
-        if runs and runs[0].retried and not self._alibis.of_charges(entry.began_ns, runs[0].began_ns):
+        if runs and runs[0].retried:
             yield Violation("charged", f"{_name(entry)} began with {runs[0].retried} attempts charged: {_story(runs)}")
         # Times in Redis are whole seconds.
         if runs and runs[0].began_ns < entry.began_ns + (entry.order.delay_s - 1) * 1e9:
@@ -142,8 +163,13 @@ class _Check:
                     yield Violation("twice", f"{_name(entry)} ran again, and no fault says why: {_story(runs)}")
                 else:
                     self._explained[why] += 1
+                is_lost = why in (Kind.KILL_SERVER.value, LEASE_LOST) and run.what is not What.RAISED
+                if is_lost and not entry.order.job.is_timed and following.retried > run.retried:
+                    yield Violation("charged", f"{_name(entry)} was charged as it was lost: {_story(runs)}")
+                if why == _BLOCKED and run is runs[0] and following.retried > run.retried:
+                    yield Violation("blocked", f"{_name(entry)} was charged for another: {_story(runs)}")
             extra = following.retried - run.retried - 1
-            if extra > 0 and not self._alibis.of_charges(run.began_ns, following.began_ns):
+            if extra > 0:
                 yield Violation("charged", f"{_name(entry)} was charged {extra} attempts more: {_story(runs)}")
 
     def _explain(self, entry: Entry, run: Run, following: Run | None) -> str | None:
@@ -153,7 +179,21 @@ class _Check:
         following_ns = following.began_ns if following is not None else (1 << 63) - 1
         if (why := self._alibis.of(run, following_ns, next_on_child_ns)) is not None:
             return why.value if isinstance(why, Kind) else why
+        if entry.order.job.is_async and self._is_blocked(run):
+            return _BLOCKED
+        if entry.order.job.pad and (short := self._alibis.of_size(run)) is not None:
+            return short.value
+        if entry.order.job.is_timed and (why := self._alibis.of_time(run)) is not None:
+            return why
         return self._alibis.of_enqueue(entry)
+
+    def _is_blocked(self, run: Run) -> bool:
+        """Tell whether a run did not end as its child was killed for another task, which blocked the event loop."""
+        if run.ended_ns is not None:
+            return False
+        child = (run.generation, run.pid)
+        others = (one for one in self._blocks if one.task_id != run.task_id and one.ended_ns is None)
+        return any((one.generation, one.pid) == child for one in others)
 
     # What nobody ordered ----------------------------------------------------------------------------------------
 
@@ -174,6 +214,11 @@ class _Check:
                     f"task {record.task_id} began in process {record.pid} of generation {record.generation} "
                     "while every slot had a living handler",
                 )
+
+
+def _result(entry: Entry) -> bytes | None:
+    order = entry.order
+    return f'"{order.id * order.job.echoes}"'.encode() if order.job.echoes else None
 
 
 def _name(entry: Entry) -> str:

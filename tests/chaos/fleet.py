@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.chaos import app
 from tests.chaos.dying import with_parent
+from tests.chaos.shortage import LogPipe
 from tests.chaos.workload import QUEUES
 
 __all__ = ["Fleet", "Generation", "Plant", "family_of", "parent_of"]
@@ -50,6 +51,7 @@ class Generation:
     server: int
     process: subprocess.Popen[bytes]
     log: Path
+    pipe: LogPipe
     mark: str
     began_ns: int = field(default_factory=time.monotonic_ns)
     ended_ns: int = 0
@@ -89,18 +91,21 @@ class Fleet:
         plant = self._plant
         mark = f"{plant.mark}-{number}"
         log = plant.directory / f"server-{server}-{number}.log"
-        with log.open("wb") as file:
+        pipe = LogPipe(log)
+        try:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.e2e.serve", json.dumps(self._order(server))],
                 stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
+                stdout=pipe.write_fd,
+                stderr=pipe.write_fd,
                 cwd=plant.directory,
                 env=self._environment(number, mark),
                 start_new_session=True,
                 preexec_fn=with_parent,  # noqa: PLW1509 - it takes no lock that a thread may hold
             )
-        generation = Generation(number, server, process, log, mark)
+        finally:
+            os.close(pipe.write_fd)
+        generation = Generation(number, server, process, log, pipe, mark)
         self.generations.append(generation)
         self.current[server] = generation
         return generation
@@ -142,6 +147,8 @@ class Fleet:
         for pid in family_of(self._plant.mark):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for generation in self.generations:
+            generation.pipe.close()
 
 
 def family_of(mark: str) -> set[int]:

@@ -14,44 +14,42 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from tests.chaos.database import Database
-from tests.chaos.fleet import Fleet, Generation, family_of, parent_of
+from tests.chaos.fleet import Generation, family_of, parent_of
 from tests.chaos.journal import Journal, Strike
-from tests.chaos.ledger import LedgerTail
 from tests.chaos.plan import NET, Fault, Kind
-from tests.chaos.proxy import Proxies, Proxy
+from tests.chaos.proxy import Proxy
+from tests.chaos.shortage import take_descriptors
+from tests.chaos.targets import Targets, hook_children
 
-__all__ = ["Injector", "Targets"]
+__all__ = ["Injector"]
 
 _ASK_AGAIN_S: Final = 0.02
 _REDIS: Final = {Kind.RESTART_REDIS, Kind.KILL_REDIS, Kind.FREEZE_REDIS, Kind.FREEZE_REDIS_LONG}
 _DELAY_S: Final = 0.05
-
-
-class Targets:
-    """Hold what can be struck; the last proxy is the producer's."""
-
-    def __init__(self, fleet: Fleet, database: Database, proxies: Proxies, tail: LedgerTail) -> None:
-        self.fleet: Final = fleet
-        self.database: Final = database
-        self.proxies: Final = proxies
-        self.tail: Final = tail
+_CALM_S: Final = 5.0
+"""For how long nothing else must have been wrong before Redis goes away for long."""
+_BEGUN_S: Final = 3.0
+"""How long tasks that are to outlast that have to begin."""
 
 
 class Injector:
     """Carry out a plan."""
 
-    def __init__(self, plan: list[Fault], targets: Targets) -> None:
+    def __init__(self, plan: list[Fault], targets: Targets, enqueue_outlasting: Callable[[], None]) -> None:
         self._targets = targets
+        self._enqueue_outlasting = enqueue_outlasting
         self._numbers: Iterator[int] = count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._began_s = 0.0
         self._plan = plan
         self._frozen: set[int] = set()  # servers
         self._broken: set[int] = set()  # proxies
+        self._short: set[int] = set()  # processes without descriptors
+        self._unread: set[int] = set()  # generations
         self._is_redis_away = False
         self.journal = Journal()
         self.self_ended: list[Generation] = []
+        self.deaf: list[Generation] = []
 
     @property
     def is_through(self) -> bool:
@@ -83,6 +81,9 @@ class Injector:
                 self._targets.fleet.start(server)
 
     def _strike(self, fault: Fault) -> None:
+        if fault.kind is Kind.OUTAGE:
+            self._await_calm(fault)
+            return
         if fault.kind in NET:
             struck = self._strike_net(fault)
         elif fault.kind in _REDIS:
@@ -138,6 +139,19 @@ class Injector:
             self._after(fault.for_s, lambda: self._start_redis(strike))
         return True
 
+    def _await_calm(self, fault: Fault) -> None:
+        """Let Redis go away once everything else is over and all servers run."""
+        if self._due or not all("ready: " in one.text for one in self._targets.fleet.current.values()):
+            self._after(_ASK_AGAIN_S, lambda: self._await_calm(fault))
+            return
+        self._after(_CALM_S, self._enqueue_outlasting)
+        self._after(_CALM_S + _BEGUN_S, lambda: self._begin_outage(fault))
+
+    def _begin_outage(self, fault: Fault) -> None:
+        strike = self.journal.strike(fault)
+        self._targets.database.signal(signal.SIGSTOP)
+        self._after(fault.for_s, lambda: self._thaw_redis(strike))
+
     def _thaw_redis(self, strike: Strike) -> None:
         self._targets.database.signal(signal.SIGCONT)
         self._expect_redis(strike)
@@ -177,6 +191,13 @@ class Injector:
                 return self._end_server(fault, generation)
             case Kind.FREEZE_SERVER | Kind.FREEZE_SHORT:
                 return self._freeze(fault, generation, [generation.pid])
+            case Kind.FDS_SERVER:
+                return self._take_descriptors(fault, generation, generation.pid)
+            case Kind.FDS_CHILD:
+                children = _one_of(self._targets.children(generation), fault)
+                return bool(children) and self._take_descriptors(fault, generation, children[0])
+            case Kind.UNREAD_STDERR | Kind.UNREAD_STOP:
+                return self._leave_unread(fault, generation)
             case Kind.FREEZE_FAMILY:
                 return self._freeze(fault, generation, sorted(family_of(generation.mark)))
             case _:
@@ -210,8 +231,58 @@ class Injector:
         strike.end()
         _send(pids, signal.SIGCONT)
 
+    def _take_descriptors(self, fault: Fault, generation: Generation, pid: int) -> bool:
+        if pid in self._short:
+            return False
+        strike = self.journal.strike(fault, generation.number, (pid,))
+        self._short.add(pid)
+        descriptors = take_descriptors(pid)
+
+        def give_back() -> None:
+            self._short.discard(pid)
+            if descriptors is not None:
+                descriptors.give_back()
+            strike.end()
+
+        self._after(fault.for_s, give_back)
+        return True
+
+    def _leave_unread(self, fault: Fault, generation: Generation) -> bool:
+        """Let a server write its log into a full pipe, and let it have something to log."""
+        children = _one_of(self._targets.children(generation), fault)
+        if generation.number in self._unread or not children:
+            return False
+        is_stop = fault.kind is Kind.UNREAD_STOP
+        strike = self.journal.strike(fault, generation.number, () if is_stop else tuple(children))
+        self._unread.add(generation.number)
+        generation.pipe.stand_still()
+        if is_stop:
+            generation.is_expected_to_end = True
+            generation.signal(signal.SIGTERM)
+            self._await_end(strike, generation, time.monotonic() + fault.for_s)
+        else:
+            _send(children, signal.SIGKILL)
+            self._after(fault.for_s, lambda: self._read_again(strike, generation))
+        return True
+
+    def _read_again(self, strike: Strike, generation: Generation) -> None:
+        self._unread.discard(generation.number)
+        generation.pipe.go_on()
+        strike.end()
+
+    def _await_end(self, strike: Strike, generation: Generation, until_s: float) -> None:
+        is_deaf = time.monotonic() > until_s
+        if generation.lives() and not is_deaf:
+            self._after(_ASK_AGAIN_S, lambda: self._await_end(strike, generation, until_s))
+            return
+        if is_deaf:
+            self.deaf.append(generation)
+        self._unread.discard(generation.number)
+        generation.pipe.go_on()
+        self._start_server(strike, generation)
+
     def _strike_children(self, fault: Fault, generation: Generation) -> bool:
-        children = self._children(generation)
+        children = self._targets.children(generation)
         preloader = parent_of(children[0]) if children else 0
         match fault.kind:
             case Kind.KILL_CHILDREN:
@@ -219,11 +290,11 @@ class Injector:
             case Kind.KILL_PRELOADER:
                 victims, signum = [preloader] if preloader > 1 else [], signal.SIGKILL
             case Kind.KILL_HOOKS:
-                victims, signum = self._hook_children(generation, preloader), signal.SIGKILL
+                victims, signum = hook_children(generation, preloader), signal.SIGKILL
             case Kind.FREEZE_CHILD:
-                victims, signum = children[fault.pick % max(1, len(children)) :][:1], signal.SIGSTOP
+                victims, signum = _one_of(children, fault), signal.SIGSTOP
             case _:
-                victims, signum = children[fault.pick % max(1, len(children)) :][:1], signal.SIGKILL
+                victims, signum = _one_of(children, fault), signal.SIGKILL
         if not victims:
             return False
         # The death of a preloader ends all its children, of which it has struck every one.
@@ -240,25 +311,12 @@ class Injector:
         strike.end()
         _send(pids, signal.SIGCONT)
 
-    def _children(self, generation: Generation) -> list[int]:
-        """Return the children that have worked; the running ones, if there are any, since they have something to lose.
-
-        One that never worked is left alone: five of those in a row, and the pool rightly gives up.
-        """
-        self._targets.tail.update()
-        for pids in self._targets.tail.workers(generation.number):
-            if living := [pid for pid in pids if parent_of(parent_of(pid)) == generation.pid]:
-                return sorted(living)
-        return []
-
-    def _hook_children(self, generation: Generation, preloader: int) -> list[int]:
-        if preloader <= 1:
-            return []
-        family = family_of(generation.mark) - {generation.pid, preloader}
-        return sorted(pid for pid in family if preloader not in (parent_of(pid), parent_of(parent_of(pid))))
-
 
 def _send(pids: list[int], signum: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signum)
+
+
+def _one_of(children: list[int], fault: Fault) -> list[int]:
+    return children[fault.pick % max(1, len(children)) :][:1]

@@ -25,6 +25,7 @@ class ChaosOptions:
     children: int = 2
     lease_s: int = 4
     every_s: float = 0.8
+    outage_s: float = 75.0
     redis_server: str | None = None
     keep: Path | None = None
     as_json: bool = False
@@ -40,7 +41,11 @@ class ChaosOptions:
         """Return the command that repeats this run."""
         words = [f"--seed {self.seed}", f"--seconds {self.seconds:g}", f"--tasks {self.tasks}"]
         words += [f"--servers {self.servers}", f"--children {self.children}", f"--lease {self.lease_s}"]
-        words += [f"--every {self.every_s:g}", f"--only {self.only}" if self.only else ""]
+        words += [
+            f"--every {self.every_s:g}",
+            f"--outage {self.outage_s:g}",
+            f"--only {self.only}" if self.only else "",
+        ]
         return " ".join(["python -m tests.chaos", *filter(None, words), *(["--long"] if self.is_long else [])])
 
 
@@ -66,6 +71,9 @@ def parse_options(arguments: list[str]) -> ChaosOptions:
     parser.add_argument("--seed", type=int, help="repeats a plan of faults and its tasks (drawn if not given)")
     parser.add_argument("--lease", type=int, dest="lease_s", help="length of leases in seconds (4)", default=4)
     parser.add_argument("--every", type=float, dest="every_s", help="mean seconds between faults (0.8)", default=0.8)
+    parser.add_argument(
+        "--outage", type=float, dest="outage_s", help="seconds without Redis after all else (75)", default=75.0
+    )
     parser.add_argument("--only", default="", help="only faults whose names have one of these words, comma-separated")
     parser.add_argument("--redis-server", help="the server program to use")
     parser.add_argument("--keep", type=Path, help="a new directory for ledger, logs and Redis' files")

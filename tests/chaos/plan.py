@@ -23,6 +23,10 @@ class Kind(Enum):
     FREEZE_SERVER = "SIGSTOP a server for longer than its lease"
     FREEZE_FAMILY = "SIGSTOP a server and its children for longer"
     FREEZE_SHORT = "SIGSTOP a server for less than its lease"
+    FDS_SERVER = "let a server open no descriptor"
+    FDS_CHILD = "let a child open no descriptor"
+    UNREAD_STDERR = "read a server's stderr no more, SIGKILL a child"
+    UNREAD_STOP = "read a server's stderr no more, SIGTERM it"
     STOP_SERVER = "SIGTERM a server, start it again"
     RESTART_REDIS = "restart Redis"
     KILL_REDIS = "SIGKILL Redis"
@@ -33,6 +37,7 @@ class Kind(Enum):
     NET_HALF_OPEN = "let connections fall silent"
     NET_DELAY = "delay every packet"
     NET_CUT = "cut connections after n bytes"
+    OUTAGE = "SIGSTOP Redis for long, with nothing else wrong"
 
 
 _DECK = {
@@ -45,6 +50,10 @@ _DECK = {
     Kind.FREEZE_SERVER: 2,
     Kind.FREEZE_FAMILY: 1,
     Kind.FREEZE_SHORT: 1,
+    Kind.FDS_SERVER: 1,
+    Kind.FDS_CHILD: 1,
+    Kind.UNREAD_STDERR: 1,
+    Kind.UNREAD_STOP: 1,
     Kind.STOP_SERVER: 1,
     Kind.RESTART_REDIS: 1,
     Kind.KILL_REDIS: 1,
@@ -62,13 +71,17 @@ NET = frozenset(kind for kind in Kind if kind.name.startswith("NET_"))
 
 @dataclass(frozen=True)
 class Scale:
-    """Hold what the lengths of faults depend on, in seconds; ``every_s`` is the mean pause between two."""
+    """Hold what the lengths of faults depend on, in seconds; ``every_s`` is the mean pause between two.
+
+    ``outage_s`` is the length of the outage after all else, 0 for none.
+    """
 
     servers: int
     lease_s: int
     grace_s: int
     every_s: float
     for_s: float
+    outage_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -99,11 +112,12 @@ def make_plan(seed: int, scale: Scale, kinds: Sequence[Kind] = tuple(Kind)) -> l
     deck: list[Kind] = []
     plan: list[Fault] = []
     at_s = scale.every_s
-    while at_s < scale.for_s:
+    dealt = [kind for kind in kinds if kind in _DECK]
+    while dealt and at_s < scale.for_s:
         if not deck:
-            deck = [kind for kind in kinds for _ in range(_DECK[kind])]
+            deck = [kind for kind in dealt for _ in range(_DECK[kind])]
             if not plan:
-                deck = list(kinds)  # one of each first
+                deck = list(dealt)  # one of each first
             rng.shuffle(deck)
         kind = deck.pop()
         plan.append(
@@ -118,14 +132,20 @@ def make_plan(seed: int, scale: Scale, kinds: Sequence[Kind] = tuple(Kind)) -> l
             )
         )
         at_s += rng.uniform(0.1, 1.9) * scale.every_s
+    if Kind.OUTAGE in kinds and scale.outage_s:
+        plan.append(Fault(len(plan), scale.for_s, Kind.OUTAGE, server=0, pick=0, for_s=scale.outage_s, n_bytes=0))
     return plan
 
 
 def _length_s(kind: Kind, scale: Scale, rng: random.Random) -> float:
     beyond = scale.lease_s + scale.grace_s
     match kind:
-        case Kind.FREEZE_SERVER | Kind.FREEZE_FAMILY | Kind.FREEZE_CHILD | Kind.FREEZE_REDIS_LONG:
+        case Kind.FREEZE_SERVER | Kind.FREEZE_FAMILY | Kind.FREEZE_CHILD | Kind.FREEZE_REDIS_LONG | Kind.UNREAD_STDERR:
             return beyond * rng.uniform(1.05, 1.4)
+        case Kind.FDS_SERVER | Kind.FDS_CHILD:
+            return 10.0
+        case Kind.UNREAD_STOP:
+            return 20.0  # at most: until it has ended
         case Kind.FREEZE_SHORT:
             return min(8.0, scale.lease_s * rng.uniform(0.05, 0.4))
         case Kind.KILL_SERVER | Kind.STOP_SERVER:

@@ -63,6 +63,12 @@ class Producer:
         self._stop.set()
         self._thread.join()
 
+    def enqueue(self, url: str, some: list[Order]) -> None:
+        """Enqueue tasks beside the others, from the caller's thread."""
+        with Client(url) as client:
+            unsent = self._send(client, some)
+            assert not unsent, unsent
+
     def _run(self) -> None:
         try:
             with Client(self._url) as client:

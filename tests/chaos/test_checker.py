@@ -124,16 +124,90 @@ def test_a_second_run_without_a_fault_is_reported() -> None:
         (strike(Kind.NET_REFUSE, 2.5, 6.5, server=1), False),
         (strike(Kind.NET_REFUSE, 0.1, 0.2, server=-1), True),  # the reply to its enqueue
         (strike(Kind.STOP_SERVER, 2.5, 4), False),  # it had returned, and Redis was there
+        (strike(Kind.UNREAD_STOP, 2.5, 4), False),
+        (strike(Kind.UNREAD_STDERR, 2.5, 9, pids=(100,)), True),
+        (strike(Kind.UNREAD_STDERR, 2.5, 9, pids=(101,)), False),  # leases go on
+        (strike(Kind.FREEZE_REDIS, 2.5, 77.5), True),
+        (strike(Kind.OUTAGE, 2.5, 77.5), False),  # nobody died
+        (strike(Kind.FDS_SERVER, 2.5, 12.5, pids=(1,)), True),  # its result may have needed one
+        (strike(Kind.FDS_SERVER, 2.5, 12.5, pids=(1,), server=1), False),
+        (strike(Kind.FDS_CHILD, 2.5, 12.5, pids=(100,)), False),  # it had returned
     ],
 )
 def test_a_fault_explains_a_second_run_only_if_it_could_cause_it(struck: Strike, is_explained: bool) -> None:
-    runs = (run(2, 3), run(5, 6, retried=1, who=(1, 200)))
+    runs = (run(2, 3), run(5, 6, who=(1, 200)))
     assert broken(evidence(*runs, strikes=[struck])) == ([] if is_explained else ["twice"])
+
+
+@pytest.mark.parametrize(
+    ("struck", "is_explained"),
+    [
+        (strike(Kind.UNREAD_STOP, 2.5, 4), True),
+        (strike(Kind.FDS_CHILD, 2.5, 12.5, pids=(100,)), True),
+        (strike(Kind.FDS_CHILD, 2.5, 12.5, pids=(101,)), False),
+        (strike(Kind.FDS_CHILD, 3.5, 12.5, pids=(100,)), False),
+    ],
+)
+def test_a_fault_explains_a_run_that_failed_only_if_it_could_cause_it(struck: Strike, is_explained: bool) -> None:
+    runs = (run(2, 3, what=What.RAISED), run(5, 6, retried=1))
+    assert broken(evidence(*runs, strikes=[struck])) == ([] if is_explained else ["twice"])
+
+
+def test_a_large_result_may_not_leave_a_child_that_lacks_descriptors() -> None:
+    struck = strike(Kind.FDS_CHILD, 2.5, 12.5, pids=(100,))
+    result = f'"{TASK * JOBS["bulky"].echoes}"'.encode()
+    for job, reported in (("bulky", []), ("keep", ["twice"])):
+        kept = in_redis("completed", result=result if job == "bulky" else f'"{TASK}"'.encode())
+        runs = (run(2, 3), run(5, 6, retried=1))
+        assert broken(evidence(*runs, entries=(entry(job=job),), keyspace=kept, strikes=[struck])) == reported
+
+
+def test_a_server_that_lacks_descriptors_has_no_redis_once_it_lost_its_connections() -> None:
+    short, dropped = strike(Kind.FDS_SERVER, 2, 12, pids=(1,)), strike(Kind.NET_DROP, 2.5)
+    runs = [*run(13, 14), *run(16, 17)]
+    assert broken(evidence(iter(runs), strikes=[short, dropped])) == []
+    for known in ([short], [dropped]):
+        assert broken(evidence(iter(runs), strikes=known)) == ["twice"]
+
+
+def blocked(*, retried: int, who: tuple[int, int] = (0, 100), task: str = "async") -> list[str]:
+    """Return what is broken where one task blocked its loop, and another ran again."""
+    blocker = (run(2, None, task_id=NEXT), run(9, 9, task_id=NEXT, retried=1))
+    runs = (*blocker, run(2, None, who=who), run(9, 10, retried=retried))
+    return broken(evidence(*runs, entries=(entry(job=task), entry(NEXT, "block"))))
+
+
+def test_a_coroutine_that_blocks_its_loop_is_charged_and_its_neighbors_are_not() -> None:
+    assert blocked(retried=0) == []
+    assert blocked(retried=1) == ["blocked"]
+    assert blocked(retried=0, who=(0, 101)) == ["twice"]
+    assert blocked(retried=0, who=(1, 100)) == ["twice"]
+    assert blocked(retried=0, task="quick") == ["twice"]
+    free = (run(2, None), run(9, 10))
+    assert broken(evidence(*free, entries=(entry(job="block"),))) == ["twice"]
+
+
+def test_a_neighbor_may_be_charged_the_second_time() -> None:
+    blocks = (run(2, None, task_id=NEXT), run(12, None, task_id="2"))
+    again = (run(20, 21, task_id=NEXT, retried=1), run(20, 21, task_id="2", retried=1))
+    neighbor = (run(3, None), run(12, None), run(20, 21, retried=1))
+    entries = (entry(job="async"), entry(NEXT, "block"), entry("2", "block"))
+    assert broken(evidence(*blocks, *again, *neighbor, entries=entries)) == []
+
+
+def test_a_timeout_that_came_while_the_process_stood_still_is_explained() -> None:
+    def reported(struck: Strike, job: str) -> list[str]:
+        runs = (run(2, 9, what=What.RAISED), run(10, 11, retried=1))
+        return broken(evidence(*runs, entries=(entry(job=job),), strikes=[struck]))
+
+    assert reported(strike(Kind.FREEZE_CHILD, 3, 9, pids=(100,)), "beside") == []
+    assert reported(strike(Kind.FREEZE_CHILD, 3, 9, pids=(101,)), "beside") == ["twice"]
+    assert reported(strike(Kind.FREEZE_CHILD, 3, 9, pids=(100,)), "async") == ["twice"]
 
 
 def test_a_child_that_is_frozen_before_it_gives_its_result_may_meet_an_outage_with_it() -> None:
     def reported(*strikes: Strike) -> list[str]:
-        return broken(evidence(run(2, 3), run(22, 23, retried=1), strikes=list(strikes)))
+        return broken(evidence(run(2, 3), run(22, 23), strikes=list(strikes)))
 
     frozen = strike(Kind.FREEZE_CHILD, 3.001, 9, pids=(100,))
     outage = strike(Kind.NET_REFUSE, 9.5, 20)
@@ -159,9 +233,21 @@ def test_a_failure_that_is_meant_explains_one_more_attempt() -> None:
 
 def test_an_attempt_charged_without_a_run_is_reported() -> None:
     assert broken(evidence(run(2, 3, retried=1))) == ["charged"]
-    assert broken(evidence(run(2, 3, retried=1), strikes=[strike(Kind.KILL_SERVER, 1.5)])) == []
+    assert broken(evidence(run(2, 3, retried=1), strikes=[strike(Kind.KILL_SERVER, 1.5)])) == ["charged"]
     killed = strike(Kind.KILL_CHILD, 2.5, pids=(100,))
     assert broken(evidence(run(2, None), run(5, 6, retried=2), strikes=[killed])) == ["charged"]
+
+
+@pytest.mark.parametrize("lost", [strike(Kind.KILL_SERVER, 2.5), strike(Kind.FREEZE_SERVER, 2.5, 9)])
+def test_an_attempt_that_was_lost_is_not_charged(lost: Strike) -> None:
+    def reported(retried: int, ended_s: float | None, what: What) -> list[str]:
+        runs = (run(2, ended_s, what=what), run(12, 13, retried=retried, who=(1, 200)))
+        return broken(evidence(*runs, strikes=[lost]))
+
+    assert reported(0, None, What.RETURNED) == []
+    assert reported(1, None, What.RETURNED) == ["charged"]
+    assert reported(1, 3, What.RETURNED) == ["charged"]
+    assert reported(1, 3, What.RAISED) == []  # its failure may have been written
 
 
 def in_redis(*states: str, result: bytes | None = None) -> Keyspace:
@@ -189,6 +275,9 @@ def test_a_task_in_the_archive_is_reported_unless_its_last_attempt_was_cut_short
     assert broken(evidence(keyspace=archived, entries=last, strikes=killed_later)) == []
     cut_off = [strike(Kind.NET_REFUSE, 12.5, 16.5)]
     assert broken(evidence(keyspace=archived, entries=last, strikes=cut_off)) == []
+    away = [strike(Kind.OUTAGE, 2.5, 18.5)]
+    assert broken(evidence(run(2, 3), keyspace=archived, entries=last, strikes=away)) == ["archived"]
+    assert broken(evidence(keyspace=archived, entries=last, strikes=away)) == ["last"]
 
 
 def test_a_kept_task_without_its_result_is_reported() -> None:
@@ -198,6 +287,14 @@ def test_a_kept_task_without_its_result_is_reported() -> None:
     assert broken(evidence(run(2, 3), keyspace=in_redis("completed"), entries=kept)) == ["result"]
     assert broken(evidence(run(2, 3), entries=kept)) == ["result"]
     assert broken(evidence(keyspace=in_redis("completed", result=right), entries=kept)) == ["result"]
+
+
+def test_a_result_of_another_task_is_reported() -> None:
+    for job, right in (("blank", None), ("late", f'"{TASK}"'.encode())):
+        kept = (entry(job=job),)
+        assert broken(evidence(run(2, 3), keyspace=in_redis("completed", result=right), entries=kept)) == []
+        others = in_redis("completed", result=f'"{NEXT}"'.encode())
+        assert broken(evidence(run(2, 3), keyspace=others, entries=kept)) == ["result"]
 
 
 def test_a_handler_beyond_the_slots_is_reported() -> None:

@@ -1,7 +1,10 @@
 import asyncio
 import contextlib
+import gc
 import os
 import signal
+import socket
+import struct
 from collections import Counter
 
 import pytest
@@ -224,18 +227,31 @@ def test_stop_gives_back_what_never_began() -> None:
     run(test())
 
 
-def descriptors() -> list[str]:
-    found = []
-    for fd in os.listdir("/proc/self/fd"):
+def descriptors() -> dict[int, str]:
+    """Return what each descriptor of this process is, for sockets with who is at the other end."""
+    gc.collect()
+    found = {}
+    for fd in map(int, os.listdir("/proc/self/fd")):
         with contextlib.suppress(FileNotFoundError):  # the listing's own
-            found.append(os.readlink(f"/proc/self/fd/{fd}").partition(":")[0])
-    return sorted(found)
+            what = os.readlink(f"/proc/self/fd/{fd}")
+            found[fd] = f"{what} {peer_of(fd)}" if what.startswith("socket:") else what
+    return found
+
+
+def peer_of(fd: int) -> str:
+    with socket.socket(fileno=os.dup(fd)) as one:
+        try:
+            peer = one.getpeername()
+        except OSError as error:
+            return f"{one.family.name}, bound to {one.getsockname()!r}, {error.strerror}"
+        pid = struct.unpack("3i", one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        return f"{one.family.name}, peer {peer!r}, connected by process {pid}"
 
 
 def test_a_child_takes_two_descriptors() -> None:
     async def count(processes: int) -> Counter[str]:
         async with bench(settings(processes=processes)):
-            return Counter(descriptors())
+            return Counter(what.partition(":")[0] for what in descriptors().values())
 
     assert run(count(7)) - run(count(2)) == {"socket": 5, "anon_inode": 5}, "a control socket and a pidfd each"
 

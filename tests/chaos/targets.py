@@ -1,0 +1,39 @@
+"""What can be struck, and which processes of a server there are at the moment."""
+
+from typing import Final
+
+from tests.chaos.database import Database
+from tests.chaos.fleet import Fleet, Generation, family_of, parent_of
+from tests.chaos.ledger import LedgerTail
+from tests.chaos.proxy import Proxies
+
+__all__ = ["Targets", "hook_children"]
+
+
+class Targets:
+    """Servers, Redis and the proxies before it; the last proxy is the producer's."""
+
+    def __init__(self, fleet: Fleet, database: Database, proxies: Proxies, tail: LedgerTail) -> None:
+        self.fleet: Final = fleet
+        self.database: Final = database
+        self.proxies: Final = proxies
+        self._tail: Final = tail
+
+    def children(self, generation: Generation) -> list[int]:
+        """Return the children that have worked; the running ones, if there are any, since they have something to lose.
+
+        One that never worked is left alone: five of those in a row, and the pool rightly gives up.
+        """
+        self._tail.update()
+        for pids in self._tail.workers(generation.number):
+            if living := [pid for pid in pids if parent_of(parent_of(pid)) == generation.pid]:
+                return sorted(living)
+        return []
+
+
+def hook_children(generation: Generation, preloader: int) -> list[int]:
+    """Return the children of a preloader that run hooks."""
+    if preloader <= 1:
+        return []
+    family = family_of(generation.mark) - {generation.pid, preloader}
+    return sorted(pid for pid in family if preloader not in (parent_of(pid), parent_of(parent_of(pid))))
