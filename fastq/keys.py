@@ -42,6 +42,7 @@ __all__ = [
     "scheduler_history",
     "semaphore",
     "server_info",
+    "server_notice",
     "task",
     "task_prefix",
     "tick",
@@ -90,6 +91,16 @@ def all_schedulers() -> str:
 def server_info(host: str, pid: int, server_id: str) -> str:
     """Name the string that holds one server's ServerInfo."""
     return f"asynq:servers:{{{host}:{pid}:{server_id}}}"
+
+
+def server_notice(info_key: str) -> str:
+    """Name the string that holds what one of fastq's servers tells beyond its ServerInfo; not asynq's.
+
+    ``info_key`` is that server's ``server_info`` key. The value is JSON: ``format`` (1), ``version`` (of fastq),
+    ``queues`` (names), ``patterns`` (those of its mux), ``left_out``: how many of these names had no room in 64 kB. It
+    is written with each heartbeat and lives as long as the ServerInfo. Readers skip fields that they do not know.
+    """
+    return f"asynq:fastq:{info_key[info_key.find('{') :]}"
 
 
 def workers(host: str, pid: int, server_id: str) -> str:

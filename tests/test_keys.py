@@ -97,3 +97,7 @@ def test_keys_of_our_own_share_the_queue_s_hash_tag_and_are_never_each_other_s()
     assert keys.tick("q", "a:5", 7) == "asynq:{q}:tick:7:a:5"
     assert keys.last_tick("q", "a:5") == "asynq:{q}:last_tick:a:5"
     assert (keys.moving("q"), keys.moved("q")) == ("asynq:{q}:moving", "asynq:{q}:moved")
+
+
+def test_a_notice_shares_its_server_s_hash_tag() -> None:
+    assert keys.server_notice(keys.server_info("h{", 1, "i")) == "asynq:fastq:{h{:1:i}"

@@ -20,6 +20,7 @@ from fastq.broker.open import open_async_broker
 from fastq.broker.presence import ServerIdentity, clear_server_state, write_result
 from fastq.clock import ManualClock, SystemClock
 from fastq.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
+from fastq.notice import ServerNotice
 from fastq.pool.outcome import Kind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
@@ -301,7 +302,7 @@ CASES: dict[str, list[Step]] = {
 
 
 def opened(cells: Cells) -> Cells:
-    """Take ServerInfo and WorkerInfo apart, of which process and time are as they happen to be."""
+    """Take ServerInfo, WorkerInfo and notice apart, of which process and time are as they happen to be."""
     found: Cells = {}
     for place, value in cells.items():
         if place.key.startswith("asynq:servers:{") and place.part == "string":
@@ -311,6 +312,8 @@ def opened(cells: Cells) -> Cells:
             found[Place(place.key, "queues")] = str(sorted(info.queues.items()))
             assert info.start_time is not None
             assert (info.host, info.pid) == ("vm", 2245)
+        elif place.key.startswith("asynq:fastq:{") and place.part == "string":
+            found[Place(place.key, "queues")] = str(sorted(ServerNotice.decode(_bytes(value)).queues))
         elif place.key.startswith("asynq:workers:{") and place.part != "ttl":
             worker = decode_worker_info(_bytes(value))
             for name in ("task_id", "task_type", "task_payload", "queue"):

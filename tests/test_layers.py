@@ -21,7 +21,7 @@ LAYERS: dict[str, int] = {
     for layer, names in {
         # Facts, no I/O.
         0: "_codec _ids _muxmatch _prioritizer _version _wire clock codec cron durations encoding errors "
-        "go_quote go_space keys log_limit log_output logs messages periodic_hash printable prioritizer proto "
+        "go_quote go_space keys log_limit log_output logs messages notice periodic_hash printable prioritizer proto "
         "retry_delay states",
         # The only place that talks to Redis.
         1: "broker",

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastq import keys
 from fastq.broker.lease import Owner
 from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 
-__all__ = ["ServerIdentity", "clear_server_state", "count_servers", "publish_server_state", "write_result"]
+__all__ = ["ServerIdentity", "Shown", "clear_server_state", "count_servers", "publish_server_state", "write_result"]
 
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
@@ -33,21 +33,32 @@ class ServerIdentity:
         """Name the hash of what it runs."""
         return keys.workers(self.host, self.pid, self.server_id)
 
+    @property
+    def notice_key(self) -> str:
+        """Name the string that holds its notice."""
+        return keys.server_notice(self.info_key)
 
-def publish_server_state(
-    server: ServerIdentity, info: bytes, workers: Mapping[str, bytes], now_s: int, ttl_s: int
-) -> tuple[Operation[int], ...]:
-    """Publish the encoded ServerInfo, and a WorkerInfo for each running task id, for ``ttl_s`` seconds.
+
+class Shown(NamedTuple):
+    """Hold what a server shows of itself, encoded: ServerInfo, a WorkerInfo for each running task id, its notice."""
+
+    info: bytes
+    workers: Mapping[str, bytes]
+    notice: bytes
+
+
+def publish_server_state(server: ServerIdentity, shown: Shown, now_s: int, ttl_s: int) -> tuple[Operation[int], ...]:
+    """Publish what a server shows for ``ttl_s`` seconds.
 
     In one call, as asynq does, up to 500 tasks or 256 kB; the rest follows in calls of that size.
     """
-    first, *others = _slices(workers) or [[]]
-    listed = (server.info_key, server.workers_key)
+    first, *others = _slices(shown.workers) or [[]]
+    listed = (server.info_key, server.workers_key, server.notice_key)
     return (
         _add(keys.all_servers(), server.info_key, now_s + ttl_s),
         _add(keys.all_workers(), server.workers_key, now_s + ttl_s),
-        _publish("write_server_state", listed, (ttl_s, info, *first)),
-        *(_publish("add_worker_state", listed[1:], (ttl_s, *words)) for words in others),
+        _publish("write_server_state", listed, (ttl_s, shown.info, shown.notice, *first)),
+        *(_publish("add_worker_state", listed[1:2], (ttl_s, *words)) for words in others),
     )
 
 
@@ -78,7 +89,7 @@ def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
     return (
         Operation("ZREM", None, (keys.all_servers(),), (server.info_key,), int, idempotent=True),
         Operation("ZREM", None, (keys.all_workers(),), (server.workers_key,), int, idempotent=True),
-        Operation("DEL", None, (server.info_key, server.workers_key), (), int, idempotent=True),
+        Operation("DEL", None, (server.info_key, server.workers_key, server.notice_key), (), int, idempotent=True),
     )
 
 

@@ -17,12 +17,23 @@ from fastq.options import check_text
 from fastq.prioritizer import normalize_queues
 from fastq.worker.names import AppNameError, name_of
 
-__all__ = ["LOG_FORMATS", "LOG_LEVELS", "MAX_LOST", "START_METHODS", "Duration", "Hook", "ServerConfig", "setting_kind"]
+__all__ = [
+    "LOG_FORMATS",
+    "LOG_LEVELS",
+    "MAX_LOST",
+    "START_METHODS",
+    "UNKNOWN_TASKS",
+    "Duration",
+    "Hook",
+    "ServerConfig",
+    "setting_kind",
+]
 
 Duration: TypeAlias = float | timedelta
 Hook: TypeAlias = str | Callable[..., Any] | None
 
 START_METHODS: Final = ("forkserver", "spawn")
+UNKNOWN_TASKS: Final = ("auto", "retry", "return")
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
 LOG_TRACEBACKS: Final = ("never", "archived", "always")
@@ -111,6 +122,13 @@ class ServerConfig:
     )
     archive_spill_to: str | None = _setting(
         "path", None, "the directory for tasks of archives that spill, a file a queue and day"
+    )
+    unknown_tasks: str = _setting(
+        "choice",
+        "auto",
+        "what becomes of a task whose type has no handler here: retry charges an attempt; return gives it back; auto "
+        "gives it back if another server of the queue has one, else retries",
+        of=UNKNOWN_TASKS,
     )
     start_method: str = _setting(
         "choice", "forkserver", "how children start; spawn for apps with threads or CUDA at import", of=START_METHODS

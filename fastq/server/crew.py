@@ -7,7 +7,7 @@ results for the acker. The pool itself knows neither messages nor queues.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -35,10 +35,12 @@ from fastq.server.outcomes import (
     has_report,
     outcome_of,
     overrides,
+    passed_on,
     report_of,
     undecodable,
 )
 from fastq.server.result import Result
+from fastq.server.unknown import pass_on_delay_s
 from fastq.worker.report import FailureReport
 
 __all__ = ["Crew", "CrewCallbacks", "given_back"]
@@ -48,6 +50,7 @@ _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled bef
 _RERUN_TWICE: Final = b"twice the worker process that ran it was killed for another task's sake, or with its preloader"
 
 Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
+ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
 
 _log = logging.getLogger("fastq.pool")
 
@@ -70,6 +73,8 @@ class CrewCallbacks:
     remembers_canceled: Callable[[], bool] = lambda: True
     on_room: Callable[[], None] = lambda: None
     """Called when a child has begun to take tasks."""
+    passes_on: ChooseUnknown | None = None
+    """Says, by queue and type, whether a task that no pattern matches is left to other servers; None: it fails."""
 
 
 class Crew:
@@ -110,6 +115,11 @@ class Crew:
             self._patterns.add(pattern)
             if is_async:
                 self._async_patterns.add(pattern)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Return the patterns of the app's mux, once the crew has started."""
+        return tuple(self._patterns)
 
     @property
     def slots(self) -> int:
@@ -226,6 +236,8 @@ class Crew:
                 again.append(self._intake.submission(task))
             elif kind is Kind.WRITTEN:
                 self._callbacks.write_result(task, data)
+            elif kind is Kind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
+                self._ask_about_unknown(self._callbacks.passes_on, task, data)
             elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
                 self._judge(self._callbacks.judge, task, kind, data)
             else:
@@ -243,6 +255,10 @@ class Crew:
         # Not back to the queue, from where it would come with all of this forgotten, and so run for ever.
         return kind is Kind.RERUN or (kind is Kind.RETURNED and task.reruns > 0)
 
+    def _is_unknown(self, task: HeldTask) -> bool:
+        """Return whether it was the mux that found no handler; a handler may raise the error, too."""
+        return task.canceled is None and self._patterns.find(task.view.type) is None
+
     def _judge(self, judge: Judge, task: HeldTask, kind: Kind, data: bytes) -> None:
         """End a task once the hook child has said what follows from its failure; it stays held until then."""
 
@@ -257,12 +273,39 @@ class Crew:
             if task.held:
                 self._callbacks.finish([self._end(task, kind, data, report)])
 
-        judging = asyncio.create_task(ask())
+        self._end_later(task, ask())
+
+    def _ask_about_unknown(self, choose: ChooseUnknown, task: HeldTask, data: bytes) -> None:
+        """End a task of an unknown type once it is known who has a handler; it stays held until then."""
+
+        async def ask() -> None:
+            is_passed_on = False
+            try:
+                is_passed_on = await choose(task.queue, task.view.type)
+            except asyncio.CancelledError:
+                pass  # at the end of the shutdown: it fails
+            except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task is to end
+                _log.exception("whether another server has a handler for task %s could not be asked", task.id)
+            if not task.held:
+                return
+            if not is_passed_on or task.canceled is not None:
+                self._callbacks.finish([self._end(task, Kind.NOT_FOUND, data)])
+                return
+            task.ended = True
+            self.counts[Kind.NOT_FOUND] += 1
+            now_s = self._clock.unix_ns() // 1_000_000_000
+            self._callbacks.finish([Result(task, passed_on(task, data, now_s, pass_on_delay_s()))])
+
+        self._end_later(task, ask())
+
+    def _end_later(self, task: HeldTask, ending: Coroutine[Any, Any, None]) -> None:
+        """End a task once somebody was asked; ``settle`` waits for it."""
+        judging = asyncio.create_task(ending)
         self._judging[judging] = task
         judging.add_done_callback(self._judging.pop)
 
     async def settle(self, within_s: float) -> None:
-        """Wait until the hook child has answered all that it was asked, or let the defaults stand."""
+        """Wait until hook child and Redis have answered all that they were asked, or let the defaults stand."""
         if not self._judging:
             return
         _, late = await asyncio.wait(self._judging, timeout=within_s)

@@ -1,7 +1,7 @@
 """The heartbeater: keeps the leases of all held tasks, and tells inspectors what this server is and does.
 
 Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
-more, which are then cancelled and never acked), ServerInfo, WorkerInfo with a life of 10 s. If it dies: leases end
+more, which are then cancelled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
 after 30 s and other servers take the tasks over.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from fastq.broker.aio import AsyncBroker
 from fastq.broker.lease import extend_leases
-from fastq.broker.presence import ServerIdentity, count_servers, publish_server_state
+from fastq.broker.presence import ServerIdentity, Shown, count_servers, publish_server_state
 from fastq.errors import BrokerError
 from fastq.server.actor import Actor
 from fastq.server.held import HeldTask
@@ -20,8 +20,8 @@ __all__ = ["Heartbeater", "Presence"]
 
 STRETCH: Final = 500
 
-Presence = Callable[[], tuple[bytes, dict[str, bytes]]]
-"""Returns the encoded ServerInfo, and the encoded WorkerInfo of each running task by its id."""
+Presence = Callable[[], Shown]
+"""Returns what the server shows of itself now."""
 
 
 class Heartbeater(Actor):
@@ -58,9 +58,8 @@ class Heartbeater(Actor):
         began_s = self._clock.monotonic_s()
         failures = await self._extend(began_s)
         self.get_on()
-        info, workers = self._presence()
         now_s = self._clock.unix_ns() // 1_000_000_000
-        published = publish_server_state(self._identity, info, workers, now_s, self._ttl_s)
+        published = publish_server_state(self._identity, self._presence(), now_s, self._ttl_s)
         *results, servers = await self._broker.run_many((*published, count_servers(now_s)))
         failures += [result for result in results if isinstance(result, BrokerError)]
         if isinstance(servers, int):  # a count that fails is no beat that failed

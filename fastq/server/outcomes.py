@@ -28,6 +28,7 @@ __all__ = [
     "has_report",
     "outcome_of",
     "overrides",
+    "passed_on",
     "report_of",
     "undecodable",
 ]
@@ -93,6 +94,20 @@ def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, de
         return Archived(view.id, message)
     delay_s = default_delay(view.retried) if report.retry_in_s is None else report.retry_in_s
     return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
+
+
+def passed_on(task: HeldTask, data: bytes, now_s: int, delay_s: int) -> Write:
+    """Return the write for a task that another server is to run: it waits in retry, and no attempt is charged.
+
+    So do last attempts, as none was made.
+    """
+    view = task.view
+    report = report_of(Kind.NOT_FOUND, data)
+    try:
+        message = rewrite_task_message(view.data, error_msg=clean_text(report.error), last_failed_at=now_s)
+    except InvalidMessageError:
+        return failure_of(task, Kind.NOT_FOUND, report, now_s, lambda retried: delay_s)
+    return Retried(view.id, message, now_s + delay_s, is_failure=False)
 
 
 def overrides(task: HeldTask, kind: Kind) -> bool:

@@ -1,4 +1,4 @@
-"""What inspectors see of this server: its ServerInfo, and a WorkerInfo for each task in a handler."""
+"""What others see of this server: its ServerInfo, a WorkerInfo for each task in a handler, its notice."""
 
 import os
 import socket
@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from fastq.broker.presence import ServerIdentity
+from fastq._version import __version__
+from fastq.broker.presence import ServerIdentity, Shown
 from fastq.clock import Clock
 from fastq.codec import decode_task_message
 from fastq.errors import InvalidMessageError
 from fastq.info import at_unix_ns
 from fastq.messages import ServerInfo, WorkerInfo
+from fastq.notice import ServerNotice
 from fastq.pool.protocol import Running
 from fastq.proto.convert import encode_server_info, encode_worker_info
 from fastq.server.config import ServerConfig
@@ -46,7 +48,7 @@ def new_identity() -> ServerIdentity:
 
 
 class Showcase:
-    """Encode what is to be seen; ``status`` is set by the server as it goes through its life.
+    """Encode what is to be seen; the server sets ``status`` as its life goes on, ``patterns`` once it has them.
 
     An active server that cannot work fetches nothing, and is shown as stopped.
     """
@@ -62,14 +64,15 @@ class Showcase:
         self._payloads: dict[HeldTask, bytes] = {}
         self.slots = config.concurrency
         self.status = ServerStatus.ACTIVE
+        self.patterns: tuple[str, ...] = ()
         self._can_work = True
 
     def set_can_work(self, can_work: bool) -> None:
         """Say whether there is a child that can run a task."""
         self._can_work = can_work
 
-    def __call__(self) -> tuple[bytes, dict[str, bytes]]:
-        """Return the encoded ServerInfo, and the encoded WorkerInfo of each running task by its id."""
+    def __call__(self) -> Shown:
+        """Return it as it is now."""
         shown = self._shown()
         most = min(MAX_PAYLOAD, MAX_PAYLOADS // max(1, len(shown)))
         workers = {task.id: self._worker(task, running, most) for task, running in shown.items()}
@@ -85,7 +88,8 @@ class Showcase:
             start_time=self._started,
             active_worker_count=len(workers),
         )
-        return encode_server_info(info), workers
+        notice = ServerNotice(__version__, tuple(config.queues), self.patterns)
+        return Shown(encode_server_info(info), workers, notice.encode())
 
     def _shown(self) -> dict[HeldTask, Running]:
         """Return what runs and can be shown, and keep the payloads until the next beat: large ones are slow to read."""

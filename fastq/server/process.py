@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from fastq.broker.aio import AsyncBroker
-from fastq.broker.cancel import CancelAs
 from fastq.broker.control import ServerOrder
 from fastq.broker.lease import Owner
 from fastq.broker.open import open_async_broker
@@ -53,6 +52,7 @@ from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
 from fastq.server.topics import due_topic, order_topic
 from fastq.server.trouble import Trouble
+from fastq.server.unknown import UnknownTypes
 from fastq.server.waker import Waker
 from fastq.server.watchdog import Watchdog
 from fastq.worker.report import FailureReport
@@ -102,10 +102,11 @@ class ServerProcess:
             self._finish,
             self.result_writer.write,
             self._pool_failed,
-            self._canceled_as,
+            lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
             self._judge if self.hooks.judges else None,
             lambda: self.subscriber.remembers,
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
+            UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
         )
         self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
@@ -213,7 +214,7 @@ class ServerProcess:
         await wait_for_redis(self._broker, self._options.connect_timeout_s)
         self.where = await describe_redis(self._broker)
         await self.archive_keeper.set_rules()
-        self.showcase.slots = self.crew.slots
+        self.showcase.slots, self.showcase.patterns = self.crew.slots, self.crew.patterns
         self.stall.start()
         for actor in (*self.actors, self.watchdog):
             actor.start()
@@ -357,9 +358,6 @@ class ServerProcess:
 
     async def _judge_recovered(self, message: bytes) -> FailureReport | None:
         return await self.hooks.judge("lease_expired", "", message)
-
-    def _canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
-        return self.subscriber.canceled_as(queue, task_id, asked_s)
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:

@@ -9,6 +9,7 @@ from fastq import keys
 from fastq.broker.open import open_broker
 from fastq.broker.presence import (
     ServerIdentity,
+    Shown,
     clear_server_state,
     count_servers,
     publish_server_state,
@@ -20,6 +21,7 @@ from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, me
 ME = ServerIdentity("host", 7, "3c7b2c4e")
 OTHER = ServerIdentity("host", 8, "3c7b2c4e")
 INFO_KEY = "asynq:servers:{host:7:3c7b2c4e}"
+NOTICE_KEY = "asynq:fastq:{host:7:3c7b2c4e}"
 WORKERS_KEY = "asynq:workers:{host:7:3c7b2c4e}"
 TTL_S = 3600
 
@@ -31,7 +33,7 @@ def bench(db: Redis, url: str) -> Iterator[QueueBench]:
 
 
 def publish(bench: QueueBench, server: ServerIdentity, workers: dict[str, bytes], ttl_s: int = TTL_S) -> None:
-    for operation in publish_server_state(server, b"info", workers, NOW_S, ttl_s):
+    for operation in publish_server_state(server, Shown(b"info", workers, b"notice"), NOW_S, ttl_s):
         assert operation.idempotent
         bench.run(operation)
 
@@ -46,8 +48,9 @@ def test_a_server_is_listed_with_the_end_of_its_life(bench: QueueBench) -> None:
     publish(bench, ME, {})
     assert bench.db.zrange("asynq:servers", 0, -1, withscores=True) == [(INFO_KEY.encode(), NOW_S + TTL_S)]
     assert bench.db.zrange("asynq:workers", 0, -1, withscores=True) == [(WORKERS_KEY.encode(), NOW_S + TTL_S)]
-    assert bench.db.get(INFO_KEY) == b"info"
-    assert TTL_S - 600 < bench.db.ttl(INFO_KEY) <= TTL_S
+    for key, value in ((INFO_KEY, b"info"), (NOTICE_KEY, b"notice")):
+        assert bench.db.get(key) == value
+        assert TTL_S - 600 < bench.db.ttl(key) <= TTL_S
     assert not bench.db.exists(WORKERS_KEY), "without running tasks there is no hash, as with asynq"
 
 
@@ -74,13 +77,13 @@ def test_what_runs_is_published_in_calls_of_bounded_size(bench: QueueBench, coun
     """Large payloads of many running tasks, in one call every 5 s, would hold Redis for everybody."""
     publish(bench, ME, {"gone": b"since the last time"})
     workers = {str(number): bytes(size) for number in range(count)}
-    operations = publish_server_state(ME, b"info", workers, NOW_S, TTL_S)
+    operations = publish_server_state(ME, Shown(b"info", workers, b"notice"), NOW_S, TTL_S)
     assert [operation.name for operation in operations[2:]] == [
         "write_server_state",
         *["add_worker_state"] * (calls - 1),
     ]
     for operation in operations:
-        assert len(operation.args) <= 2 + 2 * 500
+        assert len(operation.args) <= 3 + 2 * 500
         bench.run(operation)
     assert bench.db.hgetall(WORKERS_KEY) == {task_id.encode(): info for task_id, info in workers.items()}
     assert not workers or TTL_S - 600 < bench.db.ttl(WORKERS_KEY) <= TTL_S
@@ -93,6 +96,7 @@ def test_a_server_that_leaves_takes_its_name_along_and_no_other(bench: QueueBenc
         assert operation.idempotent
         bench.run(operation)
     assert sorted(bench.db.keys("*")) == [
+        OTHER.notice_key.encode(),
         b"asynq:servers",
         OTHER.info_key.encode(),
         b"asynq:workers",
@@ -102,7 +106,7 @@ def test_a_server_that_leaves_takes_its_name_along_and_no_other(bench: QueueBenc
 
 
 def test_all_keys_of_a_server_share_its_hash_tag() -> None:
-    for operation in (*publish_server_state(ME, b"", {}, 0, 1), *clear_server_state(ME)):
+    for operation in (*publish_server_state(ME, Shown(b"", {}, b""), 0, 1), *clear_server_state(ME)):
         tags = {key.partition("{")[2].partition("}")[0] for key in operation.keys if "{" in key}
         assert tags <= {"host:7:3c7b2c4e"}
 

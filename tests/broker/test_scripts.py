@@ -49,6 +49,7 @@ KEY_PATTERNS: dict[str, str] = {
     "group": keys.group("q", "{group}"),
     "processed": keys.processed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
     "entries": keys.scheduler_entries("host:pid:id"),
+    "notice": keys.server_notice(keys.server_info("host", 0, "id")).replace(":0:", ":pid:"),
     "last_tick": keys.last_tick("q", "{name}"),
     "semaphore": keys.semaphore("{scope}"),
     "server": keys.server_info("host", 0, "id").replace(":0:", ":pid:"),

@@ -29,6 +29,7 @@ LONG_S = 600
 HOARD: list[bytearray] = []
 mux = ServeMux()
 layered = ServeMux()
+narrow = ServeMux()
 
 
 @functools.cache
@@ -426,6 +427,11 @@ def inner(handler: Handler) -> Handler:
         return ["inner", *handler(task)]  # type: ignore[misc]  # as above
 
     return wrapped
+
+
+@narrow.handler("only this")
+def only_this(task: RunningTask) -> None:
+    return None
 
 
 @layered.handler("list")

@@ -60,6 +60,12 @@ class Bench:
         told = [Event(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
         self.crew._on_events(told)
 
+    def take_all(self) -> None:
+        """Be the children, and take what waits; else the pool, which has none, gives it back in its next turn."""
+        self.crew.pool.withdraw_all()
+        if self.crew.pool._tick is not None:
+            self.crew.pool._tick.cancel()
+
     def ended(self) -> list[tuple[str, str]]:
         return [(result.task.id, type(result.write).__name__) for result in self.finished]
 

@@ -9,7 +9,7 @@ from redis import Redis
 
 from fastq import keys
 from fastq.broker.finish import Done
-from fastq.broker.presence import ServerIdentity
+from fastq.broker.presence import ServerIdentity, Shown
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
 from fastq.server.acker import Acker
@@ -28,7 +28,7 @@ ME = ServerIdentity("host", 7, "id")
 def heartbeater(
     bench: Bench,
     lost: Callable[[HeldTask], None] | None = None,
-    presence: Callable[[], tuple[bytes, dict[str, bytes]]] = lambda: (b"info", {}),
+    presence: Callable[[], Shown] = lambda: Shown(b"info", {}, b"notice"),
 ) -> Heartbeater:
     return Heartbeater(bench.broker, ME, presence, bench.holdings, lost or bench.held.drop)
 
@@ -165,9 +165,9 @@ def test_a_beat_is_whole_where_the_servers_may_not_be_counted(db: Redis, shared_
 def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         workers = {"a": b"worker"}
-        beating = heartbeater(bench, presence=lambda: (b"info", workers))
+        beating = heartbeater(bench, presence=lambda: Shown(b"info", workers, b"notice"))
         await beating.tick()
-        assert bench.db.get(ME.info_key) == b"info"
+        assert (bench.db.get(ME.info_key), bench.db.get(ME.notice_key)) == (b"info", b"notice")
         assert bench.db.hgetall(ME.workers_key) == {b"a": b"worker"}
         assert bench.db.zscore("asynq:servers", ME.info_key) == NOW_S + 10
         assert bench.db.zscore("asynq:workers", ME.workers_key) == NOW_S + 10
@@ -182,7 +182,7 @@ def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> Non
 
 def test_leases_are_extended_although_the_server_cannot_describe_itself(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        def fail() -> tuple[bytes, dict[str, bytes]]:
+        def fail() -> Shown:
             raise ValueError("a defect")
 
         bench.hold("a")

@@ -18,6 +18,7 @@ from fastq.server.outcomes import (
     has_report,
     outcome_of,
     overrides,
+    passed_on,
     report_of,
     undecodable,
 )
@@ -286,3 +287,15 @@ def test_a_task_whose_time_was_up_before_it_began_is_not_said_to_have_been_kille
     text = "TaskTimeout: the task's time was up before it could begin; its handler was not called"
     assert report_of(Kind.TIMEOUT, NOT_BEGUN).error == text
     assert not has_report(Kind.TIMEOUT, NOT_BEGUN)
+
+
+# Given back -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retried", [2, 5])
+def test_what_is_given_back_waits_with_no_attempt_charged(retried: int) -> None:
+    """Also where none is left: none was made."""
+    write = passed_on(held(retried=retried), FailureReport("no handler").encode(), NOW_S, 7)
+    assert isinstance(write, Retried)
+    assert (write.id, write.retry_at_s, write.is_failure) == ("a", NOW_S + 7, False)
+    assert rewritten(write) == changed(retried=retried, error_msg="no handler", last_failed_at=NOW_S)

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+import fastq
 from fastq.broker.presence import ServerIdentity
 from fastq.clock import ManualClock
 from fastq.codec import decode_server_info, decode_worker_info, view_task_message
 from fastq.messages import ServerInfo, WorkerInfo
+from fastq.notice import ServerNotice
 from fastq.pool.protocol import Running, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.held import HeldTasks
@@ -31,7 +33,7 @@ def running(task_id: str, *, started_s: float = 0.0, deadline_s: float = 0.0, **
 
 def show(*tasks: Running, clock: ManualClock | None = None) -> tuple[ServerInfo, dict[str, WorkerInfo]]:
     showcase = Showcase(ME, CONFIG, lambda: list(tasks), clock or ManualClock(NOW_S))
-    info, workers = showcase()
+    info, workers, _ = showcase()
     return decode_server_info(info), {task_id: decode_worker_info(data) for task_id, data in workers.items()}
 
 
@@ -120,14 +122,14 @@ def test_the_status_is_what_the_server_says_it_is() -> None:
     showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
     for status in ServerStatus:
         showcase.status = status
-        assert decode_server_info(showcase()[0]).status == status.value
+        assert decode_server_info(showcase().info).status == status.value
     assert [status.value for status in ServerStatus] == ["new", "active", "stopped", "closed"]
 
 
 def test_slots_may_be_more_than_processes() -> None:
     showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
     showcase.slots = 400
-    assert decode_server_info(showcase()[0]).concurrency == 400
+    assert decode_server_info(showcase().info).concurrency == 400
 
 
 def test_each_server_has_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,3 +143,10 @@ def test_each_server_has_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(socket, "gethostname", fail)
     assert new_identity().host == "unknown-host"
+
+
+def test_a_server_tells_its_queues_and_patterns() -> None:
+    showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
+    showcase.patterns = ("email:", "a")
+    notice = ServerNotice.decode(showcase().notice)
+    assert notice == ServerNotice(fastq.__version__, ("critical", "default"), ("email:", "a"))

@@ -61,6 +61,7 @@ EXAMPLES: dict[str, list[Example]] = {
     "is_failure": [Example(HOOK, HOOK, f"'{HOOK}'")],
     "error_handler": [Example(HOOK, HOOK, f"'{HOOK}'")],
     "max_lost": [Example(0, "0", "0")],
+    "unknown_tasks": [Example("return", "return", '"return"')],
     "start_method": [Example("spawn", "spawn", '"spawn"')],
     "max_tasks_per_child": [Example(1000, "1000", "1000")],
     "max_memory_per_child": [
@@ -167,6 +168,7 @@ BAD: Mapping[str, list[tuple[str, str]]] = {
         ("1e400", "1e400|inf"),
     ],
     "max_memory_per_child": [("lots", "'lots' is not a size"), ("-1", "'-1'"), ("5 parsecs", "'5 parsecs'")],
+    "unknown_tasks": [("requeue", "'requeue'")],
     "start_method": [("fork", "'fork'")],
     "log_level": [("loud", "'loud'")],
     "archive_max": [

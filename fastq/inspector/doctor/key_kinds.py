@@ -49,7 +49,7 @@ _ASIDE: Final = re.compile(
     r"paused|moved|archive_rule|(processed|failed)(:\d{4}-\d\d-\d\d)?|(tick|last_tick):.*", re.DOTALL
 )
 _SHARED: Final = re.compile(
-    r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers):\{.*\}|(scheduler_history|sema):.*)",
+    r"asynq:(queues|servers|workers|schedulers|(servers|workers|schedulers|fastq):\{.*\}|(scheduler_history|sema):.*)",
     re.DOTALL,
 )
 

@@ -33,6 +33,7 @@ KNOWN = {
         *(make() for make in (keys.all_queues, keys.all_servers, keys.all_workers, keys.all_schedulers)),
         keys.server_info("h", 1, "i"),
         keys.workers("h", 1, "i"),
+        keys.server_notice(keys.server_info("h", 1, "i")),
         keys.scheduler_entries("h:1:i"),
         keys.scheduler_history("e"),
         keys.semaphore("s"),

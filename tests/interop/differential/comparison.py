@@ -8,7 +8,7 @@ from tests.keyspace import Cells, Difference, GoldenStep, Place, Window, differe
 
 __all__ = ["OUTCOME", "Pair"]
 
-OF_SERVERS = ("asynq:servers", "asynq:workers")
+OF_SERVERS = ("asynq:servers", "asynq:workers", "asynq:fastq:")
 """Only Go's side has a whole server."""
 RANKS = "members by rank"
 OUTCOME = Place("outcome", "")

@@ -1,0 +1,73 @@
+"""What one of fastq's servers tells beyond asynq's ServerInfo, and how it is written: JSON of bounded size."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from fastq.errors import InvalidMessageError
+
+__all__ = ["FORMAT", "ServerNotice"]
+
+FORMAT: Final = 1
+"""Changes only if readers of today would misread what is written then; new fields do not change it."""
+MAX_NAME_BYTES: Final = 64_000
+"""Every server writes its notice each 5 s, and others read those of all servers at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerNotice:
+    """The queues of a server and the patterns of its mux.
+
+    ``left_out`` counts the names for which there was no room.
+    """
+
+    version: str
+    queues: tuple[str, ...]
+    patterns: tuple[str, ...]
+    left_out: int = 0
+
+    def encode(self) -> bytes:
+        """Return the JSON, with as many names as fit."""
+        names = (*self.queues, *self.patterns)
+        room = _fitting(names)
+        fields = {
+            "format": FORMAT,
+            "version": self.version,
+            "queues": self.queues[:room],
+            "patterns": self.patterns[: max(0, room - len(self.queues))],
+            "left_out": self.left_out + len(names) - room,
+        }
+        return orjson.dumps(fields)
+
+    @classmethod
+    def decode(cls, data: bytes) -> "ServerNotice":
+        """Read a notice; ``InvalidMessageError`` if it is none, or of another format."""
+        try:
+            fields: dict[str, Any] = orjson.loads(data)
+            if fields["format"] != FORMAT:
+                raise InvalidMessageError(f"a server's notice has format {fields['format']!r}, not {FORMAT}")
+            queues, patterns = _names(fields["queues"]), _names(fields["patterns"])
+            return cls(str(fields["version"]), queues, patterns, int(fields["left_out"]))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidMessageError):
+                raise
+            raise InvalidMessageError(f"a server's notice cannot be read: {data[:100]!r}") from error
+
+
+def _fitting(names: Iterable[str]) -> int:
+    """Return how many of the names fit."""
+    fitting = size = 0
+    for name in names:
+        size += len(orjson.dumps(name)) + 1
+        if size > MAX_NAME_BYTES:
+            break
+        fitting += 1
+    return fitting
+
+
+def _names(found: object) -> tuple[str, ...]:
+    if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
+        raise TypeError(found)
+    return tuple(found)

@@ -1,0 +1,207 @@
+"""Types that this server does not know: who else knows them, by what servers tell in a real Redis."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from redis import Redis
+
+from fastq import keys
+from fastq.broker.cancel import CancelAs
+from fastq.broker.finish import Retried
+from fastq.broker.presence import ServerIdentity, Shown, publish_server_state
+from fastq.codec import decode_task_message
+from fastq.notice import ServerNotice
+from fastq.pool.outcome import Kind
+from fastq.server.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
+from fastq.worker.report import FailureReport
+from tests.broker.harness import NOW_S, run
+from tests.server.harness import Bench, logged, on_bench
+from tests.server.test_crew import Bench as CrewBench
+
+PEER = ServerIdentity("host", 8, "peer")
+KNOWN, OTHER = ("q", "email:send"), ("q", "sms")
+
+
+async def show(bench: Bench, patterns: Sequence[str], queues: Sequence[str] = ("q",), ttl_s: int = 100) -> None:
+    notice = ServerNotice("1", tuple(queues), tuple(patterns)).encode()
+    await bench.broker.run_many(publish_server_state(PEER, Shown(b"", {}, notice), NOW_S, ttl_s))
+
+
+async def chosen(types: UnknownTypes, *asked: tuple[str, str]) -> set[tuple[str, str]]:
+    """Ask about all at once; return those that are passed on."""
+    answers = await asyncio.gather(*(types.passes_on(*one) for one in asked))
+    return {one for one, is_passed_on in zip(asked, answers, strict=True) if is_passed_on}
+
+
+def unknown(bench: Bench, rule: str = "auto") -> UnknownTypes:
+    return UnknownTypes(rule, bench.broker, bench.clock)
+
+
+def test_what_another_server_of_the_queue_knows_is_given_back(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:"], ["q", "r"])
+        asked = {KNOWN, OTHER, ("r", "email:send"), ("s", "email:send")}
+        assert await chosen(unknown(bench), *asked) == {KNOWN, ("r", "email:send")}
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("retry", set()), ("return", {KNOWN, OTHER})])
+def test_a_rule_that_says_it_asks_nobody(
+    rule: str, expected: set[tuple[str, str]], db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:"])
+        before = db.info("stats")["total_commands_processed"]
+        assert await chosen(unknown(bench, rule), KNOWN, OTHER) == expected
+        assert db.info("stats")["total_commands_processed"] == before + 1, "INFO alone"
+
+    on_bench(db, url, test)
+    assert len(logged(caplog)) == 2
+
+
+def test_servers_that_are_gone_know_nothing(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:"], ttl_s=10)
+        bench.clock.advance(11)
+        assert await chosen(unknown(bench), KNOWN) == set()
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("notice", [None, b"\xff", b'{"format":2}'])
+def test_servers_that_tell_nothing_are_passed_over(notice: bytes | None, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:"])
+        gos = keys.server_info("host", 9, "go")
+        db.zadd(keys.all_servers(), {gos: NOW_S + 100})
+        if notice is not None:
+            db.set(keys.server_notice(gos), notice)
+        assert await chosen(unknown(bench), KNOWN) == {KNOWN}
+
+    on_bench(db, url, test)
+
+
+def test_servers_are_asked_again_after_a_while(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        types = unknown(bench)
+        assert await chosen(types, KNOWN) == set()
+        await show(bench, ["email:"])
+        bench.clock.advance(READ_AGAIN_S - 1)
+        assert await chosen(types, KNOWN) == set()
+        bench.clock.advance(1)
+        assert await chosen(types, KNOWN) == {KNOWN}
+
+    on_bench(db, url, test)
+
+
+def test_what_cannot_be_read_counts_as_known_to_nobody(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:"])
+        db.set(keys.all_servers(), "no sorted set")
+        types = unknown(bench)
+        assert await chosen(types, KNOWN) == set()
+        assert await chosen(types, KNOWN) == set()
+
+    on_bench(db, url, test)
+    failed, told = logged(caplog)
+    assert failed.startswith("what types other servers know could not be read, so unknown ones fail: ")
+    assert told == "no handler here matches type 'email:send' of queue q; its tasks fail, each with an attempt charged"
+
+
+def test_types_are_logged_once_a_minute_and_ten_at_most(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(bench: Bench) -> None:
+        types = unknown(bench, "return")
+        for _ in range(2):
+            await chosen(types, KNOWN)
+        assert logged(caplog) == [
+            "no handler here matches type 'email:send' of queue q; its tasks are given back for another server"
+        ]
+        await chosen(types, *(("q", str(number)) for number in range(100)))
+        assert len(logged(caplog)) == 10
+        bench.clock.advance(TOLD_AGAIN_S)
+        await chosen(types, KNOWN)
+        assert len(logged(caplog)) == 11
+
+    on_bench(db, url, test)
+
+
+def test_what_is_given_back_is_due_neither_at_once_nor_together() -> None:
+    assert {pass_on_delay_s() for _ in range(1000)} == set(range(5, 11))
+
+
+# In the crew
+
+
+NO_HANDLER = FailureReport("handler not found").encode()
+
+
+async def is_known(queue: str, task_type: str) -> bool:
+    """Be the peers, which know one type."""
+    await asyncio.sleep(0)
+    return (queue, task_type) == ("q", "known")
+
+
+def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
+    async def running() -> None:
+        bench = CrewBench()
+        object.__setattr__(bench.crew._callbacks, "passes_on", is_known)
+        bench.crew._patterns.add("ours")
+        bench.accept("a", "last", "lost", type="known", retry=0)
+        bench.accept("b", type="nobody's")
+        bench.accept("c", "done", type="ours")
+        lost = bench.task("lost")
+        unheard = [(task_id, Kind.NOT_FOUND, NO_HANDLER) for task_id in ("a", "last", "lost", "b", "c")]
+        bench.tell(*unheard, ("done", Kind.DONE, b""))
+        bench.take_all()
+        assert bench.ended() == [("done", "Done"), ("c", "Retried")], "a handler may raise the error, too"
+        bench.crew.lose(lost)
+        await bench.crew.settle(5.0)
+        assert sorted(bench.ended()[2:]) == [("a", "Retried"), ("b", "Retried"), ("last", "Retried")]
+        for result in bench.finished[1:]:
+            write, is_failure = result.write, result.task.id in ("b", "c")
+            assert isinstance(write, Retried)
+            assert write.is_failure is is_failure
+            found = decode_task_message(write.message)
+            assert (found.retried, found.error_msg) == (int(is_failure), "handler not found")
+            assert is_failure or NOW_S + 5 <= write.retry_at_s <= NOW_S + 10
+
+    run(running)
+
+
+def test_a_task_that_is_cancelled_while_peers_are_asked_is_not_passed_on() -> None:
+    async def running() -> None:
+        bench = CrewBench()
+        object.__setattr__(bench.crew._callbacks, "passes_on", is_known)
+        bench.accept("a", "b", type="known")
+        bench.task("b").canceled = CancelAs.ARCHIVE
+        bench.tell(("a", Kind.NOT_FOUND, NO_HANDLER), ("b", Kind.NOT_FOUND, NO_HANDLER))
+        bench.take_all()
+        assert bench.ended() == [("b", "Archived")]
+        bench.task("a").canceled = CancelAs.DELETE
+        await bench.crew.settle(5.0)
+        assert bench.ended()[1:] == [("a", "Done")]
+
+    run(running)
+
+
+def test_tasks_of_unknown_types_fail_when_peers_cannot_be_heard_before_the_end() -> None:
+    async def running() -> None:
+        bench = CrewBench()
+
+        async def never(queue: str, task_type: str) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+        object.__setattr__(bench.crew._callbacks, "passes_on", never)
+        bench.accept("a", type="known")
+        bench.tell(("a", Kind.NOT_FOUND, NO_HANDLER))
+        bench.take_all()
+        await asyncio.sleep(0)
+        await bench.crew.settle(0.0)
+        (result,) = bench.finished
+        assert isinstance(result.write, Retried)
+        assert result.write.is_failure
+
+    run(running)
