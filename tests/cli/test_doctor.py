@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task, keys
+from fastq.notice import ServerNotice
 from tests.cli.commands import SCHEMA, Fastq, read_terminal
 from tests.cli.test_task_bulk import environment
 from tests.e2e.harness import ROOT
@@ -34,6 +35,7 @@ def served(fastq: Fastq, db: Redis) -> Fastq:
     """Return the command on a Redis whose queue low is sound, and served."""
     sound(db, "low")
     publish(db, "x")
+    db.set(keys.server_notice(keys.server_info("h", 7, "x")), ServerNotice("1", ("low",), ("t",)).encode())
     return fastq
 
 

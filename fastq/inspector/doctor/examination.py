@@ -14,6 +14,7 @@ from fastq.codec import decode_server_info
 from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.inspector.doctor.clocks import check_clock, check_server_clocks
 from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen
+from fastq.inspector.doctor.handlers import check_handlers
 from fastq.inspector.doctor.judge import judge
 from fastq.inspector.doctor.places import is_sendable
 from fastq.inspector.doctor.presence import check_registry, stale_before
@@ -127,6 +128,8 @@ class _Round:
             report.findings += check_served(lonely, len(pulses), servers)
         report.findings += check_paused(pulses, self._now_s())
         report.findings += check_archives(pulses)
+        handlers = yield from attempt(check_handlers(list(pulses)))
+        report.findings += [unseen("task types", handlers.why)] if isinstance(handlers, Refused) else handlers
         report.tasks = sum(sum(pulse.stats.sizes.values()) for pulse in pulses.values())
 
     def _pulses(self, queues: Sequence[str], report: Report) -> Flow[dict[str, Pulse]]:

@@ -1,0 +1,123 @@
+"""Checks by what servers tell of themselves: types of tasks that none has a handler for, archives that Go's trim."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from fastq._muxmatch import PatternIndex
+from fastq.broker.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.inspect_tasks import FoundTask, list_ids, read_tasks
+from fastq.broker.notices import read_notices
+from fastq.broker.operation import Flow, together
+from fastq.broker.registry import read_infos, read_registry
+from fastq.codec import decode_server_info, view_task_message
+from fastq.errors import InvalidMessageError
+from fastq.inspector.doctor.finding import Finding, Level, unseen
+from fastq.keys import server_info
+from fastq.notice import ServerNotice
+from fastq.states import TaskState
+
+__all__ = ["check_handlers"]
+
+SAMPLED: Final = 100
+"""Tasks of a state that are looked at: those that are next."""
+SHOWN: Final = 5
+
+
+class _Serving(NamedTuple):
+    """A living server: its queues, and its notice; None of Go's, which have none."""
+
+    queues: frozenset[str]
+    notice: ServerNotice | None
+
+
+def check_handlers(queues: Sequence[str]) -> Flow[list[Finding]]:
+    """Look at a few tasks of each queue that is served, and at who serves it."""
+    servers = yield from _servers()
+    findings: list[Finding] = []
+    for queue in queues:
+        serving = [server.notice for server in servers if queue in server.queues]
+        if serving:
+            findings += yield from _check_types(queue, serving)
+            findings += yield from _check_archive(queue, serving)
+    return findings or [Finding("task types", Level.OK, f"queues: {len(queues)}; no type without a handler was seen")]
+
+
+def _servers() -> Flow[list[_Serving]]:
+    registry = yield from read_registry()
+    live = [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]
+    infos = yield from read_infos(live)
+    notices = yield from read_notices(live)
+    servers = []
+    for data in infos:
+        try:
+            info = decode_server_info(data)
+        except InvalidMessageError:
+            continue
+        key = server_info(info.host, info.pid, info.server_id)
+        servers.append(_Serving(frozenset(info.queues), notices.get(key)))
+    return servers
+
+
+def _check_types(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[list[Finding]]:
+    known = PatternIndex()
+    for pattern in {pattern for notice in serving if notice is not None for pattern in notice.patterns}:
+        known.add(pattern)
+    types = yield from _sampled_types(queue)
+    unknown = [type_ for type_ in types if known.find(type_) is None]
+    if not unknown:
+        return []
+    if any(notice is None or notice.left_out for notice in serving):
+        why = "cannot tell: Go's servers, and older ones of fastq, do not say which types they have handlers for"
+        return [unseen("task types", why, queue)]
+    return [
+        Finding(
+            "task types",
+            Level.PROBLEM,
+            f"{len(unknown)} of {len(types)} tasks looked at have a type that no server of the queue has a handler for",
+            why="each attempt of theirs fails, and at last they are archived",
+            advice="start servers with the handlers before producers that use them; then fastq task run-all -s retry",
+            queue=queue,
+            count=len(unknown),
+            examples=tuple(sorted(set(unknown))[:SHOWN]),
+        )
+    ]
+
+
+def _sampled_types(queue: str) -> Flow[list[str]]:
+    """Return the types of those tasks that are next, 100 a state and 256 kB at most."""
+    types: list[str] = []
+    for state in (TaskState.PENDING, TaskState.RETRY):
+        ids: list[bytes] = yield list_ids(queue, state, "", 0, SAMPLED)
+        tasks: list[FoundTask] = []
+        if ids:
+            tasks = yield read_tasks(queue, ids)
+        types += _types(tasks)
+    return types
+
+
+def _types(tasks: Iterable[FoundTask]) -> list[str]:
+    types = []
+    for task in tasks:
+        try:
+            if task.message is not None:
+                types.append(view_task_message(task.message).type)
+        except InvalidMessageError:
+            continue  # another check tells of it
+    return types
+
+
+def _check_archive(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[list[Finding]]:
+    (rule,) = yield from together(read_archive_rule(queue))
+    if rule == ArchiveRule() or None not in serving:
+        return []
+    return [
+        Finding(
+            "archive",
+            Level.WARNING,
+            f"{serving.count(None)} of the queue's {len(serving)} servers are Go's, or older ones of fastq",
+            why="these trim this archive at 10 000 tasks and 90 days, whatever its rule says",
+            advice="let fastq's servers alone serve this queue, or do without a rule of its own",
+            queue=queue,
+            count=serving.count(None),
+        )
+    ]
