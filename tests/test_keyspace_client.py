@@ -204,7 +204,9 @@ def cells_of_outcomes(outcomes: Sequence[Outcome]) -> Cells:
             cells[Place(key, "outcome")] = type(outcome).__name__
         else:
             cells[Place(key, "outcome")] = "enqueued"
-            cells |= {Place(key, name): info_value(name, getattr(outcome, name)) for name in TaskInfo.__slots__}
+            assert outcome.lost == 0, "fastq's own; it was never run"
+            names = [name for name in TaskInfo.__slots__ if name != "lost"]
+            cells |= {Place(key, name): info_value(name, getattr(outcome, name)) for name in names}
     return cells
 
 
