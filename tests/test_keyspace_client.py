@@ -265,7 +265,8 @@ def test_every_intended_difference_is_needed(db: Redis, url: str) -> None:
     for case in CASES:
         replay(case, "Client", db, url, intended)
         db.flushall()
-    assert intended.unused(CASES) == []
+    # The later steps of a case are a server's.
+    assert [unused for unused in intended.unused(CASES) if unused[1] < len(CASES[unused[0]])] == []
 
 
 def test_every_intended_difference_names_a_golden_step_and_its_row() -> None:
