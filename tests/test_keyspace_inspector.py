@@ -224,6 +224,10 @@ def golden_moment(text: str | None) -> Moment | str:
     return "None" if text is None else Moment(datetime.fromisoformat(text[:26].rstrip("Z") + "+00:00").timestamp())
 
 
+FASTQS = {"archive_max", "archive_full", "archive_dropped"}
+"""What only fastq tells of a queue; of a task it is ``lost``."""
+
+
 def cells_of_outcomes(outcomes: Sequence[Any]) -> Cells:
     return {
         Place(f"returned[{index}]", part): value
@@ -235,10 +239,10 @@ def cells_of_outcomes(outcomes: Sequence[Any]) -> Cells:
 def parts_of(outcome: Any) -> list[tuple[str, Any]]:
     match outcome:
         case TaskInfo():
-            return [(name, info_value(name, getattr(outcome, name))) for name in TaskInfo.__slots__]
+            return [(name, info_value(name, getattr(outcome, name))) for name in TaskInfo.__slots__ if name != "lost"]
         case QueueInfo(memory_usage=memory, latency=latency):
             signs = [("latency_positive", str(latency > timedelta(0))), ("memory_usage_positive", str(bool(memory)))]
-            left_out = {"queue", "timestamp", "memory_usage", "latency"}
+            left_out = {"queue", "timestamp", "memory_usage", "latency", *FASTQS}
             return signs + [(name, str(getattr(outcome, name))) for name in QueueInfo.__slots__ if name not in left_out]
         case [DailyStats(), *_]:
             return [("outcome", str([(day.processed, day.failed) for day in outcome]))]
