@@ -36,6 +36,8 @@ class NoopRunner:
     has_plain = True
     has_async = True
     description = ""
+    child_start = ()
+    child_stop = ()
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Do nothing."""

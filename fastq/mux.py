@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, TypeAlias, TypeVar
@@ -37,6 +37,7 @@ Middleware: TypeAlias = Callable[[Handler[TaskT]], Handler[TaskT]]
 # Any function of one parameter: a bound cannot name the mux's own type of task.
 H = TypeVar("H", bound=Callable[[Never], object])
 E = TypeVar("E", bound=Callable[[Never], object])
+C = TypeVar("C", bound=Callable[[], object])
 
 
 def is_async(handler: Callable[..., object]) -> bool:
@@ -103,6 +104,18 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
     return middleware
 
 
+def _checked_hook(hook: Callable[[], object], what: str) -> Callable[[], object]:
+    if not callable(hook):
+        raise TypeError(f"@{what} is for a function without parameters, not for {hook!r}")
+    try:
+        inspect.signature(hook).bind()
+    except ValueError:
+        pass  # a builtin that does not tell
+    except TypeError as error:
+        raise TypeError(f"@{what}: {hook!r} is called without arguments: {error}") from None
+    return hook
+
+
 def _not_found(task: _Typed) -> object:
     """Fail the task as asynq does, inside the middleware."""
     raise HandlerNotFoundError(task.type)
@@ -120,6 +133,8 @@ class ServeMux(Generic[TaskT]):
         self._index = PatternIndex()
         self._handlers: dict[str, Callable[..., object]] = {}
         self._middleware: tuple[Middleware[TaskT], ...] = ()
+        self._start_hooks: tuple[Callable[[], object], ...] = ()
+        self._stop_hooks: tuple[Callable[[], object], ...] = ()
         self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around; None: no pattern matches
 
     def handler(self, pattern: str) -> Callable[[H], H]:
@@ -170,6 +185,29 @@ class ServeMux(Generic[TaskT]):
                     "register them in the outer ServeMux"
                 )
             self._build(pattern)
+
+    def child_start(self, hook: C) -> C:
+        """Register the decorated function to be called in each child process before its first task.
+
+        It takes nothing, and may be ``async``; then it runs in the event loop of the handlers. What it opens is the
+        child's own: connections, threads, sessions. A child in which it raises does not serve: the traceback is logged,
+        and another child is started after a while. Only those of the mux that is served are called, as they were
+        registered.
+        """
+        self._start_hooks += (_checked_hook(hook, "child_start"),)
+        return hook
+
+    def child_stop(self, hook: C) -> C:
+        """Register the decorated function to be called in each child that ends in order, the last registered first.
+
+        It has 5 s in all. It is not called in a child that is killed: with a task whose time is up, or with the server.
+        """
+        self._stop_hooks = (_checked_hook(hook, "child_stop"), *self._stop_hooks)
+        return hook
+
+    def child_hooks(self) -> tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]:
+        """Return what is called at the start and at the end of a child, in that order."""
+        return self._start_hooks, self._stop_hooks
 
     def match(self, task_type: str) -> tuple[Handler[TaskT], str]:
         """Return the handler as it was registered, and its pattern; if none matches, one that raises, and ``""``."""

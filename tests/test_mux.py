@@ -455,3 +455,27 @@ def test_threads_that_dispatch_at_once_build_the_middleware_once() -> None:
 
     with ThreadPoolExecutor(4) as threads:
         assert [race(threads) for _ in range(50)] == [["build"]] * 50
+
+
+# Children ---------------------------------------------------------------------------------------------------------
+
+
+def test_hooks_of_a_child_begin_in_order_and_end_in_reverse() -> None:
+    mux = ServeMux()
+
+    @mux.child_start
+    def first() -> None: ...
+
+    @mux.child_start
+    async def second() -> None: ...
+
+    mux.child_stop(first)
+    mux.child_stop(second)
+    assert mux.child_hooks() == ((first, second), (second, first))
+
+
+@pytest.mark.parametrize("register", [ServeMux().child_start, ServeMux().child_stop])
+@pytest.mark.parametrize("hook", [None, "connect", lambda child: None])
+def test_what_cannot_be_called_without_arguments_is_no_hook_of_a_child(register: Any, hook: Any) -> None:
+    with pytest.raises(TypeError, match=r"@child_(start|stop)"):
+        register(hook)

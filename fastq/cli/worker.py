@@ -43,8 +43,9 @@ Durations are seconds (1.5) or Go-like (1m30s), sizes 512M or 2G. Each option is
 for example FASTQ_QUEUES, and from the file given with --config (TOML, keys with underscores).
 
 \b
-Signals: TERM and INT finish what runs, give the rest back, and exit (a second one skips the waiting);
-TSTP stops fetching only. Exit codes: 0 done, 1 could not run, 2 misused."""
+Signals: TERM and INT finish what runs, give the rest back, and exit (a second one skips the waiting, as
+QUIT does); TSTP stops fetching only; HUP reloads the app's code; USR1 logs a line of state.
+Exit codes: 0 done, 1 could not run, 2 misused."""
 
 
 def _setting_options(command: click.Command) -> click.Command:

@@ -2,7 +2,8 @@
 
 Actors. The *main process* (asyncio, no user code) owns the pool: ``pool`` (facade), ``_dispatcher`` (who gets what),
 ``_feed`` (one child's rings, near side), ``supervisor`` and ``seats`` (who lives), ``timekeeper`` (who must end),
-``verdicts`` (what the dead leave behind). The *preloader* imports the app once, forks, reaps. *Children* run tasks.
+``verdicts`` (what the dead leave behind). The *preloader* imports the app once, forks, reaps; ``fork_server`` is shared
+by all pools of a server that have their children from it. *Children* run tasks.
 
 Memory. One segment a child, made by the main process and passed by descriptor: header, slot table, task ring, result
 ring; nobody but that child and the main process maps it. One page for all: the bell. Every word has one writer, but
@@ -25,7 +26,8 @@ When it dies:
   process group is killed before it is reaped, so grandchildren go with it. Its seat is filled again.
 - A child killed for a task: that task is charged, its other coroutines are RERUN.
 - The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds the
-  GIL. What ran is RERUN, what waited waits on; another preloader starts.
+  GIL. What ran is RERUN, what waited waits on; another preloader starts. Replaced by choice (a reload), it lives until
+  its last child has been succeeded by one of the new preloader's.
 - The main process: the kernel kills the preloader in the same way, and so the children.
 - A child that cannot be killed (stuck in the kernel) keeps its seat: never more handlers than seats.
 - What leaves its process group (``setsid`` in a grandchild) is out of reach.

@@ -4,11 +4,13 @@ Wakes when the main process rings; reads the task ring, the slot table and the c
 If it dies, its ring and rows tell the main process what it was at. It dies with the main process, in any case.
 """
 
+import logging
 import os
 import select
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Self
@@ -25,11 +27,14 @@ from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
 from fastq.pool.processes import end_process, flush_output, leave, own_rss
 from fastq.pool.runner import Runner
 
-__all__ = ["ChildSetup", "run_child"]
+__all__ = ["ChildSetup", "begin"]
 
 _IDLE_MS = 60_000
 _PAUSE_S = 0.001
 _BUSY_PAUSE_S = 0.005
+_MAX_TEXT = 64_000
+
+_log = logging.getLogger("fastq.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +142,19 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
     os.register_at_fork(before=flush_output, after_in_child=work.disown)
     os.register_at_fork(after_in_child=stage.disown)
     coroutines = Coroutines(work, stage, runner, host, shape.rows)
+    try:
+        for start in runner.child_start:
+            coroutines.call(start)
+    except BaseException:  # noqa: BLE001 - whatever it is, this child must not serve
+        host.channel.send("unfit", text=f"child_start failed:\n{traceback.format_exc()[-_MAX_TEXT:]}")
+        sys.exit(1)
     host.channel.send(
         "ready",
         pid=os.getpid(),
         rss=work.measure(),
         has_plain=runner.has_plain,
         has_async=runner.has_async,
+        has_stop=bool(runner.child_stop),
         description=runner.description,
     )
     while (why := work.run()) != TOLD_TO_EXIT:
@@ -151,6 +163,22 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
         elif why in (NOTHING_LEFT, PARKED) and work.fall_asleep():
             host.sleep()
             work.wake_up()
+    for stop in runner.child_stop:
+        try:
+            coroutines.call(stop)
+        except BaseException:  # noqa: BLE001 - nothing can be done but to say so; the others are called all the same
+            _log.exception("child_stop failed")
+
+
+def begin(setup: ChildSetup, spec: str, argument: str, runner: Runner | None = None) -> None:
+    """Load the runner, unless it is there, and serve; the caller has armed the lifeline."""
+    if runner is None:
+        try:
+            runner = load_runner(spec, argument)
+        except RunnerLoadError as error:
+            Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error), is_misuse=error.is_misuse)
+            sys.exit(1)
+    run_child(setup, runner)
 
 
 def main() -> None:
@@ -160,12 +188,8 @@ def main() -> None:
     for fd in setup.fds():
         os.set_inheritable(fd, False)
     arm(setup.lifeline_fd)
-    try:
-        runner = load_runner(spec, argument)
-    except RunnerLoadError as error:
-        Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error), is_misuse=error.is_misuse)
-        sys.exit(1)
-    run_child(setup, runner)
+    signals.leave_to_main()
+    begin(setup, spec, argument)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ class PoolConfig:
     prefetch_records: int = 1024
 
     def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.runner)
         if not all(self.runner.partition(":")):
             raise ValueError(f"runner must be 'module:attr', not {self.runner!r}")
         if not self.name:

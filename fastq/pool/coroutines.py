@@ -7,7 +7,8 @@ as it was at the start.
 
 import asyncio
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import Protocol
 
 from fastq.pool._steps import Stage
@@ -45,13 +46,33 @@ class Coroutines:
         self._done: asyncio.Future[None] | None = None
         self._look_out: asyncio.TimerHandle | None = None
 
-    def serve(self) -> None:
-        """Run coroutines until the next task is a plain one, or the child is to exit, and none is left."""
+    def _loop_of_all(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             self._loop.set_task_factory(self._stage.make_task)
             asyncio.set_event_loop(self._loop)
-        loop = self._loop
+        return self._loop
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function while no handler runs; what it returns is awaited in their loop if it can be.
+
+        It runs in the context that theirs are copied from.
+        """
+        try:
+            outcome = self._context.run(function)
+            if isawaitable(outcome):
+                loop = self._loop_of_all()
+                loop.run_until_complete(asyncio.Task(_wait_for(outcome), loop=loop, context=self._context))
+        except BaseException as error:
+            if self._work.forked:
+                leave(error)
+            raise
+        if self._work.forked:
+            leave(None)  # a process that the function forked came out of it
+
+    def serve(self) -> None:
+        """Run coroutines until the next task is a plain one, or the child is to exit, and none is left."""
+        loop = self._loop_of_all()
         self._done = loop.create_future()
         loop.add_reader(self._host.wake_fd, self._wake)
         # A handler that waits for room in the ring, and so blocks the loop, may take the news with it.
@@ -140,6 +161,10 @@ class Coroutines:
         del self._running[task.row]
         self._free.append(task.row)
         self._take()
+
+
+async def _wait_for(outcome: Awaitable[object]) -> None:
+    await outcome
 
 
 def _if_unasked(task: Task) -> Answer:

@@ -16,6 +16,7 @@ from fastq.pool._ring import Memory
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import Channel
 from fastq.pool.layout import Layout
+from fastq.pool.link import Link
 from fastq.pool.memory import Segment, write_header
 from fastq.pool.processes import kill_group, send_signal
 from fastq.pool.signals import SOFT_SIGNAL
@@ -61,6 +62,8 @@ class Handle:
         self.pidfd = -1
         self.blamed: Submission | None = None  # the task for whose sake the main process killed it
         self.is_settled = False  # it has worked, or been ready for a while
+        self.link: Link | None = None  # to the preloader that forked it
+        self.is_outdated = False  # another preloader is in charge: it is to be replaced
         self.is_orphan = False  # its preloader is dead: nobody will say how it ended
         self.peak_rss = 0
         self.report_timer: asyncio.TimerHandle | None = None  # for the preloader's word on how it ended

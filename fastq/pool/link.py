@@ -122,12 +122,19 @@ class Link:
             far.close()
         return channel
 
-    def order(self, number: int, fds: list[int], max_memory: int) -> bool:
-        """Order a child; false when the preloader takes no order now, or none any more."""
+    def order(self, number: int, fds: list[int], config: PoolConfig) -> bool:
+        """Order a child of ``config``; false when the preloader takes no order now, or none any more."""
         if self._channel is None:
             return False
         try:
-            self._channel.send("fork", fds, child=number, max_memory=max_memory)
+            self._channel.send(
+                "fork",
+                fds,
+                child=number,
+                runner=config.runner,
+                argument=config.argument,
+                max_memory=config.max_memory_per_child,
+            )
         except ChannelBusyError:
             return False
         except ChannelClosedError:

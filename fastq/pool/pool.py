@@ -14,6 +14,7 @@ from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._feed import Event, Submission
 from fastq.pool._ring import Memory, RingCorruptError, now_ns
 from fastq.pool.config import PoolConfig
+from fastq.pool.fork_server import ForkServer
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import PoolStartError
 from fastq.pool.memory import Segment
@@ -22,7 +23,7 @@ from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
 from fastq.pool.wakeup import Wakeup, new_timer_fd
 
-__all__ = ["PoolConfig", "ProcessPool"]
+__all__ = ["ForkServer", "PoolConfig", "ProcessPool"]
 
 _IDLE_TICK_S = 1.0
 _ABORT_GRACE_S = 0.5
@@ -32,9 +33,9 @@ _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
 
 
 class ProcessPool:
-    """Run submissions in child processes."""
+    """Run submissions in child processes; they are forked by ``forks``, or else by a preloader of the pool's own."""
 
-    def __init__(self, config: PoolConfig, callbacks: PoolCallbacks) -> None:
+    def __init__(self, config: PoolConfig, callbacks: PoolCallbacks, forks: ForkServer | None = None) -> None:
         self._config = config
         self._callbacks = callbacks
         self._tick_s = min(max(config.prefetch_time / 2, 0.01), 0.05)
@@ -42,11 +43,21 @@ class ProcessPool:
         self._ring = Wakeup.create()
         self._timer_fd = new_timer_fd()
         self._dispatcher = Dispatcher(Memory(self._bell.memory), config.prefetch_time, config.prefetch_records)
+        self._forks = forks or ForkServer(config, callbacks.on_notice, callbacks.on_info)
+        self._owns_forks = forks is None
         self._supervisor = Supervisor(
             config,
             Surroundings(self._bell, self._ring, self._timer_fd),
             self._dispatcher,
-            Reports(self._deliver, self._changed, callbacks.on_notice, callbacks.on_info, self._failed),
+            Reports(
+                self._deliver,
+                self._changed,
+                callbacks.on_notice,
+                callbacks.on_info,
+                self._failed,
+                callbacks.on_description,
+            ),
+            self._forks,
         )
         self._timekeeper = Timekeeper(config.timeout_grace)
         self._tick: asyncio.TimerHandle | None = None
@@ -91,9 +102,10 @@ class ProcessPool:
         return True
 
     async def stop(self) -> None:
-        """End what runs (ABORTED: soft signal, SIGKILL half a second later), every child and the preloader.
+        """End what runs (ABORTED: soft signal, SIGKILL half a second later), every child and the pool's own preloader.
 
-        Takes a second and a half at most, save for children that even SIGKILL does not end.
+        Takes a second and a half at most, five more where children have something to do at their end; save for children
+        that even SIGKILL does not end.
         """
         rest = self._dispatcher.close()
         if rest:
@@ -104,6 +116,8 @@ class ProcessPool:
         if self._dispatcher.pending:
             await self.drain(_ABORT_GRACE_S)
         await self._supervisor.stop(_EXIT_S)
+        if self._owns_forks:
+            await self._forks.stop()
         self._close()
 
     def _close(self) -> None:
@@ -157,7 +171,7 @@ class ProcessPool:
     @property
     def preloader_pid(self) -> int:
         """Return the process id of the preloader."""
-        return self._supervisor.preloader_pid
+        return self._forks.pid
 
     @property
     def child_pids(self) -> list[int]:

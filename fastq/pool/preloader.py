@@ -1,9 +1,10 @@
-"""The fork server: imports the app once, forks a child for every order, says how each ended.
+"""The preloader: imports the app once, forks a child for every order, says how each ended.
 
 One thread. Wakes on an order of the main process or the end of a child; writes only to the control socket. It holds the
 children's lifelines: when the main process goes, the kernel ends it, and with it the children. If it dies itself, they
 end, too, and the main process starts another. With ``start_method="spawn"`` it imports nothing, and its children are
-fresh interpreters.
+fresh interpreters. A child may be told to load another runner than the one that was loaded here; it finds the app
+imported.
 """
 
 import contextlib
@@ -17,12 +18,14 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastq.pool.child import ChildSetup, run_child
+from fastq.pool import signals
+from fastq.pool.child import ChildSetup, begin
 from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError, Frame
 from fastq.pool.descriptors import raise_soft_limit, set_soft_limit
+from fastq.pool.fork_safety import findings, open_descriptors
 from fastq.pool.lifeline import arm
 from fastq.pool.loader import RunnerLoadError, load_runner
-from fastq.pool.processes import kill_group, open_pidfd, own_rss, peak_rss, thread_count
+from fastq.pool.processes import flush_output, kill_group, open_pidfd, own_rss, peak_rss
 from fastq.pool.runner import Runner
 
 __all__ = ["main"]
@@ -48,8 +51,7 @@ class Preloader:
 
     def __init__(self, channel: Channel, order: Frame, runner: Runner | None, soft_limit: int) -> None:
         self._channel = channel
-        self._spec = order.text("runner")
-        self._argument = order.text("argument")
+        self._loaded = order.text("runner"), order.text("argument")
         self._runner = runner
         self._soft_limit = soft_limit
         self._children: dict[int, _Child] = {}
@@ -80,6 +82,7 @@ class Preloader:
     def _fork(self, frame: Frame) -> Callable[[], None] | None:
         number, fds = frame.number("child"), frame.fds
         lifeline = -1
+        flush_output()  # in a forked child it would be written again
         try:
             lifeline_read, lifeline = os.pipe()
             fds = [lifeline_read, *fds]
@@ -91,7 +94,8 @@ class Preloader:
             return None
         if pid == 0:
             os.close(lifeline)
-            return self._become_child(ChildSetup.from_fds(fds, frame.number("max_memory")))
+            setup = ChildSetup.from_fds(fds, frame.number("max_memory"))
+            return self._become_child(setup, frame.text("runner"), frame.text("argument"))
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # both sides do it, so that it holds from here on
         for fd in fds:
@@ -106,20 +110,20 @@ class Preloader:
             self._channel.send("forked", child=number, pid=pid)
         return None
 
-    def _become_child(self, setup: ChildSetup) -> Callable[[], None]:
+    def _become_child(self, setup: ChildSetup, spec: str, argument: str) -> Callable[[], None]:
         os.setpgid(0, 0)
         self._channel.close()
         for child in self._children.values():
             child.close()
         set_soft_limit(self._soft_limit)
-        runner = self._runner
-        if runner is not None:
+        if self._runner is not None:
+            runner = self._runner if (spec, argument) == self._loaded else None
             arm(setup.lifeline_fd)
-            return lambda: run_child(setup, runner)
+            return lambda: begin(setup, spec, argument, runner)
         for fd in setup.fds():
             os.set_inheritable(fd, True)
         fds = [str(fd) for fd in setup.fds()]
-        command = [sys.executable, "-m", "fastq.pool.child", str(setup.max_memory), self._spec, self._argument, *fds]
+        command = [sys.executable, "-m", "fastq.pool.child", str(setup.max_memory), spec, argument, *fds]
         os.execv(sys.executable, command)
 
     def _reap(self) -> None:
@@ -140,12 +144,14 @@ class Preloader:
 def _import_app(channel: Channel, order: Frame) -> Runner | None:
     """Load the runner if children are to be forked; exit if it cannot be loaded."""
     sys.path[:] = order.text("sys_path").split(os.pathsep)
+    signals.leave_to_main()
     if order.text("start_method") != "forkserver":
         return None
     try:
         return load_runner(order.text("runner"), order.text("argument"))
     except RunnerLoadError as error:
         channel.send("failed", text=str(error), is_misuse=error.is_misuse)
+        flush_output()
         os._exit(1)
 
 
@@ -156,6 +162,7 @@ def _serve(channel: Channel) -> Callable[[], None] | None:
     if sys.platform.startswith("linux"):
         arm(lifeline)
     set_soft_limit(order.number("soft_limit"))
+    before = open_descriptors()
     runner = _import_app(channel, order)
     # The app may have changed what the loop below counts on.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -163,7 +170,8 @@ def _serve(channel: Channel) -> Callable[[], None] | None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     soft_limit = raise_soft_limit()  # children get back what the app has left
-    channel.send("loaded", threads=thread_count(), rss=own_rss())
+    flush_output()
+    channel.send("loaded", findings="\n".join(findings(before)), rss=own_rss())
     gc.collect()
     gc.freeze()  # children share the pages of what is there now as long as no collection writes to them
     preloader = Preloader(channel, order, runner, soft_limit)

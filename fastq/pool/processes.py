@@ -21,7 +21,6 @@ __all__ = [
     "peak_rss",
     "rss_of",
     "send_signal",
-    "thread_count",
 ]
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -88,14 +87,6 @@ def rss_of(pid: int) -> int:
 def peak_rss(usage: resource.struct_rusage) -> int:
     """Return the peak resident bytes in a resource usage, whose unit differs among systems."""
     return usage.ru_maxrss * _RSS_UNIT
-
-
-def thread_count() -> int:
-    """Return how many threads this process has, those of C libraries included where the system tells."""
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return 1
 
 
 def end_process() -> NoReturn:

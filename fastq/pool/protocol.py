@@ -53,7 +53,8 @@ class PoolCallbacks:
 
     ``on_events`` gets every outcome, in batches. ``on_failed`` is called once when children cannot be started any more;
     what was submitted is then RETURNED at ``stop``. ``on_notice`` gets texts for the log about trouble, ``on_info``
-    about what is none. ``on_room`` is called when a child has begun to take tasks.
+    about what is none. ``on_room`` is called when a child has begun to take tasks, ``on_description`` with what the
+    runner says of itself in each child that gets ready.
     """
 
     on_events: Callable[[list[Event]], None]
@@ -61,6 +62,7 @@ class PoolCallbacks:
     on_notice: Callable[[str], None]
     on_info: Callable[[str], None] = lambda text: None
     on_room: Callable[[], None] = lambda: None
+    on_description: Callable[[str], None] = lambda description: None
 
 
 class Pool(Protocol):

@@ -3,7 +3,7 @@
 The pool itself knows neither messages nor handlers: a task is bytes, a time limit and a type to estimate by.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from fastq.pool.outcome import Kind
@@ -62,6 +62,17 @@ class Runner(Protocol):
     @property
     def description(self) -> str:
         """Return a text for the server (which patterns are coroutines …); the pool passes it on unread."""
+
+    @property
+    def child_start(self) -> Sequence[Callable[[], object]]:
+        """Return what is called in each child before its first task; an awaitable is awaited in the handlers' loop.
+
+        A child in which one of them raises does not serve.
+        """
+
+    @property
+    def child_stop(self) -> Sequence[Callable[[], object]]:
+        """Return what is called in the same way in a child that was told to exit, before it does."""
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end, in a copy of the context in which the child began.

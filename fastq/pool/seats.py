@@ -2,7 +2,8 @@
 
 A child that has done its share, or has grown too big, leaves: it gets nothing more, its successor is started while it
 works off what it has, and takes over only when it has answered for everything, so that there are never more running
-handlers than seats. One successor starts at a time.
+handlers than seats. One of an older import of the app leaves once its successor is ready. One successor starts at a
+time.
 """
 
 import time
@@ -68,13 +69,17 @@ class Seats:
                 continue
             if old.state is State.READY and (old.feed.left == 0 or old.feed.is_over_memory):
                 self._retire(old)
-            if old.state is not State.LEAVING:
+            if old.state is not State.LEAVING and not (old.state is State.READY and old.is_outdated):
                 continue
             if seat.successor is None and not self._is_starting_one:
                 seat.successor = self._order()
-                if seat.successor is None and not old.feed.pending:
+                if seat.successor is None and old.state is State.LEAVING and not old.feed.pending:
                     dismiss(old)  # it is of no use, and what its successor lacks may be what it holds
-            elif seat.successor and seat.successor.state is State.READY and not old.feed.pending:
+            if seat.successor is None or seat.successor.state is not State.READY:
+                continue
+            if old.state is State.READY:
+                self._retire(old)
+            if not old.feed.pending:
                 dismiss(old)
                 seat.current = None
                 self.fill()
@@ -86,11 +91,12 @@ class Seats:
     def _retire(self, handle: Handle) -> None:
         handle.state = State.LEAVING
         handle.feed.set_open(False)
-        if handle.feed.is_over_memory:  # it takes nothing any more
+        if handle.feed.is_over_memory:
             size_mb = handle.feed.rss / 1e6
             self._tell(
                 f"worker process {handle.pid} has grown to {size_mb:.0f} MB (max_memory_per_child); it is replaced"
             )
+        if handle.feed.is_over_memory or handle.is_outdated:  # what has not begun need not wait for what runs
             self._dispatcher.put_back(handle.feed.take_back_all())
 
 

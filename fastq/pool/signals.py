@@ -1,7 +1,8 @@
 """The signals between main process and children, and what a child does with those that others send.
 
-The soft signal is a real-time one where there are any, since apps use SIGUSR1 and SIGUSR2. Who stops a whole service
-sends SIGTERM or SIGINT to every process of it: children leave that to the main process, which lets them finish.
+The soft signal is a real-time one where there are any, since apps use SIGUSR1 and SIGUSR2. A signal for the service may
+be sent to each of its processes: preloader and children leave it to the main process. SIGTERM and SIGINT are never the
+app's; it may handle the others.
 """
 
 import os
@@ -9,10 +10,19 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-__all__ = ["SOFT_SIGNAL", "install"]
+__all__ = ["SOFT_SIGNAL", "install", "leave_to_main"]
 
 SOFT_SIGNAL: int = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 _LEFT_TO_MAIN = (signal.SIGTERM, signal.SIGINT)
+_ORDERS = (
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+)
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
@@ -31,7 +41,16 @@ def _release() -> None:
 def _restore() -> None:
     for signum in (*_LEFT_TO_MAIN, SOFT_SIGNAL):
         signal.signal(signum, signal.SIG_DFL)
+    for signum in _ORDERS:
+        if signal.getsignal(signum) is _leave:
+            signal.signal(signum, signal.SIG_DFL)
     _release()  # one that came meanwhile ends the process now, as it should
+
+
+def leave_to_main() -> None:
+    """Do nothing on the signals that are for the main process; the app, which is imported later, may change that."""
+    for signum in _ORDERS:
+        signal.signal(signum, _leave)
 
 
 def install(on_soft: Callable[[int, FrameType | None], None]) -> None:

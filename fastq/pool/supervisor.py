@@ -1,14 +1,14 @@
 """Orders children, hears of their end, has them judged, sees to it that their seats are taken again.
 
-Wakes on the preloader's link, on a child's first words, on a child's end (pidfd), and at the pool's tick. If the
-preloader dies, its children are killed, their tasks resolved, and another one is started.
+Wakes on the fork server's word, on a child's first words, on a child's end (pidfd), and at the pool's tick. If their
+preloader dies, children are killed, and their tasks resolved; if it is replaced by choice, so are they, one by one.
 """
 
 import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastq.pool._dispatcher import Dispatcher
@@ -18,8 +18,9 @@ from fastq.pool.config import PoolConfig
 from fastq.pool.control import ChannelClosedError, Frame
 from fastq.pool.descriptors import check_descriptors
 from fastq.pool.failures import Failures
+from fastq.pool.fork_server import ForkServer
 from fastq.pool.handle import Handle, State, Surroundings
-from fastq.pool.link import Link, LinkEvents, PoolStartError
+from fastq.pool.link import Link, PoolStartError
 from fastq.pool.memory_watch import MemoryWatch
 from fastq.pool.processes import describe_status, open_pidfd, rss_of
 from fastq.pool.seats import Seats, dismiss
@@ -32,10 +33,8 @@ _REPORT_WAIT_S = 2.0  # for the preloader's word on a child that is known to be 
 _LAST_REPORT_WAIT_S = 0.5  # the same at the end, which is to be quick
 _YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
 _CLOCK_S = 0.01  # by which a timer may come too early
-_SLOW_IMPORT_S = 2.0
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
 _DEAF_NS = 30_000_000_000  # for one that runs nothing to look at what it was given: stopped, or stuck in the kernel
-_MAX_UNANSWERED = 16  # orders: a socket has room for a few hundred, the kernel lets few descriptors travel at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +46,32 @@ class Reports:
     on_notice: Callable[[str], None]
     on_info: Callable[[str], None]
     on_failed: Callable[[PoolStartError], None]
+    on_description: Callable[[str], None]
 
 
 class Supervisor:
-    """Own the link, the seats and every handle."""
+    """Own the seats and every handle."""
 
     def __init__(
-        self, config: PoolConfig, surroundings: Surroundings, dispatcher: Dispatcher, reports: Reports
+        self,
+        config: PoolConfig,
+        surroundings: Surroundings,
+        dispatcher: Dispatcher,
+        reports: Reports,
+        forks: ForkServer,
     ) -> None:
         self._config = config
         self._surroundings = surroundings
         self._dispatcher = dispatcher
         self._reports = reports
-        self._link = Link(config, LinkEvents(self._on_frame, self._on_lost))
+        self._forks = forks
         self._handles: dict[int, Handle] = {}
-        self._number = 0
-        self._unanswered: set[int] = set()  # the orders of which the preloader has not said what came of them
         self._failures = Failures()
         self._memory = MemoryWatch(config.memory_limit)
-        self._background: set[asyncio.Task[None]] = set()
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
+        self._has_stop = False  # children have something to do before they exit
         self._has_begun = False  # every seat has had a child that was ready
-        self._loaded_s = 0.0
         self.seats = Seats(config.processes, dispatcher, self._order, reports.on_info)
         self.only_async = False
         self.description = ""
@@ -79,52 +81,34 @@ class Supervisor:
         """Return every child that is not dead."""
         return list(self._handles.values())
 
-    @property
-    def preloader_pid(self) -> int:
-        """Return the preloader's process id."""
-        return self._link.pid
-
     async def start(self) -> None:
-        """Start the preloader and order the children; they get ready one by one (``on_change``).
+        """Have the app imported and order the children; they get ready one by one (``on_change``).
 
         Raises ``PoolStartError`` when the app cannot be imported, or descriptors would not do for so many children.
         """
         if refusal := _refusal(self._config):
             raise PoolStartError(refusal)
-        text = f"importing {self._config.name} …"
-        slow = asyncio.get_running_loop().call_later(_SLOW_IMPORT_S, self._reports.on_info, text)
-        try:
-            loaded = await self._link.start()
-        finally:
-            slow.cancel()
-        self._loaded_s = time.monotonic()
-        if loaded.number("threads") > 1:
-            self._reports.on_notice(
-                f"{self._config.name}: the import started {loaded.number('threads') - 1} threads, which forked "
-                'children do not have; use start_method="spawn" if they are needed'
-            )
+        await self._forks.join(self)
         self.seats.fill()
 
     # Orders -------------------------------------------------------------------------------------------------------
 
     def _order(self) -> Handle | None:
         """Order one more child; ``None`` when that must wait."""
-        is_busy = len(self._unanswered) >= _MAX_UNANSWERED
-        if is_busy or not self._link.is_up or self._closed or self._failures.wait_s:
+        if not self._forks.takes_orders or self._closed or self._failures.wait_s:
             return None
-        self._number += 1
         try:
-            handle = Handle.create(self._number, self._config)
+            handle = Handle.create(self._forks.next_number(), self._config)
         except OSError as error:
             self._failed(f"no worker process can be started: {error}")
             return None
         fds = handle.order_fds(self._surroundings)
-        if not self._link.order(handle.number, fds, self._config.max_memory_per_child):
+        handle.link = self._forks.order(self, handle.number, fds, self._config)
+        if handle.link is None:
             handle.close()
             return None
         handle.ordered()
         self._handles[handle.number] = handle
-        self._unanswered.add(handle.number)
         asyncio.get_running_loop().add_reader(handle.channel, self._on_words, handle)
         return handle
 
@@ -140,7 +124,7 @@ class Supervisor:
         asyncio.get_running_loop().remove_reader(handle.channel)
         if frame is None or handle.state is not State.STARTING:
             return  # its end is reported by others
-        if frame.op == "failed":
+        if frame.op in ("failed", "unfit"):
             self._on_failure(handle, frame)
             return
         if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
@@ -152,8 +136,11 @@ class Supervisor:
             if not self._has_begun:  # later it is a failed start among others
                 self._reports.on_failed(PoolStartError(refusal))
             return
-        self.only_async = bool(frame.body.get("has_async")) and not frame.body.get("has_plain")
-        self.description = frame.text("description")
+        if not handle.is_outdated:
+            self.only_async = bool(frame.body.get("has_async")) and not frame.body.get("has_plain")
+            self.description = frame.text("description")
+            self._reports.on_description(self.description)
+        self._has_stop = bool(frame.body.get("has_stop"))
         handle.state, handle.since_s = State.READY, time.monotonic()
         self._dispatcher.add(handle.feed)
         self.seats.fill()
@@ -163,19 +150,15 @@ class Supervisor:
 
     def _on_failure(self, handle: Handle, frame: Frame) -> None:
         handle.text = f"\n{frame.text('text')}"
-        if not self.description:  # none has ever got ready: the app, not the moment, is at fault
+        if frame.op == "failed" and not self.description:  # none was ever ready: the app, not the moment, is at fault
             self._closed = True
             is_misuse = bool(frame.number("is_misuse"))
             self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
 
-    def _on_frame(self, frame: Frame) -> None:
+    def on_frame(self, frame: Frame) -> None:
         """Hear the preloader: a child was forked, or has ended."""
-        handle = self._handles.get(frame.number("child"))
-        self._unanswered.discard(frame.number("child"))
-        if handle is None:
-            for fd in frame.fds:
-                os.close(fd)
-        elif frame.op == "forked":
+        handle = self._handles[frame.number("child")]
+        if frame.op == "forked":
             self._on_forked(handle, frame)
         elif frame.op == "unforked":
             handle.text = f"\n{frame.text('text')}"
@@ -195,7 +178,6 @@ class Supervisor:
         if handle.state is State.KILLED:  # before its number was known
             handle.state = State.STARTING
             handle.kill(handle.blamed)
-        self.seats.fill()
 
     def _watch(self, handle: Handle, pid: int, pidfd: int) -> None:
         handle.pid, handle.pidfd = pid, pidfd
@@ -208,40 +190,33 @@ class Supervisor:
         loop.remove_reader(handle.pidfd)
         handle.report_timer = loop.call_later(0 if handle.is_orphan else _REPORT_WAIT_S, self._bury, handle)
 
-    def _on_lost(self, link: Link) -> None:
-        text = f"the preloader (process {link.pid}) died; its children are replaced"
-        is_young = time.monotonic() - self._loaded_s < _YOUNG_S
-        if is_young and not any(handle.feed.finished for handle in self.handles):
-            self._failed(text)
-        else:
-            self._reports.on_notice(text)
-        for handle in self.handles:
+    def on_lost(self, link: Link) -> bool:
+        """Give up the children of a dead preloader; return whether any of them has worked."""
+        orphans = [handle for handle in self.handles if handle.link is link]
+        have_worked = any(handle.feed.finished for handle in orphans)
+        for handle in orphans:
             handle.is_orphan = True
             if handle.pid:
                 handle.kill()
             if not handle.pid or handle.report_timer:  # one that was forked has died of its lifeline
                 self._bury(handle)
-        self._spawn(self._restart(link))
+        return have_worked
 
-    async def _restart(self, link: Link) -> None:
-        await link.stop(0)
-        while not self._closed:
-            await asyncio.sleep(self._failures.wait_s)
-            self._link = Link(self._config, LinkEvents(self._on_frame, self._on_lost))
-            try:
-                await self._link.start()
-            except PoolStartError as error:
-                await self._link.stop(0)
-                self._failed(str(error))
-            else:
-                self._loaded_s = time.monotonic()
-                self.seats.fill()
-                return
+    def on_room(self) -> None:
+        """Order what could not be ordered before: the preloader has answered an order."""
+        self.seats.fill()
 
-    def _spawn(self, coroutine: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+    def on_up(self, link: Link) -> None:
+        """Fill the seats from another preloader, and begin to replace the children of the one before."""
+        for handle in self.handles:
+            handle.is_outdated = handle.link is not link
+        self.seats.fill()
+        self.seats.recycle()
+
+    def on_failed(self, error: PoolStartError) -> None:
+        """Give up: there is no preloader any more."""
+        self._closed = True
+        self._reports.on_failed(error)
 
     # The end of a child -------------------------------------------------------------------------------------------
 
@@ -258,13 +233,13 @@ class Supervisor:
         if handle.pidfd >= 0:
             loop.remove_reader(handle.pidfd)
         events = judge(handle, self._dispatcher)
-        failed = _failed_to_start(handle) and not events
+        failed = _failed_to_start(handle) and not events and not handle.is_orphan
         if handle.feed.finished:
             self._settled(handle)
         self._dispatcher.remove(handle.feed)
         handle.close()
         del self._handles[handle.number]
-        self._unanswered.discard(handle.number)
+        self._forks.forget(handle.number)
         self.seats.leave(handle)
         if failed and not self._closed:
             self._failed(_why(handle))
@@ -277,7 +252,7 @@ class Supervisor:
     def _hear_last_words(self, handle: Handle) -> None:
         """Learn why a child did not start; where this process has stood still, its end may be heard of first."""
         with contextlib.suppress(ChannelClosedError):
-            if (frame := handle.channel.poll()) is not None and frame.op == "failed":
+            if (frame := handle.channel.poll()) is not None and frame.op in ("failed", "unfit"):
                 self._on_failure(handle, frame)
 
     def _failed(self, text: str) -> None:
@@ -299,6 +274,7 @@ class Supervisor:
         if self._has_begun:
             handle.is_settled = True
             self._failures.clear()
+            self._forks.settle()
 
     # Tick ---------------------------------------------------------------------------------------------------------
 
@@ -326,7 +302,10 @@ class Supervisor:
     # Stop ---------------------------------------------------------------------------------------------------------
 
     async def stop(self, within: float) -> None:
-        """End every child and the preloader; what still runs in them is resolved as their fate has it."""
+        """End every child; what still runs in them is resolved as their fate has it.
+
+        ``within`` is for children that have nothing to do at their end; others have 5 s.
+        """
         self._closed = True
         if self._refill is not None:
             self._refill.cancel()
@@ -335,19 +314,16 @@ class Supervisor:
                 handle.kill()
             elif handle.state is not State.KILLED:
                 dismiss(handle)
-        until = time.monotonic() + within
+        until = time.monotonic() + (_EXIT_WAIT_S if self._has_stop else within)
         while self._handles and time.monotonic() < until:
             await asyncio.sleep(0.002)
         for handle in self.handles:
             handle.kill()
         while self._handles and time.monotonic() < until + _LAST_REPORT_WAIT_S:
             await asyncio.sleep(0.002)
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
-        await self._link.stop(_LAST_REPORT_WAIT_S)
         for handle in self.handles:
             self._bury(handle)
+        self._forks.leave(self)
 
 
 def _refusal(config: PoolConfig) -> str:

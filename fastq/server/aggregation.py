@@ -18,17 +18,23 @@ __all__ = ["Aggregation"]
 class Aggregation:
     """See to the groups of a server's queues: aggregate them if the app has an aggregator, mend what others left."""
 
-    def __init__(self, config: ServerConfig, timing: Timing, commands: Commands, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        timing: Timing,
+        commands: Commands,
+        clock: Clock,
+        child: AggregationChild,
+    ) -> None:
         self.reclaimer = Reclaimer(commands, clock, aggregates=config.group_aggregator is not None)
-        self._child: AggregationChild | None = None
+        self._child = child
         self._aggregator: Aggregator | None = None
         if config.group_aggregator is not None:
             rule = GroupRule.of_seconds(
                 config.seconds("group_grace_period"), config.seconds("group_max_delay"), config.group_max_size
             )
-            self._child = AggregationChild(config, timing.aggregation_s)
-            self._aggregator = Aggregator(commands, list(config.queues), rule, self._child.combine, clock, timing)
-            self._aggregator.prepare = self._child.prepare
+            self._aggregator = Aggregator(commands, list(config.queues), rule, child.combine, clock, timing)
+            self._aggregator.prepare = child.prepare
 
     @property
     def actors(self) -> list[Actor]:
@@ -52,6 +58,6 @@ class Aggregation:
 
     async def stop(self, within_s: float) -> None:
         """End the aggregator of the app, give back what it had in hand, and end ours, after so many seconds at most."""
-        if self._aggregator is not None and self._child is not None:
+        if self._aggregator is not None:
             # Its answer is then that the server stops, and the tasks go back to their group at once.
             await asyncio.gather(self._child.stop(), self._aggregator.finish(within_s))

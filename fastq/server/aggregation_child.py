@@ -9,11 +9,17 @@ from dataclasses import dataclass
 
 import orjson
 
-from fastq.pool.pool import PoolConfig
+from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Kind
 from fastq.server.config import ServerConfig
 from fastq.server.spare_child import SpareChild
-from fastq.worker.aggregation import Combined, Unreadable, aggregation_answer, aggregation_request
+from fastq.worker.aggregation import (
+    Combined,
+    Unreadable,
+    aggregation_answer,
+    aggregation_argument,
+    aggregation_request,
+)
 
 __all__ = ["AggregationChild", "AggregationFailure"]
 
@@ -29,19 +35,25 @@ class AggregationFailure:
 class AggregationChild:
     """Ask the app's aggregator; ``set_lifetime_s`` is how long a set is ours, which the call has most of."""
 
-    def __init__(self, config: ServerConfig, set_lifetime_s: float) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        set_lifetime_s: float,
+        app: str | None = None,
+        forks: ForkServer | None = None,
+    ) -> None:
         self._limit_s = set_lifetime_s * 5 / 6
         self._patience_s = set_lifetime_s * 11 / 12
         pool = PoolConfig(
             runner="fastq.worker.aggregation:load",
-            argument=str(config.group_aggregator),
+            argument=aggregation_argument(str(config.group_aggregator), app),
             name="the group aggregator",
             start_method=config.start_method,
             start_timeout=config.seconds("start_timeout"),
             timeout_grace=0.0,
             prefetch_time=self._patience_s,  # a call that waits for a new child is not given back
         )
-        self._child = SpareChild(pool, "the group aggregator")
+        self._child = SpareChild(pool, "the group aggregator", forks)
         self._turn = asyncio.Lock()
 
     async def prepare(self) -> bool:

@@ -22,7 +22,7 @@ from fastq.clock import Clock
 from fastq.codec import view_task_message
 from fastq.errors import InvalidMessageError
 from fastq.logs import log_text
-from fastq.pool.pool import PoolConfig, ProcessPool
+from fastq.pool.pool import ForkServer, ProcessPool
 from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server._intake import Intake, split_done, to_submit
 from fastq.server.failure_log import FailureLog
@@ -81,7 +81,7 @@ class Crew:
     """Hand held tasks to the pool, and its outcomes to ``finish``."""
 
     def __init__(
-        self, config: PoolConfig, held: HeldTasks, delay_rule: DelayRule, callbacks: CrewCallbacks, clock: Clock
+        self, forks: ForkServer, held: HeldTasks, delay_rule: DelayRule, callbacks: CrewCallbacks, clock: Clock
     ) -> None:
         self._held = held
         self._delay_rule = delay_rule
@@ -90,31 +90,39 @@ class Crew:
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
         self._intake = Intake(held, self._is_async)
-        self._config = config
+        self._config = forks.config
         self.taken = 0
         self._is_closed = False
         self.counts: Counter[Kind] = Counter()
         self.failure_log = FailureLog(clock)
         self._judging: dict[asyncio.Task[None], HeldTask] = {}
-        self.pool = ProcessPool(
-            config,
-            PoolCallbacks(
-                self._on_events,
-                callbacks.failed,
-                partial(log_text, _log, logging.WARNING),
-                partial(log_text, _log, logging.INFO),
-                callbacks.on_room,
-            ),
+        self._description = ""
+        pool_callbacks = PoolCallbacks(
+            self._on_events,
+            callbacks.failed,
+            partial(log_text, _log, logging.WARNING),
+            partial(log_text, _log, logging.INFO),
+            callbacks.on_room,
+            self._learn,
         )
+        self.pool = ProcessPool(forks.config, pool_callbacks, forks)
 
     async def start(self) -> None:
         """Start the children; raise ``PoolStartError`` with the app's traceback if that fails."""
         await self.pool.start()
-        patterns: dict[str, bool] = orjson.loads(self.pool.description)
+
+    def _learn(self, description: str) -> None:
+        """Learn which patterns the app has, and which of them are coroutines'; a reload may change them."""
+        if description == self._description:
+            return
+        self._description = description
+        self._patterns, self._async_patterns = PatternIndex(), set()
+        patterns: dict[str, bool] = orjson.loads(description)
         for pattern, is_async in patterns.items():
             self._patterns.add(pattern)
             if is_async:
                 self._async_patterns.add(pattern)
+        self._intake = Intake(self._held, self._is_async)  # what it knew of types may be wrong now
 
     @property
     def patterns(self) -> tuple[str, ...]:

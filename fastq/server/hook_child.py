@@ -11,7 +11,7 @@ import orjson
 
 from fastq.errors import BrokerError
 from fastq.logs import log_text
-from fastq.pool.pool import PoolConfig
+from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Kind
 from fastq.server.config import ServerConfig
 from fastq.server.spare_child import SpareChild
@@ -28,11 +28,11 @@ _log = logging.getLogger("fastq.hooks")
 class HookChild:
     """Ask the app's hooks; ``judges`` tells whether any of them decides on failures."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, app: str, forks: ForkServer) -> None:
         hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
         self.judges = any(hooks.values())
         self.checks_health = config.health_check is not None
-        argument = orjson.dumps({**hooks, "health_check": config.health_check}).decode()
+        argument = orjson.dumps({**hooks, "health_check": config.health_check, "app": app}).decode()
         pool = PoolConfig(
             runner="fastq.worker.hook_runner:load",
             argument=argument,
@@ -42,7 +42,7 @@ class HookChild:
             timeout_grace=0.0,
             prefetch_time=2 * LIMIT_S,  # what waits is not given back: there is no other child
         )
-        self._child = SpareChild(pool, "the hooks")
+        self._child = SpareChild(pool, "the hooks", forks)
 
     async def judge(self, error: str, text: str, message: bytes) -> FailureReport | None:
         """Return what the hooks say of a task's failure, None where the defaults are to stand."""

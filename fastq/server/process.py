@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from fastq.broker.aio import AsyncBroker
@@ -18,13 +19,15 @@ from fastq.broker.open import open_async_broker
 from fastq.broker.presence import clear_server_state
 from fastq.broker.wait import TaskWatch
 from fastq.clock import Clock, SystemClock
-from fastq.pool.pool import PoolConfig
+from fastq.logs import log_text
+from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.acker import Acker
 from fastq.server.actor import Actor, end_task, stop_all
 from fastq.server.aggregation import Aggregation
+from fastq.server.aggregation_child import AggregationChild
 from fastq.server.archive_keeper import ArchiveKeeper
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
@@ -43,6 +46,7 @@ from fastq.server.janitor import Janitor
 from fastq.server.outcomes import Requeued, report_of
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.recoverer import Recoverer
+from fastq.server.reloader import Reloader
 from fastq.server.repairs import Repairs, describe
 from fastq.server.result import Result
 from fastq.server.result_writer import ResultWriter
@@ -67,6 +71,7 @@ LAST_TICK_S: Final = 1.0
 FOREVER_S: Final = 1e9
 
 _log = logging.getLogger("fastq")
+_pool_log = logging.getLogger("fastq.pool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,13 @@ class ServerProcess:
         self.holdings = Holdings(self.held, self.owner, self.stall, self._clock, options.timing)
         self.acker = Acker(self.commands, self.holdings)
         self.result_writer = ResultWriter(self.commands, self.owner)
-        self.hooks = HookChild(config)
+        self.forks = ForkServer(
+            pool_config(options),
+            partial(log_text, _pool_log, logging.WARNING),
+            partial(log_text, _pool_log, logging.INFO),
+        )
+        self.reloader = Reloader(self.forks, options.app)
+        self.hooks = HookChild(config, options.app, self.forks)
         callbacks = CrewCallbacks(
             self._finish,
             self.result_writer.write,
@@ -108,7 +119,7 @@ class ServerProcess:
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
         )
-        self.crew = Crew(pool_config(options), self.held, default_retry_delay, callbacks, self._clock)
+        self.crew = Crew(self.forks, self.held, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
         self.trouble = Trouble()
         self.repairs: Repairs = Repairs()
@@ -152,7 +163,8 @@ class ServerProcess:
         self.fetcher.wakers = self.wakers
         self.archive_keeper = ArchiveKeeper(self._broker, config, clock)
         self.janitor = Janitor(commands, config, self.archive_keeper, clock)
-        self.aggregation = Aggregation(config, timing, commands, clock)
+        child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
+        self.aggregation = Aggregation(config, timing, commands, clock, child)
         self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
         self.aggregation.reclaimer.get_on = self.recoverer.get_on
         pool = self.crew.pool
@@ -237,6 +249,11 @@ class ServerProcess:
             self._hurry.set()
         self._stopping.set()
 
+    def stop_now(self) -> None:
+        """Begin the shutdown, and skip the waiting."""
+        self._stopping.set()
+        self._hurry.set()
+
     def stop_fetching(self) -> None:
         """Take no more tasks, and finish those that are here; the server goes on showing itself."""
         self.showcase.status = ServerStatus.STOPPED
@@ -272,6 +289,7 @@ class ServerProcess:
 
     async def _shut_down(self) -> None:
         ending = Ending(self.config.seconds("shutdown_timeout"), self._hurry)
+        await self.reloader.stop()
         beats = self.heartbeater.ticks
         self.showcase.status = ServerStatus.CLOSED
         self.fetcher.stop_fetching()
@@ -295,6 +313,7 @@ class ServerProcess:
         await self.crew.settle(0.0 if self._hurry.is_set() else left_s())
         await stop_all(self.healthchecker, self.recoverer)  # who asks hooks; without them defaults would decide
         await self.hooks.stop()
+        await self.forks.stop()
         await stop_all(self.subscriber)
         await self._say_last_words(left_s())
         last_s = LAST_WORDS_S if answers() else GOODBYE_S  # asked now: an actor that is stopped takes its trouble along

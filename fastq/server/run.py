@@ -1,14 +1,17 @@
 """Run a server as this process' main job: log, signals, banner, exit code.
 
-SIGTERM and SIGINT shut down, a second one skips the waiting; SIGTSTP stops fetching only.
+SIGTERM and SIGINT shut down, a second one skips the waiting, as SIGQUIT does; SIGTSTP stops fetching only; SIGHUP
+reloads the app; SIGUSR1 logs a line of state. No other signal of those that people send to services ends it.
 """
 
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from fastq._version import __version__
 from fastq.errors import BrokerError
@@ -17,6 +20,7 @@ from fastq.logs import log_text, set_up_logging
 from fastq.pool.descriptors import raise_own_limit
 from fastq.pool.protocol import PoolStartError
 from fastq.server.process import ProcessOptions, ServerProcess
+from fastq.server.reaper import reap_orphans
 
 __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
 
@@ -65,6 +69,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     except OSError as error:
         raise PoolStartError(f"the operating system refuses what they need: {error}") from error
     loop = asyncio.get_running_loop()
+    had_terminal = _has_terminal()
 
     def stop_fetching() -> None:
         _log.info("told to stop fetching; what is here is finished")
@@ -74,6 +79,17 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
         _log.info("told to stop; running tasks have %g s", options.config.seconds("shutdown_timeout"))
         process.stop_soon()
 
+    def stop_now() -> None:
+        _log.info("told to stop at once")
+        process.stop_now()
+
+    def hang_up() -> None:
+        if had_terminal and not _has_terminal():
+            _log.info("the terminal was closed")
+            stop_soon()
+        else:
+            process.reloader.reload()
+
     def ready() -> None:
         _spare_the_collector()
         _say_what_is_served(options, process)
@@ -81,14 +97,35 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
 
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop_soon)
+    loop.add_signal_handler(signal.SIGQUIT, stop_now)
     loop.add_signal_handler(signal.SIGTSTP, stop_fetching)
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    loop.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", process.summary()))
+    if os.getpid() == 1:
+        reap_orphans(process.forks.pids)
     reporting = loop.create_task(_report(process, options.timing.report_interval_s))
     try:
-        await process.run(ready)
+        with _ignoring(signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU):
+            await process.run(ready)
     finally:
         reporting.cancel()
         process.crew.failure_log.finish()
     _log.info("stopped; %s", process.summary())
+
+
+def _has_terminal() -> bool:
+    """Return whether there is a terminal at stdin that has not been closed."""
+    return os.isatty(0)
+
+
+@contextmanager
+def _ignoring(*signums: signal.Signals) -> Iterator[None]:
+    before = {signum: signal.signal(signum, signal.SIG_IGN) for signum in signums}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler or signal.SIG_DFL)
 
 
 def _spare_the_collector() -> None:

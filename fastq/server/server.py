@@ -65,8 +65,8 @@ class Server:
     def run(self) -> None:
         """Serve until a signal ends it; this process is the main process, and its log goes to stderr.
 
-        Only in the main thread: SIGTERM and SIGINT shut down, SIGTSTP stops fetching. ``ServerStartError`` says why it
-        cannot begin or go on.
+        Only in the main thread: SIGTERM and SIGINT shut down, SIGTSTP stops fetching, SIGHUP reloads the app.
+        ``ServerStartError`` says why it cannot begin or go on.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("Server.run() handles the process' signals: call it in the main thread, or use start()")

@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from fastq.logs import log_text
-from fastq.pool.pool import PoolConfig, ProcessPool
+from fastq.pool.pool import ForkServer, PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, PoolCallbacks, PoolStartError, Submission
 from fastq.server.actor import end_task
 
@@ -22,10 +22,11 @@ def _notice(text: str) -> None:
 
 
 class SpareChild:
-    """Ask a runner in a child of its own; ``what`` names it in the log."""
+    """Ask a runner in a child of its own, forked by ``forks``; ``what`` names it in the log."""
 
-    def __init__(self, config: PoolConfig, what: str) -> None:
+    def __init__(self, config: PoolConfig, what: str, forks: ForkServer | None = None) -> None:
         self._config = config
+        self._forks = forks
         self._what = what
         self._pool: ProcessPool | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -85,7 +86,7 @@ class SpareChild:
         return None if self.is_stopped else self._pool
 
     async def _start_pool(self) -> None:
-        pool = ProcessPool(self._config, PoolCallbacks(self._on_events, self._on_failed, _notice))
+        pool = ProcessPool(self._config, PoolCallbacks(self._on_events, self._on_failed, _notice), self._forks)
         try:
             await pool.start()
             self._pool = pool

@@ -23,6 +23,7 @@ from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.states import TaskState
 from fastq.task import Task
+from fastq.worker.hooks import ChildHooks, child_hooks_of
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import describe_error, trace_of
 
@@ -33,6 +34,7 @@ __all__ = [
     "GroupedTask",
     "Unreadable",
     "aggregation_answer",
+    "aggregation_argument",
     "aggregation_request",
     "load",
     "resolve_aggregator",
@@ -94,10 +96,16 @@ def aggregation_answer(data: bytes) -> Combined | Unreadable:
     return Combined(task, TaskState(answer["state"]), answer["now_ns"], locks)
 
 
+def aggregation_argument(aggregator: str, app: str | None = None) -> str:
+    """Return the argument that ``load`` reads."""
+    return orjson.dumps((aggregator, app)).decode()
+
+
 def load(argument: str) -> "AggregationRunner":
-    """Import the aggregator that the argument names."""
+    """Import what the JSON argument names: the aggregator, and the app with the hooks for the child itself."""
+    aggregator, app = orjson.loads(argument)
     try:
-        return AggregationRunner(resolve_aggregator(argument))
+        return AggregationRunner(resolve_aggregator(aggregator), child_hooks_of(app))
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error
 
@@ -118,8 +126,9 @@ class AggregationRunner:
     has_async = False
     description = ""
 
-    def __init__(self, aggregator: GroupAggregator) -> None:
+    def __init__(self, aggregator: GroupAggregator, child_hooks: ChildHooks = ((), ())) -> None:
         self._aggregator = aggregator
+        self.child_start, self.child_stop = child_hooks
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Aggregate; FAILED with the text of what the aggregator raised, or of what is wrong with what it returned."""

@@ -20,7 +20,7 @@ from fastq.errors import (
 )
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, TaskContext
-from fastq.worker.hooks import Hooks
+from fastq.worker.hooks import ChildHooks, Hooks, child_hooks_of
 from fastq.worker.names import resolve
 from fastq.worker.running import RunningTask
 
@@ -45,10 +45,11 @@ def health_request(error: str | None) -> bytes:
 
 
 def load(argument: str) -> "HookRunner":
-    """Import the hooks that the JSON argument names."""
+    """Import the hooks that the JSON argument names, and those for the child itself of its ``app``."""
     names: dict[str, Any] = orjson.loads(argument)
+    child_hooks = child_hooks_of(names.pop("app", None))
     health_check = names.pop("health_check", None)
-    return HookRunner(Hooks.named(**names), resolve(health_check) if health_check else None)
+    return HookRunner(Hooks.named(**names), resolve(health_check) if health_check else None, child_hooks)
 
 
 class _EndedContext:
@@ -69,9 +70,10 @@ class HookRunner:
     has_async = False
     description = ""
 
-    def __init__(self, hooks: Hooks, health_check: Any) -> None:
+    def __init__(self, hooks: Hooks, health_check: Any, child_hooks: ChildHooks = ((), ())) -> None:
         self._hooks = hooks
         self._health_check = health_check
+        self.child_start, self.child_stop = child_hooks
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run what is asked for; what a hook raises passes, and is logged by the server."""

@@ -5,21 +5,23 @@ asks nothing either; else is_failure, then retry_delay. A hook that raises is lo
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeAlias
 
 from fastq.durations import nanoseconds_of
 from fastq.errors import RevokeTask, SkipRetry
+from fastq.mux import ServeMux
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import FailureReport, describe_error
 from fastq.worker.running import RunningTask
 
-__all__ = ["Hooks", "caused_by", "resolve_hook"]
+__all__ = ["ChildHooks", "Hooks", "caused_by", "child_hooks_of", "resolve_hook"]
 
 ErrorHandler: TypeAlias = Callable[[RunningTask, BaseException], object]
 IsFailure: TypeAlias = Callable[[BaseException], bool]
+ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]
 RetryDelay: TypeAlias = Callable[[int, BaseException, RunningTask], float | timedelta]
 
 HOOK_ERRORS = (Exception, SystemExit)
@@ -91,6 +93,12 @@ def caused_by(error: BaseException, kind: type[BaseException]) -> bool:
         seen.add(id(cause))
         cause = cause.__cause__
     return False
+
+
+def child_hooks_of(app: str | None) -> ChildHooks:
+    """Return what the app's mux has for the start and the end of a child; nothing without an app."""
+    mux = resolve(app) if app else None
+    return mux.child_hooks() if isinstance(mux, ServeMux) else ((), ())
 
 
 def resolve_hook(hook: str, name: str) -> Callable[..., object]:

@@ -3,6 +3,7 @@
 The pool loads this by name (``fastq.worker.runner:load``), with a JSON argument that names the app and its hooks.
 """
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
 from inspect import isawaitable, iscoroutine
@@ -13,7 +14,7 @@ import orjson
 from fastq.codec import decode_task_message
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.logs import set_up_logging
-from fastq.mux import ServeMux
+from fastq.mux import ServeMux, is_async
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.worker.aggregation import resolve_aggregator
@@ -97,6 +98,7 @@ class HandlerRunner:
         self.has_async = any(patterns.values())
         self.has_plain = not all(patterns.values())
         self.description = orjson.dumps(patterns).decode()
+        self.child_start, self.child_stop = mux.child_hooks()
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end and say what came of it."""
@@ -108,17 +110,20 @@ class HandlerRunner:
         CURRENT.set(task)  # a task runs in a context of its own
         try:
             outcome = self._mux.dispatch(task.type)(task)
-            if outcome is None:
-                return None
-            if isawaitable(outcome):
-                if iscoroutine(outcome):
-                    outcome.close()  # else Python complains, too, that it was never awaited
-                raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
-            if message.retention <= 0 and not self._keep_results:
+            if outcome is not None and isawaitable(outcome):
+                outcome = self._awaited(task, outcome)
+            if outcome is None or (message.retention <= 0 and not self._keep_results):
                 return None
             return Kind.RESULT, encode_returned(task, outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
             return self._failed(task, error, context)
+
+    def _awaited(self, task: RunningTask, outcome: Awaitable[object]) -> object:
+        if iscoroutine(outcome):
+            if is_async(self._mux.match(task.type)[0]):
+                return asyncio.run(outcome)  # a reload made it one when the task was on its way here as a plain one
+            outcome.close()  # else Python complains, too, that it was never awaited
+        raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Return a coroutine that runs the task."""

@@ -23,6 +23,7 @@ class TellingRunner:
         self.has_plain = runner.has_plain
         self.has_async = runner.has_async
         self.description = runner.description
+        self.child_start, self.child_stop = runner.child_start, runner.child_stop
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end."""

@@ -19,7 +19,7 @@ from tests.chaos.journal import Journal, Strike
 from tests.chaos.plan import NET, Fault, Kind
 from tests.chaos.proxy import Proxy
 from tests.chaos.shortage import take_descriptors
-from tests.chaos.targets import Targets, hook_children
+from tests.chaos.targets import Targets
 
 __all__ = ["Injector"]
 
@@ -290,7 +290,7 @@ class Injector:
             case Kind.KILL_PRELOADER:
                 victims, signum = [preloader] if preloader > 1 else [], signal.SIGKILL
             case Kind.KILL_HOOKS:
-                victims, signum = hook_children(generation, preloader), signal.SIGKILL
+                victims, signum = self._targets.hook_children(generation, preloader), signal.SIGKILL
             case Kind.FREEZE_CHILD:
                 victims, signum = _one_of(children, fault), signal.SIGSTOP
             case _:

@@ -7,7 +7,7 @@ from tests.chaos.fleet import Fleet, Generation, family_of, parent_of
 from tests.chaos.ledger import LedgerTail
 from tests.chaos.proxy import Proxies
 
-__all__ = ["Targets", "hook_children"]
+__all__ = ["Targets"]
 
 
 class Targets:
@@ -30,10 +30,9 @@ class Targets:
                 return sorted(living)
         return []
 
-
-def hook_children(generation: Generation, preloader: int) -> list[int]:
-    """Return the children of a preloader that run hooks."""
-    if preloader <= 1:
-        return []
-    family = family_of(generation.mark) - {generation.pid, preloader}
-    return sorted(pid for pid in family if preloader not in (parent_of(pid), parent_of(parent_of(pid))))
+    def hook_children(self, generation: Generation, preloader: int) -> list[int]:
+        """Return the preloader's children that have not worked: those of the hooks, and some that are young."""
+        if preloader <= 1:
+            return []
+        worked = {pid for pids in self._tail.workers(generation.number) for pid in pids}
+        return sorted(pid for pid in family_of(generation.mark) - worked if parent_of(pid) == preloader)

@@ -84,6 +84,7 @@ class Bench:
             self._on_events, self._on_failed, self.notices.append, self.infos.append, self._on_room
         )
         self.pool = ProcessPool(config, callbacks)
+        self.forks = self.pool._forks
 
     def _on_events(self, events: list[Event]) -> None:
         for event in events:

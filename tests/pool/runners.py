@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import contextlib
+import contextvars
 import ctypes
 import itertools
 import json
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
@@ -291,6 +292,8 @@ class TestRunner:
     has_plain = True
     has_async = True
     description = "runs orders"
+    child_start: Sequence[Callable[[], object]] = ()
+    child_stop: Sequence[Callable[[], object]] = ()
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         order = json.loads(data)
@@ -379,7 +382,7 @@ def load(argument: str) -> TestRunner:
         case "lower_limit":
             resource.setrlimit(resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         case "threads":
-            threading.Thread(target=threading.Event().wait, daemon=True).start()
+            threading.Thread(target=threading.Event().wait, name="poller", daemon=True).start()
         case "only_async":
             runner = TestRunner()
             runner.has_plain = False
@@ -421,6 +424,59 @@ class IllAtTimesRunner(TestRunner):
     def description(self) -> str:  # type: ignore[override]  # an attribute there, trouble on purpose here
         self._suffer("start")
         return "ill at times"
+
+
+def load_with_hooks(directory: str) -> TestRunner:
+    """Make a runner whose children note in a directory how they begin and end; a file there, ``ill``, spoils both."""
+    return RunnerWithHooks(directory)
+
+
+STARTED_IN: contextvars.ContextVar[int] = contextvars.ContextVar("STARTED_IN")
+
+
+class RunnerWithHooks(TestRunner):
+    """Note what was called in which process, in order."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.child_start = (lambda: self._note("start"), self._start_async)
+        self.child_stop = (self._stop_async, lambda: self._note("stop"))
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _note(self, what: str) -> None:
+        if what == "async stop" and os.path.exists(f"{self._directory}/stuck"):
+            stay_in_c()
+        if os.path.exists(f"{self._directory}/ill"):
+            raise RuntimeError(f"no {what} today")
+        with open(f"{self._directory}/{os.getpid()}", "a") as file:
+            file.write(f"{what}\n")
+
+    async def _start_async(self) -> None:
+        await asyncio.sleep(0)
+        STARTED_IN.set(os.getpid())
+        self._loop = asyncio.get_running_loop()
+        self._note("async start")
+
+    async def _stop_async(self) -> None:
+        assert asyncio.get_running_loop() is self._loop
+        self._note("async stop")
+
+    def run(self, data: bytes, context: TaskContext) -> Answer:
+        assert STARTED_IN.get() == os.getpid()
+        self._note("task")
+        return super().run(data, context)
+
+    async def run_async(self, data: bytes, context: TaskContext) -> Answer:
+        assert asyncio.get_running_loop() is self._loop
+        assert STARTED_IN.get() == os.getpid()
+        self._note("async task")
+        return await super().run_async(data, context)
+
+
+def load_printing(argument: str) -> TestRunner:
+    """Print a line at import, as an app may."""
+    print("imported")  # noqa: T201 - what is printed is what the test looks at
+    return TestRunner()
 
 
 def load_crashing(argument: str) -> TestRunner:

@@ -148,7 +148,7 @@ def test_an_import_that_hangs_is_given_up() -> None:
 
 
 def test_an_import_that_takes_its_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.pool.supervisor._SLOW_IMPORT_S", 0.0)
+    monkeypatch.setattr("fastq.pool.fork_server._SLOW_IMPORT_S", 0.0)
 
     async def test() -> None:
         async with bench(settings(name="the app")) as b:
@@ -286,7 +286,7 @@ def test_children_that_fail_together_count_as_one(tmp_path: Path, monkeypatch: p
 def test_a_preloader_that_dies_as_soon_as_it_is_there_is_not_replaced_without_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fastq.pool.supervisor._YOUNG_S", 60.0)
+    monkeypatch.setattr("fastq.pool.fork_server._YOUNG_S", 60.0)
 
     async def test() -> None:
         async with bench(settings()) as b:
@@ -305,7 +305,7 @@ def test_a_preloader_that_dies_as_soon_as_it_is_there_is_not_replaced_without_a_
 def test_children_that_die_with_a_young_preloader_are_no_failed_starts_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fastq.pool.supervisor._YOUNG_S", 60.0)
+    monkeypatch.setattr("fastq.pool.fork_server._YOUNG_S", 60.0)
     monkeypatch.setattr("fastq.pool.failures._BACKOFF_S", (0.0,))  # over by the time that their ends are known
 
     async def test() -> None:
@@ -337,12 +337,83 @@ def test_why_a_child_could_not_start_is_heard_though_its_end_was_heard_of_first(
     run(test())
 
 
+def test_a_reload_replaces_children_as_they_get_free_and_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=2)) as b:
+            descriptors, preloaders = [], [b.pool.preloader_pid]
+            for count in range(3):
+                file = b.beacon.file(f"go-{count}")
+                b.submit(b.task(count, "wait_for", file=str(file)))
+                (running,) = await b.beacon.pids()
+                (idle,) = set(b.pool.child_pids) - {running}
+                replaced = await b.forks.reload()
+                preloaders.append(b.pool.preloader_pid)
+                await gone(idle)
+                assert (await b.run("pid")).data != str(idle).encode()
+                assert not replaced.done()
+                file.touch()
+                assert (await b.outcome(count)).kind is Kind.DONE
+                await replaced
+                await gone(running, preloaders[-2])
+                await until(lambda: list(b.pool.child_states.values()) == [State.READY] * 2)
+                descriptors.append(len(os.listdir("/dev/fd")))
+            assert len({*preloaders}) == 4
+            assert len({*descriptors}) == 1
+            assert (b.notices, b.failed) == ([], [])
+
+    run(test())
+
+
+def test_a_preloader_that_dies_after_it_was_replaced_takes_only_its_own_children_along() -> None:
+    async def test() -> None:
+        async with bench(settings(processes=2)) as b:
+            b.submit(b.task("long", "sleep"))
+            running = await b.beacon.pids()
+            preloader = b.pool.preloader_pid
+            replaced = await b.forks.reload()
+            assert (await b.run()).kind is Kind.DONE
+            os.kill(preloader, signal.SIGKILL)
+            await replaced
+            assert (await b.outcome("long")).kind is Kind.RERUN
+            await gone(preloader, *running)
+            assert f"the preloader (process {preloader}) died" in b.notices[0]
+            assert b.pool.preloader_pid != preloader
+            assert (await b.run()).kind is Kind.DONE
+
+    run(test())
+
+
+def test_an_import_that_fails_leaves_the_old_children_at_work(tmp_path: Path) -> None:
+    async def test() -> None:
+        how = tmp_path / "how"
+        config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", processes=2)
+        async with bench(config) as b:
+            old, before = set(b.pool.child_pids), {b.pool.preloader_pid, *b.pool.child_pids}
+            how.write_text("raise at import")
+            with pytest.raises(PoolStartError, match="RuntimeError: it worked before"):
+                await b.forks.reload()
+            assert {b.pool.preloader_pid, *b.pool.child_pids} == before
+            how.write_text("raise at start")  # it can be imported, and its children do not start
+            replaced = await b.forks.reload()
+            await until(lambda: len(b.notices) >= 2)
+            assert old <= set(b.pool.child_pids)
+            assert (await b.run()).kind is Kind.DONE
+            how.unlink()
+            await replaced
+            assert not old & set(b.pool.child_pids)
+            assert (await b.run()).kind is Kind.DONE
+
+    run(test())
+
+
 def test_threads_started_at_import_are_noticed() -> None:
     async def test() -> None:
         async with bench(settings("threads")) as b:
             (notice,) = b.notices
-            assert "started 1 threads" in notice
-            assert "spawn" in notice
+            assert notice.startswith(
+                'tests.pool.runners:load: its import started the thread "poller", which forked children'
+            )
+            assert "--start-method spawn" in notice
 
     run(test())
 

@@ -9,7 +9,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -259,6 +259,8 @@ class UnrulyRunner:
     has_plain = True
     has_async = True
     description = "runs unruly orders"
+    child_start: Sequence[Callable[[], object]] = ()
+    child_stop: Sequence[Callable[[], object]] = ()
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         order = json.loads(data)

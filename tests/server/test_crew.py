@@ -12,7 +12,7 @@ from fastq.broker.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
 from fastq.codec import decode_task_message
 from fastq.pool.outcome import Kind
-from fastq.pool.pool import PoolConfig
+from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Submission
 from fastq.server.crew import Crew, CrewCallbacks
 from fastq.server.held import HeldTask, HeldTasks
@@ -38,7 +38,8 @@ class Bench:
             lambda queue, task_id, asked_s: self.canceled.get((queue, task_id)),
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
-        self.crew = Crew(config, self.held, lambda retried: 100.0, callbacks, self.clock)
+        forks = ForkServer(config, lambda text: None, lambda text: None)
+        self.crew = Crew(forks, self.held, lambda retried: 100.0, callbacks, self.clock)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
         self.crew.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))

@@ -18,6 +18,7 @@ from fastq.worker.aggregation import (
     GroupedTask,
     Unreadable,
     aggregation_answer,
+    aggregation_argument,
     aggregation_request,
     load,
 )
@@ -59,7 +60,7 @@ def combined_by(task: Task) -> Combined:
 def test_a_group_becomes_the_task_that_the_aggregator_returns() -> None:
     before_ns = time.time_ns()
     messages = [encoded(payload=b"1\n"), encoded(payload=b""), encoded(payload=b"\xff3")]
-    answer = answer_of(load(f"{HERE}:join")._aggregator, messages, "gröup")
+    answer = answer_of(load(aggregation_argument(f"{HERE}:join"))._aggregator, messages, "gröup")
     assert isinstance(answer, Combined)
     message = decode_task_message(answer.task.message)
     assert (message.type, message.payload, message.queue, message.retry) == ("gröup", b"1\n\xff3", "q", 25)
@@ -132,7 +133,7 @@ def test_a_part_may_be_returned_and_a_blank_type_be_seen() -> None:
 )
 def test_a_name_that_leads_to_no_aggregator_is_refused_here_and_where_the_app_is_loaded(name: str, says: str) -> None:
     with pytest.raises(RunnerMisuseError, match=says):
-        load(f"{HERE}:{name}")
+        load(aggregation_argument(f"{HERE}:{name}"))
     with pytest.raises(RunnerMisuseError, match=says):
         load_app(runner_argument(APP, aggregator=f"{HERE}:{name}"))
     load_app(runner_argument(APP, aggregator=f"{HERE}:join"))

@@ -1,0 +1,236 @@
+"""The preloader as all pools of a server share it: started once, asked for children, replaced when it dies.
+
+Wakes on its link and on ``reload``, which imports the app in a new preloader: once that has worked, children are forked
+from the new one, and the old one ends with the last of its own. If an import fails, what was there stays.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine
+from typing import Protocol
+
+from fastq.pool.config import PoolConfig
+from fastq.pool.control import Frame
+from fastq.pool.failures import Failures
+from fastq.pool.link import Link, LinkEvents, PoolStartError
+
+__all__ = ["ForkServer", "ForkUser"]
+
+_YOUNG_S = 1.0  # dead so soon after the import, and no child has done anything: it did not really start
+_EXIT_S = 0.5
+_SLOW_IMPORT_S = 2.0
+_MAX_UNANSWERED = 16  # orders: a socket has room for a few hundred, the kernel lets few descriptors travel at a time
+
+
+class ForkUser(Protocol):
+    """Whoever has children forked."""
+
+    def on_frame(self, frame: Frame) -> None:
+        """Hear what became of a child."""
+
+    def on_lost(self, link: Link) -> bool:
+        """Give up the children of a dead preloader; return whether any of them has worked."""
+
+    def on_room(self) -> None:
+        """Order what could not be ordered before: the preloader has answered an order."""
+
+    def on_up(self, link: Link) -> None:
+        """Learn that children are forked by another preloader now, from another import of the app."""
+
+    def on_failed(self, error: PoolStartError) -> None:
+        """Learn that there will be no preloader any more."""
+
+
+class ForkServer:
+    """The preloader in charge, and those before it that still have children."""
+
+    def __init__(self, config: PoolConfig, on_notice: Callable[[str], None], on_info: Callable[[str], None]) -> None:
+        self.config = config
+        self._on_notice = on_notice
+        self._on_info = on_info
+        self._link = self._new_link()
+        self._next: Link | None = None  # is importing the app
+        self._retired: dict[Link, asyncio.Future[None]] = {}
+        self._users: list[ForkUser] = []
+        self._children: dict[int, tuple[ForkUser, Link]] = {}
+        self._number = 0
+        self._unanswered: set[int] = set()  # the orders of which no preloader has said what came of them
+        self._failures = Failures()
+        self._changing = asyncio.Lock()
+        self._loaded_s = 0.0
+        self._is_closed = False
+        self._background: set[asyncio.Task[None]] = set()
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the preloader in charge, 0 before the start."""
+        return self._link.pid
+
+    def pids(self) -> set[int]:
+        """Return the process ids of all preloaders."""
+        return {link.pid for link in (self._link, self._next, *self._retired) if link is not None}
+
+    async def join(self, user: ForkUser) -> None:
+        """Let a user order children; the first one waits for the import, whose failure is a ``PoolStartError``."""
+        self._users.append(user)
+        if not self._link.pid:
+            async with self._changing:
+                if not self._link.pid:  # a reload may have come before
+                    self._up(await self._load(self._link))
+
+    def leave(self, user: ForkUser) -> None:
+        """Forget a user, whose children are all gone."""
+        if user in self._users:
+            self._users.remove(user)
+
+    # Children -----------------------------------------------------------------------------------------------------
+
+    @property
+    def takes_orders(self) -> bool:
+        """Return whether children can be ordered now."""
+        return not self._is_closed and self._link.is_up and len(self._unanswered) < _MAX_UNANSWERED
+
+    def next_number(self) -> int:
+        """Return a number for the next child."""
+        self._number += 1
+        return self._number
+
+    def order(self, user: ForkUser, number: int, fds: list[int], config: PoolConfig) -> Link | None:
+        """Order a child of ``config``; return whose it will be, None when none can be ordered now."""
+        link = self._link
+        if not link.order(number, fds, config):
+            return None
+        self._children[number] = (user, link)
+        self._unanswered.add(number)
+        return link
+
+    def forget(self, number: int) -> None:
+        """Forget a dead child; a preloader that was replaced ends with its last one."""
+        _, link = self._children.pop(number, (None, self._link))
+        self._unanswered.discard(number)
+        self._end_if_childless(link)
+
+    def settle(self) -> None:
+        """Learn that a child works: the preloader is a good one."""
+        self._failures.clear()
+
+    # Replacing ----------------------------------------------------------------------------------------------------
+
+    async def reload(self) -> asyncio.Future[None]:
+        """Import the app in a new preloader and put it in charge; the future is done when no old child is left.
+
+        Raises ``PoolStartError`` when that fails; everything is as before then.
+        """
+        async with self._changing:
+            old = self._link
+            self._up(await self._replace())
+            gone = self._retired[old] = asyncio.get_running_loop().create_future()
+        self._end_if_childless(old)
+        return gone
+
+    async def _replace(self) -> Frame:
+        link = self._next = self._new_link()
+        try:
+            loaded = await self._load(link)
+        except BaseException:
+            await link.stop(0)
+            raise
+        finally:
+            self._next = None
+        self._link = link
+        return loaded
+
+    async def _load(self, link: Link) -> Frame:
+        """Have a preloader import the app, and tell of that if it takes long."""
+        text = f"importing {self.config.name} …"
+        slow = asyncio.get_running_loop().call_later(_SLOW_IMPORT_S, self._on_info, text)
+        try:
+            return await link.start()
+        finally:
+            slow.cancel()
+
+    def _new_link(self) -> Link:
+        return Link(self.config, LinkEvents(self._on_frame, self._on_lost))
+
+    def _up(self, loaded: Frame) -> None:
+        self._loaded_s = time.monotonic()
+        for text in filter(None, loaded.text("findings").split("\n")):
+            self._on_notice(f"{self.config.name}: {text}")
+        for user in self._users:
+            user.on_up(self._link)
+
+    def _end_if_childless(self, link: Link) -> None:
+        if link in self._retired and not any(one is link for _, one in self._children.values()):
+            self._spawn(self._end(link))
+
+    async def _end(self, link: Link) -> None:
+        await link.stop(_EXIT_S)
+        gone = self._retired.pop(link, None)
+        if gone is not None and not gone.done():
+            gone.set_result(None)
+
+    # News ---------------------------------------------------------------------------------------------------------
+
+    def _on_frame(self, frame: Frame) -> None:
+        number = frame.number("child")
+        child = self._children.get(number)
+        if child is None:
+            for fd in frame.fds:
+                os.close(fd)
+            return
+        is_answer = number in self._unanswered
+        self._unanswered.discard(number)
+        child[0].on_frame(frame)
+        if is_answer:
+            for user in list(self._users):
+                user.on_room()
+
+    def _on_lost(self, link: Link) -> None:
+        text = f"the preloader (process {link.pid}) died; its children are replaced"
+        have_worked = [user.on_lost(link) for user in self._users]
+        if link is not self._link:
+            self._on_notice(text)  # and by children of the one in charge, as they would have been anyway
+            return
+        if time.monotonic() - self._loaded_s < _YOUNG_S and not any(have_worked):
+            self._failed(text)
+        else:
+            self._on_notice(text)
+        self._spawn(self._restart(link))
+
+    async def _restart(self, link: Link) -> None:
+        await link.stop(0)
+        async with self._changing:
+            while link is self._link and not self._is_closed:
+                await asyncio.sleep(self._failures.wait_s)
+                try:
+                    self._up(await self._replace())
+                except PoolStartError as error:
+                    self._failed(str(error))
+
+    def _failed(self, text: str) -> None:
+        """Count a start that went wrong; give up if that was one too many, else there will be another after a while."""
+        self._failures.count()
+        if not self._failures.are_too_many:
+            self._on_notice(f"{text}\nthe next try is in {self._failures.wait_s:.1f} s")
+            return
+        self._is_closed = True
+        self._on_notice(text)
+        for user in list(self._users):
+            user.on_failed(PoolStartError(text))
+
+    # Stop ---------------------------------------------------------------------------------------------------------
+
+    def _spawn(self, coroutine: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def stop(self) -> None:
+        """End the preloaders; their users have stopped."""
+        self._is_closed = True
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for link in (self._link, *self._retired):
+            await link.stop(_EXIT_S)

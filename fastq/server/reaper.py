@@ -1,0 +1,35 @@
+"""Reaps orphans where the main process is PID 1, as in a container without an init: nobody else does.
+
+Its own children are left to those who started them, and want to know how they ended.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+__all__ = ["reap_orphans"]
+
+_AGAIN_S = 0.1
+
+
+def reap_orphans(own: Callable[[], set[int]]) -> None:
+    """Reap, from now on and on the running loop, every child that ``own`` does not name."""
+    loop = asyncio.get_running_loop()
+
+    def reap() -> None:
+        while (pid := _next_dead()) and pid not in own():
+            os.waitpid(pid, 0)
+        if pid:  # hides those behind it until its starter has reaped it
+            loop.call_later(_AGAIN_S, reap)
+
+    loop.add_signal_handler(signal.SIGCHLD, reap)
+
+
+def _next_dead() -> int:
+    """Return a child that has ended, without reaping it; 0 when there is none."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return 0
+    return found.si_pid if found is not None else 0

@@ -1,0 +1,112 @@
+"""What an app has to do at the start and the end of each child: done once, in order, and not at the cost of a task."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from fastq.pool.handle import State
+from fastq.pool.link import PoolStartError
+from fastq.pool.outcome import Kind
+from tests.pool.harness import bench, run, settings
+from tests.waiting import until
+
+RUNNER = "tests.pool.runners:load_with_hooks"
+
+
+def notes(directory: Path) -> dict[int, list[str]]:
+    return {int(file.name): file.read_text().splitlines() for file in directory.glob("[0-9]*")}
+
+
+def test_each_child_begins_and_ends_with_its_hooks(tmp_path: Path) -> None:
+    async def test() -> set[int]:
+        async with bench(settings(str(tmp_path), runner=RUNNER, processes=2)) as b:
+            assert (await b.run()).kind is Kind.DONE
+            b.submit(b.task("async", "noop", is_async=True))
+            assert (await b.outcome("async")).kind is Kind.RESULT
+            return set(b.pool.child_pids)
+
+    pids = run(test())
+    found = notes(tmp_path)
+    assert set(found) == pids
+    begun, ended = ["start", "async start"], ["async stop", "stop"]
+    for lines in found.values():
+        assert (lines[:2], lines[-2:]) == (begun, ended)
+    assert sorted(line for lines in found.values() for line in lines[2:-2]) == ["async task", "task"]
+
+
+def test_a_child_that_is_replaced_stops_in_order(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with bench(settings(str(tmp_path), runner=RUNNER, max_tasks_per_child=1)) as b:
+            assert (await b.run()).kind is Kind.DONE
+            await until(lambda: ["start", "async start", "task", "async stop", "stop"] in notes(tmp_path).values())
+
+    run(test())
+
+
+def test_a_child_whose_start_fails_serves_nothing_and_another_is_tried(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with bench(settings(str(tmp_path), runner=RUNNER)) as b:
+            assert (await b.run()).kind is Kind.DONE
+            (tmp_path / "ill").touch()
+            (pid,) = b.pool.child_pids
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: len(b.notices) >= 2)
+            for notice in b.notices:
+                assert "child_start failed:\nTraceback" in notice
+                assert "RuntimeError: no start today\n" in notice
+                assert "the next try is in" in notice
+            assert b.failed == []
+            (tmp_path / "ill").unlink()
+            await until(lambda: list(b.pool.child_states.values()) == [State.READY])
+            assert (await b.run()).kind is Kind.DONE
+        assert len(notes(tmp_path)) == 2
+
+    run(test())
+
+
+def test_a_pool_whose_children_never_start_says_why(tmp_path: Path) -> None:
+    async def test() -> None:
+        (tmp_path / "ill").touch()
+        with pytest.raises(PoolStartError, match="RuntimeError: no start today"):
+            async with bench(settings(str(tmp_path), runner=RUNNER)):
+                raise AssertionError("it started")
+
+    run(test())
+
+
+def test_a_stop_that_fails_ends_its_child_all_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        async with bench(settings(str(tmp_path), runner=RUNNER)) as b:
+            assert (await b.run()).kind is Kind.DONE
+            (tmp_path / "ill").touch()
+
+    run(test())
+    (lines,) = notes(tmp_path).values()
+    assert lines == ["start", "async start", "task"]
+    said = capfd.readouterr().err
+    assert "child_stop failed\nTraceback" in said
+    assert "RuntimeError: no async stop today" in said
+    assert "RuntimeError: no stop today" in said, "one that fails keeps no other from being called"
+
+
+def test_a_stop_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.pool.supervisor._EXIT_WAIT_S", 0.5)
+
+    async def test() -> None:
+        async with bench(settings(str(tmp_path), runner=RUNNER)) as b:
+            assert (await b.run()).kind is Kind.DONE
+            (tmp_path / "stuck").touch()
+
+    run(test())
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_what_an_import_prints_is_printed_once(processes: int, capfd: pytest.CaptureFixture[str]) -> None:
+    async def test() -> None:
+        async with bench(settings(runner="tests.pool.runners:load_printing", processes=processes)) as b:
+            assert (await b.run()).kind is Kind.DONE
+
+    run(test())
+    assert capfd.readouterr().out.splitlines() == ["imported"]

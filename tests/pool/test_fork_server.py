@@ -1,0 +1,36 @@
+"""The preloader that several pools share."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from fastq.pool.handle import State
+from fastq.pool.pool import ProcessPool
+from fastq.pool.protocol import PoolCallbacks
+from tests.pool.harness import bench, run, settings
+
+
+def test_pools_of_one_preloader_order_no_more_children_together_than_it_may_have_unanswered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fastq.pool.fork_server._MAX_UNANSWERED", 2)
+    callbacks = PoolCallbacks(lambda events: None, lambda error: None, lambda text: None)
+
+    async def test() -> None:
+        async with bench() as b:
+            pools = [ProcessPool(settings(processes=3), callbacks, b.forks) for _ in range(2)]
+            os.kill(b.pool.preloader_pid, signal.SIGSTOP)
+            try:
+                starts = [asyncio.create_task(pool.start()) for pool in pools]
+                await asyncio.sleep(0)
+                assert [len(pool._supervisor.handles) for pool in pools] == [2, 0]
+            finally:
+                os.kill(b.pool.preloader_pid, signal.SIGCONT)
+            await asyncio.gather(*starts)
+            for pool in pools:
+                assert list(pool.child_states.values()) == [State.READY] * 3
+                await pool.stop()
+
+    run(test())
