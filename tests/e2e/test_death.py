@@ -235,7 +235,7 @@ def test_a_server_whose_children_cannot_start_any_more_says_so_and_goes_on_when_
     os.kill(child, signal.SIGKILL)
     view.until("archived", first)
     waiting = client.enqueue("ok", retention=3600).id
-    wait_until(lambda: worker.text.count("ended at its start with signal SIGKILL\nthe next try is in ") >= 2)
+    wait_until(lambda: worker.text.count("ended at its start with signal SIGKILL\n    the next try is in ") >= 2)
     wait_until(lambda: view.state(waiting) == "pending")
     (workers.directory / "ill").unlink()
     view.until("completed", waiting)
