@@ -34,6 +34,11 @@ class LogLimit(Generic[K]):
         window.held_back += 1
         return False
 
+    @property
+    def holds_back(self) -> bool:
+        """Return whether any line was held back that has not been counted aloud."""
+        return any(window.held_back for window in self._windows.values())
+
     def ended(self, now_s: float) -> list[tuple[K | None, int]]:
         """Forget the windows that have ended; return of which kinds lines were held back in them, and how many."""
         over = [kind for kind, window in self._windows.items() if now_s >= window.ends_s]

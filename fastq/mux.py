@@ -81,6 +81,8 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
         raise TypeError(f"mux.around takes a function of the task that returns a context manager, not {enter!r}")
 
     def middleware(handler: Callable[..., Any]) -> Callable[..., Any]:
+        if handler is _not_found:
+            return handler  # nothing runs, so there is nothing to be around, and its error must stay what it is
         if is_async(handler):
 
             @functools.wraps(handler)
@@ -171,7 +173,8 @@ class ServeMux(Generic[TaskT]):
         """Run every handler, plain or async, inside ``with enter(task):``; also as a decorator. The first is outermost.
 
         ``enter`` is any function of the task that returns a context manager, as one made by ``contextmanager``, or a
-        ``Semaphore``. Around an async handler one that has an async form is entered by ``async with``.
+        ``Semaphore``. Around an async handler one that has an async form is entered by ``async with``; a plain handler
+        needs the plain form.
         """
         self.use(_middleware_of(enter))
         return enter

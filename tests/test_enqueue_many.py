@@ -352,7 +352,7 @@ MEMORY: dict[str, Callable[[int], Task]] = {
         unique=9 + n,
         unique_key=f"{n}",
         process_in=60 + n,
-        retention=n,
+        retention=abs(n),
         headers={"n": f"{n}"},
     ),
     "groups": lambda n: Task("t", group=f"customer-{n}"),

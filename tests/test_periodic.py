@@ -95,7 +95,7 @@ def test_a_sync_removes_what_is_gone_adds_what_is_new_and_leaves_the_rest(
         Config("@daily", "a", missed="once"),
         Config("@daily", Task("a", headers={"k": "v"})),
         Config("@daily", Task("a", max_retry=1)),
-        Config("@daily", Task("a", None)),
+        Config("@daily", Task("a", b"")),
         Config("@daily", "a", {"unique": 60, "unique_key": "k"}),
     ],
     ids=str,

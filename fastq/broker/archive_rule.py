@@ -51,7 +51,7 @@ def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
 
 
 def drop_archived(queue: str, task_ids: Sequence[bytes]) -> Operation[int]:
-    """Delete tasks that are archived, with their unique locks, and return how many; others are left alone."""
+    """Delete those of some tasks that are archived, with their unique locks; return how many are archived then."""
     return Operation(
         "drop_archived",
         load_script("drop_archived"),

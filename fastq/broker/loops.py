@@ -60,7 +60,7 @@ class LoopTransport:
     def _open_in(self, loop: asyncio.AbstractEventLoop) -> tuple[AsyncTransport, AsyncGenerator[None]]:
         for other in list(self._by_loop):
             if other.is_closed():  # by somebody who did not shut it down; the sockets go with their transports
-                del self._by_loop[other]
+                self._by_loop.pop(other, None)  # another thread may have seen it, too
         try:
             transport, close = self._unused.pop()
         except IndexError:

@@ -11,12 +11,12 @@ from fastq.server.settings import EXTRA_KEYS, SETTINGS
 __all__ = ["KNOWN_VARIABLES", "check_environment"]
 
 PREFIX: Final = "FASTQ_"
-_OTHERS: Final = ("REDIS_URL", "CONFIG", "REDIS_SERVER", "EMBEDDED_SOCKET")
+_OTHERS: Final = ("REDIS_URL", "CONFIG", "REDIS_SERVER", "EMBEDDED_SOCKET", "DEMO_LEDGER")
 _FOR_BUILDS: Final = ("SKIP_EXTENSIONS", "DEBUG", "SANITIZE", "REQUIRE_INTEROP")
 KNOWN_VARIABLES: Final = frozenset(
     PREFIX + name.upper() for name in (*SETTINGS, *EXTRA_KEYS, *CONNECTION_NAMES, *_OTHERS, *_FOR_BUILDS)
 )
-_LIKENESS: Final = 0.8
+_LIKENESS: Final = 0.85
 
 # Kubernetes sets these for each service: FASTQ_WEB_SERVICE_HOST, FASTQ_WEB_PORT=tcp://…, FASTQ_WEB_PORT_80_TCP_ADDR.
 _OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
@@ -31,7 +31,7 @@ def check_environment(environment: Mapping[str, str]) -> list[str]:
     for variable, value in environment.items():
         if not variable.startswith(PREFIX) or variable in KNOWN_VARIABLES or _is_of_a_service(variable, value):
             continue
-        if meant := _closest(variable):
+        if (meant := _closest(variable)) and meant not in environment:
             raise ValueError(f"${variable} is no setting; did you mean ${meant}?")
         warnings.append(f"${variable} is no setting of fastq and is ignored")
     return warnings

@@ -4,9 +4,10 @@ The scripts that archive follow the rule by themselves. What is left is done bes
 """
 
 import asyncio
+import errno
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,18 +66,26 @@ class ArchiveKeeper:
             if before != ArchiveRule():
                 _log.warning("queue %s: the archive's rule was %s and is %s now", queue, _text(before), _text(rule))
 
-    async def look(self, queue: str, cleaned: Cleaned) -> None:
-        """Log what an archive dropped, that it is full, and spill what it has too many; at most one line a minute."""
+    async def look(self, queue: str, cleaned: Cleaned, get_on: Callable[[], None]) -> None:
+        """Log what an archive dropped, that it is full, and spill what it has too many; at most one line a minute.
+
+        ``get_on`` is called again and again while it takes long.
+        """
         rule = self._rules.get(queue)
         seen = self._seen.setdefault(queue, _Seen(cleaned.dropped))
         if rule is not None and rule.full is ArchiveFull.SPILL:
-            await self._spill(queue, rule, cleaned.archived)
+            try:
+                await self._spill(queue, rule, get_on)
+            except OSError as error:
+                why = f"{error.strerror or error} ({error.filename or self._directory})"
+                text = f"queue {queue}: failed tasks cannot be written: {why}; they stay in Redis"
+                self._say(seen, logging.ERROR, text)
         elif rule is not None and rule.full is ArchiveFull.PAUSE and cleaned.archived >= rule.most:
             self._say(
                 seen,
                 logging.ERROR,
-                f"queue {queue} is paused: its archive is full with {cleaned.archived} failed tasks; run or delete "
-                f"them, then fastq queue resume {queue}",
+                f"queue {queue}: its archive is full with {cleaned.archived} failed tasks, and one more pauses the "
+                f"queue; run or delete them, then fastq queue resume {queue}",
             )
         if (dropped := cleaned.dropped - seen.dropped) > 0 and self._say(
             seen,
@@ -94,13 +103,20 @@ class ArchiveKeeper:
         _log.log(level, text)
         return True
 
-    async def _spill(self, queue: str, rule: ArchiveRule, archived: int) -> None:
-        """Write the tasks that are too many or too old to the queue's file of the day, then delete them."""
+    async def _spill(self, queue: str, rule: ArchiveRule, get_on: Callable[[], None]) -> None:
+        """Write the tasks that are too many or too old to the queue's file of the day, then delete them.
+
+        Other servers may do the same: what is left is asked anew each time.
+        """
         source = Source(queue, keys.archived(queue), TaskState.ARCHIVED)
         spilled = 0
+        archived = await self._broker.run(drop_archived(queue, []))
         while True:
+            get_on()
             now = at_unix_ns(self._clock.unix_ns())
-            page = await self._broker.run(Walk(source, with_locks=True).page(TASKS_A_CALL))
+            # Where nothing is too many, the oldest one tells whether any is too old.
+            count = TASKS_A_CALL if spilled or archived > rule.most else 1
+            page = await self._broker.run(Walk(source, with_locks=True).page(count))
             excess, expired_s = archived - rule.most, now.timestamp() - rule.ttl_s
             too_many = [task for at, task in enumerate(page.tasks) if at < excess or float(task.score) <= expired_s]
             lines = await self._broker.drive(lines_of(source, page._replace(tasks=too_many), now))
@@ -109,7 +125,7 @@ class ArchiveKeeper:
             if not gone:
                 break
             await asyncio.to_thread(_append, self._file(queue, now.date().isoformat()), [line for _, line in lines])
-            archived -= await self._broker.run(drop_archived(queue, gone))
+            archived = await self._broker.run(drop_archived(queue, gone))
             spilled += len(lines)
         if spilled:
             _log.warning(
@@ -125,11 +141,19 @@ class ArchiveKeeper:
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:
-    """Append lines and see that they are on the disk: the tasks are deleted after this."""
-    with path.open("ab") as out:
-        out.write("".join(f"{line}\n" for line in lines).encode())
-        out.flush()
-        os.fsync(out.fileno())
+    """Append lines and see that they are on the disk: the tasks are deleted after this.
+
+    A line that was cut off before, by a full disk, stays a line of its own. Others than the owner may not read it.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(fd, "r+b", buffering=0) as out:
+        size = out.seek(0, os.SEEK_END)
+        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        data = "".join(f"{line}\n" for line in lines).encode()
+        written = out.write(b"\n" * is_torn + data)
+        if written != is_torn + len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(fd)
 
 
 def _text(rule: ArchiveRule) -> str:

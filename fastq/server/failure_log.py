@@ -76,8 +76,8 @@ class FailureLog:
 
     def _tell_rest(self) -> None:
         self._timer = None
-        if not self._say_held_back(self._clock.monotonic_s()):
-            # The window began after the one by which the timer was set.
+        self._say_held_back(self._clock.monotonic_s())
+        if self._limit.holds_back:  # in a window that began later than the one by which the timer was set
             self._timer = asyncio.get_running_loop().call_later(PER_S, self._tell_rest)
 
     def _say_held_back(self, now_s: float) -> int:

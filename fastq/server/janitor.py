@@ -36,7 +36,7 @@ class Janitor(Actor):
     async def tick(self) -> float:
         """Clean every queue; a failing one does not keep the others waiting."""
         queues = self._queues
-        failure: Exception | None = None
+        failure: BrokerError | None = None
         while queues:
             self.get_on()
             now_s = self._clock.unix_ns() // 1_000_000_000
@@ -51,8 +51,8 @@ class Janitor(Actor):
                     again.append(queue)
                 else:
                     try:
-                        await self._keeper.look(queue, result)
-                    except (BrokerError, OSError) as error:
+                        await self._keeper.look(queue, result, self.get_on)
+                    except BrokerError as error:
                         failure = error
             queues = again
         if failure is not None:

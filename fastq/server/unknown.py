@@ -66,12 +66,12 @@ class UnknownTypes:
         return queue in self._served and self._served[queue].find(task_type) is not None
 
     async def _read(self) -> dict[str, PatternIndex]:
-        """Return the patterns of all living servers by queue; none if that fails."""
+        """Return the patterns of all living servers by queue; those that were read last if that fails."""
         try:
             notices = await self._broker.drive(live_notices(self._clock.unix_ns() // 1_000_000_000))
         except BrokerError as error:
-            _log.warning("what types other servers know could not be read, so unknown ones fail: %s", error)
-            return {}
+            _log.warning("what types other servers know could not be read anew: %s", error)
+            return self._served
         served: dict[str, PatternIndex] = {}
         for notice in notices.values():
             for queue in notice.queues:

@@ -21,7 +21,7 @@ AGGREGATOR = "tests.e2e.apps:aggregate"
 GROUPS = ("--group-aggregator", AGGREGATOR, "--group-grace-period", "1", "--concurrency", "1")
 WATCHFUL = {"recoverer_interval_s": 0.2}
 SHORT = {**WATCHFUL, "aggregation_s": 2}
-BRIEF = {**SHORT, "lease_s": 1, "recover_grace_s": 1, "heartbeat_interval_s": 0.3}
+BRIEF = {**SHORT, "lease_s": 1, "recover_grace_s": 1, "heartbeat_interval_s": 0.3, "settle_s": 0.4}
 """With leases that end soon, too."""
 
 

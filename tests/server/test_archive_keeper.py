@@ -94,8 +94,8 @@ def test_an_archive_that_pauses_drops_nothing(db: Redis, url: str, caplog: pytes
 
     on_bench(db, url, test)
     assert logged(caplog, least=logging.ERROR) == [
-        "queue default is paused: its archive is full with 3 failed tasks; run or delete them, then "
-        "fastq queue resume default"
+        "queue default: its archive is full with 3 failed tasks, and one more pauses the queue; run or delete them, "
+        "then fastq queue resume default"
     ]
 
 
@@ -128,14 +128,43 @@ def test_what_spills_is_in_a_file_that_import_reads_and_in_redis_no_more(db: Red
     on_bench(db, url, test)
 
 
-def test_nothing_is_deleted_that_could_not_be_written(db: Redis, url: str, tmp_path: Path) -> None:
+def test_nothing_is_deleted_that_could_not_be_written(
+    db: Redis, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def test(bench: Bench) -> None:
         janitor = await janitor_of(bench, archive_max=1, archive_full="spill", archive_spill_to=tmp_path / "x")
         (tmp_path / "x" / f"default-{NOW.date().isoformat()}.jsonl").mkdir()
         await fail(bench, "a", "b")
-        with pytest.raises(IsADirectoryError):
-            await janitor.tick()
+        await janitor.tick()
         assert sorted(bench.queue.places()["archived"]) == ["a", "b"]
+
+    on_bench(db, url, test)
+    (line,) = logged(caplog)
+    assert line.startswith("queue default: failed tasks cannot be written: Is a directory (")
+    assert line.endswith("); they stay in Redis")
+
+
+def test_a_line_that_was_cut_off_spoils_no_other(db: Redis, url: str, tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        file = tmp_path / f"default-{NOW.date().isoformat()}.jsonl"
+        file.write_bytes(b'{"id": "cut o')
+        janitor = await janitor_of(bench, archive_max=1, archive_full="spill", archive_spill_to=tmp_path)
+        await fail(bench, "a", "b")
+        await janitor.tick()
+        cut, whole = file.read_bytes().splitlines(keepends=True)
+        assert cut == b'{"id": "cut o\n'
+        assert read_line(whole).id == "a"
+
+    on_bench(db, url, test)
+
+
+def test_what_another_server_has_spilled_meanwhile_is_not_spilled_twice(db: Redis, url: str, tmp_path: Path) -> None:
+    async def test(bench: Bench) -> None:
+        janitor = await janitor_of(bench, archive_max=5, archive_full="spill", archive_spill_to=tmp_path)
+        await fail(bench, *"abcdefghij")
+        bench.db.zrem(keys.archived(QUEUE), *"abc")  # by the other, whose drops are not ours
+        await janitor.tick()
+        assert bench.queue.places()["archived"] == list("fghij")
 
     on_bench(db, url, test)
 

@@ -106,7 +106,7 @@ def test_what_cannot_be_read_counts_as_known_to_nobody(db: Redis, url: str, capl
 
     on_bench(db, url, test)
     failed, told = logged(caplog)
-    assert failed.startswith("what types other servers know could not be read, so unknown ones fail: ")
+    assert failed.startswith("what types other servers know could not be read anew: ")
     assert told == "no handler here matches type 'email:send' of queue q; its tasks fail, each with an attempt charged"
 
 

@@ -93,7 +93,7 @@ end
 -- What a server has set for this queue comes before the caller's bounds, which are asynq's.
 local rule = redis.pcall("HMGET", archive_rule, "max", "ttl", "full")
 local most, full = tonumber(rule[1] or nil) or max_size, rule[3]
-if rule[2] then expire_before = now - rule[2] end
+if tonumber(rule[2] or nil) then expire_before = now - rule[2] end
 if full ~= "spill" then -- a server's janitor writes the oldest to a file, and deletes them then
   local doomed = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
   drop(doomed)
@@ -105,7 +105,7 @@ if full ~= "spill" then -- a server's janitor writes the oldest to a file, and d
     drop(doomed)
     dropped = dropped + #doomed
   end
-  if dropped > 0 then redis.call("HINCRBY", archive_rule, "dropped", dropped) end
+  if dropped > 0 then redis.pcall("HINCRBY", archive_rule, "dropped", dropped) end
 end
 -- end: trim archive
 return 1

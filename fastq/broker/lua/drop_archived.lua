@@ -3,12 +3,11 @@ KEYS[1] archived     asynq:{q}:archived
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2...] ids       task ids
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
-returns number of tasks deleted
+returns number of tasks that are archived then
 asynq   none
 ]]
 local archived = KEYS[1]
 local task_prefix = ARGV[1]
-local dropped = 0
 for at = 2, #ARGV do
   local id = ARGV[at]
   if redis.call("ZREM", archived, id) == 1 then
@@ -16,7 +15,6 @@ for at = 2, #ARGV do
     local lock = redis.pcall("HMGET", task, "unique_key")[1]
     if lock and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
     redis.call("DEL", task)
-    dropped = dropped + 1
   end
 end
-return dropped
+return redis.call("ZCARD", archived)

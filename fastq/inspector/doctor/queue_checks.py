@@ -79,6 +79,16 @@ def check_archives(pulses: Mapping[str, Pulse]) -> list[Finding]:
 
 def _full(queue: str, stats: QueueStats) -> Finding | None:
     count = stats.sizes[TaskState.ARCHIVED]
+    if stats.archive_full == "spill" and count >= 2 * stats.archive_max:
+        return Finding(
+            "archive",
+            Level.WARNING,
+            f"{count} tasks, and {stats.archive_max} are the most",
+            why="no server writes the oldest to files: none has archive_full=spill for this queue, or its disk is full",
+            advice="see the logs of its servers, or start one with --archive-full trim, which replaces the rule",
+            queue=queue,
+            count=count,
+        )
     if count < NEARLY * stats.archive_max or stats.archive_full == "spill":
         return None
     return Finding(
