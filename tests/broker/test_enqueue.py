@@ -54,7 +54,7 @@ def follow(flow: Flow[PutReport], *answers: Any) -> tuple[list[list[str]], PutRe
     ("state", "name", "keys", "args"),
     [
         (TaskState.PENDING, "enqueue", ("asynq:{q}:pending",), ["asynq:{q}:t:", 5_999_999_999, 4]),
-        (TaskState.SCHEDULED, "schedule", ("asynq:{q}:scheduled",), ["asynq:{q}:t:", "asynq:{q}:due"]),
+        (TaskState.SCHEDULED, "schedule", ("asynq:{q}:scheduled", "asynq:{q}:groups"), ["asynq:{q}:t:", "asynq:{q}:due"]),
         (TaskState.AGGREGATING, "add_to_group", ("asynq:{q}:groups",), ["asynq:{q}:t:", "asynq:{q}:g:", 5]),
     ],
 )

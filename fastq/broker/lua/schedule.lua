@@ -1,5 +1,6 @@
 --[[ schedule: put tasks into scheduled, each unless its id exists or its unique lock is held.
 KEYS[1] scheduled      asynq:{q}:scheduled
+KEYS[2] groups         asynq:{q}:groups
 ARGV[1] task_prefix    asynq:{q}:t:
 ARGV[2] due_channel    asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
 ARGV[3...] tasks       six values each: id, message, unix seconds to run at, lock key or "", lock seconds, group or ""
@@ -8,7 +9,7 @@ returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock he
 asynq   scheduleCmd, scheduleUniqueCmd (which forget the group)
 cost    2.4 us a task at 500 tasks a call, 2.7 at 100 (benchmarks/bench_scripts.py)
 ]]
-local scheduled = KEYS[1]
+local scheduled, groups = KEYS[1], KEYS[2]
 local task_prefix, due_channel = ARGV[1], ARGV[2]
 local outcomes, refused = {}, false
 
@@ -33,8 +34,11 @@ for at = 3, #ARGV, 6 do
   else
     redis.call("HSET", task, "msg", message, "state", "scheduled")
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
-    -- The group is listed once the task is in it: until then it has no tasks, and may never have any.
-    if group ~= "" then redis.call("HSET", task, "group", group) end
+    -- Listed at once: Go's forwarder puts the task into its group and lists none.
+    if group ~= "" then
+      redis.call("HSET", task, "group", group)
+      redis.call("SADD", groups, group)
+    end
     redis.call("ZADD", scheduled, run_at, id)
     soonest = math.min(soonest, run_at)
   end
