@@ -1,12 +1,16 @@
-"""Run a server whose fetcher's task ends at SIGUSR1, as by a cancellation that went astray in a library."""
+"""Run a server whose fetcher's task ends at a signal, as by a cancellation that went astray in a library."""
 
 import asyncio
 import json
 import signal
 import sys
+from typing import Final
 
 from fastq.server.launch import options_from
 from fastq.server.run import run_server
+
+SIGNAL: Final = signal.SIGRTMIN
+"""One that neither the server nor its children have a meaning for."""
 
 
 def cancel_fetcher(signum: int, frame: object) -> None:
@@ -17,5 +21,5 @@ def cancel_fetcher(signum: int, frame: object) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGUSR1, cancel_fetcher)
+    signal.signal(SIGNAL, cancel_fetcher)
     sys.exit(run_server(options_from(json.loads(sys.argv[1]))))

@@ -1,13 +1,13 @@
 """A server mends by itself: ghosts that dead peers left in Redis, and a loop of its own that died."""
 
 import json
-import signal
 import sys
 
 import pytest
 
 from fastq import Client
 from fastq.codec import TaskMessage, encode_task_message
+from tests.e2e import sabotage
 from tests.e2e.harness import APP, Workers
 from tests.e2e.view import View
 from tests.waiting import wait_until
@@ -58,7 +58,7 @@ def test_an_actor_that_died_is_started_again_and_the_server_fetches_on(
     order = {"app": APP, "redis": workers.url, "config": {"concurrency": 1}, "timing": {"watchdog_interval_s": 0.1}}
     worker = workers.start(json.dumps(order), app="", program=(sys.executable, "-m", "tests.e2e.sabotage")).is_ready()
     view.until("completed", client.enqueue("ok", retention=3600).id)
-    worker.signal(signal.SIGUSR1)
+    worker.signal(sabotage.SIGNAL)
     worker.wait_for("the fetcher is started again: its task has died")
     view.until("completed", client.enqueue("ok", retention=3600).id)
     assert worker.stop() == 0, worker.text
