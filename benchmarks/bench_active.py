@@ -16,12 +16,13 @@ from benchmarks.bench_scale import noops
 from benchmarks.bench_scripts import LATER, NOW, OWNER, QUEUE, message, pending, run, take
 from benchmarks.fleet import Fleet, ScriptTimes, filled, running
 from benchmarks.interleave import interleaved
-from fastq import Task, keys
+from fastq import Task
 from fastq._ids import new_task_ids
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.finish import NEWEST_FIRST, OLDEST_FIRST, Done, done
-from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
+from fastq.broker.operations.finish import NEWEST_FIRST, OLDEST_FIRST, Done, done
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
+from fastq.wire import keys
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 

@@ -18,7 +18,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from fastq._ids import new_task_id, new_task_ids
-from fastq.codec import (
+from fastq.wire.codec import (
     TaskMessage,
     TaskView,
     decode_task_message,
@@ -26,7 +26,7 @@ from fastq.codec import (
     rewrite_task_message,
     view_task_message,
 )
-from fastq.proto import asynq_pb2 as pb
+from fastq.wire.proto import asynq_pb2 as pb
 
 T = TypeVar("T")
 LOOPS = 2_000

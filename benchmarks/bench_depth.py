@@ -19,7 +19,7 @@ import pytest
 from benchmarks.feeder import Feeder, Look, preferred
 from benchmarks.fleet import Cost, Fleet, Worker, filled, running
 from benchmarks.interleave import interleaved
-from fastq import keys
+from fastq.wire import keys
 from tests.ports import free_port
 from tests.redis_servers import redis_server
 from tests.waiting import wait_until

@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from benchmarks.bench_latency import QUEUES, told, worker
-from fastq import Client, Inspector, keys
+from fastq import Client, Inspector
+from fastq.wire import keys
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 

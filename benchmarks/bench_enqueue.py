@@ -17,7 +17,7 @@ from benchmarks.interleave import interleaved
 from fastq import AsyncClient, Client, Task
 from fastq._ids import new_task_ids
 from fastq.broker.scripts import load_script
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.interop.peer import GoPeer
 from tests.redis_servers import RedisServer
 

@@ -25,7 +25,7 @@ from benchmarks.interleave import interleaved
 from benchmarks.limit_apps import LEAK, is_running
 from fastq import Client, Task
 from fastq.broker.scripts import load_script
-from fastq.codec import decode_task_message
+from fastq.wire.codec import decode_task_message
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until
 

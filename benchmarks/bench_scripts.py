@@ -10,18 +10,29 @@ from typing import Any
 
 import pytest
 
-from fastq import keys
 from fastq._ids import new_task_ids
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.dequeue import dequeue
-from fastq.broker.enqueue import Batch, NewTask, put_operations
-from fastq.broker.finish import ANYBODYS, Completed, Done, Guard, Retried, archive, complete, done, requeue, retry
-from fastq.broker.lease import Owner, extend_leases
-from fastq.broker.maintain import delete_expired_completed, forward
-from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.broker.operations.dequeue import dequeue
+from fastq.broker.operations.enqueue import Batch, NewTask, put_operations
+from fastq.broker.operations.finish import (
+    ANYBODYS,
+    Completed,
+    Done,
+    Guard,
+    Retried,
+    archive,
+    complete,
+    done,
+    requeue,
+    retry,
+)
+from fastq.broker.operations.lease import Owner, extend_leases
+from fastq.broker.operations.maintain import delete_expired_completed, forward
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
 from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer
 
 QUEUE = "default"

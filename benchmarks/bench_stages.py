@@ -14,17 +14,17 @@ import pytest
 from hiredis import Reader, pack_command
 
 from fastq._ids import new_task_ids
-from fastq.broker.finish import Finish, Guard
-from fastq.broker.lease import Leased, Owner, parse_leased
-from fastq.broker.open import open_async_broker
 from fastq.broker.operation import Operation
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.broker.operations.finish import Finish, Guard
+from fastq.broker.operations.lease import Leased, Owner, parse_leased
+from fastq.broker.transport.open import open_async_broker
 from fastq.pool.protocol import Event, Kind
-from fastq.server._intake import Intake, split_done, to_submit
-from fastq.server._results import live
-from fastq.server.batches import Writer
 from fastq.server.commands import Commands
-from fastq.server.held import HeldTasks
+from fastq.server.inflight._intake import Intake, split_done, to_submit
+from fastq.server.inflight._results import live
+from fastq.server.inflight.batches import Writer
+from fastq.server.inflight.held import HeldTasks
+from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer
 
 COUNT = 500

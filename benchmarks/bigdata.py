@@ -17,9 +17,9 @@ from redis import Redis
 
 from benchmarks.bigdata_commands import Limits, measure_commands
 from benchmarks.bigdata_keyspace import ID_FORMAT, NOW_NS, QUEUE, SAMPLE_ID, Size, prepare
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.open import open_broker
 from fastq.broker.operation import Flow, Operation
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
 from fastq.inspector import actions, bulk, queues, tasks
 from fastq.inspector.tasks import Listing

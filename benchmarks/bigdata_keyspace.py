@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from redis import Redis
 
-from fastq import keys
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.wire import keys
+from fastq.wire.codec import TaskMessage, encode_task_message
 
 __all__ = ["ID_FORMAT", "NOW_NS", "QUEUE", "SAMPLE_ID", "Size", "fill", "prepare"]
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastq import keys
-from fastq.broker.dequeue import MAX_BATCH_TASKS
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.broker.operations.dequeue import MAX_BATCH_TASKS
+from fastq.wire import keys
+from fastq.wire.codec import TaskMessage, encode_task_message
 
 __all__ = ["Feeder", "Look", "preferred"]
 

@@ -12,25 +12,25 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from fastq.broker.aio import AsyncBroker
-from fastq.broker.dequeue import NoTasks
-from fastq.broker.finish import Done
-from fastq.broker.lease import Leased, Owner
-from fastq.broker.open import open_async_broker
 from fastq.broker.operation import Operation
-from fastq.broker.wait import TaskWatch
+from fastq.broker.operations.dequeue import NoTasks
+from fastq.broker.operations.finish import Done
+from fastq.broker.operations.lease import Leased, Owner
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import SystemClock
-from fastq.codec import decode_task_message
 from fastq.prioritizer import Prioritizer
-from fastq.server.acker import Acker
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.fetcher import Fetcher
+from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
-from fastq.server.fetcher import Fetcher
-from fastq.server.held import HeldTasks, view_leased
-from fastq.server.holdings import Holdings
-from fastq.server.result import Result
-from fastq.server.stall import StallWatch
+from fastq.server.inflight.held import HeldTasks, view_leased
+from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.result import Result
+from fastq.server.inflight.stall import StallWatch
 from fastq.server.timing import STANDARD
-from fastq.server.waker import Waker
+from fastq.wire.codec import decode_task_message
 
 __all__ = ["DONE", "EMPTY", "POLLS", "TASK", "WHYS", "WOKEN", "main"]
 

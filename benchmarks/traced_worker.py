@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from redis.asyncio.connection import AbstractConnection
 
-from fastq.broker import aio
-from fastq.broker.wait import TaskWatch
+from fastq.broker.transport import aio
+from fastq.broker.transport.wait import TaskWatch
 from fastq.cli.worker import main
 from fastq.pool.pool import ProcessPool
 

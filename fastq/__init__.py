@@ -34,7 +34,6 @@ from fastq.errors import (
 )
 from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
-from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.mux import ServeMux
 from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
 from fastq.results import EnqueueResults
@@ -44,6 +43,7 @@ from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.states import TaskState
 from fastq.task import Task
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 from fastq.worker.running import current_task
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The codec: TaskMessage to and from the wire, exactly as asynq's Go program writes and reads it.
 
-One module, in three parts: the message classes, reading, writing. ``fastq.codec`` is what others import.
+One module, in three parts: the message classes, reading, writing. ``fastq.wire.codec`` is what others import.
 """
 
 cimport cython

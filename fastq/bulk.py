@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fastq._ids import new_task_ids
-from fastq.broker.enqueue import Batch, NewTask, Outcome, PutReport
+from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport
 from fastq.clock import Clock
 from fastq.compose import compose, message_of, starting_state
 from fastq.errors import BrokerError

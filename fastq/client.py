@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from fastq.broker.health import ping
-from fastq.broker.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
+from fastq.broker.operations.health import ping
+from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
 from fastq.clock import SystemClock
 from fastq.info import TaskInfo
 from fastq.producer import Producer

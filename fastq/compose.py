@@ -6,13 +6,13 @@ pending.
 
 from collections.abc import Mapping
 
-from fastq import keys
-from fastq.broker.enqueue import NewTask
-from fastq.codec import encode_task_message
-from fastq.messages import TaskMessage
+from fastq.broker.operations.enqueue import NewTask
 from fastq.options import TaskOptions
 from fastq.states import TaskState
 from fastq.task import MAX_MESSAGE_BYTES, Task
+from fastq.wire import keys
+from fastq.wire.codec import encode_task_message
+from fastq.wire.messages import TaskMessage
 
 __all__ = ["compose", "message_of", "starting_state"]
 

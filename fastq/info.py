@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from fastq.messages import TaskMessage
 from fastq.states import TaskState
+from fastq.wire.messages import TaskMessage
 
 __all__ = ["TaskInfo", "at_unix_ns"]
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from fastq.durations import nanoseconds_of
-from fastq.go_space import GO_SPACE
+from fastq.wire.go_space import GO_SPACE
 
 __all__ = ["DEFAULT_QUEUE", "NO_OPTIONS", "OPTION_NAMES", "TaskOptions", "check_options", "check_text", "complete"]
 

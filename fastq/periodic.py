@@ -13,14 +13,14 @@ from datetime import timedelta, tzinfo
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack
 
-from fastq.broker.open import BlockingRedis
+from fastq.broker.transport.open import BlockingRedis
 from fastq.durations import nanoseconds_of
 from fastq.errors import ServerClosedError, ServerStartError
-from fastq.periodic_hash import config_hash
 from fastq.scheduler.hooks import PostEnqueue, PreEnqueue
 from fastq.scheduler.option_list import option_strings
 from fastq.scheduler.scheduler import Scheduler
 from fastq.task import Task
+from fastq.wire.periodic_hash import config_hash
 
 __all__ = ["PeriodicTaskConfig", "PeriodicTaskManager", "Provider", "SchedulerOptions"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastq._ids import new_task_id
-from fastq.broker.enqueue import Batch, put, put_operations, settle_put
 from fastq.broker.operation import Flow, Receive, Send
+from fastq.broker.operations.enqueue import Batch, put, put_operations, settle_put
 from fastq.bulk import BulkComposer, Chunk
 from fastq.clock import Clock
 from fastq.compose import compose, message_of, starting_state

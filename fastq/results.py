@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeAlias, overload
 
-from fastq.broker.enqueue import Outcome
+from fastq.broker.operations.enqueue import Outcome
 from fastq.compose import starting_state
 from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.info import TaskInfo, at_unix_ns
-from fastq.messages import TaskMessage
 from fastq.options import TaskOptions
 from fastq.states import TaskState
 from fastq.task import Task
+from fastq.wire.messages import TaskMessage
 
 __all__ = ["ChunkResult", "Column", "EnqueueResults", "Texts", "enqueued_info", "error_of"]
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from fastq.broker.open import BlockingRedis, open_broker
-from fastq.broker.semaphore import Token, acquire_token, count_tokens, release_token
+from fastq.broker.operations.semaphore import Token, acquire_token, count_tokens, release_token
+from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.clock import Clock, SystemClock
 from fastq.errors import BrokerError, SemaphoreFullError
 from fastq.mux import is_async

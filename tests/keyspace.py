@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from redis import Redis
 
-from fastq.codec import decode_task_message, encode_task_message
+from fastq.wire.codec import decode_task_message, encode_task_message
 
 __all__ = [
     "Cells",

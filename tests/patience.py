@@ -6,7 +6,7 @@ By default that is 3 s: on a machine that stands still for longer, and Redis wit
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fastq.broker.connection import connect, connect_async
+from fastq.broker.transport.connection import connect, connect_async
 from tests.waiting import PATIENCE_S
 
 __all__ = ["be_patient", "redis_must_answer_within"]

@@ -16,7 +16,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
-from fastq.broker import embedded
+from fastq.broker.transport import embedded
 from fastq.errors import BrokerConnectionError
 from tests.certificates import make_certificates
 from tests.ports import free_port

@@ -9,8 +9,8 @@ import redis.asyncio
 from redis import Redis
 
 from fastq import AsyncClient, Client, DuplicateTaskError, Task, TaskIDConflictError, TaskInfo, TaskState
-from fastq.broker.aio import MOST_AT_ONCE
-from fastq.codec import decode_task_message
+from fastq.broker.transport.aio import MOST_AT_ONCE
+from fastq.wire.codec import decode_task_message
 from tests.bad_input import BAD_OPTIONS
 from tests.redis_servers import RedisServer
 from tests.waiting import wait_until

@@ -17,8 +17,8 @@ import redis
 from redis import Redis
 
 from fastq import Client, DuplicateTaskError, Task, TaskIDConflictError, TaskInfo, TaskState
-from fastq.codec import decode_task_message
 from fastq.task import MAX_MESSAGE_BYTES
+from fastq.wire.codec import decode_task_message
 from tests.bad_input import BAD_OPTIONS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.keyspace import Moment, Place, snapshot

@@ -13,32 +13,33 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import AsyncClient, Task, keys
-from fastq.broker.aggregate import GroupRule
-from fastq.broker.lease import Leased, LeasedTask, Owner
-from fastq.broker.open import open_async_broker
-from fastq.broker.presence import ServerIdentity, clear_server_state, write_result
+from fastq import AsyncClient, Task
+from fastq.broker.operations.aggregate import GroupRule
+from fastq.broker.operations.lease import Leased, LeasedTask, Owner
+from fastq.broker.operations.presence import ServerIdentity, clear_server_state, write_result
+from fastq.broker.transport.open import open_async_broker
 from fastq.clock import ManualClock, SystemClock
-from fastq.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
-from fastq.notice import ServerNotice
 from fastq.pool.outcome import Kind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
-from fastq.server.acker import Acker
-from fastq.server.aggregator import Aggregator
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.aggregator import Aggregator
+from fastq.server.actors.fetcher import Fetcher
+from fastq.server.actors.forwarder import Forwarder
+from fastq.server.actors.heartbeater import Heartbeater
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
-from fastq.server.fetcher import Fetcher
-from fastq.server.forwarder import Forwarder
-from fastq.server.heartbeater import Heartbeater
-from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.holdings import Holdings
-from fastq.server.outcomes import outcome_of
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.outcomes import outcome_of
+from fastq.server.inflight.result import Result
+from fastq.server.inflight.stall import StallWatch
 from fastq.server.presence import ServerStatus, Showcase
-from fastq.server.recoverer import Recoverer
-from fastq.server.result import Result
-from fastq.server.stall import StallWatch
 from fastq.server.timing import STANDARD
+from fastq.wire import keys
+from fastq.wire.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
+from fastq.wire.notice import ServerNotice
 from fastq.worker.aggregation import GroupedTask
 from fastq.worker.report import FailureReport
 from tests.broker.harness import QUEUE, run

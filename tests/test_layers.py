@@ -15,24 +15,25 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = "fastq"
 
-# One line a layer; a package stands for all that is in it.
+FACTS, BROKER, USED, ENDS = range(4)
+# The folders; what lies beside them in the root is used by people, but for the modules below.
 LAYERS: dict[str, int] = {
-    name: layer
-    for layer, names in {
-        # Facts, no I/O.
-        0: "_codec _ids _muxmatch _prioritizer _version _wire clock codec cron durations encoding errors "
-        "go_quote go_space keys log_limit log_output logs messages notice periodic_hash printable prioritizer proto "
-        "retry_delay states",
-        # The only place that talks to Redis.
-        1: "broker",
-        # What people use.
-        2: "bulk client compose cpus info inspector mux option_strings options periodic pool producer results "
-        "scheduler semaphore server task worker",
-        # Ends.
-        3: "__main__ cli demo metrics planning testing web",
-    }.items()
-    for name in names.split()
+    # Facts, no I/O.
+    **dict.fromkeys(("cron", "log", "wire"), FACTS),
+    # The only place that talks to Redis.
+    "broker": BROKER,
+    # What people use, and what runs it.
+    **dict.fromkeys(("inspector", "pool", "scheduler", "server", "worker"), USED),
+    # Nothing of the above imports these.
+    **dict.fromkeys(("cli", "demo", "metrics", "planning", "testing", "web"), ENDS),
 }
+LAYERS_IN_THE_ROOT: dict[str, int] = {
+    **dict.fromkeys(("_codec", "_ids", "_muxmatch", "_prioritizer", "_version", "_wire"), FACTS),
+    **dict.fromkeys(("clock", "durations", "encoding", "errors", "prioritizer", "retry_delay", "states"), FACTS),
+    "__main__": ENDS,
+}
+# Folders within a folder, the lowest first: none imports one that comes after it.
+ORDER = {"broker": ("transport", "operations", "inspect"), "server": ("inflight", "children", "actors")}
 # The package itself only gathers names from all layers.
 TOP = 4
 
@@ -46,10 +47,10 @@ MEETING_POINTS = {
     # Limits are a process', and the pool's children are to have those that the server was given.
     ("server.run", "pool.descriptors"),
     # The compiled side of the protocol: submissions and events as C sees them.
-    ("server._intake", "pool._feed"),
-    ("server.aggregator", "client"),
+    ("server.inflight._intake", "pool._feed"),
+    ("server.actors.aggregator", "client"),
     # An archive that spills writes the lines of an export.
-    ("server.archive_keeper", "inspector.task_lines"),
+    ("server.actors.archive_keeper", "inspector.task_lines"),
     ("scheduler", "client"),
     ("periodic", "client"),
 }
@@ -128,8 +129,28 @@ def module_name(path: str) -> str:
 
 
 def layer_of(module: str) -> int:
-    """Return the layer; ``KeyError`` if the table has none."""
-    return TOP if module == PACKAGE else LAYERS[module.split(".")[1]]
+    """Return the layer of a module, that of its folder where it lies in one; ``KeyError`` for an unknown folder."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return TOP
+    if len(parts) == 1 and parts[0] not in LAYERS:
+        return LAYERS_IN_THE_ROOT.get(parts[0], USED)
+    return LAYERS[parts[0]]
+
+
+def is_in_unknown_folder(module: str) -> bool:
+    """Return whether a module lies in a folder that has no layer."""
+    parts = module.split(".")[1:]
+    return len(parts) > 1 and parts[0] not in LAYERS
+
+
+def is_lower_folder(importer: str, imported: str) -> bool:
+    """Return whether one folder of a package imports another that comes after it."""
+    (_, package, *ours), (_, their_package, *theirs) = importer.split("."), imported.split(".")
+    order = ORDER.get(package, ())
+    if package != their_package or not ours or not theirs or ours[0] not in order or theirs[0] not in order:
+        return False
+    return order.index(ours[0]) < order.index(theirs[0])
 
 
 def is_within(module: str, part: str) -> bool:
@@ -144,6 +165,8 @@ def edge_fault(importer: str, imported: str) -> str | None:
     """Say what is wrong with one module of ours importing another, if anything is."""
     if layer_of(imported) > layer_of(importer):
         return f"layer {layer_of(importer)} must not import {imported}, which is of layer {layer_of(imported)}"
+    if PACKAGE not in (importer, imported) and is_lower_folder(importer, imported):
+        return f"{importer} must not import {imported}, whose folder comes after its own"
     ours, theirs = importer.split(".")[1:2], imported.split(".")[1:2]
     apart = ours != theirs and set(ours) <= IMPORT_NONE_OF_THEM and set(theirs) <= APART and ours and theirs
     if apart and not is_meeting_point(importer, imported):
@@ -170,7 +193,7 @@ def import_faults(module: str, found: Import, modules: set[str]) -> Iterator[str
     for target in sorted(targets(found, modules)):
         if found.in_function:
             yield f"{target} is imported inside a function"
-        elif target != PACKAGE and target.split(".")[1] not in LAYERS:
+        elif is_in_unknown_folder(target):
             yield f"{target} has no layer: add it to LAYERS in {Path(__file__).name}"
         elif fault := edge_fault(module, target):
             yield fault
@@ -183,7 +206,7 @@ def faults(sources: Mapping[str, str]) -> list[str]:
     edges: dict[str, set[str]] = {module: set() for module in modules}
     for path, source in sources.items():
         module = module_name(path)
-        if module != PACKAGE and module.split(".")[1] not in LAYERS:
+        if is_in_unknown_folder(module):
             result.append(f"{path}: {module} has no layer: add it to LAYERS in {Path(__file__).name}")
             continue
         for found in python_imports(source) if path.endswith(".py") else cython_imports(source):
@@ -221,13 +244,18 @@ def test_the_files_are_found() -> None:
         pytest.param({"fastq/cli/main.py": "from fastq.server.server import Server"}, id="down two"),
         pytest.param({"fastq/server/a.py": "from fastq.server.b import B", "fastq/server/b.py": ""}, id="in a package"),
         pytest.param({"fastq/server/a.py": "from fastq.pool.protocol import Answer"}, id="server to protocol"),
-        pytest.param({"fastq/server/aggregator.py": "from fastq.client import Client"}, id="aggregator to client"),
+        pytest.param(
+            {"fastq/server/actors/aggregator.py": "from fastq.client import Client"}, id="aggregator to client"
+        ),
         pytest.param({"fastq/scheduler.py": "from fastq.client import AsyncClient"}, id="scheduler to client"),
         pytest.param({"fastq/worker/runner.py": "from fastq.pool import protocol"}, id="worker to pool"),
         pytest.param(
-            {"fastq/broker/open.py": "import redis.asyncio\nfrom redis import Redis"}, id="redis in the broker"
+            {"fastq/broker/transport/open.py": "import redis.asyncio\nfrom redis import Redis"},
+            id="redis in the broker",
         ),
-        pytest.param({"fastq/task.py": "from fastq import keys", "fastq/keys.py": ""}, id="module from the package"),
+        pytest.param(
+            {"fastq/task.py": "from fastq.wire import keys", "fastq/wire/keys.py": ""}, id="module from the package"
+        ),
         pytest.param({"fastq/cli/main.py": "def run():\n    import webbrowser"}, id="lazy import of another package"),
         pytest.param({"fastq/_ids.pyx": "from fastq._wire cimport (\n    Error, read\n)"}, id="cimport"),
         pytest.param(
@@ -237,7 +265,7 @@ def test_the_files_are_found() -> None:
         pytest.param(
             {"fastq/_wire.pyx": "from fastq._wire cimport Error", "fastq/_wire.pxd": ""}, id="own declarations"
         ),
-        pytest.param({"fastq/_ids.pyx": "cdef class A(B):\n    from fastq.keys import y"}, id="class in Cython"),
+        pytest.param({"fastq/_ids.pyx": "cdef class A(B):\n    from fastq.wire.keys import y"}, id="class in Cython"),
         pytest.param({"fastq/_ids.pyx": '"""Say:\n\nfrom fastq.cli import x\n"""\n# import redis'}, id="no code"),
     ],
 )
@@ -249,8 +277,8 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
     ("files", "fault"),
     [
         pytest.param(
-            {"fastq/errors.py": "\nfrom fastq.broker.open import connect"},
-            "fastq/errors.py:2: layer 0 must not import fastq.broker.open, which is of layer 1",
+            {"fastq/errors.py": "\nfrom fastq.broker.transport.open import connect"},
+            "fastq/errors.py:2: layer 0 must not import fastq.broker.transport.open, which is of layer 1",
             id="up",
         ),
         pytest.param(
@@ -264,8 +292,8 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             id="the package itself",
         ),
         pytest.param(
-            {"fastq/keys.py": "from fastq import broker", "fastq/broker/__init__.py": ""},
-            "fastq/keys.py:1: layer 0 must not import fastq.broker, which is of layer 1",
+            {"fastq/wire/keys.py": "from fastq import broker", "fastq/broker/__init__.py": ""},
+            "fastq/wire/keys.py:1: layer 0 must not import fastq.broker, which is of layer 1",
             id="a package from the package",
         ),
         pytest.param(
@@ -302,8 +330,8 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             id="inside a function",
         ),
         pytest.param(
-            {"fastq/_ids.pyx": "cdef int f(int a,\n           int b):\n    x = 1\n    from fastq.keys import y"},
-            "fastq/_ids.pyx:4: fastq.keys is imported inside a function",
+            {"fastq/_ids.pyx": "cdef int f(int a,\n           int b):\n    x = 1\n    from fastq.wire.keys import y"},
+            "fastq/_ids.pyx:4: fastq.wire.keys is imported inside a function",
             id="inside a Cython function",
         ),
         pytest.param(
@@ -327,9 +355,15 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             id="relative in Cython",
         ),
         pytest.param(
-            {"fastq/novelty.py": ""},
-            "fastq/novelty.py: fastq.novelty has no layer: add it to LAYERS in test_layers.py",
-            id="a module without a layer",
+            {"fastq/broker/transport/open.py": "from fastq.broker.inspect import tasks"},
+            "fastq/broker/transport/open.py:1: fastq.broker.transport.open must not import fastq.broker.inspect, "
+            "whose folder comes after its own",
+            id="up between folders",
+        ),
+        pytest.param(
+            {"fastq/novelty/x.py": ""},
+            "fastq/novelty/x.py: fastq.novelty.x has no layer: add it to LAYERS in test_layers.py",
+            id="a folder without a layer",
         ),
         pytest.param(
             {"fastq/task.py": "import fastq.novelty.x"},
@@ -351,7 +385,7 @@ def test_a_circle_is_found_across_files_and_languages() -> None:
     }
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_a", "b", "c", "d"):
-            patch.setitem(LAYERS, name, 0)
+            patch.setitem(LAYERS_IN_THE_ROOT, name, FACTS)
         [fault] = faults(sources)
     assert fault.startswith("imports in a circle: ")
     assert all(module in fault for module in ("fastq._a", "fastq.b", "fastq.c", "fastq.d"))

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import PeriodicTaskConfig, PeriodicTaskManager, ServerClosedError, ServerStartError, Task, TaskInfo, keys
-from fastq.codec import decode_scheduler_entry
-from fastq.messages import SchedulerEntry
+from fastq import PeriodicTaskConfig, PeriodicTaskManager, ServerClosedError, ServerStartError, Task, TaskInfo
+from fastq.wire import keys
+from fastq.wire.codec import decode_scheduler_entry
+from fastq.wire.messages import SchedulerEntry
 from tests.waiting import PATIENCE_S, wait_until
 
 Config = PeriodicTaskConfig

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from fastq import AsyncClient, BrokerConnectionError, Client, Task
-from fastq.broker.open import open_broker
+from fastq.broker.transport.open import open_broker
 from fastq.clock import ManualClock
 from fastq.producer import Producer
 from tests.faulty_proxy import Act, Fault, faulty_proxy

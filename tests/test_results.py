@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, DuplicateTaskError, EnqueueResults, Task, TaskIDConflictError, TaskInfo
-from fastq.broker.enqueue import Outcome
+from fastq.broker.operations.enqueue import Outcome
 from fastq.errors import BrokerConnectionError
 from fastq.results import Texts, error_of
 

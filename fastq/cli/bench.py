@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from fastq.broker.inspect_queues import list_queues
-from fastq.broker.redis_info import redis_info
+from fastq.broker.inspect.queues import list_queues
+from fastq.broker.inspect.redis_info import redis_info
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import Verb, json_option
 from fastq.cli.figures import microseconds, percent

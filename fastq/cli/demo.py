@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from fastq.broker.uri import parse_redis_uri
+from fastq.broker.transport.uri import parse_redis_uri
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.demo.run import DemoOptions, QueuesInUseError, run_demo
 from fastq.demo.screen import Screen

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from fastq.printable import clean
+from fastq.log.printable import clean
 
 __all__ = ["clean", "number", "payload_text", "share", "size", "span", "stamp", "when"]
 

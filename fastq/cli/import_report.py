@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fastq.broker.inspect_put import Put
+from fastq.broker.inspect.put import Put
 from fastq.cli.human import number
 from fastq.cli.import_lines import Numbered
 from fastq.cli.session import say_failure

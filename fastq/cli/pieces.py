@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from fastq.broker.inspect_bulk import Taken
+from fastq.broker.inspect.bulk import Taken
 from fastq.broker.operation import Flow, Operation, Pause, Step
 from fastq.errors import BrokerError
 

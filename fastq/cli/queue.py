@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from fastq.broker.inspect_queues import queue_exists
+from fastq.broker.inspect.queues import queue_exists
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span

@@ -6,14 +6,13 @@ from typing import Final
 
 import click
 
-from fastq import keys
-from fastq.broker.finish import ARCHIVE_MAX_SIZE
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_move import count_parked
-from fastq.broker.inspect_put import Put
-from fastq.broker.inspect_queues import group_sizes
-from fastq.broker.inspect_tasks import container
-from fastq.broker.inspect_walk import Listed
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.move import count_parked
+from fastq.broker.inspect.put import Put
+from fastq.broker.inspect.queues import group_sizes
+from fastq.broker.inspect.tasks import container
+from fastq.broker.inspect.walk import Listed
+from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
 from fastq.cli.commands import QueueName, Verb, json_option, state_choice
 from fastq.cli.human import clean, number
@@ -24,6 +23,7 @@ from fastq.inspector.move import Move
 from fastq.inspector.queues import require_queue
 from fastq.inspector.task_lines import describe_listed
 from fastq.states import TaskState
+from fastq.wire import keys
 
 __all__ = ["move"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from fastq.broker.inspect_removal import find_groups
+from fastq.broker.inspect.removal import find_groups
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb, json_option

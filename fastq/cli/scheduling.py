@@ -14,8 +14,8 @@ from typing import Final, NoReturn
 
 from fastq._version import __version__
 from fastq.errors import BrokerError, CronSpecError, FastqError
-from fastq.log_output import unblocked_stderr
-from fastq.logs import set_up_logging
+from fastq.log.output import unblocked_stderr
+from fastq.log.setup import set_up_logging
 from fastq.periodic import PeriodicTaskManager
 from fastq.scheduler import Scheduler
 from fastq.worker.names import AppNameError, resolve

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from fastq.broker.control import ServerOrder, count_listeners, send_order
+from fastq.broker.operations.control import ServerOrder, count_listeners, send_order
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb, json_option

@@ -11,9 +11,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import click
 
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.open import open_broker
-from fastq.broker.uri import ConnectionKind, parse_redis_uri
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
+from fastq.broker.transport.uri import ConnectionKind, parse_redis_uri
 from fastq.cli.connection import redis_url
 from fastq.cli.human import clean
 from fastq.demo.screen import Screen

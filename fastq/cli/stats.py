@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from fastq.broker.redis_info import cluster_info, redis_info
+from fastq.broker.inspect.redis_info import cluster_info, redis_info
 from fastq.cli.commands import Verb, json_option
 from fastq.cli.human import clean, number, payload_text, share, size, span
 from fastq.cli.session import Session, askable, emit, pass_session

@@ -5,8 +5,8 @@ from typing import Final
 
 import click
 
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_tasks import container
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.tasks import container
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import (

@@ -6,8 +6,7 @@ from typing import Final
 
 import click
 
-from fastq import keys
-from fastq.broker.inspect_bulk import Source
+from fastq.broker.inspect.bulk import Source
 from fastq.broker.operation import Flow
 from fastq.cli.acting import acted_record
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
@@ -17,6 +16,7 @@ from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.task import group_option, of_group
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
 from fastq.states import TaskState
+from fastq.wire import keys
 
 __all__ = ["archive_all", "delete_all", "run_all"]
 

@@ -8,11 +8,10 @@ from typing import BinaryIO, Final
 
 import click
 
-from fastq import keys
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_queues import group_sizes
-from fastq.broker.inspect_tasks import container
-from fastq.broker.inspect_walk import Walk
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.queues import group_sizes
+from fastq.broker.inspect.tasks import container
+from fastq.broker.inspect.walk import Walk
 from fastq.cli.bulk import EXIT_SIGNAL, yes_option
 from fastq.cli.commands import GroupName, Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
@@ -25,6 +24,7 @@ from fastq.errors import BrokerError, FastqError
 from fastq.inspector.queues import require_queue
 from fastq.inspector.task_lines import lines_of
 from fastq.states import TaskState
+from fastq.wire import keys
 
 __all__ = ["export"]
 

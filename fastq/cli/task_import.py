@@ -11,13 +11,12 @@ from typing import BinaryIO, Final
 
 import click
 
-from fastq import keys
-from fastq.broker.enqueue import register_queue
-from fastq.broker.finish import ARCHIVE_MAX_SIZE
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_put import Kept, put_tasks
-from fastq.broker.inspect_queues import list_queues
-from fastq.broker.lease import id_word
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.put import Kept, put_tasks
+from fastq.broker.inspect.queues import list_queues
+from fastq.broker.operations.enqueue import register_queue
+from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
+from fastq.broker.operations.lease import id_word
 from fastq.cli.bulk import EXIT_SIGNAL
 from fastq.cli.commands import QueueName, Verb, json_option
 from fastq.cli.human import number
@@ -29,6 +28,7 @@ from fastq.cli.task_lines import Line, read_line
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError
 from fastq.states import TaskState
+from fastq.wire import keys
 
 __all__ = ["import_tasks"]
 

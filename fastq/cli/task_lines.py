@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-from fastq.broker.inspect_put import lock_of, readdress
-from fastq.broker.inspect_walk import Listed
-from fastq.broker.lease import id_word
+from fastq.broker.inspect.put import lock_of, readdress
+from fastq.broker.inspect.walk import Listed
+from fastq.broker.operations.lease import id_word
 from fastq.cli.times import read_time
-from fastq.codec import decode_task_message
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_queue, check_task_id
 from fastq.inspector.task_lines import OWN_FIELDS, describe_listed, readable
-from fastq.messages import TaskMessage
 from fastq.states import TaskState
+from fastq.wire.codec import decode_task_message
+from fastq.wire.messages import TaskMessage
 
 __all__ = ["Line", "Read", "read_line"]
 

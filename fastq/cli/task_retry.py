@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_tasks import container
-from fastq.broker.inspect_walk import Chosen, run_chosen, run_some
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.tasks import container
+from fastq.broker.inspect.walk import Chosen, run_chosen, run_some
 from fastq.broker.operation import Flow
 from fastq.cli.acting import Acting, acted_record
 from fastq.cli.bulk import Progress, carry_out, confirm, looking, yes_option

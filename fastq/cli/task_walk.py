@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_walk import Listed, Walk
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.walk import Listed, Walk
 from fastq.cli.progress import Look
 from fastq.cli.session import Session
 from fastq.info import TaskInfo

@@ -11,7 +11,7 @@ from fastq._version import __version__
 from fastq.cli.connection import runner_url
 from fastq.cli.environment import check_environment
 from fastq.cli.sources import Sources, read_flag, read_seconds, read_text, search_here
-from fastq.log_output import unblocked_stderr
+from fastq.log.output import unblocked_stderr
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
 from fastq.server.run import EXIT_MISUSED, run_server

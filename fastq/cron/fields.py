@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fastq.errors import CronSpecError
-from fastq.go_space import GO_SPACE
+from fastq.wire.go_space import GO_SPACE
 
 __all__ = ["Fields", "read_fields"]
 

@@ -8,7 +8,7 @@ from fastq.cron.schedule import CalendarSchedule, IntervalSchedule, Schedule
 from fastq.cron.zone import load_zone
 from fastq.durations import parse_duration
 from fastq.errors import CronSpecError
-from fastq.go_space import GO_SPACE
+from fastq.wire.go_space import GO_SPACE
 
 __all__ = ["parse"]
 

@@ -10,14 +10,14 @@ from typing import Final
 
 import orjson
 
-from fastq.broker.inspect_counts import QueueCounts, StoredTask
-from fastq.codec import InvalidMessageError, decode_task_message
+from fastq.broker.inspect.counts import QueueCounts, StoredTask
 from fastq.demo.books import Books
 from fastq.demo.fates import Fate
 from fastq.demo.findings import Findings
 from fastq.demo.ledger import Ending, Run
 from fastq.demo.work import WORK
 from fastq.demo.workload import Ordered
+from fastq.wire.codec import InvalidMessageError, decode_task_message
 
 __all__ = ["Audit", "audit", "fate_of"]
 

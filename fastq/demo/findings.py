@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from fastq import keys
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.inspect_counts import QueueCounts, StoredTask, count_existing, count_tasks, list_members, read_stored
+from fastq.broker.inspect.counts import QueueCounts, StoredTask, count_existing, count_tasks, list_members, read_stored
+from fastq.broker.transport.blocking import BlockingBroker
 from fastq.demo.books import Books
 from fastq.demo.ledger import Run, read_ledger
 from fastq.errors import BrokerError
+from fastq.wire import keys
 
 __all__ = ["Findings", "TaskKey", "find", "read_counts"]
 

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from fastq._version import __version__
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.embedded import EmbeddedRedis
-from fastq.broker.health import server_version
-from fastq.broker.inspect_counts import QueueCounts
-from fastq.broker.open import open_broker
+from fastq.broker.inspect.counts import QueueCounts
+from fastq.broker.operations.health import server_version
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.embedded import EmbeddedRedis
+from fastq.broker.transport.open import open_broker
 from fastq.client import Client
 from fastq.demo.audit import audit
 from fastq.demo.books import Books

@@ -4,10 +4,9 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from fastq import keys
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.inspect_counts import QueueCounts
+from fastq.broker.inspect.counts import QueueCounts
 from fastq.broker.operation import Operation
+from fastq.broker.transport.blocking import BlockingBroker
 from fastq.client import Client
 from fastq.demo.books import Books
 from fastq.demo.fates import STUCK
@@ -18,6 +17,7 @@ from fastq.demo.progress import Progress
 from fastq.demo.screen import Screen, grouped
 from fastq.demo.worker import Worker
 from fastq.demo.workload import Workload
+from fastq.wire import keys
 
 __all__ = ["Shift", "StalledError"]
 

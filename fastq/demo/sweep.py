@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from fastq import keys
-from fastq.broker.blocking import BlockingBroker
 from fastq.broker.operation import Operation
+from fastq.broker.transport.blocking import BlockingBroker
 from fastq.demo.books import Books
+from fastq.wire import keys
 
 __all__ = ["sweep"]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from fastq.broker.cancel import cancel_processing
-from fastq.broker.inspect_actions import (
+from fastq.broker.inspect.actions import (
     DONE,
     FAR,
     NOT_FOUND,
@@ -19,17 +18,18 @@ from fastq.broker.inspect_actions import (
     find_in_pending,
     run_task,
 )
-from fastq.broker.inspect_bulk import release_locks
-from fastq.broker.inspect_queues import queue_exists
-from fastq.broker.inspect_tasks import read_message, update_payload
+from fastq.broker.inspect.bulk import release_locks
+from fastq.broker.inspect.queues import queue_exists
+from fastq.broker.inspect.tasks import read_message, update_payload
 from fastq.broker.operation import Flow, Operation, together
-from fastq.codec import rewrite_task_message
+from fastq.broker.operations.cancel import cancel_processing
 from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_queue, check_task_id
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 from fastq.task import encode_payload
+from fastq.wire.codec import rewrite_task_message
 
 __all__ = ["archive", "cancel", "delete", "run", "update_task_payload"]
 

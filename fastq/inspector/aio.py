@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
-from fastq.broker.open import AsyncRedis, open_async_broker
+from fastq.broker.transport.open import AsyncRedis, open_async_broker
 from fastq.clock import SystemClock
 from fastq.info import TaskInfo
 from fastq.inspector import actions, bulk, processes, queues, tasks
@@ -12,8 +12,8 @@ from fastq.inspector.checks import check_page
 from fastq.inspector.named import DEFAULT_PAGE_SIZE, NamedByState
 from fastq.inspector.records import ClusterNode, DailyStats, GroupInfo, QueueInfo, ServerInfo
 from fastq.inspector.tasks import Listing
-from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry
 from fastq.states import TaskState
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry
 
 __all__ = ["AsyncInspector"]
 

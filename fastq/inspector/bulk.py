@@ -4,10 +4,10 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from fastq.broker.inspect_bulk import Source, archive_all, delete_all, run_all
-from fastq.broker.inspect_move import count_parked
-from fastq.broker.inspect_queues import QueueStats, group_sizes, queue_stats
-from fastq.broker.inspect_removal import (
+from fastq.broker.inspect.bulk import Source, archive_all, delete_all, run_all
+from fastq.broker.inspect.move import count_parked
+from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_stats
+from fastq.broker.inspect.removal import (
     Closing,
     close_queue,
     delete_contents,
@@ -16,7 +16,7 @@ from fastq.broker.inspect_removal import (
     sweep_queue,
     unlist_groups,
 )
-from fastq.broker.inspect_tasks import container
+from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow
 from fastq.errors import QueueNotEmptyError
 from fastq.info import at_unix_ns

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from fastq import keys
-from fastq.broker.inspect_queues import QueueStats, group_sizes, queue_exists, queue_stats
+from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_exists, queue_stats
 from fastq.broker.operation import Flow, Operation, together
 from fastq.errors import QueueNotFoundError
 from fastq.states import TaskState
+from fastq.wire import keys
 
 __all__ = ["Remaining", "remaining"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from fastq.broker.inspect_peek import Peek, peek_queue
-from fastq.broker.inspect_tasks import FoundTask, read_tasks
+from fastq.broker.inspect.peek import Peek, peek_queue
+from fastq.broker.inspect.tasks import FoundTask, read_tasks
 from fastq.broker.operation import Flow
 from fastq.info import TaskInfo, at_unix_ns
 from fastq.inspector.checks import check_queue

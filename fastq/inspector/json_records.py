@@ -9,7 +9,7 @@ from typing import Any
 
 from fastq.info import TaskInfo
 from fastq.inspector import DailyStats, QueueInfo, ServerInfo
-from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = ["daily_record", "entry_record", "event_record", "queue_record", "server_record", "task_record", "time_text"]
 

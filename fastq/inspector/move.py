@@ -6,10 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from fastq import keys
-from fastq.broker.enqueue import register_queue
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_move import (
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.move import (
     Copy,
     claim_tasks,
     commit_move,
@@ -18,12 +16,14 @@ from fastq.broker.inspect_move import (
     read_notes,
     unpark_tasks,
 )
-from fastq.broker.inspect_put import MOVING, Kept, Put, lock_of, put_tasks, read_lock, readdress
-from fastq.broker.inspect_walk import Listed, Page, Walk
+from fastq.broker.inspect.put import MOVING, Kept, Put, lock_of, put_tasks, read_lock, readdress
+from fastq.broker.inspect.walk import Listed, Page, Walk
 from fastq.broker.operation import Flow, together
-from fastq.codec import view_task_message
+from fastq.broker.operations.enqueue import register_queue
 from fastq.errors import InvalidMessageError
 from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.codec import view_task_message
 
 __all__ = ["Move"]
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
-from fastq.broker.inspect_servers import (
+from fastq.broker.inspect.servers import (
     SlotRange,
     cluster_slots,
     list_history,
@@ -13,17 +13,17 @@ from fastq.broker.inspect_servers import (
     slot_of,
 )
 from fastq.broker.operation import Flow
-from fastq.codec import (
+from fastq.errors import InvalidMessageError
+from fastq.inspector.checks import check_page, check_queue
+from fastq.inspector.records import ClusterNode, ServerInfo
+from fastq.options import check_text
+from fastq.wire.codec import (
     decode_scheduler_enqueue_event,
     decode_scheduler_entry,
     decode_server_info,
     decode_worker_info,
 )
-from fastq.errors import InvalidMessageError
-from fastq.inspector.checks import check_page, check_queue
-from fastq.inspector.records import ClusterNode, ServerInfo
-from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
-from fastq.options import check_text
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 __all__ = ["cluster_key_slot", "cluster_nodes", "list_scheduler_enqueue_events", "scheduler_entries", "servers"]
 

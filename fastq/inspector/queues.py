@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from fastq.broker.inspect_queues import (
+from fastq.broker.inspect.queues import (
     MemorySample,
     QueueStats,
     group_sizes,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from fastq.messages import WorkerInfo
+from fastq.wire.messages import WorkerInfo
 
 __all__ = ["ClusterNode", "DailyStats", "GroupInfo", "QueueInfo", "ServerInfo"]
 

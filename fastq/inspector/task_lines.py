@@ -11,18 +11,18 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_put import lock_of, read_lock
-from fastq.broker.inspect_tasks import FoundTask
-from fastq.broker.inspect_walk import Listed, Page
-from fastq.broker.lease import lost_count
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.put import lock_of, read_lock
+from fastq.broker.inspect.tasks import FoundTask
+from fastq.broker.inspect.walk import Listed, Page
 from fastq.broker.operation import Flow, together
-from fastq.codec import view_task_message
+from fastq.broker.operations.lease import lost_count
 from fastq.errors import InvalidMessageError
 from fastq.info import TaskInfo
 from fastq.inspector.json_records import task_record, time_text
 from fastq.inspector.tasks import describe
 from fastq.states import TaskState
+from fastq.wire.codec import view_task_message
 
 __all__ = ["OWN_FIELDS", "describe_listed", "lines_of", "readable", "write_line"]
 

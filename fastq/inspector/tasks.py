@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fastq.broker.inspect_queues import queue_exists
-from fastq.broker.inspect_tasks import FoundTask, list_ids, list_ids_newest_first, read_all_tasks, read_tasks
+from fastq.broker.inspect.queues import queue_exists
+from fastq.broker.inspect.tasks import FoundTask, list_ids, list_ids_newest_first, read_all_tasks, read_tasks
 from fastq.broker.operation import Flow, together
-from fastq.codec import clean_text, decode_task_message
 from fastq.errors import InvalidMessageError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo, at_unix_ns
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.queues import require_queue
-from fastq.messages import UNDECODABLE_TYPE, TaskMessage
 from fastq.states import TaskState
+from fastq.wire.codec import clean_text, decode_task_message
+from fastq.wire.messages import UNDECODABLE_TYPE, TaskMessage
 
 __all__ = ["Listing", "describe", "get_task_info"]
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from fastq import keys
-from fastq.broker.health import ping, server_version
-from fastq.broker.inspect_counts import list_members
-from fastq.broker.open import open_broker
+from fastq.broker.inspect.counts import list_members
+from fastq.broker.inspect.redis_info import redis_info
 from fastq.broker.operation import Operation
-from fastq.broker.redis_info import redis_info
+from fastq.broker.operations.health import ping, server_version
+from fastq.broker.transport.open import open_broker
 from fastq.client import Client
 from fastq.errors import FastqError
 from fastq.planning import probe
@@ -25,6 +24,7 @@ from fastq.planning.samples import Sample
 from fastq.server.config import ServerConfig
 from fastq.server.server import Server
 from fastq.task import Task
+from fastq.wire import keys
 
 __all__ = ["NEEDED", "PREFIX", "Site"]
 

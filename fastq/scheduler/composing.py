@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fastq.broker.enqueue import Batch
-from fastq.broker.ticks import NamedTick
+from fastq.broker.operations.enqueue import Batch
+from fastq.broker.operations.ticks import NamedTick
 from fastq.compose import compose, message_of, starting_state
 from fastq.info import TaskInfo
 from fastq.options import complete

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.enqueue import Outcome
 from fastq.broker.operation import Operation
-from fastq.broker.schedulers import clear_scheduler, publish_scheduler, record_event
-from fastq.broker.ticks import put_ticks, read_last_tick
+from fastq.broker.operations.enqueue import Outcome
+from fastq.broker.operations.schedulers import clear_scheduler, publish_scheduler, record_event
+from fastq.broker.operations.ticks import put_ticks, read_last_tick
+from fastq.broker.transport.blocking import BlockingBroker
 from fastq.clock import Clock
-from fastq.codec import encode_scheduler_enqueue_event, encode_scheduler_entry
 from fastq.errors import BrokerError, TaskIDConflictError
 from fastq.info import at_unix_ns
-from fastq.messages import SchedulerEnqueueEvent
 from fastq.producer import QueueRegister
 from fastq.results import error_of
 from fastq.scheduler.composing import TickTask, compose_tick
 from fastq.scheduler.entry import Entry
 from fastq.scheduler.hooks import Hooks
+from fastq.wire.codec import encode_scheduler_enqueue_event, encode_scheduler_entry
+from fastq.wire.messages import SchedulerEnqueueEvent
 
 __all__ = ["Engine", "EngineOptions"]
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from fastq._ids import new_task_id
-from fastq.broker.ticks import LastTick
+from fastq.broker.operations.ticks import LastTick
 from fastq.cron.schedule import Schedule
-from fastq.messages import SchedulerEntry
 from fastq.options import check_options, check_text, complete
 from fastq.scheduler.option_list import option_strings
 from fastq.scheduler.ticks import GIVE_UP_AFTER, SURELY_KNOWN, Missed, Pick, begin_at, next_tick, pick_ticks
 from fastq.task import Task
+from fastq.wire.messages import SchedulerEntry
 
 __all__ = ["Attempt", "Entry", "Registration", "check_registration"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fastq.durations import nanoseconds_of
-from fastq.option_strings import OptionType, OptionValue, format_option
+from fastq.wire.option_strings import OptionType, OptionValue, format_option
 
 __all__ = ["option_strings"]
 

@@ -9,8 +9,8 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Any, Final, Self
 
-from fastq.broker.health import ping
-from fastq.broker.open import BlockingRedis, open_broker
+from fastq.broker.operations.health import ping
+from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.clock import SystemClock
 from fastq.cron.parse import parse
 from fastq.cron.schedule import Schedule

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-from fastq.broker.aio import AsyncBroker
 from fastq.broker.operation import Operation
+from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerError, BrokerTimeoutError
 
 __all__ = ["Commands"]

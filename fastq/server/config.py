@@ -10,7 +10,7 @@ from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from fastq.broker.archive_rule import ArchiveFull, ArchiveRule
+from fastq.broker.operations.archive_rule import ArchiveFull, ArchiveRule
 from fastq.cpus import whole_cpus
 from fastq.durations import nanoseconds_of
 from fastq.options import check_text

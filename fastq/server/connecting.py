@@ -5,8 +5,8 @@ import logging
 import time
 from typing import Final
 
-from fastq.broker.aio import AsyncBroker
-from fastq.broker.health import ping, server_version
+from fastq.broker.operations.health import ping, server_version
+from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerError
 
 __all__ = ["describe_redis", "wait_for_redis"]

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from fastq.server.actor import end_task
+from fastq.server.end_task import end_task
 
 __all__ = ["GOODBYE_S", "LAST_WORDS_S", "Ending", "within"]
 

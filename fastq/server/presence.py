@@ -10,17 +10,17 @@ from enum import StrEnum
 from typing import Final
 
 from fastq._version import __version__
-from fastq.broker.presence import ServerIdentity, Shown
+from fastq.broker.operations.presence import ServerIdentity, Shown
 from fastq.clock import Clock
-from fastq.codec import decode_task_message
 from fastq.errors import InvalidMessageError
 from fastq.info import at_unix_ns
-from fastq.messages import ServerInfo, WorkerInfo
-from fastq.notice import ServerNotice
 from fastq.pool.protocol import Running
-from fastq.proto.convert import encode_server_info, encode_worker_info
 from fastq.server.config import ServerConfig
-from fastq.server.held import HeldTask
+from fastq.server.inflight.held import HeldTask
+from fastq.wire.codec import decode_task_message
+from fastq.wire.messages import ServerInfo, WorkerInfo
+from fastq.wire.notice import ServerNotice
+from fastq.wire.proto.convert import encode_server_info, encode_worker_info
 
 __all__ = ["ServerStatus", "Showcase", "new_identity"]
 

@@ -12,53 +12,54 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from fastq.broker.aio import AsyncBroker
-from fastq.broker.control import ServerOrder
-from fastq.broker.lease import Owner
-from fastq.broker.open import open_async_broker
-from fastq.broker.presence import clear_server_state
-from fastq.broker.wait import TaskWatch
+from fastq.broker.operations.control import ServerOrder
+from fastq.broker.operations.lease import Owner
+from fastq.broker.operations.presence import clear_server_state
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import Clock, SystemClock
-from fastq.logs import log_text
+from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
-from fastq.server.acker import Acker
-from fastq.server.actor import Actor, end_task, stop_all
-from fastq.server.aggregation import Aggregation
-from fastq.server.aggregation_child import AggregationChild
-from fastq.server.archive_keeper import ArchiveKeeper
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.actor import Actor, stop_all
+from fastq.server.actors.aggregation import Aggregation
+from fastq.server.actors.archive_keeper import ArchiveKeeper
+from fastq.server.actors.custodian import Custodian
+from fastq.server.actors.fetcher import Fetcher
+from fastq.server.actors.forwarder import Forwarder
+from fastq.server.actors.healthchecker import Healthchecker
+from fastq.server.actors.heartbeater import Heartbeater
+from fastq.server.actors.janitor import Janitor
+from fastq.server.actors.recoverer import Recoverer
+from fastq.server.actors.repairs import Repairs, describe
+from fastq.server.actors.subscriber import Subscriber
+from fastq.server.actors.syncer import Syncer
+from fastq.server.actors.topics import due_topic, order_topic
+from fastq.server.actors.waker import Waker
+from fastq.server.actors.watchdog import Watchdog
+from fastq.server.children.aggregation_child import AggregationChild
+from fastq.server.children.hook_child import HookChild
+from fastq.server.children.reloader import Reloader
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 from fastq.server.connecting import describe_redis, wait_for_redis
-from fastq.server.crew import Crew, CrewCallbacks
-from fastq.server.custodian import Custodian
+from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
-from fastq.server.fetcher import Fetcher
-from fastq.server.forwarder import Forwarder
-from fastq.server.healthchecker import Healthchecker
-from fastq.server.heartbeater import Heartbeater
-from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.holdings import Holdings
-from fastq.server.hook_child import HookChild
-from fastq.server.janitor import Janitor
-from fastq.server.outcomes import Requeued, report_of
+from fastq.server.inflight.crew import Crew, CrewCallbacks
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.outcomes import Requeued, report_of
+from fastq.server.inflight.result import Result
+from fastq.server.inflight.result_writer import ResultWriter
+from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerStatus, Showcase, new_identity
-from fastq.server.recoverer import Recoverer
-from fastq.server.reloader import Reloader
-from fastq.server.repairs import Repairs, describe
-from fastq.server.result import Result
-from fastq.server.result_writer import ResultWriter
-from fastq.server.stall import StallWatch
-from fastq.server.subscriber import Subscriber
-from fastq.server.syncer import Syncer
 from fastq.server.timing import STANDARD, Timing
-from fastq.server.topics import due_topic, order_topic
 from fastq.server.trouble import Trouble
-from fastq.server.unknown import UnknownTypes
-from fastq.server.waker import Waker
-from fastq.server.watchdog import Watchdog
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 

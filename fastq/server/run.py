@@ -15,12 +15,12 @@ from contextlib import contextmanager
 
 from fastq._version import __version__
 from fastq.errors import BrokerError
-from fastq.log_output import unblocked_stderr
-from fastq.logs import log_text, set_up_logging
+from fastq.log.output import unblocked_stderr
+from fastq.log.setup import log_text, set_up_logging
 from fastq.pool.descriptors import raise_own_limit
 from fastq.pool.protocol import PoolStartError
+from fastq.server.children.reaper import reap_orphans
 from fastq.server.process import ProcessOptions, ServerProcess
-from fastq.server.reaper import reap_orphans
 
 __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
 

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from enum import Enum, auto
 from typing import Any, Final
 
-from fastq.broker.health import ping
-from fastq.broker.open import open_broker
-from fastq.broker.uri import parse_redis_uri
+from fastq.broker.operations.health import ping
+from fastq.broker.transport.open import open_broker
+from fastq.broker.transport.uri import parse_redis_uri
 from fastq.errors import BrokerError, FastqError, ServerClosedError, ServerStartError
 from fastq.mux import ServeMux
 from fastq.pool.protocol import PoolStartError

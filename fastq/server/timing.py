@@ -6,7 +6,7 @@ They are here in one place so that tests can shorten them: a lease that ends wit
 from dataclasses import dataclass
 from typing import Final
 
-from fastq.broker.lease import LEASE_S
+from fastq.broker.operations.lease import LEASE_S
 
 __all__ = ["STANDARD", "Timing"]
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import orjson
 
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.inspect_queues import group_sizes, list_queues
-from fastq.broker.open import BlockingRedis, open_broker
+from fastq.broker.inspect.queues import group_sizes, list_queues
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.client import Client
 from fastq.info import TaskInfo
 from fastq.inspector.tasks import Listing

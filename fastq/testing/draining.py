@@ -5,21 +5,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from typing import Any, Final
 
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.dequeue import NoTasks, dequeue
-from fastq.broker.finish import ANYBODYS, archive
-from fastq.broker.inspect_queues import list_queues
-from fastq.broker.lease import LeasedTask, Owner
-from fastq.broker.maintain import forward
-from fastq.broker.open import BlockingRedis, open_broker
+from fastq.broker.inspect.queues import list_queues
+from fastq.broker.operations.dequeue import NoTasks, dequeue
+from fastq.broker.operations.finish import ANYBODYS, archive
+from fastq.broker.operations.lease import LeasedTask, Owner
+from fastq.broker.operations.maintain import forward
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.info import at_unix_ns
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
-from fastq.server.batches import Writer
-from fastq.server.held import HeldTasks, view_leased
-from fastq.server.outcomes import Requeued, undecodable
-from fastq.server.result import Result
+from fastq.server.inflight.batches import Writer
+from fastq.server.inflight.held import HeldTasks, view_leased
+from fastq.server.inflight.outcomes import Requeued, undecodable
+from fastq.server.inflight.result import Result
 from fastq.states import TaskState
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 from fastq.worker.hooks import Hooks

@@ -5,7 +5,8 @@ import uuid
 from collections.abc import Sequence
 from contextlib import closing
 
-from fastq.broker.aggregate import (
+from fastq.broker.inspect.queues import group_sizes, list_queues
+from fastq.broker.operations.aggregate import (
     MAX_SET,
     AggregationSet,
     Commit,
@@ -16,12 +17,11 @@ from fastq.broker.aggregate import (
     reclaim_set,
     take_set,
 )
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.inspect_queues import group_sizes, list_queues
-from fastq.broker.lease import LeasedTask
-from fastq.broker.open import BlockingRedis, open_broker
-from fastq.codec import decode_task_message
+from fastq.broker.operations.lease import LeasedTask
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.errors import DuplicateTaskError, TaskIDConflictError
+from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import AggregationRunner, Combined, GroupAggregator, aggregation_answer
 
 __all__ = ["aggregate_groups"]

@@ -7,18 +7,18 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from fastq._ids import new_task_id
-from fastq.codec import encode_task_message, view_task_message
 from fastq.compose import message_of, starting_state
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.info import TaskInfo
-from fastq.messages import TaskMessage
 from fastq.mux import ServeMux
 from fastq.options import TaskOptions, check_options, complete
 from fastq.results import enqueued_info
-from fastq.server.held import HeldTask
+from fastq.server.inflight.held import HeldTask
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun, as_task
+from fastq.wire.codec import encode_task_message, view_task_message
+from fastq.wire.messages import TaskMessage
 from fastq.worker.hooks import Hooks
 
 __all__ = ["InlineClient"]

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from fastq.broker.open import open_broker
+from fastq.broker.transport.open import open_broker
 from fastq.testing.private_redis import embedded_redis, flush
 
 __all__ = ["fastq_embedded_server", "flushed_redis"]

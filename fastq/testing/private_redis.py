@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fastq.broker.embedded import EmbeddedRedis
 from fastq.broker.operation import Operation
+from fastq.broker.transport.embedded import EmbeddedRedis
 
 __all__ = ["embedded_redis", "flush"]
 

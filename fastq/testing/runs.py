@@ -16,8 +16,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from fastq._ids import new_task_id
-from fastq.broker.finish import Retried
-from fastq.codec import TaskView, decode_task_message, encode_task_message, view_task_message
+from fastq.broker.operations.finish import Retried
 from fastq.compose import message_of
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.mux import ServeMux, is_async
@@ -25,9 +24,10 @@ from fastq.options import check_options, complete
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer
 from fastq.retry_delay import default_retry_delay
-from fastq.server.held import HeldTask
-from fastq.server.outcomes import Archived, Write, outcome_of
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.outcomes import Archived, Write, outcome_of
 from fastq.task import Task
+from fastq.wire.codec import TaskView, decode_task_message, encode_task_message, view_task_message
 from fastq.worker.hooks import Hooks
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import HandlerRunner

@@ -12,17 +12,17 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from fastq._ids import new_task_id
-from fastq.broker.enqueue import NewTask
-from fastq.codec import decode_task_message
+from fastq.broker.operations.enqueue import NewTask
 from fastq.compose import compose, message_of, starting_state
 from fastq.errors import InvalidMessageError
-from fastq.messages import TaskMessage
 from fastq.mux import is_async
 from fastq.options import NO_OPTIONS, complete
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.states import TaskState
 from fastq.task import Task
+from fastq.wire.codec import decode_task_message
+from fastq.wire.messages import TaskMessage
 from fastq.worker.hooks import ChildHooks, child_hooks_of
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import describe_error, trace_of

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import orjson
 
-from fastq.codec import decode_task_message
 from fastq.errors import (
     BrokerError,
     LeaseExpiredError,
@@ -20,6 +19,7 @@ from fastq.errors import (
 )
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, TaskContext
+from fastq.wire.codec import decode_task_message
 from fastq.worker.hooks import ChildHooks, Hooks, child_hooks_of
 from fastq.worker.names import resolve
 from fastq.worker.running import RunningTask

@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 
 from fastq.encoding import Fault, encode_leniently, marker
-from fastq.log_limit import LogLimit
+from fastq.log.limit import LogLimit
 from fastq.worker.running import MAX_RESULT_BYTES, RunningTask
 
 __all__ = ["encode_returned"]

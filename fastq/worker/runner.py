@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from fastq.codec import decode_task_message
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
-from fastq.logs import set_up_logging
+from fastq.log.setup import set_up_logging
 from fastq.mux import ServeMux, is_async
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
+from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.hooks import Hooks, caused_by, resolve_hook
 from fastq.worker.names import AppNameError, resolve

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from fastq.errors import TaskEndedError
 from fastq.info import at_unix_ns
-from fastq.messages import TaskMessage
 from fastq.options import NO_OPTIONS
 from fastq.task import Task, encode_payload
+from fastq.wire.messages import TaskMessage
 
 __all__ = ["MAX_RESULT_BYTES", "RunningTask", "current_task"]
 

@@ -5,10 +5,10 @@ import time
 from collections.abc import Awaitable
 from typing import Any
 
-from fastq.codec import decode_task_message
 from fastq.errors import InvalidMessageError
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, Runner, TaskContext
+from fastq.wire.codec import decode_task_message
 
 __all__ = ["TellingRunner"]
 

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.lease import Owner
-from fastq.broker.open import open_broker
 from fastq.broker.operation import Operation
-from fastq.codec import TaskMessage, decode_task_message, encode_task_message
+from fastq.broker.operations.lease import Owner
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
+from fastq.wire import keys
+from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
 from tests.waiting import PATIENCE_S, wait_until
 
 __all__ = [

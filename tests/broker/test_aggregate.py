@@ -7,8 +7,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from fastq import keys
-from fastq.broker.aggregate import (
+from fastq.broker.operations.aggregate import (
     MAX_SET,
     STRETCH,
     AggregationSet,
@@ -26,10 +25,11 @@ from fastq.broker.aggregate import (
     scan_groups,
     take_set,
 )
-from fastq.broker.enqueue import NewTask
-from fastq.broker.lease import Leased, LeasedTask
+from fastq.broker.operations.enqueue import NewTask
+from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.errors import BrokerOutOfMemoryError
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench, message, queue_bench
 
 ONE = AggregationSet(QUEUE, "g", "set-1")

@@ -8,10 +8,10 @@ import orjson
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.cancel import CancelAs, Cancellation, cancel_processing, read_cancellation
-from fastq.broker.open import open_async_broker, open_broker
+from fastq.broker.operations.cancel import CancelAs, Cancellation, cancel_processing, read_cancellation
+from fastq.broker.transport.open import open_async_broker, open_broker
 from fastq.errors import BrokerError
+from fastq.wire import keys
 from tests.broker.harness import run
 from tests.redis_servers import redis_cluster
 from tests.waiting import PATIENCE_S

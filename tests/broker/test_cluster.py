@@ -20,9 +20,9 @@ from fastq import (
     Task,
     TaskIDConflictError,
     TaskInfo,
-    keys,
 )
-from fastq.broker.aggregate import (
+from fastq.broker.operation import Operation
+from fastq.broker.operations.aggregate import (
     AggregationSet,
     Commit,
     GroupRule,
@@ -35,14 +35,14 @@ from fastq.broker.aggregate import (
     scan_groups,
     take_set,
 )
-from fastq.broker.enqueue import NewTask, register_queue
-from fastq.broker.lease import list_leases
-from fastq.broker.maintain import forward
-from fastq.broker.open import open_async_broker, open_broker
-from fastq.broker.operation import Operation
-from fastq.broker.wait import TaskWatch
+from fastq.broker.operations.enqueue import NewTask, register_queue
+from fastq.broker.operations.lease import list_leases
+from fastq.broker.operations.maintain import forward
+from fastq.broker.transport.open import open_async_broker, open_broker
+from fastq.broker.transport.wait import TaskWatch
 from fastq.errors import BrokerError
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.clusters import MIGRATE_MS, Cluster, slot_of
 from tests.broker.harness import NOW_NS, QueueBench, message, run, until
 from tests.cutting_proxy import cutting_proxy

@@ -6,9 +6,9 @@ import orjson
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.control import ServerOrder, count_listeners, read_order, send_order
-from fastq.broker.open import open_broker
+from fastq.broker.operations.control import ServerOrder, count_listeners, read_order, send_order
+from fastq.broker.transport.open import open_broker
+from fastq.wire import keys
 from tests.waiting import PATIENCE_S
 
 

@@ -10,8 +10,9 @@ import pytest
 import redis
 import redis.asyncio
 
-from fastq import AsyncClient, BrokerReadOnlyError, Client, keys
-from fastq.server.waker import Waker
+from fastq import AsyncClient, BrokerReadOnlyError, Client
+from fastq.server.actors.waker import Waker
+from fastq.wire import keys
 from tests.broker.harness import QUEUE, until
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server

@@ -7,12 +7,12 @@ import pytest
 from redis import Redis
 from redis.exceptions import OutOfMemoryError
 
-from fastq import keys
-from fastq.broker.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.lease import Leased
-from fastq.broker.open import open_broker
+from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
+from fastq.broker.operations.lease import Leased
 from fastq.broker.scripts import load_script
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 from tests.redis_servers import redis_server
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.aggregate import AggregationSet, Commit, commit_set
-from fastq.broker.enqueue import Batch, NewTask, Outcome, put_operations
-from fastq.broker.finish import ANYBODYS, Finish, Retried, retry
-from fastq.broker.open import open_broker
-from fastq.broker.ticks import NamedTick, enqueue_tick
+from fastq.broker.operations.aggregate import AggregationSet, Commit, commit_set
+from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, put_operations
+from fastq.broker.operations.finish import ANYBODYS, Finish, Retried, retry
+from fastq.broker.operations.ticks import NamedTick, enqueue_tick
+from fastq.broker.transport.open import open_broker
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.harness import NOW, NOW_NS, NOW_S, QUEUE, QueueBench, message, queue_bench
 from tests.redis_servers import RedisServer
 

@@ -14,8 +14,8 @@ from typing import IO, Any
 import pytest
 from redis import Redis
 
-from fastq.broker.connection import connect, connect_async
-from fastq.broker.embedded import EmbeddedRedis, server_program
+from fastq.broker.transport.connection import connect, connect_async
+from fastq.broker.transport.embedded import EmbeddedRedis, server_program
 from fastq.errors import BrokerConnectionError
 from tests.processes import is_running
 from tests.redis_servers import server_program as program_for_tests
@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S, wait_until
 ROOT = Path(__file__).parents[2]
 PREAMBLE = """
 import json, os, signal, subprocess, sys
-from fastq.broker.connection import connect
+from fastq.broker.transport.connection import connect
 
 def tell(**facts):
     print(json.dumps(facts), flush=True)
@@ -320,7 +320,7 @@ except KeyboardInterrupt:
 def test_an_asyncio_client_gets_the_same_server() -> None:
     script = """
 import asyncio
-from fastq.broker.connection import connect_async
+from fastq.broker.transport.connection import connect_async
 
 async def main():
     async with connect_async("embedded://") as client:

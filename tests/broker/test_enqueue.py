@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.enqueue import Batch, NewTask, Outcome, PutReport, put, register_queue
-from fastq.broker.open import open_broker
 from fastq.broker.operation import Flow, Operation, Pause
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport, put, register_queue
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerOutOfMemoryError
 from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer
 
 
@@ -54,7 +54,12 @@ def follow(flow: Flow[PutReport], *answers: Any) -> tuple[list[list[str]], PutRe
     ("state", "name", "keys", "args"),
     [
         (TaskState.PENDING, "enqueue", ("asynq:{q}:pending",), ["asynq:{q}:t:", 5_999_999_999, 4]),
-        (TaskState.SCHEDULED, "schedule", ("asynq:{q}:scheduled", "asynq:{q}:groups"), ["asynq:{q}:t:", "asynq:{q}:due"]),
+        (
+            TaskState.SCHEDULED,
+            "schedule",
+            ("asynq:{q}:scheduled", "asynq:{q}:groups"),
+            ["asynq:{q}:t:", "asynq:{q}:due"],
+        ),
         (TaskState.AGGREGATING, "add_to_group", ("asynq:{q}:groups",), ["asynq:{q}:t:", "asynq:{q}:g:", 5]),
     ],
 )

@@ -14,7 +14,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, AuthenticationWrongNumberOfArgsError, BusyLoadingError, ResponseError
 from redis.retry import Retry
 
-import fastq.broker.blocking
+import fastq.broker.transport.blocking
 from fastq import (
     AsyncClient,
     BrokerAuthError,
@@ -26,7 +26,7 @@ from fastq import (
     Client,
     Task,
 )
-from fastq.broker.faults import Lost, Unsent, refusal, transport_error
+from fastq.broker.transport.faults import Lost, Unsent, refusal, transport_error
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server, sentinel_server
@@ -366,7 +366,7 @@ def test_every_connection_is_looked_at_once_in_a_while_however_busy(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool's look is what finds a master that was replaced, and a server that was restarted."""
-    monkeypatch.setattr(fastq.broker.blocking, "TRUSTED_S", 0.05)
+    monkeypatch.setattr(fastq.broker.transport.blocking, "TRUSTED_S", 0.05)
     looks = 0
     with Client(url) as client:
         pool: Any = client._broker._transport._pool  # type: ignore[attr-defined]  # what is counted is inside
@@ -387,7 +387,7 @@ def test_every_connection_is_looked_at_once_in_a_while_however_busy(
 
 
 def test_a_lent_connection_is_used_again_without_a_look(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fastq.broker.blocking, "TRUSTED_S", 3600)
+    monkeypatch.setattr(fastq.broker.transport.blocking, "TRUSTED_S", 3600)
     with Client(url) as client:
         client.enqueue("t")
         pool: Any = client._broker._transport._pool  # type: ignore[attr-defined]  # what is counted is inside

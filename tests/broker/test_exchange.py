@@ -20,11 +20,11 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from fastq.broker.aio import AsyncBroker, exchange_on
-from fastq.broker.exchange import ATTEMPTS, CONNECT_ATTEMPTS, Command, Exchange, backoff_s
-from fastq.broker.faults import Lost, Unsent, transport_error
 from fastq.broker.operation import Flow, Operation, Receive, Send
 from fastq.broker.scripts import Script
+from fastq.broker.transport.aio import AsyncBroker, exchange_on
+from fastq.broker.transport.exchange import ATTEMPTS, CONNECT_ATTEMPTS, Command, Exchange, backoff_s
+from fastq.broker.transport.faults import Lost, Unsent, transport_error
 from fastq.errors import (
     BrokerAuthError,
     BrokerConnectionError,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.finish import (
+from fastq.broker.operation import Operation
+from fastq.broker.operations.finish import (
     ANYBODYS,
     ARCHIVE_MAX_SIZE,
     Completed,
@@ -22,9 +22,9 @@ from fastq.broker.finish import (
     requeue,
     retry,
 )
-from fastq.broker.lease import Owner
-from fastq.broker.operation import Operation
+from fastq.broker.operations.lease import Owner
 from fastq.errors import BrokerError
+from fastq.wire import keys
 from tests.broker.harness import GOS, NOW, NOW_NS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
 OK, NOT_ACTIVE, NOT_OURS = Finish.OK, Finish.NOT_ACTIVE, Finish.NOT_OURS

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.finish import NEWEST_FIRST, OLDEST_FIRST, Done, Finish, done
-from fastq.broker.lease import Owner
-from fastq.broker.open import open_broker
+from fastq.broker.operations.finish import NEWEST_FIRST, OLDEST_FIRST, Done, Finish, done
+from fastq.broker.operations.lease import Owner
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerAuthError
+from fastq.wire import keys
 from tests.broker.harness import NOW, NOW_S, OURS, QUEUE, THEIRS, QueueBench, queue_bench
 from tests.redis_servers import RedisServer
 

@@ -8,9 +8,9 @@ import pytest
 from redis import Redis
 
 from fastq import AsyncClient, BrokerError, TaskInfo
-from fastq.broker.exchange import Command
-from fastq.broker.faults import Lost, Unsent
-from fastq.broker.gather import MOST_BYTES, MOST_COMMANDS, MOST_UNDER_WAY, GatheringTransport
+from fastq.broker.transport.exchange import Command
+from fastq.broker.transport.faults import Lost, Unsent
+from fastq.broker.transport.gather import MOST_BYTES, MOST_COMMANDS, MOST_UNDER_WAY, GatheringTransport
 from tests.broker.harness import run
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer

@@ -3,9 +3,10 @@
 import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
-from fastq.broker.inspect_counts import QueueCounts, StoredTask, count_existing, count_tasks, list_members, read_stored
-from fastq.broker.open import open_broker
+from fastq import Client, Task
+from fastq.broker.inspect.counts import QueueCounts, StoredTask, count_existing, count_tasks, list_members, read_stored
+from fastq.broker.transport.open import open_broker
+from fastq.wire import keys
 
 STATES = {
     "scheduled": keys.scheduled,

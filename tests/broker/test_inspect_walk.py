@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_walk import Chosen, Page, Walk, run_some
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.walk import Chosen, Page, Walk, run_some
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.harness import NOW_NS, QUEUE, QueueBench, queue_bench
 
 PENDING = Source(QUEUE, keys.pending(QUEUE), TaskState.PENDING)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.lease import LEASE_S, MAX_LISTED_BYTES, Listed, Owner, extend_leases, list_leases
-from fastq.broker.repair import repair_active
+from fastq.broker.operations.lease import LEASE_S, MAX_LISTED_BYTES, Listed, Owner, extend_leases, list_leases
+from fastq.broker.operations.repair import repair_active
 from fastq.errors import BrokerReadOnlyError
+from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 from tests.redis_servers import redis_server
 

@@ -15,7 +15,8 @@ import redis.asyncio
 from redis import Redis
 from redis.asyncio.cluster import ClusterNode
 
-from fastq import AsyncClient, AsyncInspector, BrokerConnectionError, TaskInfo, keys
+from fastq import AsyncClient, AsyncInspector, BrokerConnectionError, TaskInfo
+from fastq.wire import keys
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_cluster
 from tests.sentinel_site import sentinel_site

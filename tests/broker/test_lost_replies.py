@@ -25,9 +25,9 @@ from fastq import (
     TaskInfo,
     TaskState,
 )
-from fastq.broker.blocking import BlockingBroker, NodeTransport
-from fastq.broker.enqueue import register_queue
+from fastq.broker.operations.enqueue import register_queue
 from fastq.broker.scripts import load_script
+from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from tests.faulty_proxy import Act, Fault, FaultyProxy, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.waiting import PATIENCE_S, wait_until

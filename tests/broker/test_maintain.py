@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.maintain import Forwarded, delete_expired_completed, forward
+from fastq.broker.operations.maintain import Forwarded, delete_expired_completed, forward
+from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench, message, queue_bench
 
 WAITING = {"scheduled": keys.scheduled(QUEUE), "retry": keys.retry(QUEUE)}

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.open import open_broker
-from fastq.broker.presence import (
+from fastq.broker.operations.presence import (
     ServerIdentity,
     Shown,
     clear_server_state,
@@ -15,7 +13,9 @@ from fastq.broker.presence import (
     publish_server_state,
     write_result,
 )
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
+from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
 ME = ServerIdentity("host", 7, "3c7b2c4e")

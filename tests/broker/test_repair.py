@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.open import open_broker
-from fastq.broker.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
+from fastq.broker.operations.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerAuthError
+from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_NS, NOW_S, QUEUE, THEIRS, QueueBench, message, queue_bench
 from tests.redis_servers import RedisServer
 

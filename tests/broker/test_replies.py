@@ -12,22 +12,23 @@ import redis.asyncio
 import redis.cluster
 from redis import Redis
 
-from fastq import AsyncClient, AsyncInspector, Client, Inspector, Scheduler, Semaphore, ServeMux, Task, keys
-from fastq.broker.control import count_listeners
-from fastq.broker.health import server_version
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_move import read_notes
-from fastq.broker.inspect_queues import list_queues
-from fastq.broker.keyspace import key_types
-from fastq.broker.open import open_broker
+from fastq import AsyncClient, AsyncInspector, Client, Inspector, Scheduler, Semaphore, ServeMux, Task
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.keyspace import key_types
+from fastq.broker.inspect.move import read_notes
+from fastq.broker.inspect.queues import list_queues
+from fastq.broker.inspect.redis_info import cluster_info, redis_info
+from fastq.broker.inspect.redis_state import read_setting, slow_commands
+from fastq.broker.inspect.registry import read_registry
 from fastq.broker.operation import Flow, together
-from fastq.broker.redis_info import cluster_info, redis_info
-from fastq.broker.redis_state import read_setting, slow_commands
-from fastq.broker.registry import read_registry
-from fastq.broker.replies import fields_of, scored
+from fastq.broker.operations.control import count_listeners
+from fastq.broker.operations.health import server_version
+from fastq.broker.transport.open import open_broker
+from fastq.broker.transport.replies import fields_of, scored
 from fastq.inspector.doctor.examination import Order, examine
 from fastq.states import TaskState
 from fastq.testing import drain
+from fastq.wire import keys
 from fastq.worker.running import RunningTask
 from tests.inspector.doctor.harness import break_it
 from tests.redis_servers import RedisServer, redis_cluster

@@ -4,9 +4,9 @@ from typing import Any
 
 from redis.exceptions import AskError, MovedError, RedisError, TryAgainError
 
-from fastq.broker.cluster import MAX_REDIRECTS, Routing
-from fastq.broker.exchange import Command
-from fastq.broker.faults import Unsent
+from fastq.broker.transport.cluster import MAX_REDIRECTS, Routing
+from fastq.broker.transport.exchange import Command
+from fastq.broker.transport.faults import Unsent
 from tests.broker.clusters import slot_of
 
 COMMAND = Command(("GET", "{q}"), "{q}")

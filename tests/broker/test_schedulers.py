@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.schedulers import clear_scheduler, publish_scheduler, record_event
+from fastq.broker.operations.schedulers import clear_scheduler, publish_scheduler, record_event
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, QueueBench, queue_bench
 
 KEY = keys.scheduler_entries("h:1:x")

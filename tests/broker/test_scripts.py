@@ -14,8 +14,8 @@ import pytest
 from redis import Redis
 
 import fastq
-from fastq import keys
 from fastq.broker.scripts import ScriptHeader, load_script, parse_header, script_names
+from fastq.wire import keys
 
 PACKAGE = Path(fastq.__file__).parent
 LUA = PACKAGE / "broker" / "lua"

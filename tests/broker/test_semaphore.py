@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.open import open_broker
-from fastq.broker.semaphore import Token, acquire_token, count_tokens, release_token
+from fastq.broker.operations.semaphore import Token, acquire_token, count_tokens, release_token
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
 from tests.broker.harness import NOW_S, QueueBench, queue_bench
 from tests.faulty_proxy import Act, faulty_proxy

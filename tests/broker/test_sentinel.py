@@ -9,13 +9,13 @@ import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from fastq.broker.blocking import NodeTransport
-from fastq.broker.connection import connect, connect_async
-from fastq.broker.exchange import Command
-from fastq.broker.health import ping
-from fastq.broker.open import open_async_broker
-from fastq.broker.sentinel import Lookout
-from fastq.broker.subscription import listen
+from fastq.broker.operations.health import ping
+from fastq.broker.transport.blocking import NodeTransport
+from fastq.broker.transport.connection import connect, connect_async
+from fastq.broker.transport.exchange import Command
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.sentinel import Lookout
+from fastq.broker.transport.subscription import listen
 from fastq.clock import ManualClock
 from tests.broker.harness import run, until
 from tests.ports import free_port
@@ -178,7 +178,7 @@ def test_a_blocking_connection_that_fails_to_follow_goes_back_to_the_pool(site: 
 
 
 def test_a_connection_kept_between_calls_is_given_up(site: SentinelSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.broker.blocking.TRUSTED_S", 3600.0)
+    monkeypatch.setattr("fastq.broker.transport.blocking.TRUSTED_S", 3600.0)
     with connect(site.url) as client, closing(NodeTransport(pool_of(client), keep=True)) as transport:
         pool = pool_of(client)
         assert transport.send([Command(("SET", "before", "1"), None)]).replies() == [b"OK"]
@@ -266,7 +266,7 @@ def test_writers_that_never_rest_all_leave_the_old_master(site: SentinelSite) ->
 def test_a_subscription_ends_so_that_it_can_be_made_where_messages_come_now(
     site: SentinelSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.01)
+    monkeypatch.setattr("fastq.broker.transport.subscription.PING_EVERY_S", 0.01)
 
     async def test() -> None:
         broker = open_async_broker(site.url)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.open import open_async_broker
-from fastq.broker.subscription import Heard, listen
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.subscription import Heard, listen
 from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from tests.broker.harness import run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -77,8 +77,8 @@ def pings(db: Redis) -> int:
 def test_an_idle_connection_is_asked_for_a_sign_of_life(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.01)
-    monkeypatch.setattr("fastq.broker.subscription.ANSWER_WITHIN_S", PATIENCE_S)
+    monkeypatch.setattr("fastq.broker.transport.subscription.PING_EVERY_S", 0.01)
+    monkeypatch.setattr("fastq.broker.transport.subscription.ANSWER_WITHIN_S", PATIENCE_S)
 
     async def test() -> None:
         async with subscribed(shared_server.url) as messages:
@@ -99,8 +99,8 @@ def test_a_connection_that_died_silently_is_noticed(
         with faulty_proxy(shared_server.socket_path, Fault("PING", Act.SWALLOW, times=None)) as proxy:
             async with subscribed(proxy.url) as messages:
                 assert await anext(messages) is None
-                monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.05)
-                monkeypatch.setattr("fastq.broker.subscription.ANSWER_WITHIN_S", 0.5)
+                monkeypatch.setattr("fastq.broker.transport.subscription.PING_EVERY_S", 0.05)
+                monkeypatch.setattr("fastq.broker.transport.subscription.ANSWER_WITHIN_S", 0.5)
                 with pytest.raises(BrokerError, match="did not answer in time"):
                     await anext(messages)
 

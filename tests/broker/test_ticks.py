@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.enqueue import Batch, NewTask, Outcome
-from fastq.broker.ticks import LastTick, NamedTick, enqueue_tick, put_ticks, read_last_tick
+from fastq.broker.operations.enqueue import Batch, NewTask, Outcome
+from fastq.broker.operations.ticks import LastTick, NamedTick, enqueue_tick, put_ticks, read_last_tick
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QueueBench, message, queue_bench
 
 ALL_KEYS = "asynq:*"

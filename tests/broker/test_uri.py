@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fastq.broker.uri import Address, ConnectionKind, ConnectionSpec, TLSFiles, mask_password, parse_redis_uri
+from fastq.broker.transport.uri import Address, ConnectionKind, ConnectionSpec, TLSFiles, mask_password, parse_redis_uri
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "uri.json").read_text())["cases"]
 

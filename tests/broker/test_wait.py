@@ -9,11 +9,11 @@ import pytest
 import redis.asyncio
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.health import ping
-from fastq.broker.open import open_async_broker
-from fastq.broker.wait import TaskWatch
+from fastq.broker.operations.health import ping
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.wait import TaskWatch
 from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
+from fastq.wire import keys
 from tests.broker.harness import QUEUE, run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
@@ -259,8 +259,8 @@ def test_a_connection_that_is_cut_is_an_error_that_may_pass(db: Redis, shared_se
 def test_a_redis_that_says_nothing_is_given_up(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.broker.wait.PING_EVERY_S", 0.02)
-    monkeypatch.setattr("fastq.broker.wait.ANSWER_WITHIN_S", 0.02)
+    monkeypatch.setattr("fastq.broker.transport.wait.PING_EVERY_S", 0.02)
+    monkeypatch.setattr("fastq.broker.transport.wait.ANSWER_WITHIN_S", 0.02)
 
     async def test() -> None:
         with faulty_proxy(shared_server.socket_path, Fault("EXISTS", Act.SWALLOW)) as proxy:
@@ -278,7 +278,7 @@ def test_a_redis_that_says_nothing_is_given_up(
 def test_a_silent_connection_is_asked_whether_it_lives(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.broker.wait.PING_EVERY_S", 0.02)
+    monkeypatch.setattr("fastq.broker.transport.wait.PING_EVERY_S", 0.02)
 
     async def test() -> None:
         with faulty_proxy(shared_server.socket_path) as proxy:
@@ -293,7 +293,7 @@ def test_a_silent_connection_is_asked_whether_it_lives(
 
 
 def test_it_goes_on_at_the_master_that_the_sentinels_name_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.broker.wait.PING_EVERY_S", 0.01)
+    monkeypatch.setattr("fastq.broker.transport.wait.PING_EVERY_S", 0.01)
 
     async def test() -> None:
         with sentinel_site() as site, site.new.client() as new:

@@ -7,8 +7,8 @@ asked for touches only what has not returned; what is cut off or frozen for less
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from fastq.broker.connection import READ_TIMEOUT_S
-from fastq.server.actor import MAX_BACKOFF_S
+from fastq.broker.transport.connection import READ_TIMEOUT_S
+from fastq.server.actors.actor import MAX_BACKOFF_S
 from fastq.server.timing import Timing
 from tests.chaos.evidence import Life
 from tests.chaos.journal import Strike

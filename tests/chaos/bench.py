@@ -13,7 +13,7 @@ from typing import Any, Final
 from redis import Redis
 from redis.exceptions import RedisError
 
-from fastq.broker import embedded
+from fastq.broker.transport import embedded
 from fastq.demo.interruption import Interruption
 from tests.chaos.checker import check
 from tests.chaos.database import Database

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from fastq.codec import decode_task_message
 from fastq.server.timing import Timing
+from fastq.wire.codec import decode_task_message
 from tests.chaos.journal import Strike
 from tests.chaos.ledger import Record
 from tests.chaos.producer import Entry

@@ -10,8 +10,9 @@ import jsonschema
 from click.testing import CliRunner, Result
 from redis import Redis
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
 from fastq.cli.main import main
+from fastq.wire import keys
 from tests.inspector.harness import Seeded
 
 __all__ = ["NOWHERE", "SCHEMA", "Fastq", "checked_json", "fill", "read_terminal"]

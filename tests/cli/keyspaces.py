@@ -6,7 +6,7 @@ from typing import Any
 
 from redis import Redis
 
-from fastq import keys
+from fastq.wire import keys
 from tests.cli.commands import FAR_S
 
 __all__ = ["GO_CASES", "everything", "locks", "queues_of", "seed"]

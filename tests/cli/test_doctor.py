@@ -12,8 +12,9 @@ import jsonschema
 import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
-from fastq.notice import ServerNotice
+from fastq import Client, Task
+from fastq.wire import keys
+from fastq.wire.notice import ServerNotice
 from tests.cli.commands import SCHEMA, Fastq, read_terminal
 from tests.cli.test_task_bulk import environment
 from tests.e2e.harness import ROOT

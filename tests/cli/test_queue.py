@@ -5,7 +5,8 @@ from datetime import date, timedelta
 import pytest
 from redis import Redis
 
-from fastq import Client, keys
+from fastq import Client
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.redis_servers import redis_cluster
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
+from fastq.wire import keys
 from tests.cli.commands import Fastq, read_terminal
 from tests.cli.test_task_bulk import environment
 from tests.e2e.harness import workers_on

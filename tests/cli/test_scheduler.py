@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 from redis import Redis
 
-from fastq import keys
 from fastq._version import __version__
 from fastq.cli.scheduler import command, main
+from fastq.wire import keys
 from tests.e2e.harness import ROOT, Worker, Workers, workers_on
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S, wait_until

@@ -5,7 +5,7 @@ from typing import Any
 
 from redis import Redis
 
-from fastq import keys
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.inspector.test_processes import publish
 from tests.waiting import PATIENCE_S

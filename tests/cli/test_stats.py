@@ -9,7 +9,7 @@ from typing import Any
 
 from redis import Redis
 
-from fastq import keys
+from fastq.wire import keys
 from tests.cli.commands import Fastq, read_terminal
 from tests.e2e.harness import ROOT
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.test_task_bulk import environment
 from tests.waiting import PATIENCE_S

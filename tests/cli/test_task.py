@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, Inspector, Task, keys
+from fastq import Client, Inspector, Task
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.cli.commands import BINARY, Fastq
 from tests.waiting import wait_until
 

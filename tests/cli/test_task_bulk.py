@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
+from fastq.wire import keys
 from tests.cli.commands import SCHEMA, Fastq, read_terminal
 from tests.e2e.harness import ROOT
 from tests.redis_servers import redis_server

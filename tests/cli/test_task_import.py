@@ -9,8 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
 from fastq.cli import import_report
+from fastq.wire import keys
 from tests.cli.commands import SCHEMA, Fastq
 from tests.cli.keyspaces import everything
 from tests.cli.test_task_bulk import environment

@@ -12,8 +12,9 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
 from fastq.cli.main import main
+from fastq.wire import keys
 from tests.cli.commands import FAR_S, SCHEMA, Fastq
 from tests.cli.keyspaces import GO_CASES, everything, locks, queues_of, seed
 from tests.cli.test_task_bulk import environment
@@ -390,7 +391,7 @@ def test_of_a_pipe_that_is_cut_off_whole_pieces_are_imported(fastq: Fastq, db: A
 
 INTERRUPTED = """
 import os, signal
-from fastq.broker.blocking import BlockingBroker
+from fastq.broker.transport.blocking import BlockingBroker
 run = BlockingBroker.run
 def run_and_interrupt(self, operation):
     result = run(self, operation)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
+from fastq.wire import keys
 from tests.cli.commands import FAR_S, Fastq, now_s, read_terminal
 from tests.cli.test_task_bulk import INTERRUPTED, environment
 from tests.cli.test_task_lines import INTERRUPTED as INTERRUPTED_READING

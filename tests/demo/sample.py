@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from fastq.broker.inspect_counts import QueueCounts, StoredTask
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.broker.inspect.counts import QueueCounts, StoredTask
 from fastq.demo.books import Books
 from fastq.demo.fates import KEPT, LATE, SCATTERED, SINGLES, STEADY, Fate, Lot
 from fastq.demo.findings import Findings, TaskKey
 from fastq.demo.ledger import Ending, Run
 from fastq.demo.work import features
 from fastq.demo.workload import Ordered
+from fastq.wire.codec import TaskMessage, encode_task_message
 
 __all__ = ["LOTS", "SECOND_NS", "Sample", "stored"]
 

@@ -5,8 +5,8 @@ from collections import Counter
 from redis import Redis
 
 from fastq import Client, Task
-from fastq.broker.inspect_counts import list_members
-from fastq.broker.open import open_broker
+from fastq.broker.inspect.counts import list_members
+from fastq.broker.transport.open import open_broker
 from fastq.demo.books import Books
 from fastq.demo.fates import DUPLICATE, STEADY, UNIQUE, Fate
 from fastq.demo.sweep import sweep

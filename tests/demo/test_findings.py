@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
-from fastq.broker.open import open_broker
+from fastq import Client, Task
+from fastq.broker.transport.open import open_broker
 from fastq.demo.books import Books
 from fastq.demo.fates import STEADY, UNIQUE
 from fastq.demo.findings import Findings, find, read_counts
 from fastq.demo.workload import Offer, Ordered
+from fastq.wire import keys
 from tests.demo.test_ledger import run
 
 

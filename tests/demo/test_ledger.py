@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from fastq import RevokeTask, ServeMux, TaskTimeout
-from fastq.codec import TaskMessage
 from fastq.demo.ledger import Ending, LedgerTail, LedgerWriter, read_ledger
+from fastq.wire.codec import TaskMessage
 from fastq.worker.running import RunningTask
 
 ID = str(UUID(int=1))

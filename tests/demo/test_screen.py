@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from fastq.broker.inspect_counts import QueueCounts
+from fastq.broker.inspect.counts import QueueCounts
 from fastq.demo.audit import Audit
 from fastq.demo.fates import Fate
 from fastq.demo.figures import measure

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client
-from fastq.broker.open import open_broker
+from fastq.broker.transport.open import open_broker
 from fastq.demo.books import Books
 from fastq.demo.findings import read_counts
 from fastq.demo.interruption import Interrupted, Interruption

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 import fastq
-import fastq.codec
 import fastq.cron
 import fastq.errors
-import fastq.keys
 import fastq.testing
+import fastq.wire.codec
+import fastq.wire.keys
 from tests.docs.blocks import ROOT
 
 API = ROOT / "docs" / "api"
@@ -31,7 +31,7 @@ def test_the_pages_are_those_of_the_code() -> None:
     assert checked.returncode == 0, f"run `make docs`: {checked.stdout}{checked.stderr}"
 
 
-@pytest.mark.parametrize("module", [fastq, fastq.testing, fastq.codec, fastq.cron, fastq.errors])
+@pytest.mark.parametrize("module", [fastq, fastq.testing, fastq.wire.codec, fastq.cron, fastq.errors])
 def test_every_public_name_is_there(module: object, titles: set[str]) -> None:
     names = set(getattr(module, "__all__", ())) - {"__version__"}
     assert len(names) > 2
@@ -39,4 +39,4 @@ def test_every_public_name_is_there(module: object, titles: set[str]) -> None:
 
 
 def test_every_key_is_there(titles: set[str]) -> None:
-    assert {name for name in fastq.keys.__all__ if not name.isupper()} - titles == set()
+    assert {name for name in fastq.wire.keys.__all__ if not name.isupper()} - titles == set()

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fastq import Client, Inspector, keys
-from fastq.broker.control import ServerOrder, send_order
-from fastq.broker.open import open_broker
+from fastq import Client, Inspector
+from fastq.broker.operations.control import ServerOrder, send_order
+from fastq.broker.transport.open import open_broker
 from fastq.inspector import ServerInfo
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import View

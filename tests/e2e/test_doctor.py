@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.e2e.harness import Workers
 from tests.e2e.view import View

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from fastq import Client
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.e2e import sabotage
 from tests.e2e.harness import APP, Workers
 from tests.e2e.view import View

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fastq import Client, Inspector, QueueNotEmptyError, TaskState, TaskStateError, keys
+from fastq import Client, Inspector, QueueNotEmptyError, TaskState, TaskStateError
+from fastq.wire import keys
 from tests.e2e.harness import Workers
 from tests.e2e.view import View
 from tests.waiting import wait_until

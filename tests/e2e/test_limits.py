@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fastq import Client, Task
-from fastq.broker.cancel import cancel_processing
-from fastq.broker.open import open_broker
+from fastq.broker.operations.cancel import cancel_processing
+from fastq.broker.transport.open import open_broker
 from tests.e2e.apps import EVENTS
 from tests.e2e.harness import Worker, Workers
 from tests.e2e.view import Event, View

@@ -6,7 +6,7 @@ from typing import Any
 
 from redis import Redis
 
-from fastq.codec import TaskMessage, decode_task_message
+from fastq.wire.codec import TaskMessage, decode_task_message
 from tests.e2e.apps import EVENTS, gate
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from fastq.codec import (
+from fastq.wire.codec import (
     InvalidMessageError,
     TaskMessage,
     decode_task_message,
@@ -23,7 +23,7 @@ from fastq.codec import (
     rewrite_task_message,
     view_task_message,
 )
-from fastq.proto import asynq_pb2 as pb
+from fastq.wire.proto import asynq_pb2 as pb
 from tests.fuzz.go_rules import HEADERS, TEXT_FIELDS, fields, plain
 from tests.fuzz.inputs import hostile_inputs
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from fastq.codec import TaskMessage
+from fastq.wire.codec import TaskMessage
 
 TYPICAL = TaskMessage(
     type="email:welcome",

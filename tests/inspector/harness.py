@@ -7,8 +7,9 @@ from typing import Any
 
 from redis import Redis, RedisCluster
 
-from fastq import AsyncInspector, Inspector, keys
+from fastq import AsyncInspector, Inspector
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.harness import QueueBench
 
 __all__ = ["FACES", "NOW_STATES", "Ask", "Seeded", "ask_async", "ask_blocking"]

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import QueueNotFoundError, TaskNotFoundError, TaskState, TaskStateError, keys
-from fastq.broker.open import open_broker
+from fastq import QueueNotFoundError, TaskNotFoundError, TaskState, TaskStateError
 from fastq.broker.operation import Flow
+from fastq.broker.transport.open import open_broker
 from fastq.inspector import actions
+from fastq.wire import keys
 from tests.broker.harness import NOW_S
 from tests.cli.keyspaces import everything
 from tests.inspector.harness import Ask, Seeded

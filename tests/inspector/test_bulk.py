@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import BrokerError, Client, QueueNotEmptyError, QueueNotFoundError, TaskState, keys
-from fastq.broker import inspect_bulk
-from fastq.broker.inspect_bulk import Source, delete_all, run_all
-from fastq.broker.open import open_broker
+from fastq import BrokerError, Client, QueueNotEmptyError, QueueNotFoundError, TaskState
+from fastq.broker.inspect import bulk as inspect_bulk
+from fastq.broker.inspect.bulk import Source, delete_all, run_all
+from fastq.broker.transport.open import open_broker
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, delete_queue
+from fastq.wire import keys
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
 

@@ -7,7 +7,8 @@ import pytest
 import redis
 from redis.cluster import ClusterNode
 
-from fastq import Client, GroupInfo, QueueNotFoundError, keys
+from fastq import Client, GroupInfo, QueueNotFoundError
+from fastq.wire import keys
 from tests.inspector.harness import FACES, Ask
 from tests.inspector.test_processes import publish
 from tests.redis_servers import RedisServer, redis_cluster

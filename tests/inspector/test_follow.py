@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import QueueNotFoundError, keys
-from fastq.broker.open import open_broker
+from fastq import QueueNotFoundError
+from fastq.broker.transport.open import open_broker
 from fastq.inspector.follow import WINDOW, Event, Follower
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S
 from tests.inspector.harness import Seeded
 

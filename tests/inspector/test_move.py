@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, QueueNotEmptyError, Task, keys
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_put import Put
-from fastq.broker.inspect_tasks import container
-from fastq.broker.inspect_walk import Listed
-from fastq.broker.open import open_broker
+from fastq import Client, QueueNotEmptyError, Task
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.put import Put
+from fastq.broker.inspect.tasks import container
+from fastq.broker.inspect.walk import Listed
 from fastq.broker.operation import Flow, Operation
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
 from fastq.inspector.bulk import delete_queue
 from fastq.inspector.move import Move
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.harness import NOW_NS
 from tests.cli.keyspaces import everything, locks
 from tests.inspector.harness import Seeded

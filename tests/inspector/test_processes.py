@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import BrokerError, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo, keys
-from fastq.broker.cancel import read_cancellation
-from fastq.codec import (
+from fastq import BrokerError, SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
+from fastq.broker.operations.cancel import read_cancellation
+from fastq.wire import keys
+from fastq.wire.codec import (
     encode_scheduler_enqueue_event,
     encode_scheduler_entry,
     encode_server_info,
     encode_worker_info,
 )
-from fastq.messages import ServerInfo as PublishedServerInfo
+from fastq.wire.messages import ServerInfo as PublishedServerInfo
 from tests.inspector.harness import Ask
 from tests.waiting import PATIENCE_S
 

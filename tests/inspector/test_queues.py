@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import DailyStats, GroupInfo, Inspector, QueueNotFoundError, QueueStateError, keys
+from fastq import DailyStats, GroupInfo, Inspector, QueueNotFoundError, QueueStateError
+from fastq.wire import keys
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
 from tests.waiting import PATIENCE_S
@@ -75,7 +76,7 @@ def test_memory_is_estimated_from_a_few_tasks_of_each_state(ask: Ask, queue: See
 
 def test_a_user_who_may_not_ask_for_memory_still_sees_the_queue(ask: Ask, queue: Seeded, monkeypatch: Any) -> None:
     queue.pend("p")
-    monkeypatch.setattr("fastq.broker.inspect_queues.SAMPLED_TASKS", "not a number")  # as good an error as any
+    monkeypatch.setattr("fastq.broker.inspect.queues.SAMPLED_TASKS", "not a number")  # as good an error as any
     info = ask("get_queue_info", "default")
     assert (info.pending, info.memory_usage) == (1, None)
 

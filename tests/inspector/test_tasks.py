@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Inspector, QueueNotFoundError, TaskNotFoundError, TaskState, keys
-from fastq.broker import inspect_tasks
-from fastq.broker.inspect_tasks import update_payload
-from fastq.broker.open import open_broker
-from fastq.codec import decode_task_message
+from fastq import Inspector, QueueNotFoundError, TaskNotFoundError, TaskState
+from fastq.broker.inspect import tasks as inspect_tasks
+from fastq.broker.inspect.tasks import update_payload
+from fastq.broker.transport.open import open_broker
 from fastq.errors import TaskStateError
 from fastq.inspector import tasks as inspector_tasks
+from fastq.wire import keys
+from fastq.wire.codec import decode_task_message
 from tests.broker.harness import NOW_S
 from tests.inspector.harness import Ask, Seeded
 

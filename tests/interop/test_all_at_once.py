@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import redis
 
-from fastq import Inspector, Scheduler, Task, TaskInfo, keys
+from fastq import Inspector, Scheduler, Task, TaskInfo
+from fastq.wire import keys
 from tests.e2e.harness import Worker, Workers, workers_on
 from tests.interop.crowd import app
 from tests.interop.crowd.books import Run, TaskKey, fastq_runs, go_runs, part_numbers, runs_by_task

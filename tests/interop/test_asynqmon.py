@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from fastq import Client, DailyStats, Inspector, QueueInfo, QueueNotFoundError, TaskInfo, TaskNotFoundError, TaskState
-from fastq.messages import WorkerInfo
+from fastq.wire.messages import WorkerInfo
 from tests.cli.commands import Fastq
 from tests.e2e.harness import workers_on
 from tests.e2e.view import View

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fastq import keys
+from fastq.wire import keys
 from tests.interop.differential.aggregating import GroupChooser
 from tests.interop.differential.campaign import Campaign, UnequalError, campaign
 from tests.interop.differential.generator import Generator

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import redis
 
-from fastq import Inspector, keys
-from fastq.broker.open import open_async_broker
+from fastq import Inspector
+from fastq.broker.transport.open import open_async_broker
 from fastq.clock import SystemClock
-from fastq.codec import TaskMessage, decode_task_message, encode_task_message
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.commands import Commands
-from fastq.server.recoverer import Recoverer
+from fastq.wire import keys
+from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
 from tests.interop.peer import GoPeer
 from tests.interop.records import GoOptions, GoTask, GoTaskInfo
 from tests.interop.samples import COMBINATIONS, SECOND_NS, Sample, samples

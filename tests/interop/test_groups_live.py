@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from fastq import Client, Task
-from fastq.codec import decode_task_message
+from fastq.wire.codec import decode_task_message
 from tests.e2e.harness import Workers, workers_on
 from tests.e2e.view import View
 from tests.interop.peer import SECOND_NS, GoPeer

@@ -10,17 +10,9 @@ from typing import Any
 import pytest
 import redis
 
-from fastq import (
-    Client,
-    FastqError,
-    Inspector,
-    QueueInfo,
-    ServerInfo,
-    TaskInfo,
-    TaskState,
-    keys,
-)
+from fastq import Client, FastqError, Inspector, QueueInfo, ServerInfo, TaskInfo, TaskState
 from fastq.pool.outcome import Kind
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, QueueBench, run
 from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations
 from tests.interop.records import GoTask, PeerError

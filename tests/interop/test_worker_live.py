@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import redis
 
-from fastq import Client, Task, keys
-from fastq.broker.cancel import CancelAs, Cancellation, cancel_processing
-from fastq.broker.open import open_broker
+from fastq import Client, Task
+from fastq.broker.operations.cancel import CancelAs, Cancellation, cancel_processing
+from fastq.broker.transport.open import open_broker
+from fastq.wire import keys
 from tests.e2e.harness import Worker, Workers, workers_on
 from tests.e2e.view import Event, View
 from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations

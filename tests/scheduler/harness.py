@@ -7,22 +7,22 @@ from typing import Any
 
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.open import open_broker
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
 from fastq.clock import ManualClock
-from fastq.codec import (
-    decode_scheduler_enqueue_event,
-    decode_scheduler_entry,
-    decode_task_message,
-)
 from fastq.cron import parse
 from fastq.info import TaskInfo
-from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry, TaskMessage
 from fastq.scheduler.engine import Engine, EngineOptions
 from fastq.scheduler.entry import Entry, check_registration
 from fastq.scheduler.hooks import Hooks
 from fastq.task import Task
+from fastq.wire import keys
+from fastq.wire.codec import (
+    decode_scheduler_enqueue_event,
+    decode_scheduler_entry,
+    decode_task_message,
+)
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, TaskMessage
 
 __all__ = ["NOON", "Bench", "Heard", "bench_on", "entry_of", "history", "listed", "pending", "unix"]
 

@@ -15,7 +15,7 @@ from redis import Redis
 
 from fastq import Task
 from fastq.clock import ManualClock
-from fastq.codec import decode_scheduler_enqueue_event
+from fastq.wire.codec import decode_scheduler_enqueue_event
 from tests.scheduler.harness import Bench
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "keyspace.json").read_text())

@@ -23,10 +23,10 @@ from fastq import (
     ServerClosedError,
     Task,
     TaskInfo,
-    keys,
 )
-from fastq.codec import decode_scheduler_entry
-from fastq.messages import SchedulerEntry
+from fastq.wire import keys
+from fastq.wire.codec import decode_scheduler_entry
+from fastq.wire.messages import SchedulerEntry
 from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(fastq.__file__).parent.parent

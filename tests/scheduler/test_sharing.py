@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
 from fastq.broker.scripts import load_script
 from fastq.cron import parse
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.scheduler.entry import Entry, check_registration
+from fastq.wire import keys
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.scheduler.harness import NOON, bench_on, history, listed, pending, unix

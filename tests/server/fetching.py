@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from fastq.broker.lease import Leased
-from fastq.codec import view_task_message
+from fastq.broker.operations.lease import Leased
 from fastq.prioritizer import Prioritizer
-from fastq.server.fetcher import Fetcher
+from fastq.server.actors.fetcher import Fetcher
+from fastq.wire.codec import view_task_message
 from tests.broker.harness import QUEUE, QueueBench
 from tests.server.harness import Bench
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import orjson
 
-from fastq import Task, keys
-from fastq.broker.aggregate import GroupRule
+from fastq import Task
+from fastq.broker.operations.aggregate import GroupRule
 from fastq.pool.outcome import Kind
-from fastq.server.aggregation_child import AggregationFailure
-from fastq.server.aggregator import Aggregator, Combine
+from fastq.server.actors.aggregator import Aggregator, Combine
+from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
+from fastq.wire import keys
 from fastq.worker.aggregation import (
     AggregationRunner,
     Combined,

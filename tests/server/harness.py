@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.open import open_async_broker
 from fastq.broker.scripts import load_script
-from fastq.broker.wait import TaskWatch
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import ManualClock
-from fastq.codec import view_task_message
 from fastq.server.commands import Commands
-from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.holdings import Holdings
-from fastq.server.stall import StallWatch
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.stall import StallWatch
 from fastq.server.timing import STANDARD
+from fastq.wire import keys
+from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.finish import Completed, Done, Retried
-from fastq.server.acker import FLUSH_AT, Acker
-from fastq.server.held import HeldTask
-from fastq.server.outcomes import Archived, Requeued, Write
-from fastq.server.result import Result
+from fastq.broker.operations.finish import Completed, Done, Retried
+from fastq.server.actors.acker import FLUSH_AT, Acker
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.outcomes import Archived, Requeued, Write
+from fastq.server.inflight.result import Result
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer

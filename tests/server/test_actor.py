@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from fastq.errors import BrokerConnectionError, BrokerError
-from fastq.server.actor import MAX_BACKOFF_S, Actor
+from fastq.server.actors.actor import MAX_BACKOFF_S, Actor
 from tests.broker.harness import run
 
 

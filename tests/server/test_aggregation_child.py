@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fastq import ServerConfig, Task
-from fastq.codec import decode_task_message
-from fastq.server.aggregation_child import AggregationChild, AggregationFailure
+from fastq.server.children.aggregation_child import AggregationChild, AggregationFailure
+from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import Combined, GroupedTask, Unreadable
 from tests.pool.harness import run
 from tests.processes import children

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Task, keys
-from fastq.broker.aggregate import GroupRule
+from fastq import Task
 from fastq.broker.operation import Operation
+from fastq.broker.operations.aggregate import GroupRule
 from fastq.clock import ManualClock
 from fastq.errors import BrokerError
-from fastq.server.aggregation_child import AggregationFailure
-from fastq.server.aggregator import MAX_KNOWN_WAITS, Aggregator, Waits
+from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, Aggregator, Waits
+from fastq.server.actors.reclaimer import Reclaimer
+from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
-from fastq.server.reclaimer import Reclaimer
+from fastq.wire import keys
 from fastq.worker.aggregation import GroupedTask
 from tests.broker.harness import NOW_S, QUEUE
 from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
@@ -156,7 +157,7 @@ def test_a_queue_that_fails_does_not_keep_the_others_waiting(db: Redis, url: str
 
 
 def test_messages_beyond_64_mb_wait_for_the_next_set(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.server.aggregation_sets.MAX_SET_BYTES", 600_000)
+    monkeypatch.setattr("fastq.server.actors.aggregation_sets.MAX_SET_BYTES", 600_000)
     calls = Counter[str]()
 
     async def test(bench: Bench) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Task, keys
-from fastq.broker.aggregate import GroupRule
+from fastq import Task
 from fastq.broker.operation import Operation
+from fastq.broker.operations.aggregate import GroupRule
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, QueueBench
 from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, logged, on_bench
@@ -94,7 +95,7 @@ class Counted(Commands):
 def test_sets_behind_a_slow_one_go_back_without_failure_and_have_their_turn_later(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("fastq.server.aggregator.QUICK_S", 0.05)
+    monkeypatch.setattr("fastq.server.actors.aggregator.QUICK_S", 0.05)
     inner = in_process(concat)
     calls: list[str] = []
     asked = Counter[str]()
@@ -123,7 +124,7 @@ def test_sets_behind_a_slow_one_go_back_without_failure_and_have_their_turn_late
 
 def test_one_set_at_a_time_is_read_whole(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the others that wait there is a part of 256 kB at most."""
-    monkeypatch.setattr("fastq.server.aggregator.QUICK_S", 20.0)
+    monkeypatch.setattr("fastq.server.actors.aggregator.QUICK_S", 20.0)
     inner = in_process(lambda group, tasks: Task("whole", str(len(tasks)).encode()))
     asked = Counter[str]()
     calls = 0

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
 from fastq.errors import BrokerError
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.commands import Commands
-from fastq.server.recoverer import Recoverer
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, THEIRS
 from tests.redis_servers import redis_server
 from tests.server.harness import Bench, on_bench

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Inspector, keys
-from fastq.broker.archive_rule import ArchiveRule, read_archive_rule
-from fastq.broker.finish import ANYBODYS, archive
+from fastq import Inspector
+from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.operations.finish import ANYBODYS, archive
 from fastq.cli.task_lines import read_line
-from fastq.server.archive_keeper import ArchiveKeeper
+from fastq.server.actors.archive_keeper import ArchiveKeeper
+from fastq.server.actors.janitor import Janitor
 from fastq.server.config import ServerConfig
-from fastq.server.janitor import Janitor
+from fastq.wire import keys
 from tests.broker.harness import NOW, NOW_S, QUEUE, QueueBench, message
 from tests.server.harness import Bench, logged, on_bench
 

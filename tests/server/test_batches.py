@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from fastq.broker.finish import ANYBODYS, NEWEST_FIRST, OLDEST_FIRST, Completed, Done, Guard, Retried
-from fastq.codec import view_task_message
-from fastq.server.batches import (
+from fastq.broker.operations.finish import ANYBODYS, NEWEST_FIRST, OLDEST_FIRST, Completed, Done, Guard, Retried
+from fastq.server.inflight.batches import (
     MAX_CALL_BYTES,
     MAX_CALL_STEPS,
     MAX_CALL_TASKS,
@@ -17,8 +16,9 @@ from fastq.server.batches import (
     Writer,
     _parts,
 )
-from fastq.server.held import HeldTask, HeldTasks, Span
-from fastq.server.outcomes import Archived, Requeued, Write
+from fastq.server.inflight.held import HeldTask, HeldTasks, Span
+from fastq.server.inflight.outcomes import Archived, Requeued, Write
+from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_NS, NOW_S, OURS, QUEUE, message
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fastq.cpus import whole_cpus
-from fastq.messages import ServerInfo
-from fastq.proto.convert import decode_server_info, encode_server_info
 from fastq.server import config as config_module
 from fastq.server.config import ServerConfig, default_concurrency, setting_kind
+from fastq.wire.messages import ServerInfo
+from fastq.wire.proto.convert import decode_server_info, encode_server_info
 
 
 def hook(*_: object) -> None:

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from fastq.broker.cancel import CancelAs, Cancellation
-from fastq.broker.finish import Done, Retried
-from fastq.broker.lease import Leased, LeasedTask
+from fastq.broker.operations.cancel import CancelAs, Cancellation
+from fastq.broker.operations.finish import Done, Retried
+from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
-from fastq.codec import decode_task_message
 from fastq.pool.outcome import Kind
 from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Submission
-from fastq.server.crew import Crew, CrewCallbacks
-from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.outcomes import Archived, Requeued
-from fastq.server.result import Result
+from fastq.server.inflight.crew import Crew, CrewCallbacks
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.outcomes import Archived, Requeued
+from fastq.server.inflight.result import Result
+from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
 
@@ -230,7 +230,7 @@ def test_a_defect_that_one_outcome_meets_costs_no_other_task_its_own(
                 raise LookupError("a defect")
             return Archived(task.id, b"")
 
-        monkeypatch.setattr("fastq.server.crew.outcome_of", fail)
+        monkeypatch.setattr("fastq.server.inflight.crew.outcome_of", fail)
         bench.tell(("d", Kind.DONE, b""), ("a", Kind.FAILED, b""), ("b", Kind.FAILED, b""), ("c", Kind.FAILED, b""))
         assert bench.ended() == [("d", "Done"), ("a", "Archived"), ("b", "Requeued"), ("c", "Archived")]
         assert "a defect: what became of task b of queue q is not written" in caplog.text

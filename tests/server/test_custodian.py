@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, Task, keys
+from fastq import Client, Task
 from fastq.pool.outcome import Kind
-from fastq.server.acker import Acker
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.custodian import UNABLE_S, Custodian
+from fastq.server.actors.syncer import Syncer
 from fastq.server.config import ServerConfig
-from fastq.server.crew import given_back
-from fastq.server.custodian import UNABLE_S, Custodian
+from fastq.server.inflight.crew import given_back
 from fastq.server.presence import ServerStatus
 from fastq.server.process import ProcessOptions, ServerProcess
-from fastq.server.syncer import Syncer
 from fastq.server.timing import Timing
+from fastq.wire import keys
 from tests.pool.harness import run
 from tests.server.harness import Bench, logged, on_bench
 from tests.waiting import until
@@ -117,7 +118,7 @@ def test_a_server_whose_children_are_away_for_long_says_so_until_one_is_back(
 def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_resumes(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.custodian.UNABLE_S", 0.0)
+    monkeypatch.setattr("fastq.server.actors.custodian.UNABLE_S", 0.0)
 
     async def test() -> None:
         timing = Timing(heartbeat_interval_s=0.01)

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.aio import AsyncBroker
-from fastq.broker.finish import Guard
 from fastq.broker.operation import Operation
+from fastq.broker.operations.finish import Guard
+from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerConnectionError
 from fastq.prioritizer import Prioritizer
-from fastq.server.acker import Acker
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.fetcher import Fetcher
+from fastq.server.actors.syncer import Syncer
 from fastq.server.commands import Commands
-from fastq.server.fetcher import Fetcher
-from fastq.server.syncer import Syncer
+from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.server.fetching import Pool
 from tests.server.harness import Bench, on_bench

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from fastq.broker.finish import Done, Retried
+from fastq.broker.operations.finish import Done, Retried
 from fastq.clock import ManualClock
-from fastq.codec import view_task_message
-from fastq.log_limit import LINES, PER_S
+from fastq.log.limit import LINES, PER_S
 from fastq.pool.outcome import Kind
-from fastq.server.failure_log import MAX_ERROR, FailureLog
-from fastq.server.held import HeldTask
-from fastq.server.outcomes import Archived, Requeued, Write
+from fastq.server.inflight.failure_log import MAX_ERROR, FailureLog
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.outcomes import Archived, Requeued, Write
+from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerConnectionError
-from fastq.server.fetcher import NOTHING_TO_DO_S
-from fastq.server.waker import Waker
+from fastq.server.actors.fetcher import NOTHING_TO_DO_S
+from fastq.server.actors.waker import Waker
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.lease import Leased
 from fastq.broker.operation import Operation
+from fastq.broker.operations.lease import Leased
 from tests.broker.harness import OURS, QUEUE
 from tests.server.fetching import Pool, fetcher, fill
 from tests.server.harness import Bench, on_bench

@@ -4,9 +4,9 @@ from collections import Counter
 
 from redis import Redis
 
-from fastq.broker.dequeue import NoTasks
-from fastq.broker.lease import Leased
-from fastq.server.waker import Waker
+from fastq.broker.operations.dequeue import NoTasks
+from fastq.broker.operations.lease import Leased
+from fastq.server.actors.waker import Waker
 from tests.broker.harness import QUEUE
 from tests.server.fetching import Pool, fetcher, fill
 from tests.server.harness import Bench, on_bench

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
 from fastq.errors import BrokerError
-from fastq.server.forwarder import BATCH, Forwarder
+from fastq.server.actors.forwarder import BATCH, Forwarder
+from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer

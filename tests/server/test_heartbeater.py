@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.finish import Done
-from fastq.broker.presence import ServerIdentity, Shown
+from fastq.broker.operations.finish import Done
+from fastq.broker.operations.presence import ServerIdentity, Shown
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
-from fastq.server.acker import Acker
-from fastq.server.heartbeater import Heartbeater
-from fastq.server.held import HeldTask
-from fastq.server.result import Result
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.heartbeater import Heartbeater
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.result import Result
+from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer

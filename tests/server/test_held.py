@@ -2,8 +2,8 @@
 
 import pytest
 
-from fastq.codec import view_task_message
-from fastq.server.held import HeldTask, HeldTasks
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from fastq.broker.cancel import CancelAs
-from fastq.broker.finish import Done
-from fastq.codec import view_task_message
+from fastq.broker.operations.cancel import CancelAs
+from fastq.broker.operations.finish import Done
 from fastq.pool.protocol import Event, Kind
-from fastq.server._intake import Intake, split_done
-from fastq.server.held import HeldTask, HeldTasks
-from fastq.server.result import Result
+from fastq.server.inflight._intake import Intake, split_done
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.result import Result
+from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
 
 

@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from fastq.broker.cancel import CancelAs
-from fastq.broker.finish import Completed, Done, Retried
-from fastq.codec import TaskMessage, decode_task_message, encode_task_message, view_task_message
+from fastq.broker.operations.cancel import CancelAs
+from fastq.broker.operations.finish import Completed, Done, Retried
 from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
-from fastq.server.held import HeldTask
-from fastq.server.outcomes import (
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.outcomes import (
     Archived,
     Requeued,
     Write,
@@ -22,6 +21,7 @@ from fastq.server.outcomes import (
     report_of,
     undecodable,
 )
+from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message, view_task_message
 from fastq.worker.report import FailureReport
 
 NOW_S = 4_000_000_000

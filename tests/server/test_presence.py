@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import fastq
-from fastq.broker.presence import ServerIdentity
+from fastq.broker.operations.presence import ServerIdentity
 from fastq.clock import ManualClock
-from fastq.codec import decode_server_info, decode_worker_info, view_task_message
-from fastq.messages import ServerInfo, WorkerInfo
-from fastq.notice import ServerNotice
 from fastq.pool.protocol import Running, Submission
 from fastq.server.config import ServerConfig
-from fastq.server.held import HeldTasks
+from fastq.server.inflight.held import HeldTasks
 from fastq.server.presence import ServerStatus, Showcase, new_identity
+from fastq.wire.codec import decode_server_info, decode_worker_info, view_task_message
+from fastq.wire.messages import ServerInfo, WorkerInfo
+from fastq.wire.notice import ServerNotice
 from tests.broker.harness import NOW_S, message
 
 ME = ServerIdentity("host", 7, "3c7b2c4e")

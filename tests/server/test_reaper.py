@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from fastq.server.reaper import reap_orphans
+from fastq.server.children.reaper import reap_orphans
 from tests.pool.harness import run
 from tests.waiting import until
 

@@ -3,7 +3,7 @@
 import time
 
 from fastq.clock import ManualClock
-from fastq.server.recent import Recent
+from fastq.server.actors.recent import Recent
 
 
 def test_what_is_put_is_taken_once_within_its_time() -> None:

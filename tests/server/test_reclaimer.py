@@ -3,11 +3,11 @@
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.aggregate import STRETCH, AggregationSet
+from fastq.broker.operations.aggregate import STRETCH, AggregationSet
+from fastq.server.actors.reclaimer import Reclaimer
+from fastq.server.actors.recoverer import Recoverer
 from fastq.server.commands import Commands
-from fastq.server.reclaimer import Reclaimer
-from fastq.server.recoverer import Recoverer
+from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE
 from tests.server.groups import join, leftovers
 from tests.server.harness import Bench, logged, on_bench
@@ -55,7 +55,7 @@ def test_more_sets_than_one_look_shows_go_back_too(db: Redis, url: str) -> None:
 def test_what_is_no_set_neither_holds_the_recoverer_up_nor_hides_the_sets(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("fastq.server.reclaimer.SETS_AT_ONCE", 2)
+    monkeypatch.setattr("fastq.server.actors.reclaimer.SETS_AT_ONCE", 2)
 
     async def test(bench: Bench) -> None:
         foreign = {b"garbage": 1, b"asynq:{default}:g:\xff:x": 2, b"asynq:{default}:g:g": 3, b"a:b": float("inf")}
@@ -92,7 +92,7 @@ def test_sets_that_cannot_be_given_back_are_asked_for_once_a_round(
         asked.append(one)
         return 0
 
-    monkeypatch.setattr("fastq.server.reclaimer.give_back", in_vain)
+    monkeypatch.setattr("fastq.server.actors.reclaimer.give_back", in_vain)
 
     async def test(bench: Bench) -> None:
         stage(bench, {"a": 1}, NOW_S)
@@ -132,7 +132,7 @@ def test_what_is_left_of_an_aggregated_set_is_deleted_with_its_locks(db: Redis, 
 def test_lost_groups_are_listed_a_part_of_the_keys_at_a_time(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("fastq.server.reclaimer.STRETCHES_A_ROUND", 2)
+    monkeypatch.setattr("fastq.server.actors.reclaimer.STRETCHES_A_ROUND", 2)
 
     async def test(bench: Bench) -> None:
         join(bench.queue, {"a": 1})

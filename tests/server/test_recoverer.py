@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.codec import decode_task_message
 from fastq.errors import BrokerError
+from fastq.server.actors.recoverer import Recoverer
+from fastq.server.actors.repairs import Repair
 from fastq.server.commands import Commands
-from fastq.server.recoverer import Recoverer
-from fastq.server.repairs import Repair
+from fastq.wire import keys
+from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.redis_servers import redis_server

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fastq.pool.config import PoolConfig
-from fastq.server.spare_child import SpareChild
+from fastq.server.children.spare_child import SpareChild
 from tests.pool.harness import run
 from tests.processes import children
 from tests.server.harness import logged

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fastq.clock import ManualClock
-from fastq.server.stall import StallWatch
+from fastq.server.inflight.stall import StallWatch
 from tests.broker.harness import run, until
 
 STALL_S = 5.0

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.cancel import CancelAs, Cancellation
-from fastq.broker.control import ServerOrder, read_order
-from fastq.broker.health import ping
+from fastq.broker.operations.cancel import CancelAs, Cancellation
+from fastq.broker.operations.control import ServerOrder, read_order
+from fastq.broker.operations.health import ping
 from fastq.errors import BrokerConnectionError
-from fastq.server.subscriber import Subscriber, Topic
+from fastq.server.actors.subscriber import Subscriber, Topic
+from fastq.wire import keys
 from tests.broker.harness import until
 from tests.cutting_proxy import cutting_proxy
 from tests.redis_servers import RedisServer
@@ -192,7 +192,7 @@ def test_an_id_that_is_cancelled_again_is_kept_for_2_s_more(db: Redis, url: str)
 def test_a_user_who_may_listen_to_asynqs_channel_only_still_cancels_and_it_is_said_once(
     db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.actor.MAX_BACKOFF_S", 0.01)
+    monkeypatch.setattr("fastq.server.actors.actor.MAX_BACKOFF_S", 0.01)
     admin: Any = db
     admin.acl_setuser(
         "s", enabled=True, passwords=["+p"], categories=["+@all"], keys=["*"], channels=[keys.CANCEL_CHANNEL]
@@ -267,7 +267,7 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
 def test_a_lost_connection_is_made_anew_and_said_once(
     db: Redis, shared_server: RedisServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.actor.MAX_BACKOFF_S", 0.01)
+    monkeypatch.setattr("fastq.server.actors.actor.MAX_BACKOFF_S", 0.01)
     caplog.set_level(logging.INFO, "fastq")
     held = Held("a")
     with cutting_proxy(shared_server.socket_path) as proxy:
@@ -290,7 +290,7 @@ def test_a_lost_connection_is_made_anew_and_said_once(
 
 
 def test_it_listens_at_the_master_that_the_sentinels_name_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.broker.subscription.PING_EVERY_S", 0.01)
+    monkeypatch.setattr("fastq.broker.transport.subscription.PING_EVERY_S", 0.01)
     with sentinel_site() as site, site.new.client() as new:
         held = Held("a")
 

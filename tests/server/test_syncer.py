@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
 from fastq.broker.scripts import load_script, script_names
-from fastq.server.acker import Acker
-from fastq.server.batches import Batch, Writer
-from fastq.server.held import HeldTask
-from fastq.server.result import Result
-from fastq.server.syncer import Syncer
+from fastq.server.actors.acker import Acker
+from fastq.server.actors.syncer import Syncer
+from fastq.server.inflight.batches import Batch, Writer
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.result import Result
+from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer, redis_server
@@ -311,7 +311,7 @@ def test_a_task_that_was_taken_away_meanwhile_is_never_written(
 def test_a_failed_write_wakes_it_after_a_while(
     db: Redis, shared_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.syncer.INTERVAL_S", 0.01)
+    monkeypatch.setattr("fastq.server.actors.syncer.INTERVAL_S", 0.01)
     load_all(db)
     with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST, times=3)) as proxy:
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.cancel import CancelAs
-from fastq.broker.finish import Retried
-from fastq.broker.presence import ServerIdentity, Shown, publish_server_state
-from fastq.codec import decode_task_message
-from fastq.notice import ServerNotice
+from fastq.broker.operations.cancel import CancelAs
+from fastq.broker.operations.finish import Retried
+from fastq.broker.operations.presence import ServerIdentity, Shown, publish_server_state
 from fastq.pool.outcome import Kind
-from fastq.server.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
+from fastq.server.inflight.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
+from fastq.wire import keys
+from fastq.wire.codec import decode_task_message
+from fastq.wire.notice import ServerNotice
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, run
 from tests.server.harness import Bench, logged, on_bench

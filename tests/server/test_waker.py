@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.wait import TaskWatch
-from fastq.server.waker import Waker
+from fastq.broker.transport.wait import TaskWatch
+from fastq.server.actors.waker import Waker
+from fastq.wire import keys
 from tests.broker.harness import QUEUE, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
@@ -148,7 +148,7 @@ def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
 def test_it_is_deaf_once_after_a_wake_in_vain_and_not_after_each_wait(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.waker.WAIT_S", 0.01)
+    monkeypatch.setattr("fastq.server.actors.waker.WAIT_S", 0.01)
 
     async def test(bench: Bench) -> None:
         waker = Waker(bench.watch, QUEUE, Ear())
@@ -215,7 +215,7 @@ def test_work_that_came_while_it_was_deaf_does_not_let_it_wait_on_a_queue_that_i
 
 
 def test_the_time_is_up_without_a_push_and_it_waits_on(db: Redis, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.server.waker.WAIT_S", 0.01)
+    monkeypatch.setattr("fastq.server.actors.waker.WAIT_S", 0.01)
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
 
     async def test(bench: Bench) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from fastq.server.actor import Actor
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.watchdog import Watchdog
 from fastq.server.timing import Timing
-from fastq.server.watchdog import Watchdog
 from tests.broker.harness import run
 from tests.server.harness import logged
 
@@ -87,7 +87,7 @@ async def end(watchdog: Watchdog, *actors: Actor) -> None:
 def test_a_tick_that_hangs_is_given_up_and_the_actor_started_again(
     kind: type[Worker], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.server.actor.RESTART_WITHIN_S", 0.02)
+    monkeypatch.setattr("fastq.server.actors.actor.RESTART_WITHIN_S", 0.02)
 
     async def test() -> None:
         hanging, other = kind(hangs=1), Worker()

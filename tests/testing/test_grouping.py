@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, DuplicateTaskError, ServeMux, Task, TaskIDConflictError, keys
-from fastq.broker.aggregate import MAX_SET
+from fastq import Client, DuplicateTaskError, ServeMux, Task, TaskIDConflictError
+from fastq.broker.operations.aggregate import MAX_SET
 from fastq.testing import aggregate_groups, drain
+from fastq.wire import keys
 from fastq.worker.aggregation import GroupedTask
 from fastq.worker.running import RunningTask
 from tests.broker.harness import QUEUE, QueueBench

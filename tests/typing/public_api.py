@@ -38,7 +38,6 @@ from fastq import (
     TaskState,
     cron,
 )
-from fastq.codec import TaskMessage, decode_task_message, encode_task_message
 from fastq.mux import Handler
 from fastq.testing import (
     Hooks,
@@ -50,6 +49,7 @@ from fastq.testing import (
     embedded_redis,
     run_task,
 )
+from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
 from fastq.worker.running import RunningTask
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 import fastq
-from fastq.broker.embedded import server_program
-from fastq.codec import decode_task_message, encode_task_message
+from fastq.broker.transport.embedded import server_program
 from fastq.errors import BrokerConnectionError
+from fastq.wire.codec import decode_task_message, encode_task_message
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vectors.json"
 EXTRAS = {"pytest": "fastq.testing.plugin", "textual": "fastq.cli.dash", "rich": "fastq.cli.dash"}

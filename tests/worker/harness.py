@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fastq.codec import TaskMessage, encode_task_message
 from fastq.pool.outcome import Kind
+from fastq.wire.codec import TaskMessage, encode_task_message
 from fastq.worker.running import RunningTask
 
 __all__ = ["FakeContext", "encoded", "running"]

@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 import pytest
 
-from fastq import Task, keys
-from fastq.codec import decode_task_message
+from fastq import Task
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import RunnerMisuseError
 from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import (
     AggregationRunner,
     Combined,

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from fastq.encoding import UNENCODABLE
-from fastq.log_limit import LINES, LogLimit
+from fastq.log.limit import LINES, LogLimit
 from fastq.worker import returned
 from fastq.worker.returned import encode_returned
 from tests.worker.harness import running

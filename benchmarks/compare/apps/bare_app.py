@@ -14,7 +14,7 @@ from benchmarks.compare.meter import PAYLOAD, counter
 from benchmarks.compare.produce import serve
 from fastq._ids import new_task_ids
 from fastq.broker.scripts import load_script
-from fastq.codec import TaskMessage, encode_task_message
+from fastq.wire.codec import TaskMessage, encode_task_message
 
 QUEUE = "asynq:{default}:"
 PREFIX = f"{QUEUE}t:"

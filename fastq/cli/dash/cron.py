@@ -13,7 +13,7 @@ from fastq.cli.dash.grid import Grid, Row
 from fastq.cli.dash.view import Hint, Line, View
 from fastq.cli.human import clean, number, payload_text, stamp, when
 from fastq.cli.tables import Column
-from fastq.messages import SchedulerEnqueueEvent, SchedulerEntry
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry
 
 __all__ = ["CronView", "EntryView"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from fastq.broker.aio import AsyncBroker
-from fastq.broker.open import open_async_broker
-from fastq.broker.uri import ConnectionKind, parse_redis_uri
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.uri import ConnectionKind, parse_redis_uri
 from fastq.cli.dash.health import Health
 from fastq.cli.dash.tracks import Tracks
 from fastq.errors import QueueNotFoundError

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from fastq.broker.inspect_bulk import Source
-from fastq.broker.inspect_tasks import container
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.tasks import container
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.jobs import Place
 from fastq.cli.dash.search import Found, read_page, search

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastq.broker.inspect_bulk import TASKS_A_CALL
+from fastq.broker.inspect.bulk import TASKS_A_CALL
 from fastq.broker.operation import Flow
 from fastq.cli.dash.desk import Desk
 from fastq.cli.human import clean, number

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from fastq.broker.redis_info import cluster_info, redis_info
+from fastq.broker.inspect.redis_info import cluster_info, redis_info
 from fastq.cli.dash.cells import spark
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.view import Hint, Line, View

@@ -14,7 +14,7 @@ from fastq.cli.human import clean, number, payload_text, span, when
 from fastq.cli.server import COLUMNS, server_rows
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import ServerInfo
-from fastq.messages import WorkerInfo
+from fastq.wire.messages import WorkerInfo
 
 __all__ = ["ServersView"]
 

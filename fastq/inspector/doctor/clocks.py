@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fastq.broker.registry import Listed
+from fastq.broker.inspect.registry import Listed
 from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
 from fastq.inspector.doctor.vitals import Vitals
 

@@ -4,13 +4,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fastq.broker.inspect_queues import list_queues
-from fastq.broker.inspect_servers import cluster_slots
-from fastq.broker.keyspace import count_keys, node_tags
+from fastq.broker.inspect.keyspace import count_keys, node_tags
+from fastq.broker.inspect.queue_pulse import Pulse, read_pulse
+from fastq.broker.inspect.queues import list_queues
+from fastq.broker.inspect.registry import Listed, read_infos, read_registry
+from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause
-from fastq.broker.queue_pulse import Pulse, read_pulse
-from fastq.broker.registry import Listed, read_infos, read_registry
-from fastq.codec import decode_server_info
 from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.inspector.doctor.clocks import check_clock, check_server_clocks
 from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen
@@ -25,6 +24,7 @@ from fastq.inspector.doctor.slow import check_slow_commands
 from fastq.inspector.doctor.suspects import KEY_KINDS, Survey
 from fastq.inspector.doctor.vitals import Vitals, read_vitals
 from fastq.inspector.doctor.walk import Scope, survey_keys, survey_queue
+from fastq.wire.codec import decode_server_info
 
 __all__ = ["LIMIT", "Order", "Report", "examine"]
 

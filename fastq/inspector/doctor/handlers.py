@@ -4,17 +4,17 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from fastq._muxmatch import PatternIndex
-from fastq.broker.archive_rule import ArchiveRule, read_archive_rule
-from fastq.broker.inspect_tasks import FoundTask, list_ids, read_tasks
-from fastq.broker.notices import read_notices
+from fastq.broker.inspect.registry import read_infos, read_registry
+from fastq.broker.inspect.tasks import FoundTask, list_ids, read_tasks
 from fastq.broker.operation import Flow, together
-from fastq.broker.registry import read_infos, read_registry
-from fastq.codec import decode_server_info, view_task_message
+from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.operations.notices import read_notices
 from fastq.errors import InvalidMessageError
 from fastq.inspector.doctor.finding import Finding, Level, unseen
-from fastq.keys import server_info
-from fastq.notice import ServerNotice
 from fastq.states import TaskState
+from fastq.wire.codec import decode_server_info, view_task_message
+from fastq.wire.keys import server_info
+from fastq.wire.notice import ServerNotice
 
 __all__ = ["check_handlers"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from fastq.broker.examine import MAX_SEARCHED, TASKS_A_CALL
-from fastq.broker.inspect_tasks import list_ids_newest_first
+from fastq.broker.inspect.examine import MAX_SEARCHED, TASKS_A_CALL
+from fastq.broker.inspect.tasks import list_ids_newest_first
 from fastq.broker.operation import Flow
 from fastq.states import TaskState
 

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastq import keys
-from fastq.broker.aggregate import AggregationSet
-from fastq.broker.examine import Stretch, examine_list, examine_set
-from fastq.broker.inspect_queues import group_sizes
-from fastq.broker.inspect_tasks import container
-from fastq.broker.keyspace import key_types
+from fastq.broker.inspect.examine import Stretch, examine_list, examine_set
+from fastq.broker.inspect.keyspace import key_types
+from fastq.broker.inspect.queues import group_sizes
+from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, Operation, together
-from fastq.broker.replies import scored
+from fastq.broker.operations.aggregate import AggregationSet
+from fastq.broker.transport.replies import scored
 from fastq.states import TaskState
+from fastq.wire import keys
 
 __all__ = ["OVERDUE_S", "Place", "Places", "find_places", "is_sendable", "walk"]
 

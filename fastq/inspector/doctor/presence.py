@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from fastq.broker.registry import Listed
+from fastq.broker.inspect.registry import Listed
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.vitals import Vitals
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fastq.broker.inspect_queues import QueueStats
-from fastq.broker.queue_pulse import Pulse
+from fastq.broker.inspect.queue_pulse import Pulse
+from fastq.broker.inspect.queues import QueueStats
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.states import TaskState
 

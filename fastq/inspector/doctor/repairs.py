@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from fastq import keys
-from fastq.broker.aggregate import STRETCH, AggregationSet, reclaim_set
-from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_lock, examine_tasks
-from fastq.broker.lease import id_word
+from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_lock, examine_tasks
+from fastq.broker.inspect.registry import INDEXES, forget_stale
 from fastq.broker.operation import Flow, Operation, together
-from fastq.broker.registry import INDEXES, forget_stale
-from fastq.broker.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
+from fastq.broker.operations.aggregate import STRETCH, AggregationSet, reclaim_set
+from fastq.broker.operations.lease import id_word
+from fastq.broker.operations.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
 from fastq.inspector.doctor.pending import read_pending, tasks_a_call
 from fastq.inspector.doctor.places import find_places, walk
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
+from fastq.wire import keys
 
 __all__ = ["Repair", "forget_servers", "repairs_of"]
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastq.broker.health import ping
+from fastq.broker.inspect.redis_info import cluster_info, redis_info
+from fastq.broker.inspect.redis_state import SlowCommand, read_setting, read_time, slow_commands
 from fastq.broker.operation import Flow, Operation
-from fastq.broker.redis_info import cluster_info, redis_info
-from fastq.broker.redis_state import SlowCommand, read_setting, read_time, slow_commands
+from fastq.broker.operations.health import ping
 from fastq.inspector.doctor.finding import Refused, ask
 
 __all__ = ["Vitals", "read_vitals"]

@@ -5,16 +5,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from fastq import keys
-from fastq.broker.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
-from fastq.broker.keyspace import KEYS_A_CALL, Page, glob_of, scan_keys
-from fastq.broker.lease import id_word
+from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
+from fastq.broker.inspect.keyspace import KEYS_A_CALL, Page, glob_of, scan_keys
 from fastq.broker.operation import Flow, together
+from fastq.broker.operations.lease import id_word
 from fastq.inspector.doctor.finding import Refused, attempt
 from fastq.inspector.doctor.key_kinds import KeyKind, NamedKey, name_key
 from fastq.inspector.doctor.pending import Pending, read_pending, tasks_a_call
 from fastq.inspector.doctor.places import Place, find_places, is_sendable, walk
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
+from fastq.wire import keys
 
 __all__ = ["Scope", "survey_keys", "survey_queue"]
 

@@ -6,14 +6,15 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fastq import Client, SchedulerEnqueueEvent, SchedulerEntry, Task, WorkerInfo, keys
-from fastq.codec import (
+from fastq import Client, SchedulerEnqueueEvent, SchedulerEntry, Task, WorkerInfo
+from fastq.wire import keys
+from fastq.wire.codec import (
     encode_scheduler_enqueue_event,
     encode_scheduler_entry,
     encode_server_info,
     encode_worker_info,
 )
-from fastq.messages import ServerInfo
+from fastq.wire.messages import ServerInfo
 from tests.inspector.harness import Seeded
 
 __all__ = ["FAR_S", "fill_scene", "pass_time", "publish_entries", "publish_server"]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.connection import READ_TIMEOUT_S
+from fastq.broker.transport.connection import READ_TIMEOUT_S
 from fastq.cli.dash.app import Dash
 from fastq.cli.dash.desk import Options
 from fastq.cli.dash.tasks import TasksView
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded

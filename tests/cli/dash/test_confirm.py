@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.connection import READ_TIMEOUT_S
+from fastq.broker.transport.connection import READ_TIMEOUT_S
 from fastq.cli.dash.confirm import Confirm
 from fastq.cli.dash.jobs import Progress
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded

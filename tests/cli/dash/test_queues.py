@@ -4,7 +4,7 @@ from typing import Any
 
 from redis import Redis
 
-from fastq import keys
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.cli.dash.scene import pass_time

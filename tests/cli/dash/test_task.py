@@ -5,7 +5,8 @@ from typing import Any
 
 from redis import Redis
 
-from fastq import Client, keys
+from fastq import Client
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, Inspector, Task, keys
+from fastq import Client, Inspector, Task
+from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
 from tests.inspector.harness import Seeded

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from redis import Redis
 
-from fastq import keys
-from fastq.server.outcomes import undecodable
+from fastq.server.inflight.outcomes import undecodable
+from fastq.wire import keys
 from tests.inspector.harness import Seeded
 
 __all__ = ["DEFECTS", "Defect", "break_it", "sound"]

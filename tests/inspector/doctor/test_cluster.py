@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from fastq import keys
-from fastq.broker.examine import examine_list, examine_lock, examine_set
-from fastq.broker.open import open_broker
+from fastq.broker.inspect.examine import examine_list, examine_lock, examine_set
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Level
 from fastq.states import TaskState
+from fastq.wire import keys
 from tests.broker.clusters import MIGRATE_MS, Cluster
 from tests.broker.harness import QueueBench
 from tests.inspector.doctor.harness import DEFECTS, sound

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import Client, QueueNotFoundError, Task, keys
-from fastq.broker.blocking import BlockingBroker
-from fastq.broker.open import open_broker
+from fastq import Client, QueueNotFoundError, Task
 from fastq.broker.operation import Flow, Operation
+from fastq.broker.transport.blocking import BlockingBroker
+from fastq.broker.transport.open import open_broker
 from fastq.inspector.doctor.examination import Order, Report, examine
 from fastq.inspector.doctor.finding import Finding, Level
+from fastq.wire import keys
 from tests.inspector.doctor.harness import DEFECTS, break_it, sound
 from tests.inspector.harness import Seeded
 from tests.inspector.test_processes import publish
@@ -127,7 +128,7 @@ def test_what_is_between_two_queues_is_left_to_the_move(broker: BlockingBroker, 
 def test_no_task_is_put_into_an_archive_that_would_soon_delete_it(
     broker: BlockingBroker, db: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastq.broker.examine.MAX_ARCHIVED", 3)
+    monkeypatch.setattr("fastq.broker.inspect.examine.MAX_ARCHIVED", 3)
     queue = Seeded(db)
     queue.add("archived", {"a1": 4e9, "a2": 4e9})
     for number in range(4):
@@ -142,7 +143,7 @@ def test_no_task_is_put_into_an_archive_that_would_soon_delete_it(
 @pytest.fixture
 def _long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a list of more than ten ids be too long to be searched."""
-    monkeypatch.setattr("fastq.broker.examine.MAX_SEARCHED", 10)
+    monkeypatch.setattr("fastq.broker.inspect.examine.MAX_SEARCHED", 10)
     monkeypatch.setattr("fastq.inspector.doctor.pending.MAX_SEARCHED", 10)
 
 
@@ -227,7 +228,7 @@ def test_what_moves_between_two_looks_is_not_told(
         db.sadd(keys.all_queues(), "hidden")
         DEFECTS["leftover"].make(queue)
 
-    monkeypatch.setattr("fastq.broker.blocking.time", SimpleNamespace(sleep=undo, monotonic=time.monotonic))
+    monkeypatch.setattr("fastq.broker.transport.blocking.time", SimpleNamespace(sleep=undo, monotonic=time.monotonic))
     assert amiss(look(broker)) == []
 
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq import keys
-from fastq.broker.archive_rule import ArchiveRule, set_archive_rule
-from fastq.broker.open import open_broker
-from fastq.codec import encode_server_info
+from fastq.broker.operations.archive_rule import ArchiveRule, set_archive_rule
+from fastq.broker.transport.open import open_broker
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.handlers import check_handlers
-from fastq.messages import ServerInfo
-from fastq.notice import ServerNotice
+from fastq.wire import keys
+from fastq.wire.codec import encode_server_info
+from fastq.wire.messages import ServerInfo
+from fastq.wire.notice import ServerNotice
 from tests.inspector.harness import Seeded
 
 FAR_S = 4_000_000_000

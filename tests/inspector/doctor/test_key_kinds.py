@@ -4,8 +4,8 @@ from datetime import date
 
 import pytest
 
-from fastq import keys
 from fastq.inspector.doctor.key_kinds import KeyKind, name_key
+from fastq.wire import keys
 
 QUEUE = "a:{b"
 KNOWN = {

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from redis import Redis, RedisError
 
-from fastq.broker.open import open_broker
-from fastq.broker.redis_state import SlowCommand
-from fastq.broker.registry import Listed
+from fastq.broker.inspect.redis_state import SlowCommand
+from fastq.broker.inspect.registry import Listed
+from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerAuthError
 from fastq.inspector.doctor.clocks import check_server_clocks
 from fastq.inspector.doctor.examination import Order, Report, examine

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from redis import Redis
 
-from fastq import Inspector, QueueInfo, TaskInfo, TaskState, keys
+from fastq import Inspector, QueueInfo, TaskInfo, TaskState
+from fastq.wire import keys
 from tests.interop.crowd.books import TaskKey
 from tests.interop.peer import GoPeer
 from tests.interop.telling import entry_as_go_tells, task_as_go_tells, task_as_go_told, told, told_of, unix_ns

@@ -2,16 +2,16 @@
 
 from typing import Any, Final
 
-from fastq.broker.aggregate import AggregationSet, GroupRule
-from fastq.server.actor import Actor
-from fastq.server.aggregation_child import AggregationFailure
-from fastq.server.aggregator import Aggregator
-from fastq.server.archive_keeper import ArchiveKeeper
+from fastq.broker.operations.aggregate import AggregationSet, GroupRule
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.aggregator import Aggregator
+from fastq.server.actors.archive_keeper import ArchiveKeeper
+from fastq.server.actors.forwarder import Forwarder
+from fastq.server.actors.janitor import Janitor
+from fastq.server.actors.reclaimer import Reclaimer
+from fastq.server.actors.recoverer import Recoverer
+from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.config import ServerConfig
-from fastq.server.forwarder import Forwarder
-from fastq.server.janitor import Janitor
-from fastq.server.reclaimer import Reclaimer
-from fastq.server.recoverer import Recoverer
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome

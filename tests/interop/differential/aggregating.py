@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from fastq import keys
+from fastq.wire import keys
 from tests.interop.differential.generator import Reached, Steps, lacking
 from tests.interop.differential.goal import HOUR_S, NOTHING, OK, Goal
 from tests.interop.differential.groups import NO_TASK, TYPE, Due, bundled

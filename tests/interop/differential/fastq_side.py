@@ -8,12 +8,13 @@ from typing import Any, Self
 
 from redis import Redis
 
-from fastq import AsyncClient, AsyncInspector, Client, FastqError, Inspector, keys
-from fastq.broker.cancel import Cancellation
-from fastq.codec import decode_task_message
+from fastq import AsyncClient, AsyncInspector, Client, FastqError, Inspector
+from fastq.broker.operations.cancel import Cancellation
 from fastq.pool.outcome import Kind
+from fastq.server.actors.subscriber import Subscriber
 from fastq.server.config import ServerConfig
-from fastq.server.subscriber import Subscriber
+from fastq.wire import keys
+from fastq.wire.codec import decode_task_message
 from tests.interop.differential.actors import tended
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.operation import TEND, Operation, Outcome

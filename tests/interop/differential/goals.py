@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any, TypeAlias
 
-from fastq import keys
+from fastq.wire import keys
 from tests.interop.differential.goal import GROUPS, HOUR_S, NOTHING, OK, QUEUES, Build, Goal, always
 from tests.interop.differential.operation import BEGIN, CANCEL, END, ENQUEUE, Operation
 from tests.interop.differential.passing_time import at_its_end, time_goals, trimming

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastq import keys
+from fastq.wire import keys
 from tests.keyspace import Place
 
 __all__ = ["BEGIN", "CANCEL", "END", "ENQUEUE", "TEND", "Operation", "Outcome"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from fastq import keys
+from fastq.wire import keys
 from tests.interop.differential.goal import GROUPS, NOTHING, OK, QUEUES, Build, Goal
 from tests.interop.differential.operation import TEND, Operation
 from tests.interop.differential.state import State, TaskAt

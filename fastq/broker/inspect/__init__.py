@@ -1,0 +1,1 @@
+"""What inspectors ask of Redis; servers use none of it."""

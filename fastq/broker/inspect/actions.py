@@ -1,0 +1,101 @@
+"""Does something to one task: deletes it, moves it to the archive or to pending; each at once or not at all."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+from fastq.broker.inspect.tasks import list_ids_newest_first
+from fastq.broker.operation import Flow, Operation, Word
+from fastq.broker.operations.finish import archive_bounds, archive_keys
+from fastq.broker.operations.lease import id_word
+from fastq.broker.scripts import load_script
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = [
+    "DONE",
+    "FAR",
+    "NOT_FOUND",
+    "Outcome",
+    "Target",
+    "archive_task",
+    "delete_task",
+    "find_in_pending",
+    "run_task",
+]
+
+IDS_A_CALL: Final = 5_000
+
+DONE: Final = 1
+NOT_FOUND: Final = 0
+FAR: Final = "far"
+"""The task is deep in a long pending list: ``find_in_pending`` says where, for another try."""
+
+Outcome: TypeAlias = int | str | bytes
+"""``DONE``, ``NOT_FOUND``, why not (a state, "aggregation", ``FAR``), or as bytes: done, and a message to look into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Name a task; ``expected`` is the state that it must be in, None for any.
+
+    ``seen_at`` is where ``find_in_pending`` found it.
+    """
+
+    queue: str
+    id: str
+    expected: TaskState | None = None
+    seen_at: str = ""
+
+
+def delete_task(task: Target) -> Operation[Outcome]:
+    """Delete a task and its unique lock; a message that comes back may name a lock that its hash did not."""
+    return _action("delete_task", task)
+
+
+def archive_task(task: Target, now: datetime) -> Operation[Outcome]:
+    """Move a task to the archive."""
+    return _action("archive_task", task, *archive_bounds(now), more_keys=archive_keys(task.queue))
+
+
+def run_task(task: Target, now_ns: int) -> Operation[Outcome]:
+    """Move a task to pending, behind all others."""
+    return _action("run_task", task, now_ns)
+
+
+def _action(name: str, task: Target, *more: Word, more_keys: tuple[str, ...] = ()) -> Operation[Outcome]:
+    queue = task.queue
+    script_keys = (
+        keys.pending(queue),
+        keys.scheduled(queue),
+        keys.retry(queue),
+        keys.archived(queue),
+        keys.completed(queue),
+        keys.groups(queue),
+        keys.aggregation_sets(queue),
+        *more_keys,
+    )
+    expected = "" if task.expected is None else task.expected.value
+    args = (keys.task_prefix(queue), keys.group_prefix(queue), task.id, task.seen_at, expected, *more)
+    return Operation(name, load_script(name), script_keys, args, _parse)
+
+
+def _parse(reply: Any) -> Outcome:
+    if isinstance(reply, bytes):
+        return reply.decode(errors="replace")
+    if isinstance(reply, list):
+        message: bytes = reply[0]
+        return message
+    return int(reply)
+
+
+def find_in_pending(queue: str, task_id: str) -> Flow[str]:
+    """Find where a task stands in pending, counted from the newest, in pieces; "none" if it is not there."""
+    word, start = id_word(task_id), 0
+    while True:
+        ids: list[bytes] = yield list_ids_newest_first(queue, TaskState.PENDING, "", start, IDS_A_CALL)
+        if word in ids:
+            return str(start + ids.index(word))
+        if len(ids) < IDS_A_CALL:
+            return "none"
+        start += len(ids)

@@ -1,0 +1,160 @@
+"""Examinations: stretches of a queue's lists, sets, leases, tasks and locks are looked through for what is wrong.
+
+Each call is one moment, so that what moves meanwhile is not suspected. With ``mend`` it mends what it finds there.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.inspect.tasks import container
+from fastq.broker.operation import Operation, Word
+from fastq.broker.operations.lease import id_word
+from fastq.broker.scripts import load_script
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = [
+    "MAX_SEARCHED",
+    "TASKS_A_CALL",
+    "Stretch",
+    "examine_leases",
+    "examine_list",
+    "examine_lock",
+    "examine_set",
+    "examine_tasks",
+    "list_parked",
+]
+
+IDS_A_CALL: Final = 500
+LEASES_A_CALL: Final = 500
+TASKS_A_CALL: Final = 200
+MAX_SEARCHED: Final = 20_000
+"""Redis goes through that many ids of a list in a ms or two, for each id that it looks for."""
+MAX_ARCHIVED: Final = 9_000
+"""Of the 10 000 that an archive holds; in a fuller one tasks would drive out others, and soon be gone themselves."""
+KEEP_COMPLETED_S: Final = 86_400
+
+
+class Stretch(NamedTuple):
+    """Tell where the next stretch begins (None: there is none), how many ids were looked at, how many were dropped.
+
+    ``found`` has the ids with which something is wrong, and what.
+    """
+
+    following: str | None
+    looked_at: int
+    dropped: int
+    found: list[tuple[str, str]]
+
+
+def examine_list(queue: str, state: TaskState, start: str, *, mend: bool = False) -> Operation[Stretch]:
+    """Look at ids of pending or active, from the newest on: "none" has no task, "unleased" is active without lease.
+
+    Others are called by the state that their tasks have. What has no task is mended.
+    """
+
+    def parse(reply: list[Any]) -> Stretch:
+        looked_at, dropped, *found = reply
+        following = str(int(start) + looked_at - dropped) if looked_at >= IDS_A_CALL else None
+        return Stretch(following, looked_at, dropped, list(_pairs(found)))
+
+    script_keys = (container(queue, state), keys.lease(queue))
+    args = (keys.task_prefix(queue), state.value, start, IDS_A_CALL, int(mend))
+    return Operation("examine_list", load_script("examine_list"), script_keys, args, parse, idempotent=True)
+
+
+def examine_set(
+    queue: str, key: str, state: TaskState, cursor: str, *, group: str = "", mend: bool = False
+) -> Operation[Stretch]:
+    """Look at ids of a sorted set as ``examine_list`` does; ``group`` is its name if it is one."""
+
+    def parse(reply: list[Any]) -> Stretch:
+        cursor, looked_at, dropped, *found = reply
+        return Stretch(_following(cursor), looked_at, dropped, list(_pairs(found)))
+
+    args = (keys.task_prefix(queue), state.value, group, cursor, IDS_A_CALL, int(mend))
+    script_keys = (key, keys.groups(queue))
+    return Operation("examine_set", load_script("examine_set"), script_keys, args, parse, idempotent=True)
+
+
+def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[Stretch]:
+    """Look at leases: "inactive" are of tasks that are not in active, "expired" ended before that second."""
+
+    def parse(reply: list[Any]) -> Stretch:
+        cursor, looked_at, *found = reply
+        return Stretch(_following(cursor), looked_at, 0, list(_pairs(found)))
+
+    script_keys = (keys.lease(queue), keys.active(queue))
+    args = (cursor, LEASES_A_CALL, expired_before_s)
+    return Operation("examine_leases", load_script("examine_leases"), script_keys, args, parse, idempotent=True)
+
+
+def examine_tasks(
+    queue: str, task_ids: Sequence[str], now_s: int, *, read_ns: int = 0, mend: bool = False
+) -> Operation[list[tuple[str, str]]]:
+    """Look for tasks that are nowhere; returns their ids and states, or "none" for what has no message.
+
+    They are mended so: what has no message is deleted, what was completed is kept for a day, the rest archived. Those
+    that may be in a pending list too long to be searched are "unsure", and left as they are; unless ``read_ns`` says
+    that it was read since then, and they were not there. "full": it was not mended, since there is no room for it in
+    the archive.
+    """
+    script_keys = (
+        keys.pending(queue),
+        keys.active(queue),
+        keys.scheduled(queue),
+        keys.retry(queue),
+        keys.archived(queue),
+        keys.completed(queue),
+        keys.lease(queue),
+        keys.aggregation_sets(queue),
+    )
+    prefixes = (keys.task_prefix(queue), keys.group_prefix(queue))
+    args: tuple[Word, ...] = (
+        *prefixes,
+        int(mend),
+        now_s,
+        now_s + KEEP_COMPLETED_S,
+        MAX_SEARCHED,
+        read_ns,
+        MAX_ARCHIVED,
+        *map(id_word, task_ids),
+    )
+    return Operation(
+        "examine_tasks",
+        load_script("examine_tasks"),
+        script_keys,
+        args,
+        lambda reply: list(_pairs(reply)),
+        idempotent=True,
+    )
+
+
+def examine_lock(queue: str, lock: str, *, mend: bool = False) -> Operation[str | None]:
+    """Look at a unique lock; returns the id of its task if that is gone. The lock is deleted then to mend it."""
+    return Operation(
+        "examine_lock",
+        load_script("examine_lock"),
+        (lock,),
+        (keys.task_prefix(queue), int(mend)),
+        lambda owner: None if owner is None else _text(owner),
+        idempotent=True,
+    )
+
+
+def list_parked(queue: str) -> Operation[list[bytes]]:
+    """Read ids of tasks that are between this queue and another: those of the oldest moves, 1 000 at most."""
+    return Operation("ZRANGE", None, (keys.moving(queue),), (0, 999), idempotent=True)
+
+
+def _following(cursor: bytes) -> str | None:
+    return None if cursor == b"0" else cursor.decode()
+
+
+def _pairs(words: Sequence[bytes]) -> Iterator[tuple[str, str]]:
+    for task_id, what in zip(words[::2], words[1::2], strict=True):
+        yield _text(task_id), what.decode(errors="replace")
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

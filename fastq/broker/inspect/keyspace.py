@@ -1,0 +1,58 @@
+"""Walks through all keys of Redis that are asynq's, on each node of a cluster, a stretch a call."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from redis.crc import key_slot
+
+from fastq.broker.inspect.servers import SlotRange
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = ["KEYS_A_CALL", "Page", "count_keys", "glob_of", "key_types", "node_tags", "scan_keys"]
+
+KEYS_A_CALL: Final = 1_000
+
+
+class Page(NamedTuple):
+    """Hold some keys, and the cursor for the next ones; None means that these were the last."""
+
+    cursor: str | None
+    keys: list[str]
+
+
+def scan_keys(tag: str, pattern: str, cursor: str = "0") -> Operation[Page]:
+    """Read the keys among about 1 000 that match a pattern; ``tag`` is the name of a queue that is on the node."""
+    script_keys, args = (keys.pending(tag),), (pattern, cursor, KEYS_A_CALL)
+    return Operation("scan_keys", load_script("scan_keys"), script_keys, args, _parse_page, idempotent=True)
+
+
+def _parse_page(reply: list[Any]) -> Page:
+    cursor = reply[0].decode()
+    return Page(None if cursor == "0" else cursor, [key.decode("utf-8", "surrogateescape") for key in reply[1]])
+
+
+def glob_of(prefix: str) -> str:
+    """Return the pattern of all keys that begin so."""
+    return "".join(f"\\{char}" if char in "*?[]\\^" else char for char in prefix) + "*"
+
+
+def node_tags(ranges: Sequence[SlotRange]) -> list[str]:
+    """Return for each node of a cluster that has slots a name whose queue would be on it."""
+    spans = {span.nodes[0][0]: span for span in ranges}
+    return [
+        next(tag for tag in map(str, count()) if span.first <= key_slot(keys.pending(tag).encode()) <= span.last)
+        for span in spans.values()
+    ]
+
+
+def count_keys() -> Operation[int]:
+    """Count all keys of the database; of a cluster those of one node."""
+    return Operation("DBSIZE", None, (), (), int, idempotent=True)
+
+
+def key_types(names: Sequence[str]) -> tuple[Operation[str], ...]:
+    """Read of what type each key is, "none" if there is none."""
+    return tuple(Operation("TYPE", None, (name,), (), lambda reply: reply.decode(), idempotent=True) for name in names)

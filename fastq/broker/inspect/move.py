@@ -1,0 +1,112 @@
+"""Moves tasks to another queue, maybe on another node, in steps that may each be the last one, and be asked again.
+
+A task is parked in its queue (claim), then in the other one, too (``put_tasks``), then deleted from its own, which
+keeps a note (commit), then put into its state in the other (unpark), then the note goes (forget). Parked tasks are run
+by nobody, so at no time are there two that could be; and what is parked where tells how far it came. A copy knows which
+move put it there: one that comes when another has arrived, and may have been run, is dropped.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastq.broker.inspect.bulk import Source, Taken
+from fastq.broker.operation import Operation, Word
+from fastq.broker.scripts import load_script
+from fastq.broker.transport.replies import fields_of
+from fastq.wire import keys
+
+__all__ = [
+    "Copy",
+    "claim_tasks",
+    "commit_move",
+    "count_parked",
+    "drop_parked",
+    "forget_move",
+    "read_notes",
+    "unpark_tasks",
+]
+
+
+class Copy(NamedTuple):
+    """Name a task that is parked in the other queue, its locks there and here, and the token of the move that did it.
+
+    ``by`` is empty in the queue that it comes from.
+    """
+
+    id: bytes
+    by: str = ""
+    lock: str = ""
+    old_lock: str = ""
+
+
+def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, place: int) -> Operation[int]:
+    """Park some tasks that stand behind a place of their list or set; returns how many were still there."""
+    queue = source.queue
+    return Operation(
+        "claim_tasks",
+        load_script("claim_tasks"),
+        (source.key, keys.moving(queue), keys.groups(queue)),
+        (keys.task_prefix(queue), source.state.value, source.group, token, target, place, *ids),
+        int,
+    )
+
+
+def commit_move(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[list[int]]:
+    """Delete tasks that are parked elsewhere: 1 it is done for this copy, 0 it is not this move's, or too late."""
+    words: list[Word] = [word for task in tasks for word in (task.id, task.old_lock, task.by)]
+    return Operation(
+        "commit_move",
+        load_script("commit_move"),
+        (keys.moving(queue), keys.moved(queue)),
+        (keys.task_prefix(queue), token, *words),
+        idempotent=True,
+    )
+
+
+def unpark_tasks(queue: str, token: str, tasks: Sequence[Copy], *, back: bool = False) -> Operation[Taken]:
+    """Put parked tasks into their states, pending ones behind all others, or with ``back`` before them.
+
+    What is put back counts as no task done.
+    """
+    script_keys = (
+        keys.moving(queue),
+        keys.pending(queue),
+        keys.scheduled(queue),
+        keys.retry(queue),
+        keys.archived(queue),
+        keys.completed(queue),
+        keys.groups(queue),
+    )
+    words: list[Word] = [word for task in tasks for word in (task.id, task.by)]
+    args: list[Word] = [keys.task_prefix(queue), keys.group_prefix(queue), token, "1" if back else "", *words]
+    return Operation(
+        "unpark_tasks",
+        load_script("unpark_tasks"),
+        script_keys,
+        args,
+        lambda count: Taken(len(tasks), 0 if back else count, []),
+        idempotent=True,
+    )
+
+
+def drop_parked(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[int]:
+    """Delete parked tasks of a move of which the queue that they came from knows nothing."""
+    words: list[Word] = [word for task in tasks for word in (task.id, task.lock, task.by)]
+    args: list[Word] = [keys.task_prefix(queue), token, *words]
+    return Operation("drop_parked", load_script("drop_parked"), (keys.moving(queue),), args, int, idempotent=True)
+
+
+def read_notes(queue: str) -> Operation[dict[bytes, bytes]]:
+    """Read the notes on what left a queue, ``token:id`` to ``by:queue``; 200 at most of each interrupted move."""
+    return Operation("HGETALL", None, (keys.moved(queue),), (), fields_of, idempotent=True)
+
+
+def forget_move(queue: str, token: str, ids: Sequence[bytes]) -> Operation[int]:
+    """Delete the notes on tasks that are in the other queue now."""
+    notes = [token.encode() + b":" + task_id for task_id in ids]
+    return Operation("HDEL", None, (keys.moved(queue),), notes, int, idempotent=True)
+
+
+def count_parked(queue: str) -> Operation[int]:
+    """Count the tasks of a queue that are between it and another."""
+    return Operation("ZCARD", None, (keys.moving(queue),), (), int, idempotent=True)

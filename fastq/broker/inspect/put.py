@@ -1,0 +1,119 @@
+"""Puts tasks into a queue as they were elsewhere: with all fields, in their state, with what is left of their locks."""
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from fastq.broker.operation import Operation, Word
+from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+from fastq.wire.codec import rewrite_task_message, view_task_message
+
+__all__ = ["MOVING", "Kept", "Put", "lock_of", "put_tasks", "read_lock", "readdress"]
+
+MOVING = "moving"
+"""The state of a task that is between two queues; not asynq's."""
+
+
+class Put(IntEnum):
+    """Say what became of a task; the numbers are the script's."""
+
+    DONE = 1
+    WITHOUT_LOCK = 2
+    DONE_BEFORE = 3
+    ID_CONFLICT = 0
+    DUPLICATE = -1
+    ARCHIVE_FULL = -2
+
+
+class Kept(NamedTuple):
+    """Hold a task as it is to be; ``lock_ms`` None is for ever, ``lock`` empty means that it has none.
+
+    ``fields`` are those of its hash but for the state.
+    """
+
+    id: bytes
+    state: str
+    fields: Mapping[bytes, bytes]
+    score: str = ""
+    group: bytes = b""
+    lock: str = ""
+    lock_ms: int | None = None
+
+
+def put_tasks(
+    queue: str,
+    tasks: Sequence[Kept],
+    *,
+    token: str = "",
+    is_trial: bool = False,
+    most_archived: int = ARCHIVE_MAX_SIZE,
+) -> Operation[list[Put]]:
+    """Put tasks into a queue, each unless its id exists; ``is_trial`` writes nothing and tells what would be.
+
+    What would make the archive hold more than ``most_archived`` is not put.
+    With the ``token`` of a move they are parked, those whose locks are free, and to ask again is no harm.
+    """
+    script_keys = (
+        keys.pending(queue),
+        keys.scheduled(queue),
+        keys.retry(queue),
+        keys.archived(queue),
+        keys.completed(queue),
+        keys.groups(queue),
+        keys.moving(queue),
+    )
+    width = 6 + 2 * max(len(task.fields) for task in tasks)
+    words = [word for task in tasks for word in _words(task, width)]
+    args = (
+        keys.task_prefix(queue),
+        keys.group_prefix(queue),
+        token,
+        "1" if is_trial else "",
+        width,
+        most_archived,
+        *words,
+    )
+    return Operation(
+        "put_tasks",
+        load_script("put_tasks"),
+        script_keys,
+        args,
+        lambda reply: list(map(Put, reply)),
+        idempotent=is_trial or bool(token),
+    )
+
+
+def _words(task: Kept, width: int) -> list[Word]:
+    words: list[Word] = [task.id, task.state, task.score, task.group, task.lock]
+    words.append("" if task.lock_ms is None else task.lock_ms)
+    words += [word for pair in task.fields.items() for word in pair]
+    return words + [""] * (width - len(words))
+
+
+def readdress(fields: Mapping[bytes, bytes], source: str, target: str) -> dict[bytes, bytes]:
+    """Return a task's fields as they are in another queue: its message names that, its unique lock is one of that.
+
+    ``InvalidMessageError`` if its message cannot be read.
+    """
+    message = fields[b"msg"]
+    old, new = keys.queue_prefix(source), keys.queue_prefix(target)
+    lock = view_task_message(message).unique_key
+    changed = {**fields, b"msg": rewrite_task_message(message, queue=target)}
+    if lock.startswith(old):
+        changed[b"msg"] = rewrite_task_message(changed[b"msg"], unique_key=new + lock.removeprefix(old))
+    noted = fields.get(b"unique_key", b"")
+    if noted.startswith(old.encode()):
+        changed[b"unique_key"] = new.encode() + noted.removeprefix(old.encode())
+    return changed
+
+
+def lock_of(queue: str, unique_key: str) -> str:
+    """Return what a message calls its unique lock, empty if it is none of the queue's: it may be any key."""
+    return unique_key if unique_key.startswith(f"{keys.queue_prefix(queue)}unique:") else ""
+
+
+def read_lock(lock: str, task_id: bytes) -> Operation[int]:
+    """Tell for how many milliseconds a task holds its unique lock: -1 for ever, -2 if it does not."""
+    return Operation("read_lock", load_script("read_lock"), (lock,), (task_id,), int, idempotent=True)

@@ -1,0 +1,203 @@
+"""Looks at queues as a whole: which there are, what is in them, what passed through them; pausing them."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.operation import Flow, Operation
+from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
+from fastq.broker.scripts import load_script
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = [
+    "GroupPage",
+    "MemorySample",
+    "QueueStats",
+    "group_sizes",
+    "list_groups",
+    "list_queues",
+    "pause_queue",
+    "queue_exists",
+    "queue_stats",
+    "read_counters",
+    "sample_memory",
+    "unpause_queue",
+]
+
+GROUPS_A_CALL: Final = 500
+SAMPLED_TASKS: Final = 20
+SAMPLED_GROUPS: Final = 5
+
+
+def list_queues() -> Operation[list[str]]:
+    """Read the names of all queues, in the order of the alphabet."""
+    return Operation("SMEMBERS", None, (keys.all_queues(),), (), _names, idempotent=True)
+
+
+def queue_exists(queue: str) -> Operation[bool]:
+    """Tell whether the queue is listed."""
+    return Operation("SISMEMBER", None, (keys.all_queues(),), (queue,), bool, idempotent=True)
+
+
+class QueueStats(NamedTuple):
+    """Hold what a queue has in each state but aggregating, its counters of today (UTC) and in total.
+
+    ``oldest_pending_ns`` is since when the oldest pending task waits (Unix ns), None if there is none. The archive
+    keeps ``archive_max`` tasks, ``archive_full`` is what happens then, and it has dropped ``archive_dropped`` tasks.
+    """
+
+    sizes: dict[TaskState, int]
+    groups: int
+    processed: int
+    failed: int
+    processed_total: int
+    failed_total: int
+    paused: bool
+    oldest_pending_ns: int | None
+    archive_max: int
+    archive_full: str
+    archive_dropped: int
+
+
+_STATES: Final = (
+    TaskState.PENDING,
+    TaskState.ACTIVE,
+    TaskState.SCHEDULED,
+    TaskState.RETRY,
+    TaskState.ARCHIVED,
+    TaskState.COMPLETED,
+)
+
+
+def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
+    """Count a queue's tasks, at one moment; those in groups are counted by ``group_sizes``."""
+    today = datetime.fromtimestamp(now_s, UTC)
+    script_keys = (
+        keys.pending(queue),
+        keys.active(queue),
+        keys.scheduled(queue),
+        keys.retry(queue),
+        keys.archived(queue),
+        keys.completed(queue),
+        keys.groups(queue),
+        keys.processed(queue, today),
+        keys.failed(queue, today),
+        keys.processed_total(queue),
+        keys.failed_total(queue),
+        keys.paused(queue),
+        keys.archive_rule(queue),
+    )
+    args = (keys.task_prefix(queue),)
+    return Operation("queue_stats", load_script("queue_stats"), script_keys, args, _parse_stats, idempotent=True)
+
+
+def _parse_stats(reply: list[Any]) -> QueueStats:
+    sizes, (groups, *counters, paused, oldest, most, full, dropped) = reply[:6], reply[6:]
+    processed, failed, processed_total, failed_total = (int(counter or 0) for counter in counters)
+    return QueueStats(
+        sizes=dict(zip(_STATES, sizes, strict=True)),
+        groups=groups,
+        processed=processed,
+        failed=failed,
+        processed_total=processed_total,
+        failed_total=failed_total,
+        paused=bool(paused),
+        oldest_pending_ns=int(oldest) if oldest.isdigit() else None,
+        archive_max=int(most or ARCHIVE_MAX_SIZE),
+        archive_full=full.decode() or "trim",
+        archive_dropped=int(dropped or 0),
+    )
+
+
+class MemorySample(NamedTuple):
+    """Hold estimates in bytes: of the queue without its groups, of one grouped task, of one group without its tasks."""
+
+    ungrouped: int
+    grouped_task: int
+    group: int
+
+
+def sample_memory(queue: str) -> Operation[MemorySample]:
+    """Estimate from a few tasks how much memory a queue takes."""
+    return Operation(
+        "sample_memory",
+        load_script("sample_memory"),
+        (
+            keys.pending(queue),
+            keys.active(queue),
+            keys.scheduled(queue),
+            keys.retry(queue),
+            keys.archived(queue),
+            keys.completed(queue),
+            keys.groups(queue),
+        ),
+        (keys.task_prefix(queue), keys.group_prefix(queue), SAMPLED_TASKS, SAMPLED_GROUPS),
+        lambda reply: MemorySample(*reply),
+        idempotent=True,
+    )
+
+
+class GroupPage(NamedTuple):
+    """Hold some groups with their sizes, and the cursor for the next ones; "0" means that these were the last."""
+
+    cursor: str
+    sizes: dict[str, int]
+
+
+def list_groups(queue: str, cursor: str = "0", count: int = GROUPS_A_CALL) -> Operation[GroupPage]:
+    """Read some of a queue's groups; while groups come and go, one may come in two pages."""
+    return Operation(
+        "list_groups",
+        load_script("list_groups"),
+        (keys.groups(queue),),
+        (keys.group_prefix(queue), cursor, count),
+        _parse_groups,
+        idempotent=True,
+    )
+
+
+def _parse_groups(reply: list[Any]) -> GroupPage:
+    cursor, pairs = reply[0].decode(), reply[1:]
+    return GroupPage(cursor, {_text(pairs[at]): pairs[at + 1] for at in range(0, len(pairs), 2)})
+
+
+def group_sizes(queue: str) -> Flow[dict[str, int]]:
+    """Read all groups of a queue and how many tasks wait in each, some hundreds a round trip."""
+    sizes: dict[str, int] = {}
+    cursor = "0"
+    while True:
+        page: GroupPage = yield list_groups(queue, cursor)
+        sizes.update(page.sizes)
+        cursor = page.cursor
+        if cursor == "0":
+            return sizes
+
+
+def read_counters(queue: str, days: Sequence[date]) -> Operation[list[tuple[int, int]]]:
+    """Read how many tasks were processed and how many of these failed, for each UTC day."""
+    names = [name for day in days for name in (keys.processed(queue, day), keys.failed(queue, day))]
+    return Operation("MGET", None, names, (), _parse_counters, idempotent=True)
+
+
+def _parse_counters(reply: list[bytes | None]) -> list[tuple[int, int]]:
+    counts = [int(value or 0) for value in reply]
+    return list(zip(counts[::2], counts[1::2], strict=True))
+
+
+def pause_queue(queue: str, now_s: int) -> Operation[bool]:
+    """Let nothing more be taken from a queue; False if it was paused before."""
+    return Operation("pause_queue", load_script("pause_queue"), (keys.paused(queue),), (now_s,), bool)
+
+
+def unpause_queue(queue: str) -> Operation[bool]:
+    """Let tasks be taken again; False if the queue was not paused."""
+    return Operation("DEL", None, (keys.paused(queue),), (), bool)
+
+
+def _names(reply: list[bytes]) -> list[str]:
+    return sorted(map(_text, reply))
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

@@ -1,0 +1,51 @@
+"""What a Redis says of its settings, its clock and its slow commands; not every user may ask."""
+
+from typing import Any, NamedTuple
+
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import load_script, script_names
+from fastq.broker.transport.replies import fields_of
+
+__all__ = ["SlowCommand", "read_setting", "read_time", "slow_commands"]
+
+
+class SlowCommand(NamedTuple):
+    """Hold an entry of Redis' slow log: when (Unix s), for how long, and what; of a script of ours its name."""
+
+    at_s: int
+    took_us: int
+    name: str
+    is_ours: bool
+
+
+def read_setting(name: str) -> Operation[str | None]:
+    """Read one of Redis' settings; None if it does not know it."""
+    return Operation("CONFIG", None, (), ("GET", name), _setting, idempotent=True)
+
+
+def _setting(reply: Any) -> str | None:
+    return next((value.decode(errors="replace") for value in fields_of(reply).values()), None)
+
+
+def read_time() -> Operation[float]:
+    """Read Redis' clock, in Unix seconds."""
+    return Operation("TIME", None, (), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6, idempotent=True)
+
+
+def slow_commands(count: int) -> Operation[list[SlowCommand]]:
+    """Read the last entries of the slow log, the latest first."""
+    return Operation("SLOWLOG", None, (), ("GET", count), _slow_commands, idempotent=True)
+
+
+def _slow_commands(reply: list[Any]) -> list[SlowCommand]:
+    names = {load_script(name).sha: name for name in script_names()}
+    return [_slow_command(names, entry) for entry in reply]
+
+
+def _slow_command(names: dict[str, str], entry: list[Any]) -> SlowCommand:
+    words = [word.decode(errors="replace") for word in entry[3]]
+    command, first = words[0].upper(), words[1] if len(words) > 1 else ""
+    is_script = command in ("EVALSHA", "EVAL", "EVALSHA_RO", "EVAL_RO", "FCALL", "FCALL_RO")
+    script = names.get(first, f"{first[:8]}…" if command.startswith("EVALSHA") else "")
+    is_ours = is_script or any(word.startswith("asynq:") for word in words[1:])
+    return SlowCommand(entry[1], entry[2], f"{command} {script}".rstrip() if is_script else command, is_ours)

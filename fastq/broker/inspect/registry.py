@@ -1,0 +1,54 @@
+"""Reads the lists in which servers and schedulers show themselves as they are, stale members included."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.transport.replies import scored
+from fastq.wire import keys
+
+__all__ = ["INDEXES", "Listed", "forget_stale", "read_infos", "read_registry"]
+
+INDEXES: Final[Mapping[str, str]] = {
+    "servers": keys.all_servers(),
+    "workers": keys.all_workers(),
+    "schedulers": keys.all_schedulers(),
+}
+"""Each list's key; its members are keys, scored by the Unix second at which they end by their owner's clock."""
+
+
+class Listed(NamedTuple):
+    """Hold a member of a list: until when it is meant to be there, and for how many ms Redis keeps its key.
+
+    ``ttl_ms`` is -2 if there is no such key, -1 if it does not end.
+    """
+
+    listed_in: str
+    key: str
+    expires_s: float
+    ttl_ms: int
+
+
+def read_registry() -> Flow[list[Listed]]:
+    """Read all three lists."""
+    replies = yield from together(
+        *(Operation("ZRANGE", None, (key,), (0, -1, "WITHSCORES"), idempotent=True) for key in INDEXES.values())
+    )
+    members = [
+        (listed_in, key.decode("utf-8", "surrogateescape"), score)
+        for listed_in, reply in zip(INDEXES, replies, strict=True)
+        for key, score in scored(reply)
+    ]
+    times = yield from together(*(Operation("PTTL", None, (key,), (), int, idempotent=True) for _, key, _ in members))
+    return [Listed(*member, ttl_ms) for member, ttl_ms in zip(members, times, strict=True)]
+
+
+def read_infos(names: Sequence[str]) -> Flow[list[bytes]]:
+    """Read the encoded ServerInfos of some servers; those that are gone are left out."""
+    found = yield from together(*(Operation("GET", None, (name,), (), idempotent=True) for name in names))
+    return [info for info in found if info is not None]
+
+
+def forget_stale(index: str, before_s: int) -> Operation[int]:
+    """Take members off a list whose time was over before that second; returns how many."""
+    return Operation("ZREMRANGEBYSCORE", None, (INDEXES[index],), ("-inf", f"({before_s}"), int, idempotent=True)

@@ -1,0 +1,187 @@
+"""Deletes a queue with all its keys, in pieces, while producers may go on."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.inspect.bulk import Source, Taken, delete_all, delete_some
+from fastq.broker.inspect.queues import GroupPage, list_groups
+from fastq.broker.inspect.tasks import container
+from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.scripts import load_script
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = [
+    "Closing",
+    "FoundGroup",
+    "close_queue",
+    "delete_contents",
+    "find_groups",
+    "forget_queue",
+    "sweep_queue",
+    "unlist_groups",
+]
+
+KEYS_A_CALL: Final = 1000
+GLOB_SPECIAL: Final = re.compile(r"[*?\[\]\\^]")
+
+
+class Closing(NamedTuple):
+    """Tell whether a queue was paused to be deleted, and what was in it then.
+
+    ``groups`` counts names, ``sets`` groups that are being aggregated.
+    """
+
+    closed: bool
+    sizes: dict[TaskState, int]
+    groups: int
+    sets: int
+
+
+_STATES: Final = (
+    TaskState.PENDING,
+    TaskState.ACTIVE,
+    TaskState.SCHEDULED,
+    TaskState.RETRY,
+    TaskState.ARCHIVED,
+    TaskState.COMPLETED,
+)
+
+
+def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[Closing]:
+    """Pause a queue that has no tasks; with ``force`` one that has no active ones."""
+    script_keys = (*_containers(queue)[:-1], keys.paused(queue))
+    return Operation("close_queue", load_script("close_queue"), script_keys, (now_s, int(force)), _parse_closing)
+
+
+def _containers(queue: str) -> tuple[str, ...]:
+    return (
+        *(container(queue, state) for state in _STATES),
+        keys.groups(queue),
+        keys.aggregation_sets(queue),
+        keys.lease(queue),
+    )
+
+
+def _parse_closing(reply: list[int]) -> Closing:
+    closed, *sizes, groups, sets = reply
+    return Closing(bool(closed), dict(zip(_STATES, sizes, strict=True)), groups, sets)
+
+
+def delete_contents(queue: str) -> Flow[None]:
+    """Delete the tasks of a closed queue; first those that a forwarder might move, and whither."""
+    for state in (TaskState.SCHEDULED, TaskState.RETRY):
+        yield from delete_all(Source(queue, container(queue, state), state))
+    yield from _delete_groups(queue)
+    for key, group in (yield from find_groups(queue)).items():
+        if not group.is_listed:
+            yield from delete_all(Source(queue, key, TaskState.AGGREGATING))
+    for state in (TaskState.PENDING, TaskState.ARCHIVED, TaskState.COMPLETED):
+        yield from delete_all(Source(queue, container(queue, state), state))
+
+
+def _delete_groups(queue: str) -> Flow[None]:
+    sets: list[bytes] = yield Operation("ZRANGE", None, (keys.aggregation_sets(queue),), (0, -1), idempotent=True)
+    for name in sets:
+        key = name.decode("utf-8", "surrogateescape")
+        yield from delete_all(Source(queue, key, TaskState.AGGREGATING))
+        yield Operation("ZREM", None, (keys.aggregation_sets(queue),), (name,), int, idempotent=True)
+    cursor = "0"
+    while True:
+        page: GroupPage = yield list_groups(queue, cursor)
+        yield from _delete_some_groups(queue, page.sizes)
+        cursor = page.cursor
+        if cursor == "0":
+            return
+
+
+def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
+    """Delete groups with their tasks: small ones in one round trip, the rest of each big one by itself.
+
+    Locks that only messages name are left to ``sweep_queue``.
+    """
+    yield from unlist_groups(queue, [group for group, size in sizes.items() if not size])
+    sources = [
+        Source(queue, keys.group(queue, group), TaskState.AGGREGATING, group) for group, size in sizes.items() if size
+    ]
+    results: list[Taken] = yield from together(*(delete_some(source) for source in sources))
+    for source, taken in zip(sources, results, strict=True):
+        if taken.ids < sizes[source.group]:
+            yield from delete_all(source)
+
+
+def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
+    """Take those of some groups off the list that have no tasks."""
+    if groups:
+        args = (keys.group_prefix(queue), *groups)
+        yield Operation(
+            "unlist_groups", load_script("unlist_groups"), (keys.groups(queue),), args, int, idempotent=True
+        )
+
+
+class FoundGroup(NamedTuple):
+    """Tell how many tasks a group, or an aggregation set of one, has, and whether the queue lists it."""
+
+    size: int
+    is_listed: bool
+
+
+def find_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
+    """Go through all keys of Redis for the groups and aggregation sets of a queue, by key; Go leaves unlisted ones."""
+    prefix = keys.group_prefix(queue)
+    script_keys = (keys.groups(queue), keys.aggregation_sets(queue))
+    found: dict[str, FoundGroup] = {}
+    cursor = "0"
+    while True:
+        args = (prefix, _pattern(prefix), cursor, KEYS_A_CALL)
+        reply: list[Any] = yield Operation(
+            "find_groups", load_script("find_groups"), script_keys, args, idempotent=True
+        )
+        found.update(_parse_groups(reply[1:]))
+        cursor = reply[0].decode()
+        if cursor == "0":
+            return found
+
+
+def _parse_groups(words: list[Any]) -> Iterator[tuple[str, FoundGroup]]:
+    for key, size, is_listed in zip(words[::3], words[1::3], words[2::3], strict=True):
+        yield key.decode("utf-8", "surrogateescape"), FoundGroup(size, bool(is_listed))
+
+
+def _pattern(prefix: str) -> str:
+    return GLOB_SPECIAL.sub(r"\\\g<0>", prefix) + "*"
+
+
+def sweep_queue(queue: str) -> Flow[int]:
+    """Go through all keys of Redis for those of a queue that no task of it needs, and delete them; returns how many."""
+    prefix = keys.queue_prefix(queue)
+    script_keys = (*_containers(queue), keys.paused(queue))
+    swept: Swept = Swept("0", 0)
+    deleted = 0
+    while True:
+        args = (prefix, _pattern(prefix), swept.cursor, KEYS_A_CALL)
+        swept = yield Operation(
+            "sweep_queue", load_script("sweep_queue"), script_keys, args, _parse_sweep, idempotent=True
+        )
+        deleted += swept.deleted
+        if swept.cursor == "0":
+            return deleted
+
+
+class Swept(NamedTuple):
+    """Hold SCAN's cursor, and how many keys were deleted on the way there."""
+
+    cursor: str
+    deleted: int
+
+
+def _parse_sweep(reply: list[Any]) -> Swept:
+    return Swept(reply[0].decode(), reply[1])
+
+
+def forget_queue(queue: str) -> Flow[None]:
+    """Resume a queue, and take it off the list if nothing came into it meanwhile."""
+    left: int = yield Operation("EXISTS", None, _containers(queue), (), int, idempotent=True)
+    delist = () if left else (Operation("SREM", None, (keys.all_queues(),), (queue,), int, idempotent=True),)
+    yield from together(Operation("DEL", None, (keys.paused(queue),), (), int, idempotent=True), *delist)

@@ -1,0 +1,86 @@
+"""Looks at who is there: servers and what they run, schedulers and what they enqueued, nodes of a cluster."""
+
+from typing import Any, NamedTuple
+
+from redis.crc import key_slot
+
+from fastq.broker.operation import Flow, Operation, together
+from fastq.errors import BrokerError
+from fastq.wire import keys
+
+__all__ = [
+    "SlotRange",
+    "cluster_slots",
+    "list_history",
+    "read_scheduler_entries",
+    "read_servers",
+    "slot_of",
+]
+
+
+def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes]]]]:
+    """Read each live server's ServerInfo and the WorkerInfos of what it runs; forget those that are long silent."""
+    live = yield from _live_keys(keys.all_servers(), now_s)
+    workers = yield from _live_keys(keys.all_workers(), now_s)
+    infos = yield from _read_each("GET", live, ())
+    running = yield from _read_each("HVALS", workers, ())
+    by_server = {_tag(key): values for key, values in zip(workers, running, strict=True)}
+    return [(info, by_server.get(_tag(key), [])) for key, info in zip(live, infos, strict=True) if info is not None]
+
+
+def read_scheduler_entries(now_s: int) -> Flow[list[bytes]]:
+    """Read the entries of all live schedulers; forget those that are long silent."""
+    live = yield from _live_keys(keys.all_schedulers(), now_s)
+    entries = yield from _read_each("LRANGE", live, (0, -1))
+    return [entry for of_one in entries for entry in of_one]
+
+
+def _live_keys(index: str, now_s: int) -> Flow[list[str]]:
+    live, forgotten = yield (
+        Operation("ZRANGEBYSCORE", None, (index,), (now_s, "+inf"), idempotent=True),
+        Operation("ZREMRANGEBYSCORE", None, (index,), ("-inf", now_s - 1), idempotent=True),
+    )
+    if isinstance(live, BrokerError):
+        raise live
+    del forgotten  # its error keeps nobody from reading who may only read
+    return [key.decode("utf-8", "surrogateescape") for key in live]
+
+
+def _read_each(command: str, names: list[str], args: tuple[int, ...]) -> Flow[list[Any]]:
+    """Read keys, each maybe on a node of its own."""
+    return (yield from together(*(Operation(command, None, (name,), args, idempotent=True) for name in names)))
+
+
+def _tag(key: str) -> str:
+    return key[key.find("{") :]
+
+
+def list_history(entry_id: str, start: int, count: int) -> Operation[list[bytes]]:
+    """Read when a scheduler enqueued an entry's task, the latest first."""
+    key = (keys.scheduler_history(entry_id),)
+    return Operation("ZREVRANGE", None, key, (start, start + count - 1), idempotent=True)
+
+
+class SlotRange(NamedTuple):
+    """Hold a range of a cluster's slots, and the nodes that have it, the master first: (id, host, port)."""
+
+    first: int
+    last: int
+    nodes: list[tuple[str, str, int]]
+
+
+def cluster_slots() -> Operation[list[SlotRange]]:
+    """Read which nodes of a cluster have which slots; a ``BrokerError`` where Redis is no cluster."""
+    return Operation("CLUSTER", None, (), ("SLOTS",), _parse_slots, idempotent=True)
+
+
+def _parse_slots(reply: list[Any]) -> list[SlotRange]:
+    return [
+        SlotRange(first, last, [(node[2].decode(), (node[0] or b"").decode(), node[1]) for node in nodes])
+        for first, last, *nodes in reply
+    ]
+
+
+def slot_of(queue: str) -> int:
+    """Return the slot of a cluster in which all keys of a queue are."""
+    return int(key_slot(keys.pending(queue).encode()))

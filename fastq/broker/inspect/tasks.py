@@ -1,0 +1,122 @@
+"""Looks at tasks: the ids of a state by rank, the tasks behind ids; and a new payload for a scheduled one."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.operation import Flow, Operation
+from fastq.broker.operations.lease import lost_count
+from fastq.broker.scripts import load_script
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = [
+    "FoundTask",
+    "container",
+    "list_ids",
+    "list_ids_newest_first",
+    "read_all_tasks",
+    "read_message",
+    "read_tasks",
+    "update_payload",
+]
+
+TASKS_A_CALL: Final = 200
+MAX_READ_BYTES: Final = 256_000
+
+_LISTS: Final[dict[TaskState, Callable[[str], str]]] = {
+    TaskState.PENDING: keys.pending,
+    TaskState.ACTIVE: keys.active,
+}
+_SETS: Final[dict[TaskState, Callable[[str], str]]] = {
+    TaskState.SCHEDULED: keys.scheduled,
+    TaskState.RETRY: keys.retry,
+    TaskState.ARCHIVED: keys.archived,
+    TaskState.COMPLETED: keys.completed,
+}
+
+
+def container(queue: str, state: TaskState, group: str = "") -> str:
+    """Name the list or sorted set of the ids in a state."""
+    if state is TaskState.AGGREGATING:
+        return keys.group(queue, group)
+    return (_LISTS.get(state) or _SETS[state])(queue)
+
+
+def list_ids(queue: str, state: TaskState, group: str, start: int, count: int) -> Operation[list[bytes]]:
+    """Read ids of a state by rank: the oldest of pending and active first, the lowest score of the others.
+
+    ``group`` counts for aggregating only.
+    """
+    key = (container(queue, state, group),)
+    if state in _LISTS:  # the newest are at the head
+        return Operation("LRANGE", None, key, (-(start + count), -(start + 1)), lambda ids: ids[::-1], idempotent=True)
+    return Operation("ZRANGE", None, key, (start, start + count - 1), idempotent=True)
+
+
+def list_ids_newest_first(queue: str, state: TaskState, group: str, start: int, count: int) -> Operation[list[bytes]]:
+    """Read ids as ``list_ids`` does, but from the other end."""
+    key = (container(queue, state, group),)
+    words = (start, start + count - 1)
+    return Operation("LRANGE" if state in _LISTS else "ZREVRANGE", None, key, words, idempotent=True)
+
+
+class FoundTask(NamedTuple):
+    """Hold what Redis has of a task; ``score`` is that of its state: when it is due, or when its lease ends.
+
+    ``lost`` is how often the task was lost with its server.
+    """
+
+    message: bytes | None
+    state: str | None
+    result: bytes | None
+    score: float | None
+    lost: int = 0
+
+
+def read_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Operation[list[FoundTask]]:
+    """Read tasks at one moment; it may bring fewer than asked for, the first ones, when they are big."""
+    return Operation(
+        "read_tasks",
+        load_script("read_tasks"),
+        (keys.scheduled(queue), keys.retry(queue), keys.lease(queue)),
+        (keys.task_prefix(queue), MAX_READ_BYTES, *task_ids),
+        _parse_tasks,
+        idempotent=True,
+    )
+
+
+def _parse_tasks(reply: list[Any]) -> list[FoundTask]:
+    return [
+        FoundTask(
+            message=reply[at],
+            state=None if reply[at + 1] is None else reply[at + 1].decode(errors="replace"),
+            result=reply[at + 2],
+            score=None if reply[at + 4] is None else float(reply[at + 4]),
+            lost=lost_count(reply[at + 3]),
+        )
+        for at in range(0, len(reply), 5)
+    ]
+
+
+def read_all_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Flow[list[FoundTask]]:
+    """Read any number of tasks, as many a round trip as are no burden to Redis."""
+    found: list[FoundTask] = []
+    while len(found) < len(task_ids):
+        found += yield read_tasks(queue, task_ids[len(found) : len(found) + TASKS_A_CALL])
+    return found
+
+
+def read_message(queue: str, task_id: str) -> Operation[bytes | None]:
+    """Read the encoded message of a task; None if there is no such task."""
+    return Operation("HGET", None, (keys.task(queue, task_id),), ("msg",), idempotent=True)
+
+
+def update_payload(queue: str, task_id: str, old: bytes, new: bytes) -> Operation[int | str]:
+    """Replace a scheduled task's message: 1 done, 0 no such task, -1 it is not ``old`` any more, or its other state."""
+    return Operation(
+        "update_payload",
+        load_script("update_payload"),
+        (keys.task(queue, task_id),),
+        (old, new),
+        lambda reply: reply.decode(errors="replace") if isinstance(reply, bytes) else reply,
+    )

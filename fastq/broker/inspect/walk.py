@@ -1,0 +1,119 @@
+"""Goes through a list or set of tasks from its oldest on, a page a call, while others change it; and runs some of them.
+
+A place in it is no number: what leaves shifts the rest. So each call names the last ids that were passed, and goes on
+behind the last of them that is still there.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from hashlib import sha1
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.inspect.bulk import Source, Taken
+from fastq.broker.operation import Flow, Operation, Word
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = ["Chosen", "Listed", "Page", "Walk", "run_chosen", "run_some"]
+
+TASKS_A_CALL: Final = 200
+MAX_PAGE_BYTES: Final = 256_000
+REMEMBERED: Final = 50
+"""Of how many passed ids one must be left for the walk to know where it is; else tasks may come twice."""
+
+
+class Listed(NamedTuple):
+    """Hold what Redis has of a task in a list or set: all fields of its hash, none if there is no hash.
+
+    ``lock_ms`` is for how long it holds the lock that its hash names: -1 for ever, -2 if it does not, or nobody looked.
+    """
+
+    id: bytes
+    score: bytes
+    fields: dict[bytes, bytes]
+    lock_ms: int = -2
+
+    @property
+    def message(self) -> bytes | None:
+        """Return the encoded message."""
+        return self.fields.get(b"msg")
+
+
+class Page(NamedTuple):
+    """Hold some tasks that stand one after the other, and how many stand before them."""
+
+    place: int
+    tasks: list[Listed]
+
+
+class Walk:
+    """Go through the tasks of a source: ``page``, then ``passed`` with those of them that stay, until none come."""
+
+    def __init__(self, source: Source, *, with_locks: bool = False) -> None:
+        self.source = source
+        self._with_locks = with_locks
+        self._place = 0
+        self._passed: deque[Listed] = deque(maxlen=REMEMBERED)
+
+    def page(self, count: int = TASKS_A_CALL) -> Operation[Page]:
+        """Read the next tasks, fewer than ``count`` where they are big."""
+        words: list[Word] = [word for task in reversed(self._passed) for word in (task.id, task.score)]
+        args = (
+            keys.task_prefix(self.source.queue),
+            count,
+            MAX_PAGE_BYTES,
+            self._place,
+            "1" if self._with_locks else "",
+            *words,
+        )
+        return Operation("read_page", load_script("read_page"), (self.source.key,), args, _parse_page, idempotent=True)
+
+    def passed(self, page: Page, staying: Sequence[Listed]) -> None:
+        """Note that a page was seen, and which of its tasks were left where they are."""
+        self._place = page.place + len(staying)
+        self._passed.extend(staying)
+
+
+def _parse_page(reply: list[Any]) -> Page:
+    place, *words = reply
+    return Page(
+        place,
+        [
+            Listed(task_id, score, dict(zip(fields[::2], fields[1::2], strict=True)), lock_ms)
+            for task_id, score, lock_ms, fields in zip(words[::4], words[1::4], words[2::4], words[3::4], strict=True)
+        ],
+    )
+
+
+class Chosen(NamedTuple):
+    """Name a task as it was seen; ``digest`` is of its message, empty for whatever it is."""
+
+    id: bytes
+    digest: bytes = b""
+
+    @classmethod
+    def of(cls, task: Listed) -> "Chosen":
+        """Name a task that was read."""
+        return cls(task.id, sha1(task.message or b"", usedforsecurity=False).digest())
+
+
+def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation[Taken]:
+    """Move some tasks of a sorted set to pending, those that are still there and as they were seen."""
+    words = [word for task in chosen for word in (task.id, task.digest.hex())]
+    args = (keys.task_prefix(source.queue), source.state.value, now_ns, *words)
+    script_keys = (source.key, keys.pending(source.queue))
+    return Operation("run_chosen", load_script("run_chosen"), script_keys, args, _parse_taken)
+
+
+def _parse_taken(reply: list[int]) -> Taken:
+    asked, moved = reply
+    return Taken(asked, moved, [])
+
+
+def run_chosen(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Flow[int]:
+    """Move any number of tasks to pending, as ``run_some`` does; returns how many it were."""
+    moved = 0
+    for start in range(0, len(chosen), TASKS_A_CALL):
+        taken: Taken = yield run_some(source, chosen[start : start + TASKS_A_CALL], now_ns)
+        moved += taken.tasks
+    return moved

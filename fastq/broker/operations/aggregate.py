@@ -1,0 +1,297 @@
+"""Aggregate: the operations that take a group's tasks as a set, and put one task in their place, or give them back.
+
+A set is in one of three states, told by its score in ``aggregation_sets``: a deadline (any recoverer, Go's too, gives
+it back after that), infinity (it was aggregated, what is left of it is to be deleted), none (it is no more). Every
+operation may be sent twice.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.operation import Operation, Word
+from fastq.broker.operations.enqueue import NewTask
+from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE, archive_keys
+from fastq.broker.operations.lease import MAX_LISTED_BYTES, Leased, id_word, parse_leased
+from fastq.broker.scripts import load_script
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = [
+    "MAX_SET",
+    "STRETCH",
+    "AggregationSet",
+    "Commit",
+    "GroupRule",
+    "GroupScan",
+    "Relisted",
+    "SetList",
+    "archive_members",
+    "commit_set",
+    "count_groups",
+    "delete_members",
+    "drop_sets",
+    "list_sets",
+    "read_set",
+    "reclaim_set",
+    "relist_groups",
+    "scan_groups",
+    "take_set",
+]
+
+MAX_SET: Final = 5000
+"""Tasks that are taken at once at most: it keeps ``take_set`` under 5 ms."""
+STRETCH: Final = 500
+"""Tasks of a set that one call reads, deletes or gives back."""
+AGGREGATED: Final = "+inf"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRule:
+    """Say when a group is to be aggregated, in whole seconds (scores have no more); 0 stands for no limit.
+
+    ``max_size`` tasks, ``max_delay_s`` since the oldest joined, or ``grace_s`` since the newest did.
+    """
+
+    grace_s: int
+    max_delay_s: int = 0
+    max_size: int = 0
+
+    @classmethod
+    def of_seconds(cls, grace_s: float, max_delay_s: float, max_size: int) -> "GroupRule":
+        """Round up: a group waits as long as was said, or up to a second more."""
+        return cls(math.ceil(grace_s), math.ceil(max_delay_s), max_size)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationSet:
+    """Name a set of tasks that were taken out of a group."""
+
+    queue: str
+    group: str
+    id: str
+
+    @property
+    def key(self) -> str:
+        """Return the set's own key."""
+        return keys.aggregation_set(self.queue, self.group, self.id)
+
+    @classmethod
+    def of_key(cls, queue: str, key: str) -> "AggregationSet | None":
+        """Read a key as asynq does: the set's id is what comes after the last colon; None if it is no set's."""
+        group, _, set_id = key.removeprefix(keys.group_prefix(queue)).rpartition(":")
+        one = cls(queue, group, set_id)
+        return one if one.key == key else None
+
+
+class SetList(NamedTuple):
+    """Hold sets, and what is on the list of a queue's sets without being the key of one."""
+
+    sets: list[AggregationSet]
+    foreign: list[bytes]
+
+
+class GroupScan(NamedTuple):
+    """Hold where to go on (0: nowhere), the groups that are due, and when the next of the others is (Unix seconds)."""
+
+    cursor: int
+    next_due_s: float | None
+    due: list[str]
+
+
+class Relisted(NamedTuple):
+    """Hold where to go on (0: from the beginning), and how many groups were listed."""
+
+    cursor: int
+    groups: int
+
+
+class Commit(IntEnum):
+    """Say what became of a set that was to be replaced by a task; the numbers are those of the script."""
+
+    DONE = 1
+    DONE_BEFORE = 2
+    ID_CONFLICT = 0
+    DUPLICATE = -1
+    GONE = -2
+
+
+def scan_groups(queue: str, cursor: int, rule: GroupRule, now_s: int) -> Operation[GroupScan]:
+    """Look at about 500 listed groups, from the ``cursor`` of the last look on (0 at first)."""
+    return Operation(
+        "scan_groups",
+        load_script("scan_groups"),
+        (keys.groups(queue),),
+        (keys.group_prefix(queue), cursor, STRETCH, now_s, rule.grace_s, rule.max_delay_s, rule.max_size),
+        _parse_scan,
+        idempotent=True,
+    )
+
+
+def _parse_scan(reply: list[Any]) -> GroupScan:
+    cursor, next_due, *due = reply
+    return GroupScan(int(cursor), float(next_due) if next_due else None, _texts(due))
+
+
+def _texts(found: Iterable[bytes]) -> list[str]:
+    """Decode names; what is not UTF-8 is no group of any client's, since its messages could not name it."""
+    return [name.decode(errors="ignore") for name in found if name.decode(errors="ignore").encode() == name]
+
+
+def take_set(one: AggregationSet, rule: GroupRule, now_s: int, deadline_s: int) -> Operation[int]:
+    """Take the oldest tasks of a group that is due; returns how many, 0 if it is not."""
+    queue = one.queue
+    limit = min(rule.max_size or MAX_SET, MAX_SET)
+    return Operation(
+        "aggregation_check",
+        load_script("aggregation_check"),
+        (keys.group(queue, one.group), one.key, keys.aggregation_sets(queue), keys.groups(queue)),
+        (one.group, now_s, deadline_s, rule.grace_s, rule.max_delay_s, rule.max_size, limit),
+        int,
+        idempotent=True,
+    )
+
+
+def read_set(one: AggregationSet, start: int) -> Operation[Leased]:
+    """Read up to 500 tasks or 256 kB of a set from a rank on; ids without a task are dropped and counted."""
+    return Operation(
+        "read_aggregation_set",
+        load_script("read_aggregation_set"),
+        (one.key,),
+        (keys.task_prefix(one.queue), start, STRETCH, MAX_LISTED_BYTES),
+        parse_leased,
+        idempotent=True,
+    )
+
+
+def commit_set(one: AggregationSet, expected: int, task: NewTask, state: TaskState, now_ns: int) -> Operation[Commit]:
+    """Enqueue ``task`` in place of a set of ``expected`` tasks, or do nothing; these are to be deleted after that."""
+    queue = one.queue
+    at = {TaskState.PENDING: now_ns, TaskState.SCHEDULED: task.run_at_s}.get(state, now_ns // 1_000_000_000)
+    script_keys = (
+        one.key,
+        keys.aggregation_sets(queue),
+        keys.pending(queue),
+        keys.scheduled(queue),
+        keys.groups(queue),
+    )
+    prefixes = (keys.task_prefix(queue), keys.group_prefix(queue))
+    args = (
+        expected,
+        str(state),
+        at,
+        task.id,
+        task.message,
+        task.lock,
+        task.lock_ttl_s,
+        task.group,
+        keys.due_channel(queue),
+    )
+    return Operation(
+        "commit_aggregation_set",
+        load_script("commit_aggregation_set"),
+        script_keys,
+        (*prefixes, *args),
+        Commit,
+        idempotent=True,
+    )
+
+
+def delete_members(one: AggregationSet, locks: Mapping[str, str]) -> Operation[int]:
+    """Delete up to 500 tasks (id to the key of its unique lock, or "") of a set that was aggregated.
+
+    A lock goes if it is still the task's. Returns how many tasks the set has left; with none it goes, too. -1: the set
+    was not aggregated, and nothing was done.
+    """
+    words: list[Word] = [word for task_id, lock in locks.items() for word in (id_word(task_id), lock)]
+    return Operation(
+        "delete_aggregation_set",
+        load_script("delete_aggregation_set"),
+        (one.key, keys.aggregation_sets(one.queue)),
+        (keys.task_prefix(one.queue), *words),
+        int,
+        idempotent=True,
+    )
+
+
+def reclaim_set(one: AggregationSet, start: int = 0) -> Operation[int]:
+    """Give up to 500 tasks of a set back to their group, from a rank on; returns how many.
+
+    -1: the set was aggregated, and nothing was done.
+    """
+    queue = one.queue
+    return Operation(
+        "reclaim_aggregation_set",
+        load_script("reclaim_aggregation_set"),
+        (one.key, keys.aggregation_sets(queue), keys.group(queue, one.group), keys.groups(queue)),
+        (one.group, start, STRETCH),
+        int,
+        idempotent=True,
+    )
+
+
+def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now_s: int) -> Operation[int]:
+    """Put tasks of a set (id, message) that cannot be read into the archive, and trim it; returns how many.
+
+    500 tasks at most: a call trims no more than 750.
+    """
+    words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
+    expire_before = now_s - int(ARCHIVE_EXPIRY.total_seconds())
+    return Operation(
+        "archive_aggregating",
+        load_script("archive_aggregating"),
+        (one.key, keys.archived(one.queue), *archive_keys(one.queue)),
+        (keys.task_prefix(one.queue), now_s, expire_before, ARCHIVE_MAX_SIZE, *words),
+        int,
+        idempotent=True,
+    )
+
+
+def list_sets(queue: str, until_s: int | None, limit: int) -> Operation[SetList]:
+    """List sets whose deadline was at ``until_s`` or before; with None those that were aggregated and not deleted."""
+    span = (AGGREGATED, AGGREGATED) if until_s is None else ("-inf", until_s)
+    return Operation(
+        "ZRANGEBYSCORE",
+        None,
+        (keys.aggregation_sets(queue),),
+        (*span, "LIMIT", 0, limit),
+        lambda reply: _parse_sets(queue, reply),
+        idempotent=True,
+    )
+
+
+def _parse_sets(queue: str, reply: list[bytes]) -> SetList:
+    found = SetList([], [])
+    for member in reply:
+        one = AggregationSet.of_key(queue, member.decode(errors="replace"))
+        if one is not None and one.key.encode() == member:
+            found.sets.append(one)
+        else:
+            found.foreign.append(member)
+    return found
+
+
+def drop_sets(queue: str, foreign: Sequence[bytes]) -> Operation[int]:
+    """Take off the list what is no set; returns how many."""
+    return Operation("ZREM", None, (keys.aggregation_sets(queue),), tuple(foreign), int, idempotent=True)
+
+
+def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:
+    """Look at about 500 keys of Redis, whatever they are, and list those groups of the queue that are not listed."""
+    prefix = keys.group_prefix(queue)
+    pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
+    return Operation(
+        "relist_groups",
+        load_script("relist_groups"),
+        (keys.groups(queue),),
+        (prefix, keys.task_prefix(queue), pattern, cursor, STRETCH),
+        lambda reply: Relisted(int(reply[0]), reply[1]),
+        idempotent=True,
+    )
+
+
+def count_groups(queue: str) -> Operation[int]:
+    """Count the listed groups of a queue."""
+    return Operation("SCARD", None, (keys.groups(queue),), (), int, idempotent=True)

@@ -1,0 +1,72 @@
+"""The rule of a queue's archive: how many failed tasks it keeps, for how long, and what becomes of those beyond.
+
+It is kept in Redis, since every script that archives follows it: those of all servers and inspectors. Go's trim at
+10 000 tasks and 90 days, whatever it says.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from fastq.broker.operation import Operation, Word
+from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = ["ArchiveFull", "ArchiveRule", "drop_archived", "read_archive_rule", "set_archive_rule"]
+
+_FIELDS = ("max", "ttl", "full")
+
+
+class ArchiveFull(StrEnum):
+    """What happens when an archive is full."""
+
+    TRIM = "trim"
+    """The oldest tasks are deleted, as asynq does."""
+
+    PAUSE = "pause"
+    """The queue is paused, so that nothing more can fail."""
+
+    SPILL = "spill"
+    """A server writes the oldest tasks to a file, then deletes them."""
+
+
+class ArchiveRule(NamedTuple):
+    """The rule of one queue; the defaults are asynq's."""
+
+    most: int = ARCHIVE_MAX_SIZE
+    ttl_s: int = int(ARCHIVE_EXPIRY.total_seconds())
+    full: ArchiveFull = ArchiveFull.TRIM
+
+
+def read_archive_rule(queue: str) -> Operation[ArchiveRule]:
+    """Read the rule of a queue; asynq's where none was set."""
+    return Operation("HMGET", None, (keys.archive_rule(queue),), _FIELDS, _rule, idempotent=True)
+
+
+def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
+    """Set the rule of a queue, for all servers and inspectors."""
+    words: tuple[Word, ...] = ("max", rule.most, "ttl", rule.ttl_s, "full", rule.full.value)
+    return Operation("HSET", None, (keys.archive_rule(queue),), words, int, idempotent=True)
+
+
+def drop_archived(queue: str, task_ids: Sequence[bytes]) -> Operation[int]:
+    """Delete those of some tasks that are archived, with their unique locks; return how many are archived then."""
+    return Operation(
+        "drop_archived",
+        load_script("drop_archived"),
+        (keys.archived(queue),),
+        (keys.task_prefix(queue), *task_ids),
+        int,
+        idempotent=True,
+    )
+
+
+def _rule(reply: Sequence[bytes | None]) -> ArchiveRule:
+    most, ttl, full = reply
+    default = ArchiveRule()
+    return ArchiveRule(
+        int(most) if most else default.most,
+        int(ttl) if ttl else default.ttl_s,
+        ArchiveFull(full.decode()) if full else default.full,
+    )

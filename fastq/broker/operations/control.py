@@ -1,0 +1,49 @@
+"""Control: tell one server to stop, or to fetch no more.
+
+Each server of fastq listens on a channel of its own; asynq has none for this, so that nobody hears who asks a Go
+server. Redis tells how many listen to a channel, which is how that is known beforehand.
+"""
+
+from enum import StrEnum
+
+import orjson
+
+from fastq.broker.operation import Operation
+from fastq.wire import keys
+
+__all__ = ["ServerOrder", "count_listeners", "read_order", "send_order"]
+
+
+class ServerOrder(StrEnum):
+    """Say what a server is to do; one that does it already goes on doing it."""
+
+    STOP = "stop"
+    """Shut down, as SIGTERM has it."""
+    QUIET = "quiet"
+    """Fetch no more tasks, finish those that are there, and stay, as SIGTSTP has it."""
+
+
+def send_order(server_id: str, order: ServerOrder) -> Operation[int]:
+    """Tell a server; returns how many heard it, of whom some may be watching all channels."""
+    # Sent twice it asks for the same again: a server does not hurry because of it.
+    body = orjson.dumps({"do": order.value})
+    return Operation("PUBLISH", None, (), (keys.control_channel(server_id), body), int, idempotent=True)
+
+
+def count_listeners(server_id: str) -> Operation[int]:
+    """Count who listens to a server's own channel: nobody, if it is not fastq's."""
+    args = ("NUMSUB", keys.control_channel(server_id))
+    return Operation("PUBSUB", None, (), args, lambda reply: int(reply[1]), idempotent=True)
+
+
+def read_order(text: str) -> ServerOrder:
+    """Read a message of a server's channel; ``ValueError`` for what is none, unknown fields are left aside."""
+    try:
+        body = orjson.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r:.200} is not JSON: {error}") from None
+    order = body.get("do") if isinstance(body, dict) else None
+    try:
+        return ServerOrder(order)  # type: ignore[arg-type]  # what is no order is refused, of whatever type
+    except ValueError:
+        raise ValueError(f"{text!r:.200}: do must be one of {', '.join(map(repr, map(str, ServerOrder)))}") from None

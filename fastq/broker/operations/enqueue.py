@@ -1,0 +1,192 @@
+"""Enqueue: the operations that put new tasks into a queue, and the flow that does it and settles lost replies.
+
+Redis is never asked twice blindly. When the reply of an enqueue was lost the flow looks for each task by its id: the
+same type and payload under the id, in whatever state, is success; what is not found is sent again. A task that had
+already run and gone when the flow looked is enqueued a second time (design: at least once).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from fastq.broker.operation import Flow, Operation, Pause, Word
+from fastq.broker.scripts import load_script
+from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
+from fastq.errors import BrokerError, InvalidMessageError
+from fastq.states import TaskState
+from fastq.wire import keys
+from fastq.wire.codec import decode_task_message
+
+__all__ = ["Batch", "NewTask", "Outcome", "PutReport", "put", "put_operations", "register_queue", "settle_put"]
+
+
+class Outcome(IntEnum):
+    """Say what became of a new task; the numbers are those of the scripts."""
+
+    ENQUEUED = 1
+    ID_CONFLICT = 0
+    DUPLICATE = -1
+    TAKEN = -2
+    """Another scheduler has enqueued the task of this tick."""
+
+
+class NewTask(NamedTuple):
+    """Hold what the scripts need of one new task; the message is encoded."""
+
+    id: str
+    message: bytes
+    lock: str = ""
+    lock_ttl_s: int = 0
+    run_at_s: int = 0
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Hold new tasks of one queue that start in one state; they go out in one script call, in order.
+
+    The caller bounds their number and bytes: 500 tasks and 256 kB keep Redis for about 2 ms.
+    """
+
+    queue: str
+    state: TaskState
+    tasks: Sequence[NewTask]
+    now_ns: int
+
+
+class PutReport(NamedTuple):
+    """Tell what ``put`` did: the queues it registered, and for each batch and task the outcome or the error."""
+
+    registered: list[str]
+    outcomes: list[Sequence[Outcome | BrokerError]]
+
+
+def register_queue(queue: str) -> Operation[int]:
+    """Add a queue to the set that inspectors list."""
+    return Operation("SADD", None, (keys.all_queues(),), (queue,), int, idempotent=True)
+
+
+def put(batches: Sequence[Batch], register: Sequence[str]) -> Flow[PutReport]:
+    """Enqueue batches in one round trip, registering queues on the way; settle what a lost reply leaves open."""
+    results = yield put_operations(batches, register)
+    return (yield from settle_put(batches, register, results))
+
+
+def put_operations(batches: Sequence[Batch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
+    """Return the operations of one round trip that enqueues batches and registers queues."""
+    return (*map(register_queue, register), *map(_operation, batches))
+
+
+def settle_put(batches: Sequence[Batch], register: Sequence[str], results: Sequence[Any]) -> Flow[PutReport]:
+    """Turn the results of ``put_operations`` into outcomes, settling what a lost reply leaves open."""
+    registered = [queue for queue, result in zip(register, results, strict=False) if isinstance(result, int)]
+    outcomes: list[Sequence[Outcome | BrokerError]] = []
+    for batch, result in zip(batches, results[len(register) :], strict=True):
+        if not isinstance(result, BrokerError):
+            outcomes.append(result)
+        elif result.maybe_applied and result.transient:  # its reply was lost; a refusal half-way is no success
+            outcomes.append((yield from _settle(batch, result)))
+        else:
+            outcomes.append([result] * len(batch.tasks))
+    return PutReport(registered, outcomes)
+
+
+def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError]]:
+    """Look for tasks whose enqueue has no reply, and enqueue again those that are not there.
+
+    A conflict on sending again may be with our own first request, if Redis carried it out after we looked; so a
+    conflict stays open until a look has compared the tasks. What stays open to the end has the error of the lost reply:
+    it alone tells that the task may have been enqueued. Why it could not be settled is that error's cause.
+    """
+    settled: dict[int, Outcome] = {}
+    tasks = batch.tasks
+    for attempt in range(1, ATTEMPTS):
+        yield Pause(backoff_s(attempt))
+        unsettled = [index for index in range(len(tasks)) if index not in settled]
+        messages = yield tuple(_read_message(batch.queue, tasks[index].id) for index in unsettled)
+        missing: list[int] = []
+        for index, message in zip(unsettled, messages, strict=True):
+            if isinstance(message, BrokerError):
+                error.__cause__ = message
+            elif message is None:
+                missing.append(index)
+            else:
+                settled[index] = _compare(tasks, index, settled, message)
+        if missing:
+            again = (yield (_operation(replace(batch, tasks=[tasks[index] for index in missing])),))[0]
+            if isinstance(again, BrokerError):
+                error.__cause__ = again
+            else:
+                settled.update(
+                    (i, found) for i, found in zip(missing, again, strict=True) if found != Outcome.ID_CONFLICT
+                )
+        if len(settled) == len(tasks) or all(isinstance(message, BrokerError) for message in messages):
+            break  # when no look succeeds Redis is away, and each was tried several times already
+    return [settled.get(index, error) for index in range(len(tasks))]
+
+
+def _compare(tasks: Sequence[NewTask], index: int, settled: dict[int, Outcome], stored: bytes) -> Outcome:
+    """Say whether the task stored under an id is this one: the first of its id here, of equal type and payload."""
+    task = tasks[index]
+    if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is Outcome.ENQUEUED):
+        return Outcome.ID_CONFLICT
+    try:
+        found = decode_task_message(stored)
+    except InvalidMessageError:
+        return Outcome.ID_CONFLICT
+    ours = decode_task_message(task.message)
+    same = (found.type, found.payload) == (ours.type, ours.payload)
+    return Outcome.ENQUEUED if same else Outcome.ID_CONFLICT
+
+
+def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
+    return Operation("HGET", None, (keys.task(queue, task_id),), ("msg",), idempotent=True)
+
+
+def _operation(batch: Batch) -> Operation[list[Outcome]]:
+    name, script_keys, args = _LAYOUTS[batch.state](batch)
+    return Operation(name, load_script(name), script_keys, args, partial(_outcomes, len(batch.tasks)))
+
+
+def _outcomes(count: int, reply: int | list[int]) -> list[Outcome]:
+    if isinstance(reply, int):
+        return [Outcome.ENQUEUED] * count
+    return [Outcome(code) for code in reply]
+
+
+_Layout: TypeAlias = tuple[str, tuple[str, ...], list[Word]]
+
+
+def _pending(batch: Batch) -> _Layout:
+    width = 4 if any(task.lock for task in batch.tasks) else 2
+    args: list[Word] = [keys.task_prefix(batch.queue), batch.now_ns, width]
+    if width == 2:
+        for task in batch.tasks:
+            args += task[:2]
+    else:
+        for task in batch.tasks:
+            args += task[:4]
+    return "enqueue", (keys.pending(batch.queue),), args
+
+
+def _scheduled(batch: Batch) -> _Layout:
+    args: list[Word] = [keys.task_prefix(batch.queue), keys.due_channel(batch.queue)]
+    for task in batch.tasks:
+        args += (task.id, task.message, task.run_at_s, task.lock, task.lock_ttl_s, task.group)
+    return "schedule", (keys.scheduled(batch.queue), keys.groups(batch.queue)), args
+
+
+def _aggregating(batch: Batch) -> _Layout:
+    args: list[Word] = [keys.task_prefix(batch.queue), keys.group_prefix(batch.queue), batch.now_ns // 1_000_000_000]
+    for task in batch.tasks:
+        args += (task.id, task.message, task.group, task.lock, task.lock_ttl_s)
+    return "add_to_group", (keys.groups(batch.queue),), args
+
+
+_LAYOUTS: dict[TaskState, Callable[[Batch], _Layout]] = {
+    TaskState.PENDING: _pending,
+    TaskState.SCHEDULED: _scheduled,
+    TaskState.AGGREGATING: _aggregating,
+}

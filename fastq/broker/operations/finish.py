@@ -1,0 +1,213 @@
+"""Finish: the operations that end a task's run, each for many tasks of one queue at once.
+
+Every one takes the tasks off active and releases their leases. A task that is not active, or not the caller's any
+more, is reported and leaves the others alone. ``Guard`` says whose tasks may be touched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.operation import Operation, Word
+from fastq.broker.operations.lease import Owner, id_word
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = [
+    "ANYBODYS",
+    "ARCHIVE_MAX_SIZE",
+    "NEWEST_FIRST",
+    "OLDEST_FIRST",
+    "Completed",
+    "Done",
+    "Finish",
+    "Guard",
+    "Retried",
+    "archive",
+    "archive_bounds",
+    "archive_keys",
+    "complete",
+    "done",
+    "finish_done",
+    "requeue",
+    "retry",
+]
+
+ARCHIVE_MAX_SIZE: Final = 10_000
+ARCHIVE_EXPIRY: Final = timedelta(days=90)
+STATS_TTL: Final = timedelta(days=90)
+OLDEST_FIRST: Final = -1
+NEWEST_FIRST: Final = 1
+"""The end of active from which a task is looked for."""
+
+
+class Finish(IntEnum):
+    """Say what became of one task of a batch; the numbers are those of the scripts."""
+
+    OK = 1
+    NOT_ACTIVE = 0
+    NOT_OURS = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Say which tasks may be touched: those leased by ``owner``, those whose lease ended by ``expired_at``, or any."""
+
+    owner: Owner | None = None
+    expired_at: int | None = None
+
+    def words(self) -> tuple[str, str]:
+        """Return the two script arguments, owner and expired_at."""
+        expired_at = "" if self.expired_at is None else str(self.expired_at)
+        return ("" if self.owner is None else str(self.owner)), expired_at
+
+
+ANYBODYS: Final = Guard()
+"""For work that was done: it is finished, whoever holds the lease by now."""
+
+
+class Done(NamedTuple):
+    """Name a task that was done, and its unique lock if it has one."""
+
+    id: str
+    lock: str = ""
+
+
+class Completed(NamedTuple):
+    """Hold a task that is kept after it was done: its message with the time of completion, and its result."""
+
+    id: str
+    message: bytes
+    kept_until_s: int
+    lock: str = ""
+    result: bytes | None = None
+
+
+class Retried(NamedTuple):
+    """Hold a failed task's new message, the second of its next attempt, and whether it counts as a failure."""
+
+    id: str
+    message: bytes
+    retry_at_s: int
+    is_failure: bool = True
+
+
+def done(
+    queue: str, tasks: Sequence[Done], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
+) -> Operation[list[Finish]]:
+    """Delete tasks that were done, release their locks, count them; ``side`` is the end of active to look from."""
+    locks = [word for task in tasks if task.lock for word in task]
+    return finish_done(queue, [task.id for task in tasks], locks, now, owner, side)
+
+
+def finish_done(
+    queue: str, ids: Sequence[str], locks: Sequence[str], now: datetime, owner: Owner | None, side: int
+) -> Operation[list[Finish]]:
+    """Do as ``done``, by the tasks' ids, and by turns id and lock of those that have one."""
+    return Operation(
+        "done",
+        load_script("done"),
+        (keys.active(queue), keys.lease(queue), keys.processed(queue, now), keys.processed_total(queue)),
+        (keys.task_prefix(queue), _stats_expiry(now), side, Guard(owner).words()[0], len(ids), *ids, *locks),
+        partial(_outcomes, len(ids)),
+    )
+
+
+def complete(
+    queue: str, tasks: Sequence[Completed], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
+) -> Operation[list[Finish]]:
+    """Keep tasks that were done, with their results, until their retention ends; release locks, count."""
+    words: list[Word] = []
+    for task in tasks:
+        result = b"0" if task.result is None else b"1" + task.result
+        words += (task.id, task.message, task.kept_until_s, task.lock, result)
+    script_keys = (
+        keys.active(queue),
+        keys.lease(queue),
+        keys.completed(queue),
+        keys.processed(queue, now),
+        keys.processed_total(queue),
+    )
+    args: tuple[Word, ...] = (keys.task_prefix(queue), _stats_expiry(now), side, Guard(owner).words()[0], *words)
+    return Operation("complete", load_script("complete"), script_keys, args, partial(_outcomes, len(tasks)))
+
+
+def retry(
+    queue: str, tasks: Sequence[Retried], now: datetime, guard: Guard, side: int = OLDEST_FIRST
+) -> Operation[list[Finish]]:
+    """Put failed tasks where they wait for their next attempt; count those that are failures."""
+    words: list[Word] = []
+    for task in tasks:
+        words += (task.id, task.message, task.retry_at_s, int(task.is_failure))
+    script_keys = (keys.active(queue), keys.lease(queue), keys.retry(queue), *_counters(queue, now))
+    args: tuple[Word, ...] = (
+        keys.task_prefix(queue),
+        _stats_expiry(now),
+        side,
+        *guard.words(),
+        keys.due_channel(queue),
+        *words,
+    )
+    return Operation("retry", load_script("retry"), script_keys, args, partial(_outcomes, len(tasks)))
+
+
+def archive(
+    queue: str, tasks: Sequence[tuple[str, bytes]], now: datetime, guard: Guard, side: int = OLDEST_FIRST
+) -> Operation[list[Finish]]:
+    """Put tasks (id, message) that failed for good into the archive, count them, trim the archive with its hashes."""
+    words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
+    script_keys = (
+        keys.active(queue),
+        keys.lease(queue),
+        keys.archived(queue),
+        *_counters(queue, now),
+        *archive_keys(queue),
+    )
+    args: tuple[Word, ...] = (
+        keys.task_prefix(queue),
+        _stats_expiry(now),
+        side,
+        *guard.words(),
+        *archive_bounds(now),
+        *words,
+    )
+    return Operation("archive", load_script("archive"), script_keys, args, partial(_outcomes, len(tasks)))
+
+
+def archive_keys(queue: str) -> tuple[str, str]:
+    """Return the keys that scripts need to keep the archive within its bounds."""
+    return keys.archive_rule(queue), keys.paused(queue)
+
+
+def archive_bounds(now: datetime) -> tuple[int, int, int]:
+    """Return what scripts that add to the archive need: now, until when tasks are expired (Unix s), tasks at most."""
+    return int(now.timestamp()), int((now - ARCHIVE_EXPIRY).timestamp()), ARCHIVE_MAX_SIZE
+
+
+def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> Operation[list[Finish]]:
+    """Give tasks back to the head of their queue in the given order, with no attempt counted."""
+    script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
+    args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *task_ids)
+    return Operation("requeue", load_script("requeue"), script_keys, args, partial(_outcomes, len(task_ids)))
+
+
+def _counters(queue: str, now: datetime) -> tuple[str, ...]:
+    return (
+        keys.processed(queue, now),
+        keys.processed_total(queue),
+        keys.failed(queue, now),
+        keys.failed_total(queue),
+    )
+
+
+def _stats_expiry(now: datetime) -> int:
+    return int((now.astimezone(UTC) + STATS_TTL).timestamp())
+
+
+def _outcomes(count: int, reply: Any) -> list[Finish]:
+    if isinstance(reply, int):
+        return [Finish.OK] * count
+    return [Finish(code) for code in reply]

@@ -1,0 +1,145 @@
+"""Leases: who owns an active task, and until when.
+
+A lease's score is the Unix second at which it ends plus the owner's fraction: a 20-bit number drawn once in a server's
+life, divided by 2**20. That is exact in a double, asynq's range queries do not see it, and every write that must not
+touch another server's task compares it.
+"""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = [
+    "LEASE_S",
+    "Leased",
+    "LeasedTask",
+    "Listed",
+    "Owner",
+    "extend_leases",
+    "id_word",
+    "list_leases",
+    "lost_count",
+    "parse_leased",
+]
+
+LEASE_S: Final = 30
+MAX_LISTED_BYTES: Final = 256_000
+_NONCE_BITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Mark leases as one server's; two servers share a mark once in a million."""
+
+    fraction: float
+
+    @classmethod
+    def draw(cls) -> "Owner":
+        """Draw a mark; never 0, which is the fraction of asynq's leases."""
+        return cls((1 + secrets.randbelow(2**_NONCE_BITS - 1)) / 2**_NONCE_BITS)
+
+    def score(self, unix_s: float, lease_s: int = LEASE_S) -> str:
+        """Return the score of a lease taken at ``unix_s``, exact as text."""
+        return repr(int(unix_s + lease_s) + self.fraction)
+
+    def __str__(self) -> str:
+        return repr(self.fraction)
+
+
+class LeasedTask(NamedTuple):
+    """Pair a task's id with its encoded message."""
+
+    id: str
+    message: bytes
+
+
+class Leased(NamedTuple):
+    """Hold leased tasks, ids and messages side by side, and how many ids without a task were dropped on the way."""
+
+    ids: list[bytes]
+    messages: list[bytes]
+    ghosts: int = 0
+
+    @classmethod
+    def of(cls, tasks: Iterable[LeasedTask]) -> "Leased":
+        """Put tasks side by side."""
+        ids, messages = [], []
+        for task_id, message in tasks:
+            ids.append(id_word(task_id))
+            messages.append(message)
+        return cls(ids, messages)
+
+    @property
+    def size(self) -> int:
+        """Return how many tasks there are."""
+        return len(self.ids)
+
+    def task(self, place: int) -> LeasedTask:
+        """Return one of the tasks; an id that is not UTF-8 has surrogates for its odd bytes, see ``id_word``."""
+        return LeasedTask(self.ids[place].decode("utf-8", "surrogateescape"), self.messages[place])
+
+    @property
+    def tasks(self) -> list[LeasedTask]:
+        """Return all of the tasks."""
+        return [self.task(place) for place in range(len(self.ids))]
+
+
+def parse_leased(reply: list[Any]) -> Leased:
+    """Read what dequeue returns: a count, then ids and messages by turns."""
+    return Leased(reply[1::2], reply[2::2], reply[0])
+
+
+class Listed(NamedTuple):
+    """Tasks found by their leases, how often each was lost before, and how many leases without a task were dropped."""
+
+    tasks: list[LeasedTask]
+    lost: list[int]
+    ghosts: int
+
+
+def lost_count(word: bytes | None) -> int:
+    """Return how often a task was lost, by that field of its hash; 0 for one that is no such number."""
+    return int(word) if word and len(word) < 10 and word.isdigit() else 0
+
+
+def id_word(task_id: str) -> bytes:
+    """Return an id that came from Redis as the bytes that it has there."""
+    return task_id.encode("utf-8", "surrogateescape")
+
+
+def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence[str]) -> Operation[list[str]]:
+    """Prolong the owner's leases of at most 500 tasks; returns the ids that are not the owner's any more."""
+    return Operation(
+        "extend_leases",
+        load_script("extend_leases"),
+        (keys.lease(queue),),
+        (str(owner), lease_score, *task_ids),
+        lambda reply: [task_id.decode() for task_id in reply],
+        idempotent=True,
+    )
+
+
+def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[Listed]:
+    """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end).
+
+    It may bring fewer than there are: what is listed next is known once these have been moved, or by a higher span.
+    It fails where Redis takes no writes.
+    """
+    return Operation(
+        "list_leases",
+        load_script("list_leases"),
+        (keys.lease(queue), keys.active(queue)),
+        (keys.task_prefix(queue), lowest, highest, limit, MAX_LISTED_BYTES),
+        _parse_listed,
+        idempotent=True,
+    )
+
+
+def _parse_listed(reply: list[Any]) -> Listed:
+    leased = Leased(reply[1::3], reply[2::3])
+    return Listed(leased.tasks, [lost_count(word) for word in reply[3::3]], reply[0])

@@ -1,0 +1,57 @@
+"""Maintain: the operations that move tasks whose time has come, in bounded batches."""
+
+from typing import Any, NamedTuple
+
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = ["Cleaned", "Forwarded", "delete_expired_completed", "forward"]
+
+
+class Forwarded(NamedTuple):
+    """Tell how many due ids were taken, how many of them had no task, and when the next is due (Unix seconds).
+
+    The next one may be due already: a call takes so many at most.
+    """
+
+    taken: int
+    ghosts: int
+    next_due_s: float | None
+
+
+def forward(queue: str, now_ns: int, limit: int) -> Operation[Forwarded]:
+    """Move due tasks, of scheduled and retry ``limit`` each, to pending or to their group."""
+    return Operation(
+        "forward",
+        load_script("forward"),
+        (keys.scheduled(queue), keys.retry(queue), keys.pending(queue), keys.groups(queue)),
+        (keys.task_prefix(queue), keys.group_prefix(queue), now_ns, now_ns // 1_000_000_000, limit),
+        _parse_forwarded,
+        idempotent=True,
+    )
+
+
+def _parse_forwarded(reply: list[Any]) -> Forwarded:
+    taken, ghosts, next_due = reply
+    return Forwarded(taken, ghosts, float(next_due) if next_due else None)
+
+
+class Cleaned(NamedTuple):
+    """How many completed tasks were deleted, how many are archived, and how many the archive has ever dropped."""
+
+    deleted: int
+    archived: int
+    dropped: int
+
+
+def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cleaned]:
+    """Delete completed tasks whose retention has ended, and look at the archive."""
+    return Operation(
+        "delete_expired_completed",
+        load_script("delete_expired_completed"),
+        (keys.completed(queue), keys.archived(queue), keys.archive_rule(queue)),
+        (keys.task_prefix(queue), now_s, limit),
+        lambda reply: Cleaned(*reply),
+        idempotent=True,
+    )

@@ -1,0 +1,109 @@
+"""Presence: what a server publishes about itself, so that inspectors see it, and the results its tasks write."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from fastq.broker.operation import Operation, Word
+from fastq.broker.operations.lease import Owner
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = ["ServerIdentity", "Shown", "clear_server_state", "count_servers", "publish_server_state", "write_result"]
+
+MAX_CALL_TASKS: Final = 500
+MAX_CALL_BYTES: Final = 256_000
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Name a server as its keys do."""
+
+    host: str
+    pid: int
+    server_id: str
+
+    @property
+    def info_key(self) -> str:
+        """Name the string that holds its ServerInfo."""
+        return keys.server_info(self.host, self.pid, self.server_id)
+
+    @property
+    def workers_key(self) -> str:
+        """Name the hash of what it runs."""
+        return keys.workers(self.host, self.pid, self.server_id)
+
+    @property
+    def notice_key(self) -> str:
+        """Name the string that holds its notice."""
+        return keys.server_notice(self.info_key)
+
+
+class Shown(NamedTuple):
+    """Hold what a server shows of itself, encoded: ServerInfo, a WorkerInfo for each running task id, its notice."""
+
+    info: bytes
+    workers: Mapping[str, bytes]
+    notice: bytes
+
+
+def publish_server_state(server: ServerIdentity, shown: Shown, now_s: int, ttl_s: int) -> tuple[Operation[int], ...]:
+    """Publish what a server shows for ``ttl_s`` seconds.
+
+    In one call, as asynq does, up to 500 tasks or 256 kB; the rest follows in calls of that size.
+    """
+    first, *others = _slices(shown.workers) or [[]]
+    listed = (server.info_key, server.workers_key, server.notice_key)
+    return (
+        _add(keys.all_servers(), server.info_key, now_s + ttl_s),
+        _add(keys.all_workers(), server.workers_key, now_s + ttl_s),
+        _publish("write_server_state", listed, (ttl_s, shown.info, shown.notice, *first)),
+        *(_publish("add_worker_state", listed[1:2], (ttl_s, *words)) for words in others),
+    )
+
+
+def count_servers(now_s: int) -> Operation[int]:
+    """Count the servers, Go's too, that have published themselves and are not out of date."""
+    return Operation("ZCOUNT", None, (keys.all_servers(),), (now_s, "+inf"), int, idempotent=True)
+
+
+def _slices(workers: Mapping[str, bytes]) -> list[list[Word]]:
+    """Return ids and infos by turns, in lists of bounded size; an info larger than that has a list to itself."""
+    slices: list[list[Word]] = []
+    size = 0
+    for task_id, info in workers.items():
+        size += len(info)
+        if not slices or size > MAX_CALL_BYTES or len(slices[-1]) >= 2 * MAX_CALL_TASKS:
+            slices.append([])
+            size = len(info)
+        slices[-1] += (task_id, info)
+    return slices
+
+
+def _publish(script: str, script_keys: tuple[str, ...], args: tuple[Word, ...]) -> Operation[int]:
+    return Operation(script, load_script(script), script_keys, args, int, idempotent=True)
+
+
+def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
+    """Take back all that was published."""
+    return (
+        Operation("ZREM", None, (keys.all_servers(),), (server.info_key,), int, idempotent=True),
+        Operation("ZREM", None, (keys.all_workers(),), (server.workers_key,), int, idempotent=True),
+        Operation("DEL", None, (server.info_key, server.workers_key, server.notice_key), (), int, idempotent=True),
+    )
+
+
+def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Operation[bool]:
+    """Store the result of a task that is still running; False if it is not the owner's any more."""
+    return Operation(
+        "write_result",
+        load_script("write_result"),
+        (keys.task(queue, task_id), keys.lease(queue)),
+        (task_id, str(owner), result),
+        lambda reply: reply == 1,
+        idempotent=True,
+    )
+
+
+def _add(key: str, member: str, score: int) -> Operation[int]:
+    return Operation("ZADD", None, (key,), (score, member), int, idempotent=True)

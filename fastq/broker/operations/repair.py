@@ -1,0 +1,54 @@
+"""Repair: the operations that mend what a dead peer left: ids without task or lease, leases without task."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastq.broker.operation import Operation
+from fastq.broker.operations.lease import id_word
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = ["ActiveRepair", "LeaseRepair", "repair_active", "repair_lease"]
+
+
+class ActiveRepair(NamedTuple):
+    """Tell how many ids were looked at, how many tasks got a lease, how many ids without task were dropped."""
+
+    looked_at: int
+    leased: int
+    dropped: int
+
+
+class LeaseRepair(NamedTuple):
+    """How many of the ids one call looked at, and how many of their leases it mended."""
+
+    looked_at: int
+    mended: int
+
+
+def repair_active(queue: str, start: int, count: int, now_s: int) -> Operation[ActiveRepair]:
+    """Look at ``count`` active ids from the ``start``-th oldest on, and mend those that have no lease."""
+    return Operation(
+        "repair_active",
+        load_script("repair_active"),
+        (keys.active(queue), keys.lease(queue)),
+        (keys.task_prefix(queue), start, count, now_s),
+        lambda reply: ActiveRepair(*reply),
+        idempotent=True,
+    )
+
+
+def repair_lease(queue: str, task_ids: Sequence[str], expired_at_s: int, now_ns: int) -> Operation[LeaseRepair]:
+    """Drop expired leases whose tasks are not in active, and give such tasks back to pending.
+
+    One call looks at the first ids only if active is long: to find that an id is missing takes a pass over all of it.
+    The caller asks again for the rest.
+    """
+    return Operation(
+        "repair_lease",
+        load_script("repair_lease"),
+        (keys.lease(queue), keys.active(queue), keys.pending(queue)),
+        (keys.task_prefix(queue), expired_at_s, now_ns, *map(id_word, task_ids)),
+        lambda reply: LeaseRepair(*reply),
+        idempotent=True,
+    )

@@ -1,0 +1,52 @@
+"""What schedulers publish: their entries, which live as long as they beat, and the history of what they enqueued."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from fastq.broker.operation import Operation
+from fastq.broker.scripts import load_script
+from fastq.wire import keys
+
+__all__ = ["MAX_EVENTS", "clear_scheduler", "publish_scheduler", "record_event"]
+
+MAX_EVENTS: Final = 1000
+
+
+def publish_scheduler(
+    scheduler_id: str, entries: Sequence[bytes], now_s: int, ttl_s: int
+) -> tuple[Operation[int], ...]:
+    """Publish encoded SchedulerEntry messages, the next one due first, for ``ttl_s`` seconds."""
+    key = keys.scheduler_entries(scheduler_id)
+    return (
+        Operation("ZADD", None, (keys.all_schedulers(),), (now_s + ttl_s, key), int, idempotent=True),
+        Operation(
+            "write_scheduler_entries",
+            load_script("write_scheduler_entries"),
+            (key,),
+            (ttl_s, *entries),
+            int,
+            idempotent=True,
+        ),
+    )
+
+
+def clear_scheduler(scheduler_id: str, entry_ids: Iterable[str]) -> tuple[Operation[int], ...]:
+    """Take back what was published, and the history of these entries."""
+    key = keys.scheduler_entries(scheduler_id)
+    return (
+        Operation("ZREM", None, (keys.all_schedulers(),), (key,), int, idempotent=True),
+        Operation("DEL", None, (key,), (), int, idempotent=True),
+        *(
+            Operation("DEL", None, (keys.scheduler_history(entry_id),), (), int, idempotent=True)
+            for entry_id in entry_ids
+        ),
+    )
+
+
+def record_event(entry_id: str, event: bytes, now_s: int) -> tuple[Operation[int], ...]:
+    """Add an encoded SchedulerEnqueueEvent to an entry's history, which keeps the newest 1000."""
+    history = keys.scheduler_history(entry_id)
+    return (
+        Operation("ZREMRANGEBYRANK", None, (history,), (0, -MAX_EVENTS), int, idempotent=True),
+        Operation("ZADD", None, (history,), (now_s, event), int, idempotent=True),
+    )

@@ -1,0 +1,60 @@
+"""Semaphores in Redis, as asynq's x/rate has them: a sorted set of holders by the time at which their tokens end."""
+
+from typing import NamedTuple
+
+from fastq.broker.operation import Flow, Operation, Pause
+from fastq.broker.scripts import load_script
+from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
+from fastq.errors import BrokerError
+from fastq.wire import keys
+
+__all__ = ["Token", "acquire_token", "count_tokens", "release_token"]
+
+
+class Token(NamedTuple):
+    """Name a token: of which semaphore, held by which task, until when (Unix seconds)."""
+
+    scope: str
+    holder: str
+    deadline_s: int
+
+
+def acquire_token(token: Token, max_tokens: int, now_s: int) -> Flow[bool]:
+    """Take a token; False if none is free.
+
+    When the reply is lost the flow looks whether it has the token: asked again, the script would count it as another's.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return bool((yield _acquire(token, max_tokens, now_s)))
+        except BrokerError as error:
+            if not error.maybe_applied or attempt == ATTEMPTS:
+                raise
+        yield Pause(backoff_s(attempt))
+        if (yield _look(token)) == token.deadline_s:
+            return True
+    raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _acquire(token: Token, max_tokens: int, now_s: int) -> Operation[int]:
+    args = (max_tokens, now_s, token.deadline_s, token.holder)
+    return Operation("acquire", load_script("acquire"), (keys.semaphore(token.scope),), args, int)
+
+
+def _look(token: Token) -> Operation[float | None]:
+    key = keys.semaphore(token.scope)
+    return Operation("ZSCORE", None, (key,), (token.holder,), _score, idempotent=True)
+
+
+def _score(reply: bytes | float | None) -> float | None:
+    return None if reply is None else float(reply)
+
+
+def release_token(scope: str, holder: str) -> Operation[bool]:
+    """Give a token back; False if the holder has none, or its time was up."""
+    return Operation("ZREM", None, (keys.semaphore(scope),), (holder,), bool, idempotent=True)
+
+
+def count_tokens(scope: str, now_s: int) -> Operation[int]:
+    """Count the tokens that are held and whose time is not up."""
+    return Operation("ZCOUNT", None, (keys.semaphore(scope),), (now_s, "+inf"), int, idempotent=True)

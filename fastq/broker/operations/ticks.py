@@ -1,0 +1,107 @@
+"""The ticks of schedulers: the operation that enqueues a named entry's task once a tick, and the flow for many.
+
+Which tick was enqueued is kept beside the queue, under its hash tag, and written by the script that enqueues. So
+however many schedulers ask, and however often one of them has to, the task is put once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fastq.broker.operation import Flow, Operation
+from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport, put_operations, settle_put
+from fastq.broker.scripts import load_script
+from fastq.errors import BrokerError
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = ["LastTick", "NamedTick", "TickReport", "enqueue_tick", "put_ticks", "read_last_tick"]
+
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTick:
+    """Hold a tick of a named entry: which, who asks, and how long it is known; times in Unix seconds, or seconds.
+
+    ``plan``, the entry's zone and spec, is "" where no later scheduler is to know which tick was the last.
+    """
+
+    name: str
+    entry_id: str
+    due_s: int
+    ttl_s: int
+    plan: str
+    last_ttl_s: int
+
+
+class LastTick(NamedTuple):
+    """Tell which tick of an entry was the last, and by which plan."""
+
+    due_s: int
+    plan: str
+
+
+class TickReport(NamedTuple):
+    """Tell what ``put_ticks`` did: queues registered, and the outcome or error of each named and each other tick."""
+
+    registered: list[str]
+    named: list[Outcome | BrokerError]
+    plain: list[Outcome | BrokerError]
+
+
+def enqueue_tick(tick: NamedTick, batch: Batch) -> Operation[Outcome]:
+    """Enqueue the one task of a batch unless the tick was; asked again, it answers what it did.
+
+    Where it was refused for its id or its lock, the tick is open: another scheduler may yet enqueue it.
+    """
+    (task,) = batch.tasks
+    queue = batch.queue
+    return Operation(
+        "enqueue_tick",
+        load_script("enqueue_tick"),
+        (
+            keys.tick(queue, tick.name, tick.due_s),
+            keys.last_tick(queue, tick.name),
+            keys.task(queue, task.id),
+            keys.pending(queue),
+            keys.scheduled(queue),
+            keys.groups(queue),
+            keys.group(queue, task.group),
+        ),
+        (
+            *(tick.entry_id, tick.due_s, tick.ttl_s, tick.plan, tick.last_ttl_s),
+            *(batch.state, _moment(batch, task)),
+            *(task.id, task.message, task.group, task.lock, task.lock_ttl_s),
+            keys.due_channel(queue),
+        ),
+        Outcome,
+        idempotent=True,
+    )
+
+
+def _moment(batch: Batch, task: NewTask) -> int:
+    if batch.state is TaskState.SCHEDULED:
+        return task.run_at_s
+    return batch.now_ns if batch.state is TaskState.PENDING else batch.now_ns // _SECOND_NS
+
+
+def put_ticks(
+    named: Sequence[tuple[NamedTick, Batch]], plain: Sequence[Batch], register: Sequence[str]
+) -> Flow[TickReport]:
+    """Enqueue ticks in one round trip, registering queues on the way; each batch holds one task."""
+    operations = (*put_operations(plain, register), *(enqueue_tick(tick, batch) for tick, batch in named))
+    results = yield operations
+    ours = len(operations) - len(named)
+    report: PutReport = yield from settle_put(plain, register, results[:ours])
+    return TickReport(report.registered, results[ours:], [outcomes[0] for outcomes in report.outcomes])
+
+
+def read_last_tick(queue: str, name: str) -> Operation[LastTick | None]:
+    """Read which tick of a named entry was the last that a scheduler tried to enqueue."""
+    return Operation("GET", None, (keys.last_tick(queue, name),), (), _last_tick, idempotent=True)
+
+
+def _last_tick(reply: bytes | None) -> LastTick | None:
+    due, separator, plan = (reply or b"").decode(errors="replace").partition(":")
+    return LastTick(int(due), plan) if separator and due.isdecimal() else None

@@ -1,0 +1,201 @@
+"""Operations carried out on an asyncio loop: the broker of ``AsyncClient`` and of the server process.
+
+The same operations and flows as in ``blocking``; only the waiting differs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from hiredis import pack_command
+from redis.exceptions import ResponseError
+
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
+from fastq.broker.transport.blocking import address_of
+from fastq.broker.transport.exchange import Command, Exchange
+from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, is_demoted
+from fastq.errors import BrokerError
+
+__all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
+
+T = TypeVar("T")
+
+MOST_AT_ONCE: Final = 64
+"""Round trips at once; more of them wait for their turn, where redis-py refuses the 101st connection."""
+
+
+class AsyncPool(Protocol):
+    """Name what is used of redis-py's asyncio connection pool."""
+
+    connection_kwargs: dict[str, Any]
+
+    async def get_connection(self) -> Any:
+        """Lend a connected connection."""
+
+    async def release(self, connection: Any) -> None:
+        """Take it back."""
+
+
+class AsyncTransport(Protocol):
+    """Send commands and bring their replies, one server's or a cluster's."""
+
+    where: str
+
+    async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
+
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Return where a connection is to be had for whoever keeps one to himself: to the node of ``key``, or any."""
+
+    async def place_of(self, key: str) -> str:
+        """Name the node of a key; raise redis-py's errors."""
+
+
+class AsyncNodeTransport:
+    """Talk to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
+
+    def __init__(self, pool: AsyncPool) -> None:
+        self._pool = pool
+        self._turns = asyncio.Semaphore(min(MOST_AT_ONCE, getattr(pool, "max_connections", MOST_AT_ONCE)))
+        self.where = address_of(pool)
+
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Return the pool: one server has all keys."""
+        del key
+        return self._pool
+
+    async def place_of(self, key: str) -> str:
+        """Name the server: one has all keys."""
+        del key
+        return self.where
+
+    async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
+        async with self._turns:
+            try:
+                connection = await self._pool.get_connection()
+            except CONNECT_FAULTS as error:
+                return [Unsent(error)] * len(commands)
+            try:
+                return await exchange_on(connection, commands)
+            finally:
+                await self._pool.release(connection)
+
+
+async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
+    """Send commands on a connected redis-py asyncio connection and collect what came back for each.
+
+    Each reply may take as long as the connection's ``socket_timeout``, under one timer of ours: redis-py has a timer a
+    reply, and in Python 3.11 a task for each write, which swallows a cancellation that comes as it ends.
+    """
+    try:
+        # redis-py's PING, if a user's own client wants it: with its own limit, and before anything is sent.
+        await connection.check_health()
+    except CONNECTION_FAULTS as error:
+        await connection.disconnect(nowait=True)
+        return [Unsent(error)] * len(commands)
+    except BaseException:
+        await connection.disconnect(nowait=True)  # cancelled between PING and PONG: out of step
+        raise
+    replies: list[Any] = []
+    loop, limit_s = asyncio.get_running_loop(), connection.socket_timeout
+    connection.socket_timeout = None
+    try:
+        async with asyncio.timeout(limit_s) as limit:
+            # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
+            packed = [pack_command(cast("Any", command.words)) for command in commands]
+            await connection.send_packed_command(packed, check_health=False)
+            for _ in commands:
+                if limit_s is not None:
+                    limit.reschedule(loop.time() + limit_s)
+                replies.append(await _read_reply(connection))
+    except CONNECTION_FAULTS as error:
+        await connection.disconnect(nowait=True)
+        replies.extend([Lost(_named(error, limit_s))] * (len(commands) - len(replies)))
+    except BaseException:
+        await connection.disconnect(nowait=True)  # cancelled between command and reply: out of step
+        raise
+    finally:
+        connection.socket_timeout = limit_s
+    return replies
+
+
+def _named(error: Exception, limit_s: float | None) -> Exception:
+    is_ours = isinstance(error, TimeoutError) and not str(error) and limit_s is not None
+    return TimeoutError(f"no reply within {limit_s:g} s") if is_ours else error
+
+
+async def _read_reply(connection: Any) -> Any:
+    try:
+        return await connection.read_response(disable_decoding=True, disconnect_on_error=False)
+    except (ResponseError, *REFUSALS) as error:
+        if is_demoted(error):
+            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
+        return error
+
+
+class AsyncBroker:
+    """Carry out operations and flows; concurrent calls use connections of their own."""
+
+    def __init__(self, transport: AsyncTransport, close: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.transport = transport
+        self._close = close
+
+    async def close(self) -> None:
+        """Close the connections, unless they were given; may be called twice."""
+        if self._close is not None:
+            await self._close()
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Carry out one operation; raise its ``BrokerError``."""
+        result = (await self.run_many((operation,)))[0]
+        if isinstance(result, BrokerError):
+            raise result
+        return cast("T", result)
+
+    async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        exchange = Exchange(operations, self.transport.where)
+        while commands := exchange.commands():
+            if exchange.pause_s:
+                await asyncio.sleep(exchange.pause_s)
+            exchange.receive(await self.transport.transfer(commands))
+        return exchange.results
+
+    async def drive(self, flow: Flow[T]) -> T:
+        """Run a flow to its end and return its value."""
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    result = await self._take(step)
+                except BrokerError as error:
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(result)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _take(self, step: Step) -> Any:
+        match step:
+            case Operation():
+                return await self.run(step)
+            case Send(operations):
+                return await _begun(self.run_many(operations))
+            case Receive(ticket):
+                return await ticket
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case _:
+                return await self.run_many(step)
+
+
+async def _begun(sending: Coroutine[Any, Any, list[Any]]) -> asyncio.Task[list[Any]]:
+    """Start what is to go on by itself, and let it come to its first wait."""
+    task = asyncio.create_task(sending)
+    try:
+        await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        task.cancel()  # nobody will ask for its result
+        raise
+    return task

@@ -1,0 +1,268 @@
+"""Operations carried out with blocking sockets: the broker of ``Client`` and ``Inspector``.
+
+Thread-safe and fork-safe, as redis-py's connection pool is: each round trip takes a connection of its own, and after a
+fork the child opens new ones.
+"""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+
+from redis.exceptions import ResponseError
+
+from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
+from fastq.broker.transport.exchange import Command, Exchange
+from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, is_demoted
+from fastq.broker.transport.sentinel import is_replaced
+from fastq.errors import BrokerError
+
+__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "address_of"]
+
+T = TypeVar("T")
+
+TRUSTED_S: Final = 1.0
+"""How long a connection is taken to be good without the pool looking at it."""
+
+
+class Connection(Protocol):
+    """Name what is used of redis-py's blocking connection."""
+
+    def pack_command(self, *words: Any) -> Any:
+        """Encode one command for the socket."""
+
+    def pack_commands(self, commands: Any) -> Any:
+        """Encode commands for the socket."""
+
+    def send_packed_command(self, command: Any) -> None:
+        """Write encoded commands."""
+
+    def read_response(self, *, disable_decoding: bool, disconnect_on_error: bool) -> Any:
+        """Wait for a reply; an error reply is raised."""
+
+    def disconnect(self) -> None:
+        """Close the socket."""
+
+    def mark_for_reconnect(self) -> None:
+        """Have the pool close the socket once the connection is given back."""
+
+    def should_reconnect(self) -> bool:
+        """Return whether the pool is to close it."""
+
+
+class Pool(Protocol):
+    """Name what is used of redis-py's blocking connection pool."""
+
+    connection_kwargs: dict[str, Any]
+
+    def get_connection(self) -> Connection:
+        """Lend a connected connection."""
+
+    def release(self, connection: Any) -> None:
+        """Take it back."""
+
+
+class Transport(Protocol):
+    """Send commands and bring their replies, one server's or a cluster's."""
+
+    where: str
+
+    def send(self, commands: Sequence[Command]) -> "Sent":
+        """Send commands in one write; what goes wrong shows when the replies are asked for."""
+
+
+class Sent(Protocol):
+    """Stand for commands that are under way."""
+
+    def replies(self) -> list[Any]:
+        """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
+
+
+def address_of(pool: Any) -> str:
+    """Return where a pool's connections go, for messages, without any secret."""
+    settings = pool.connection_kwargs
+    if service := getattr(pool, "service_name", None):
+        return f"the sentinels' master {service!r}"
+    if path := settings.get("path"):
+        return str(path)
+    return f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
+
+
+class NodeTransport:
+    """Talk to one Redis server through a redis-py connection pool, one pipeline a call.
+
+    With ``keep`` connections stay here between calls, which halves what a short call costs; only for a pool that is
+    ours alone. ``close`` gives them back.
+    """
+
+    def __init__(self, pool: Pool, *, keep: bool = False) -> None:
+        self._pool = pool
+        self._keep = keep
+        self._kept: list[_Lent] = []
+        self._pid = os.getpid()
+        self.where = address_of(pool)
+
+    def send(self, commands: Sequence[Command]) -> Sent:
+        """Send the commands in one write."""
+        try:
+            lent = self._take()
+        except CONNECT_FAULTS as error:
+            return Unsendable([Unsent(error)] * len(commands))
+        connection = lent.connection
+        try:
+            if len(commands) == 1:
+                connection.send_packed_command(connection.pack_command(*commands[0].words))
+            else:
+                connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
+        except CONNECTION_FAULTS as error:
+            self._drop(connection)
+            return Unsendable([Lost(error)] * len(commands))
+        except BaseException:
+            self._drop(connection)
+            raise
+        return _Pipeline(self, lent, len(commands))
+
+    def receive(self, lent: "_Lent", count: int) -> list[Any]:
+        """Read so many replies, and let the connection go."""
+        connection = lent.connection
+        replies: list[Any] = []
+        try:
+            for _ in range(count):
+                replies.append(_read_reply(connection))
+        except CONNECTION_FAULTS as error:
+            self._drop(connection)
+            return replies + [Lost(error)] * (count - len(replies))
+        except BaseException:
+            self._drop(connection)  # interrupted between command and reply: the next user would read our replies
+            raise
+        self._give_back(lent)
+        return replies
+
+    def _drop(self, connection: Connection) -> None:
+        # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
+        connection.disconnect()
+        self._pool.release(connection)
+
+    def close(self) -> None:
+        """Give kept connections back to the pool."""
+        while self._kept and self._pid == os.getpid():
+            self._pool.release(self._kept.pop().connection)
+
+    def _take(self) -> "_Lent":
+        if self._pid != os.getpid():
+            # After a fork the connections are the parent's; the pool opens new ones.
+            self._pid, self._kept = os.getpid(), []
+        try:
+            kept = self._kept.pop()
+        except IndexError:
+            return _Lent(self._pool.get_connection(), time.monotonic())
+        if time.monotonic() - kept.seen_s < TRUSTED_S and not is_replaced(self._pool, kept.connection):
+            return kept
+        # Redis may have closed it, or a sentinel have named another master: the pool looks, and connects again.
+        self._pool.release(kept.connection)
+        return _Lent(self._pool.get_connection(), time.monotonic())
+
+    def _give_back(self, lent: "_Lent") -> None:
+        if self._keep and not lent.connection.should_reconnect():
+            self._kept.append(lent)
+        else:
+            self._pool.release(lent.connection)
+
+
+class _Lent(NamedTuple):
+    """Pair a connection with when the pool last looked after it, in monotonic seconds."""
+
+    connection: Connection
+    seen_s: float
+
+
+class _Pipeline(NamedTuple):
+    transport: NodeTransport
+    lent: _Lent
+    expected: int
+
+    def replies(self) -> list[Any]:
+        return self.transport.receive(self.lent, self.expected)
+
+
+class Unsendable(NamedTuple):
+    """Stand for commands that could not be sent."""
+
+    faults: list[Any]
+
+    def replies(self) -> list[Any]:
+        """Return what went wrong, for each command."""
+        return self.faults
+
+
+def _read_reply(connection: Connection) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True, disconnect_on_error=False)
+    except (ResponseError, *REFUSALS) as error:
+        if is_demoted(error):
+            connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
+        return error
+
+
+class BlockingBroker:
+    """Carry out operations and flows, one after the other, on the calling thread."""
+
+    def __init__(self, transport: Transport, close: Callable[[], None] | None = None) -> None:
+        self._transport = transport
+        self._close = close
+
+    def close(self) -> None:
+        """Close the connections, unless they were given; may be called twice."""
+        if self._close is not None:
+            self._close()
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry out one operation; raise its ``BrokerError``."""
+        result = self.run_many((operation,))[0]
+        if isinstance(result, BrokerError):
+            raise result
+        return cast("T", result)
+
+    def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
+        return self._receive(self._send(operations))
+
+    def _send(self, operations: Sequence[Operation[Any]]) -> tuple[Exchange, Sent]:
+        exchange = Exchange(operations, self._transport.where)
+        return exchange, self._transport.send(exchange.commands())
+
+    def _receive(self, ticket: tuple[Exchange, Sent]) -> list[Any]:
+        exchange, sent = ticket
+        exchange.receive(sent.replies())
+        while commands := exchange.commands():
+            if exchange.pause_s:
+                time.sleep(exchange.pause_s)
+            exchange.receive(self._transport.send(commands).replies())
+        return exchange.results
+
+    def drive(self, flow: Flow[T]) -> T:
+        """Run a flow to its end and return its value."""
+        try:
+            step = next(flow)
+            while True:
+                try:
+                    result = self._take(step)
+                except BrokerError as error:
+                    step = flow.throw(error)
+                else:
+                    step = flow.send(result)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def _take(self, step: Step) -> Any:
+        match step:
+            case Operation():
+                return self.run(step)
+            case Send(operations):
+                return self._send(operations)
+            case Receive(ticket):
+                return self._receive(ticket)
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case _:
+                return self.run_many(step)

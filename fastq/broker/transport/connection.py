@@ -1,0 +1,206 @@
+"""From a Redis URL to a redis-py client that never sends a command twice.
+
+redis-py re-sends what got no answer, up to ten times, by default. A script that was run although its reply was lost
+would run again, so here every client has that off; only the broker knows which operations may be repeated.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, TypeAlias
+
+from redis import Redis, RedisCluster
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.asyncio.client import Pipeline as AsyncPipeline
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.asyncio.cluster import ClusterPipeline as AsyncClusterPipeline
+from redis.asyncio.connection import AbstractConnection as AsyncConnection
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.client import Pipeline
+from redis.cluster import ClusterNode, ClusterPipeline
+from redis.connection import AbstractConnection
+from redis.exceptions import AuthenticationError, RedisClusterException, RedisError, ResponseError
+from redis.retry import Retry
+
+from fastq.broker.transport.embedded import shared_socket
+from fastq.broker.transport.sentinel import async_master, master
+from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, parse_redis_uri
+from fastq.errors import BrokerAuthError, BrokerConnectionError
+
+__all__ = ["DEFAULT_URL", "AsyncRedisClient", "RedisClient", "connect", "connect_async", "default_url"]
+
+RedisClient: TypeAlias = Redis | RedisCluster
+AsyncRedisClient: TypeAlias = AsyncRedis | AsyncRedisCluster
+
+_PIPELINES = (Pipeline, ClusterPipeline, AsyncPipeline, AsyncClusterPipeline)
+
+DEFAULT_URL = "redis://127.0.0.1:6379/0"
+READ_SIZE = 1 << 20
+"""Bytes taken at once of what asyncio has received: each turn costs the same, and a batch has 256 kB."""
+CLIENT_NAME = "fastq"
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 3.0
+MOST_THREADS = 10_000
+"""Each thread has a connection while it asks; redis-py would refuse the 101st."""
+
+
+def url_variable(environment: Mapping[str, str]) -> str:
+    """Return which variable names Redis: ``FASTQ_REDIS_URL``, or ``FASTQ_REDIS`` if only that is set.
+
+    ``ValueError`` if both are set and name different servers.
+    """
+    url, short = environment.get("FASTQ_REDIS_URL"), environment.get("FASTQ_REDIS")
+    if url and short and url != short:
+        raise ValueError("$FASTQ_REDIS_URL and $FASTQ_REDIS name different servers; unset one of them")
+    return "FASTQ_REDIS_URL" if url or not short else "FASTQ_REDIS"
+
+
+def default_url() -> str:
+    """Return the URL in ``$FASTQ_REDIS_URL`` or ``$FASTQ_REDIS``, or ``redis://127.0.0.1:6379/0`` if neither is set."""
+    return os.environ.get(url_variable(os.environ)) or DEFAULT_URL
+
+
+def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S) -> RedisClient:
+    """Return a blocking client for a URL (``None``: that of the environment), or the client given, untouched.
+
+    A client given is its owner's to close; the one made here is the caller's. Only a cluster is contacted at once, and
+    a ``BrokerError`` says what is wrong with it. ``read_timeout_s`` bounds writing and reading alike.
+    """
+    _refuse_pipeline(redis)
+    if isinstance(redis, Redis | RedisCluster):
+        return redis
+    spec = _spec(redis, "redis.Redis or redis.RedisCluster")
+    settings = _settings(spec, read_timeout_s) | {
+        "retry": Retry(NoBackoff(), 0),
+        "redis_connect_func": _introduce,
+        "max_connections": MOST_THREADS,
+    }
+    match spec.kind:
+        case ConnectionKind.SENTINEL:
+            return master(spec, settings)
+        case ConnectionKind.CLUSTER:
+            return _cluster(spec, settings)
+        case _:
+            return Redis(**settings, **_place(spec))
+
+
+def connect_async(
+    redis: str | AsyncRedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S
+) -> AsyncRedisClient:
+    """Return an asyncio client for a URL (``None``: that of the environment), or the client given, untouched.
+
+    Nothing is sent before its first use, but an ``embedded://`` server is started, which takes some 0.1 s.
+    """
+    _refuse_pipeline(redis)
+    if isinstance(redis, AsyncRedis | AsyncRedisCluster):
+        return redis
+    spec = _spec(redis, "redis.asyncio.Redis or redis.asyncio.RedisCluster")
+    settings = _settings(spec, read_timeout_s) | {"retry": AsyncRetry(NoBackoff(), 0)}
+    if spec.kind is ConnectionKind.CLUSTER:
+        nodes = [AsyncClusterNode(*address) for address in spec.addresses]
+        return _AsyncCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
+    settings |= {"redis_connect_func": _introduce_async, "socket_read_size": READ_SIZE}
+    if spec.kind is ConnectionKind.SENTINEL:
+        return async_master(spec, settings)
+    return AsyncRedis(**settings, **_place(spec))
+
+
+def _refuse_pipeline(redis: object) -> None:
+    """Refuse what redis-py derives from its clients: it would be taken for one, and used outside of its MULTI."""
+    if isinstance(redis, _PIPELINES):
+        raise TypeError(
+            f"redis must be a client, not a {type(redis).__name__}: fastq asks Redis at once, "
+            "outside of any pipeline or MULTI of yours; give the client that the pipeline was made from"
+        )
+
+
+def _spec(redis: object, clients: str) -> ConnectionSpec:
+    if redis is None:
+        redis = default_url()
+    if not isinstance(redis, str):
+        raise TypeError(f"redis must be a URL, {clients}, not {type(redis).__name__}")
+    spec = parse_redis_uri(redis)
+    if spec.kind is ConnectionKind.EMBEDDED:
+        return replace(spec, kind=ConnectionKind.UNIX, path=shared_socket(spec.path))
+    return spec
+
+
+def _settings(spec: ConnectionSpec, read_timeout_s: float) -> dict[str, Any]:
+    return {
+        "db": max(spec.db, 0),
+        "username": spec.username or None,
+        "password": spec.password or None,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": read_timeout_s,
+        "socket_keepalive": True,
+        # Scripts then get the same replies from every server and every redis-py, and nothing is pushed unasked.
+        "protocol": 2,
+        **({"ssl": True, **asdict(spec.tls)} if spec.tls else {}),
+    }
+
+
+def _place(spec: ConnectionSpec) -> dict[str, Any]:
+    if spec.kind is ConnectionKind.UNIX:
+        return {"unix_socket_path": spec.path}
+    (address,) = spec.addresses
+    return address._asdict()
+
+
+def _without_db(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name != "db"}
+
+
+def _cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> RedisCluster:
+    nodes = [ClusterNode(*address) for address in spec.addresses]  # type: ignore[no-untyped-call]  # redis-py's
+    settings["redis_connect_func"] = _set_name  # the cluster's own function logs in, then calls this one
+    try:
+        return RedisCluster(startup_nodes=nodes, **_without_db(settings))
+    except (RedisError, RedisClusterException) as error:
+        if isinstance(error.__cause__, AuthenticationError):
+            text = _login_text(error.__cause__, spec.username)
+            raise BrokerAuthError(text, operation="connect") from error
+        raise BrokerConnectionError(str(error), operation="connect") from error
+
+
+class _AsyncCluster(AsyncRedisCluster):
+    async def aclose(self) -> None:
+        """Close every connection, those of a client that was about to look for its nodes again included.
+
+        redis-py takes such a client, any one after a connection error, for one that was never opened.
+        """
+        await super().aclose()
+        await self.nodes_manager.aclose("startup_nodes")  # which are all that are known
+
+
+def _introduce(connection: AbstractConnection) -> None:
+    try:
+        connection.on_connect()  # type: ignore[no-untyped-call]  # redis-py's
+    except AuthenticationError as error:
+        raise AuthenticationError(_login_text(error, connection.username)) from error
+    _set_name(connection)
+
+
+def _set_name(connection: AbstractConnection) -> None:
+    # The name is for whoever reads CLIENT LIST; a user whose ACL forbids the command must still be able to work.
+    with suppress(ResponseError):
+        connection.send_command("CLIENT", "SETNAME", CLIENT_NAME)  # type: ignore[no-untyped-call]  # redis-py's
+        connection.read_response()
+
+
+async def _introduce_async(connection: AsyncConnection) -> None:
+    try:
+        await connection.on_connect()
+    except AuthenticationError as error:
+        raise AuthenticationError(_login_text(error, connection.username)) from error
+    with suppress(ResponseError):
+        await connection.send_command("CLIENT", "SETNAME", CLIENT_NAME)
+        await connection.read_response()
+
+
+def _login_text(error: AuthenticationError, username: str | None) -> str:
+    if not username:
+        return str(error)
+    return f"{error} (tried as user {username!r}; asynq ignores the user name in a URL: leave it out to do as it does)"

@@ -1,0 +1,103 @@
+"""One pipeline of operations without the I/O: which commands to send, and what their replies mean.
+
+A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once; a reply that
+was lost is asked for again only if its operation is idempotent and an attempt is left. What a Redis turned away that is
+loading, busy with a script or without its cluster is sent again whatever it is, since nothing was done; so is what
+could not be sent for want of a connection.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from redis.exceptions import NoScriptError
+
+from fastq.broker.operation import Operation, Word
+from fastq.broker.transport.faults import Lost, Unsent, refusal, transport_error, was_turned_away
+from fastq.errors import BrokerError, BrokerTimeoutError
+
+__all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s"]
+
+ATTEMPTS = 4
+"""How often an idempotent operation is sent at most; asynq's Redis client re-sends three times, whatever it is."""
+
+CONNECT_ATTEMPTS = 3
+"""How often a connection is sought at most for any other: for some 70 ms where Redis is away, as asynq does."""
+
+
+def backoff_s(attempt: int) -> float:
+    """Return the pause before attempt number ``attempt`` (1 = the first re-send), in seconds."""
+    return float(min(0.008 * 8 ** (attempt - 1), 0.512))
+
+
+class Command(NamedTuple):
+    """Pair the words of a command with the key that decides its node in a cluster (None: any node)."""
+
+    words: tuple[Word, ...]
+    key: str | None
+
+
+class Exchange:
+    """Carry a pipeline of operations through as many round trips as they need.
+
+    Ask ``commands`` what to send, hand the replies to ``receive``, until there is nothing to send. ``pause_s`` is how
+    long to wait before the next sending. ``results`` then has each operation's value, or its ``BrokerError``.
+    """
+
+    def __init__(self, operations: Sequence[Operation[Any]], where: str) -> None:
+        self._operations = operations
+        self._where = where
+        self._waiting: list[tuple[int, bool]] = [(index, False) for index in range(len(operations))]
+        self._attempt = 0
+        self.pause_s = 0.0
+        self.results: list[Any] = [None] * len(operations)
+
+    def commands(self) -> list[Command]:
+        """Return what is to be sent now, in order; empty when all is settled."""
+        return [
+            Command(operation.words(as_text=as_text), operation.keys[0] if operation.keys else None)
+            for index, as_text in self._waiting
+            for operation in (self._operations[index],)
+        ]
+
+    def receive(self, replies: Sequence[Any]) -> None:
+        """Take one reply, error reply, ``Lost`` or ``Unsent`` for each command, in their order."""
+        waiting, self._waiting = self._waiting, []
+        self.pause_s = 0.0
+        # What comes together is given up together: to register a queue is no use without its task.
+        may_wait_long = all(
+            self._operations[index].idempotent or not isinstance(reply, Unsent)
+            for (index, _), reply in zip(waiting, replies, strict=True)
+        )
+        for (index, as_text), reply in zip(waiting, replies, strict=True):
+            operation = self._operations[index]
+            if isinstance(reply, NoScriptError) and not as_text:
+                self._waiting.append((index, True))
+            elif isinstance(reply, (Lost, Unsent)):
+                error = transport_error(reply, operation.name, self._where)
+                if isinstance(reply, Unsent):
+                    most = ATTEMPTS if may_wait_long else CONNECT_ATTEMPTS
+                else:
+                    most = ATTEMPTS if operation.idempotent else 1
+                self._fail_or_wait(index, as_text, error, min(most, _attempts(error)))
+            elif isinstance(reply, Exception) and was_turned_away(reply):
+                self._fail_or_wait(index, as_text, refusal(reply, operation.name), ATTEMPTS)
+            elif isinstance(reply, Exception):
+                self.results[index] = refusal(reply, operation.name)
+            else:
+                self.results[index] = operation.parse(reply)
+        if self.pause_s:
+            self._attempt += 1
+
+    def _fail_or_wait(self, index: int, as_text: bool, error: BrokerError, attempts: int) -> None:
+        if self._attempt + 1 < attempts:
+            self._waiting.append((index, as_text))
+            self.pause_s = backoff_s(self._attempt + 1)
+        else:
+            self.results[index] = error
+
+
+def _attempts(error: BrokerError) -> int:
+    """Return how often an operation that fails like this is sent at most; each time-out has cost seconds already."""
+    if isinstance(error, BrokerTimeoutError):
+        return 2 if error.maybe_applied else 1
+    return ATTEMPTS if error.transient else 1

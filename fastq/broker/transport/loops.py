@@ -1,0 +1,79 @@
+"""One asynchronous client in several event loops, of several threads or one after the other.
+
+A connection belongs to the loop that made it. In another one redis-py writes the command and then fails to wait for
+the reply, so that a caller who tries again does it twice. So each loop has connections of its own.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from fastq.broker.transport.aio import AsyncPool, AsyncTransport
+from fastq.broker.transport.exchange import Command
+
+__all__ = ["LoopTransport", "Opened"]
+
+
+class Opened(NamedTuple):
+    """A transport for one loop, and what closes its connections."""
+
+    transport: AsyncTransport
+    close: Callable[[], Awaitable[None]]
+
+
+class LoopTransport:
+    """The transports of all loops that ask; each of them has one.
+
+    ``first`` is for whichever loop asks first, ``another`` opens one for every other. What a loop has not closed is
+    closed when it ends, by ``loop.shutdown_asyncgens``, which ``asyncio.run`` and all runners call.
+    """
+
+    def __init__(self, first: Opened, another: Callable[[], Opened]) -> None:
+        self._unused = [first]
+        self._another = another
+        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[AsyncTransport, AsyncGenerator[None]]] = {}
+        self.where = first.transport.where
+
+    def transfer(self, commands: Sequence[Command]) -> Coroutine[Any, Any, list[Any]]:
+        """Send commands on connections of the running loop and bring their replies."""
+        return self._transport().transfer(commands)
+
+    def lender(self, key: str | None = None) -> AsyncPool:
+        """Return where a connection of the running loop is to be had for whoever keeps one to himself."""
+        return self._transport().lender(key)
+
+    async def place_of(self, key: str) -> str:
+        """Name the node of a key."""
+        return await self._transport().place_of(key)
+
+    async def close(self) -> None:
+        """Close the connections of the running loop; the others close with theirs."""
+        if opened := self._by_loop.pop(asyncio.get_running_loop(), None):
+            await opened[1].aclose()
+
+    def _transport(self) -> AsyncTransport:
+        loop = asyncio.get_running_loop()
+        opened = self._by_loop.get(loop) or self._open_in(loop)
+        return opened[0]
+
+    def _open_in(self, loop: asyncio.AbstractEventLoop) -> tuple[AsyncTransport, AsyncGenerator[None]]:
+        for other in list(self._by_loop):
+            if other.is_closed():  # by somebody who did not shut it down; the sockets go with their transports
+                self._by_loop.pop(other, None)  # another thread may have seen it, too
+        try:
+            transport, close = self._unused.pop()
+        except IndexError:
+            transport, close = self._another()
+        at_the_end = _close_at_the_end(close)
+        with suppress(StopIteration):
+            at_the_end.__anext__().send(None)  # the loop knows it from here on
+        self._by_loop[loop] = transport, at_the_end
+        return self._by_loop[loop]
+
+
+async def _close_at_the_end(close: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await close()

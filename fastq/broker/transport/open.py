@@ -1,0 +1,94 @@
+"""From what the user gave as ``redis`` to a broker that uses it, and closes only what was opened here."""
+
+import asyncio
+import codecs
+from typing import Any, TypeAlias
+
+import redis
+import redis.asyncio
+
+from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport
+from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
+from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
+from fastq.broker.transport.connection import connect, connect_async, default_url
+from fastq.broker.transport.gather import GatheringTransport
+from fastq.broker.transport.loops import LoopTransport, Opened
+
+__all__ = ["AsyncRedis", "BlockingRedis", "open_async_broker", "open_broker"]
+
+BlockingRedis: TypeAlias = redis.Redis | redis.RedisCluster
+AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
+
+
+def open_broker(given: str | BlockingRedis | None) -> BlockingBroker:
+    """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet."""
+    client = connect(given)
+    _check_encoding(client.get_encoder().encoding)
+    ours = client is not given
+    if isinstance(client, redis.RedisCluster):
+        return BlockingBroker(ClusterTransport(client), close=client.close if ours else None)
+    node = NodeTransport(client.connection_pool, keep=ours)
+
+    def close() -> None:
+        node.close()
+        client.close()
+
+    return BlockingBroker(node, close=close if ours else None)
+
+
+def open_async_broker(given: str | AsyncRedis | None, *, gather: bool = False) -> AsyncBroker:
+    """Open a broker for asyncio; as ``open_broker``. With ``gather`` concurrent callers share pipelines."""
+    url_or_client = default_url() if given is None else given
+    client = connect_async(url_or_client)
+    _check_encoding(client.get_encoder().encoding)
+
+    def another() -> Opened:
+        if client is url_or_client:
+            _check_loop(client)
+            return _opened(client, gather=gather, ours=False)
+        return _opened(connect_async(url_or_client), gather=gather, ours=True)
+
+    transport = LoopTransport(_opened(client, gather=gather, ours=client is not url_or_client), another)
+    return AsyncBroker(transport, transport.close)
+
+
+def _opened(client: AsyncRedis, *, gather: bool, ours: bool) -> Opened:
+    close = client.aclose if ours else _leave_open
+    if isinstance(client, redis.asyncio.RedisCluster):
+        return Opened(AsyncClusterTransport(client), close)
+    node = AsyncNodeTransport(client.connection_pool)
+    if not gather:
+        return Opened(node, close)
+    gathering = GatheringTransport(node)
+
+    async def close_both() -> None:
+        await gathering.close()
+        await close()
+
+    return Opened(gathering, close_both)
+
+
+async def _leave_open() -> None:
+    """Do nothing: a client that was given is its owner's to close."""
+
+
+def _check_loop(client: AsyncRedis) -> None:
+    """Refuse a client with connections of another event loop, before anything is sent on one."""
+    connections: list[Any]
+    if isinstance(client, redis.asyncio.RedisCluster):
+        connections = [each for node in client.get_nodes() for each in node._connections]
+    else:
+        pool: Any = client.connection_pool
+        connections = [*pool._available_connections, *pool._in_use_connections]
+    running = asyncio.get_running_loop()
+    if any(connection.is_connected and connection._reader._loop is not running for connection in connections):
+        raise RuntimeError(
+            f"this {type(client).__module__}.{type(client).__name__} has connections of another event loop; "
+            "give a URL, which serves any number of loops, or a client of this one"
+        )
+
+
+def _check_encoding(encoding: str) -> None:
+    """Refuse a client that would write other names than those in the messages."""
+    if codecs.lookup(encoding).name != "utf-8":
+        raise ValueError(f"redis must be a client with encoding='utf-8', as names are on the wire, not {encoding!r}")

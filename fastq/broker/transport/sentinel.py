@@ -1,0 +1,221 @@
+"""Clients of the master that a Sentinel names.
+
+redis-py asks the sentinels when it connects, and goes on writing to a master that was replaced for as long as that one
+takes the writes: some ten seconds in a planned failover, longer in a partition, and all of them are lost. So they are
+asked once a second by whoever wants a connection, and one to another address than the last answer's is not lent.
+
+They are asked with GET-MASTER-ADDR-BY-NAME, as asynq does. redis-py asks SENTINEL MASTERS, which names the old master
+until every replica follows the new one: up to the failover-timeout, while writes to the old one are lost.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio.connection import AbstractConnection as AsyncConnection
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
+from redis.connection import Connection
+from redis.exceptions import NoPermissionError, RedisError
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
+
+from fastq.broker.transport.faults import REFUSALS
+from fastq.broker.transport.uri import ConnectionSpec
+from fastq.clock import Clock, SystemClock
+
+__all__ = ["Lookout", "async_master", "is_replaced", "master"]
+
+_LOOK_INTERVAL_S = 1.0
+_LONGEST_LOOK_S = 60.0  # beyond it, somebody else looks: in a child that was forked meanwhile, there is nobody who does
+_LARGEST_SHARE = 0.1  # of the time may go into asking sentinels that do not answer
+_LONGEST_PAUSE_S = 30.0  # but a partition ends, and then the old master must be left
+
+
+def master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
+    """Return a blocking client of the master; ``settings`` are those of its connections."""
+    sentinels = _Sentinels(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
+    return Redis.from_pool(_MasterPool(spec.master_name, sentinels, **settings))
+
+
+def async_master(spec: ConnectionSpec, settings: dict[str, Any]) -> AsyncRedis:
+    """Return an asyncio client of the master; ``settings`` are those of its connections."""
+    sentinels = _AsyncSentinels(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
+    return AsyncRedis.from_pool(_AsyncMasterPool(spec.master_name, sentinels, **settings))
+
+
+def _sentinel_settings(spec: ConnectionSpec, settings: dict[str, Any]) -> dict[str, Any]:
+    own = {"db": 0, "username": spec.sentinel_username or None, "password": spec.sentinel_password or None}
+    return settings | own
+
+
+def is_replaced(pool: Any, connection: Any) -> bool:
+    """Tell whether a connection goes to another master than the one that its pool last heard of from the sentinels."""
+    known = getattr(pool, "master_address", None)  # no other pool has one
+    return known is not None and known != (connection.host, connection.port)
+
+
+class Lookout:
+    """Say when to ask the sentinels again, one caller at a time."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._now = (clock or SystemClock()).monotonic_s
+        self._next_s = self._began_s = self._now()
+
+    def begin(self) -> bool:
+        """Tell whether the caller is to ask now; he says when he is done."""
+        now = self._now()
+        if now < self._next_s:
+            return False
+        self._began_s = now
+        self._next_s = now + _LONGEST_LOOK_S  # other threads and coroutines need not ask meanwhile
+        return True
+
+    def end(self, *, answered: bool) -> None:
+        """Note that the caller is done; a sentinel that answered is asked first the next time, so that is quick."""
+        now = self._now()
+        pause_s = 0.0 if answered else (now - self._began_s) / _LARGEST_SHARE
+        self._next_s = now + max(_LOOK_INTERVAL_S, min(_LONGEST_PAUSE_S, pause_s))
+
+
+class _Search:
+    """The answers of sentinels to who the master is, until one names it."""
+
+    def __init__(self, service_name: str) -> None:
+        self._name = service_name
+        self._errors: list[Exception] = []
+
+    def ask(self, pipeline: Any) -> Any:
+        """Put the questions into a pipeline; what the sentinel makes of that master's health comes with its address."""
+        pipeline.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
+        pipeline.execute_command("SENTINEL MASTER", self._name)
+        return pipeline
+
+    def note(self, error: Exception) -> None:
+        """Take down that a sentinel could not be asked."""
+        self._errors.append(error)
+
+    def master_of(self, answers: Sequence[Any]) -> tuple[str, int] | None:
+        """Return the address in one sentinel's answers, None where it knows none or takes that server for dead."""
+        named, state = answers
+        if isinstance(named, Exception):
+            self.note(named)
+        if isinstance(named, Exception) or named is None:
+            return None
+        address = named[0].decode(), int(named[1])
+        is_about_it = isinstance(state, dict) and (state["ip"], state["port"]) == address
+        return None if is_about_it and (state["is_sdown"] or state["is_odown"]) else address
+
+    def failure(self) -> Exception:
+        """Return what to raise where no sentinel named a master: a refused user before all else."""
+        for error in self._errors:
+            if isinstance(error, (*REFUSALS, NoPermissionError)):
+                return error
+        reasons = "; ".join(str(error).rstrip(".") for error in self._errors)
+        return MasterNotFoundError(f"No master found for {self._name!r}" + (f": {reasons}" if reasons else ""))
+
+
+class _Sentinels(Sentinel):
+    def discover_master(self, service_name: str) -> tuple[str, int]:
+        search = _Search(service_name)
+        for at, sentinel in enumerate(self.sentinels):
+            try:
+                answers = search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
+            except (RedisError, OSError) as error:
+                search.note(error)
+                continue
+            if found := search.master_of(answers):
+                _put_first(self.sentinels, at)
+                return found
+        raise search.failure()
+
+
+class _AsyncSentinels(AsyncSentinel):
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        search = _Search(service_name)
+        for at, sentinel in enumerate(self.sentinels):
+            try:
+                answers = await search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
+            except (RedisError, OSError) as error:
+                search.note(error)
+                continue
+            if found := search.master_of(answers):
+                _put_first(self.sentinels, at)
+                return found
+        raise search.failure()
+
+
+def _put_first(sentinels: list[Any], at: int) -> None:
+    """Have the sentinel that answered be asked first the next time."""
+    sentinels[0], sentinels[at] = sentinels[at], sentinels[0]
+
+
+class _MasterPool(SentinelConnectionPool):
+    def __init__(self, service_name: str, sentinels: Sentinel, **settings: Any) -> None:
+        super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
+        self._lookout = Lookout()
+
+    def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Connection:
+        if self._lookout.begin():
+            self._look()
+        connection = super().get_connection()  # the arguments have no meaning since redis-py 5.3
+        if is_replaced(self, connection):
+            self._lead_to_master(connection)
+        return connection
+
+    def _look(self) -> None:
+        answered = False
+        try:
+            with suppress(RedisError):
+                self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's; drops idle connections to another
+                answered = True
+        finally:
+            self._lookout.end(answered=answered)
+
+    def _lead_to_master(self, connection: Connection) -> None:
+        """Connect anew what was connected while another thread heard of another master."""
+        try:
+            connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
+            connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
+        except BaseException:
+            self.release(connection)
+            raise
+
+    def close(self) -> None:
+        super().close()
+        for sentinel in self.sentinel_manager.sentinels:
+            sentinel.close()
+
+
+class _AsyncMasterPool(AsyncSentinelConnectionPool):
+    def __init__(self, service_name: str, sentinels: AsyncSentinel, **settings: Any) -> None:
+        super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
+        self._lookout = Lookout()
+
+    async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> AsyncConnection:
+        if self._lookout.begin():
+            await self._look()
+        connection: AsyncConnection = await super().get_connection()  # type: ignore[no-untyped-call]  # redis-py's
+        return connection
+
+    async def _look(self) -> None:
+        answered = False
+        try:
+            with suppress(RedisError):
+                await self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's; drops idle connections to another
+                answered = True
+        finally:
+            self._lookout.end(answered=answered)
+
+    async def ensure_connection(self, connection: AsyncConnection) -> None:
+        """Connect one that is to be lent, to the master; redis-py takes back those in use whatever became of theirs."""
+        await super().ensure_connection(connection)
+        if is_replaced(self, connection):
+            await connection.disconnect(nowait=True)
+            await super().ensure_connection(connection)
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        for sentinel in self.sentinel_manager.sentinels:
+            await sentinel.aclose()

@@ -1,0 +1,73 @@
+"""A subscription to Redis channels, read for as long as the connection lives.
+
+It has a connection of its own. An idle one is pinged, so that a connection that died silently is noticed.
+"""
+
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+from redis.exceptions import ResponseError
+
+from fastq.broker.transport.aio import AsyncPool
+from fastq.broker.transport.faults import (
+    CONNECT_FAULTS,
+    CONNECTION_FAULTS,
+    REFUSALS,
+    Lost,
+    Unsent,
+    refusal,
+    transport_error,
+)
+from fastq.broker.transport.sentinel import is_replaced
+
+__all__ = ["Heard", "listen"]
+
+PING_EVERY_S = 3.0
+ANSWER_WITHIN_S = 3.0
+
+
+class Heard(NamedTuple):
+    """Hold a message and the channel that it came on; what is not UTF-8 in it is replaced."""
+
+    channel: str
+    text: str
+
+
+async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[Heard | None]:
+    """Yield None once subscribed to all channels, and each message.
+
+    End once the sentinels have named another master: what is published is published there. Raise ``BrokerError`` when
+    Redis refuses one of them, and when the connection is gone.
+    """
+    try:
+        connection = await pool.get_connection()
+    except CONNECT_FAULTS as error:
+        raise transport_error(Unsent(error), "SUBSCRIBE", where) from error
+    try:
+        await connection.send_command("SUBSCRIBE", *channels)
+        missing = len(channels)
+        asked = False
+        while not is_replaced(pool, connection):
+            # With a timeout of its own, redis-py answers None where nothing came in time.
+            reply = await connection.read_response(
+                disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S if asked else PING_EVERY_S
+            )
+            if reply is None and asked:
+                raise TimeoutError("no answer to PING")
+            if reply is None:
+                await connection.send_command("PING")
+            elif reply[0] == b"subscribe":
+                missing -= 1
+                if not missing:
+                    yield None
+            elif reply[0] == b"message":
+                yield Heard(reply[1].decode(), reply[2].decode(errors="replace"))
+            asked = reply is None
+    except (ResponseError, *REFUSALS) as error:
+        raise refusal(error, "SUBSCRIBE") from error
+    except CONNECTION_FAULTS as error:
+        raise transport_error(Lost(error), "SUBSCRIBE", where) from error
+    finally:
+        # A subscribed connection is of no use to others.
+        await connection.disconnect(nowait=True)
+        await pool.release(connection)

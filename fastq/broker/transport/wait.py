@@ -1,0 +1,248 @@
+"""Wait until queues have pending tasks: one connection a node, whatever the number of queues, by client-side tracking.
+
+A queue's list is looked at once, by EXISTS. Redis remembers that look, and sends one message when the list is written
+next, by whomever. Nothing is polled, blocked or moved. It takes RESP3, and the right to CLIENT TRACKING and EXISTS.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any, Final, cast
+
+from hiredis import pack_command
+from redis.exceptions import AskError, ResponseError
+
+from fastq.broker.transport.aio import AsyncPool, AsyncTransport
+from fastq.broker.transport.faults import (
+    CONNECT_FAULTS,
+    CONNECTION_FAULTS,
+    REFUSALS,
+    Lost,
+    Unsent,
+    refusal,
+    transport_error,
+)
+from fastq.broker.transport.sentinel import is_replaced
+from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.wire import keys
+
+__all__ = ["TaskWatch"]
+
+PING_EVERY_S = 3.0
+ANSWER_WITHIN_S = 3.0
+CANCEL_AGAIN_S: Final = 0.1
+_INVALIDATE: Final = b"invalidate"
+_PING: Final = b""
+"""Stands where a key would, for a request that is a PING."""
+
+
+class TaskWatch:
+    """The waits of one server for pending tasks."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+        self._lines: dict[str, _Line] = {}
+        self.is_refused = False
+        """For those who wait, so that only the first one says it."""
+
+    async def wait(self, queue: str, timeout_s: float) -> bool:
+        """Return true once a queue has pending tasks, false after ``timeout_s`` or earlier; raise ``BrokerError``.
+
+        Another wait for the same queue takes the place of the one before. Redis may say that a list was written that is
+        empty by now, or that of another database.
+        """
+        key = keys.pending(queue)
+        try:
+            place = await self._transport.place_of(key)
+        except CONNECT_FAULTS as error:
+            raise transport_error(Unsent(error), "CLIENT TRACKING", self._transport.where) from error
+        line = self._lines.get(place)
+        if line is None or line.is_over:
+            line = self._lines[place] = _Line(self._transport.lender(key), self._transport.where)
+        return await line.wait(key.encode(), timeout_s)
+
+    def renew(self) -> None:
+        """Give up the connections, and end the waits as if their time were up: another server may be the master now."""
+        for line in self._lines.values():
+            line.end()
+
+    async def close(self) -> None:
+        """Give up the connections; may be called twice."""
+        await asyncio.gather(*(line.close() for line in self._lines.values()))
+
+
+class _Line:
+    """One connection, the keys that are watched on it, and the requests that have no reply yet."""
+
+    def __init__(self, pool: AsyncPool, where: str) -> None:
+        self._pool = pool
+        self._where = where
+        self._waits: dict[bytes, asyncio.Future[bool]] = {}
+        self._watched: set[bytes] = set()
+        self._to_ask: list[bytes] = []
+        self._asked: deque[tuple[bytes, float]] = deque()
+        self._has_news = asyncio.Event()
+        self.is_over = False
+        self._task = asyncio.create_task(self._run(), name="fastq watch")
+
+    async def wait(self, key: bytes, timeout_s: float) -> bool:
+        """Wait for one key."""
+        wait = self._waits[key] = asyncio.get_running_loop().create_future()
+        self._watched.discard(key)
+        self._ask(key)
+        try:
+            await asyncio.wait({wait}, timeout=timeout_s)
+            return wait.result() if wait.done() else False
+        finally:
+            if self._waits.get(key) is wait:
+                del self._waits[key]
+
+    def end(self) -> None:
+        """End the waits as if their time were up, and the connection soon."""
+        self._end(None)
+        self._task.cancel()
+
+    async def close(self) -> None:
+        """End as ``end`` does, and see to it."""
+        while not self._task.done():
+            self._task.cancel()  # redis-py swallows one that meets the end of what it waits for
+            await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)
+        self._end(None)  # a task that had not begun ends nothing
+
+    def _ask(self, key: bytes) -> None:
+        self._to_ask.append(key)
+        self._has_news.set()
+
+    async def _run(self) -> None:
+        try:
+            connection = await self._pool.get_connection()
+        except CONNECT_FAULTS as error:
+            self._end(transport_error(Unsent(error), "CLIENT TRACKING", self._where))
+            return
+        except BaseException:
+            self._end(None)
+            raise
+        protocol = connection.protocol
+        writing: asyncio.Task[None] | None = None
+        try:
+            await self._introduce(connection)
+            writing = asyncio.create_task(self._write(connection))
+            await self._read(connection)
+        except (ResponseError, *REFUSALS) as error:
+            self._end(refusal(error, "CLIENT TRACKING"))
+        except CONNECTION_FAULTS as error:
+            self._end(transport_error(Lost(error), "CLIENT TRACKING", self._where))
+        finally:
+            self._end(None)
+            if writing is not None:
+                writing.cancel()
+            connection.protocol = protocol
+            connection._parser.set_invalidation_push_handler(None)
+            await connection.disconnect(nowait=True)
+            if writing is not None:
+                await asyncio.wait({writing}, timeout=CANCEL_AGAIN_S)
+            await self._pool.release(connection)
+
+    async def _introduce(self, connection: Any) -> None:
+        """Ask for RESP3, in which messages come between replies, and for tracking; raise what Redis answers."""
+        connection._parser.set_invalidation_push_handler(_as_it_is)
+        connection.protocol = 3  # it is what makes redis-py hand out messages
+        for words in (("HELLO", "3"), ("CLIENT", "TRACKING", "ON")):
+            await connection.send_command(*words)
+            if await self._next(connection) is None:
+                raise TimeoutError(f"no answer to {words[0]}")
+
+    async def _next(self, connection: Any) -> Any:
+        """Return the next reply or message; None where nothing came in time."""
+        return await connection.read_response(
+            disable_decoding=True, disconnect_on_error=False, timeout=PING_EVERY_S, push_request=True
+        )
+
+    async def _write(self, connection: Any) -> None:
+        """Send what is asked; where that ends, the reader finds the connection closed."""
+        try:
+            while True:
+                await self._has_news.wait()
+                self._has_news.clear()
+                batch, self._to_ask = self._to_ask, []
+                now_s = asyncio.get_running_loop().time()
+                self._asked.extend((key, now_s) for key in batch)
+                packed = [pack_command(cast("Any", ("EXISTS", key) if key else ("PING",))) for key in batch]
+                await connection.send_packed_command(packed, check_health=False)
+        except CONNECTION_FAULTS:
+            return
+        finally:
+            await connection.disconnect(nowait=True)
+
+    async def _read(self, connection: Any) -> None:
+        """Serve until the sentinels name another master."""
+        while not is_replaced(self._pool, connection):
+            error: ResponseError | None = None
+            try:
+                heard = await self._next(connection)
+            except ResponseError as refused:
+                if not self._asked:
+                    raise
+                heard, error = 0, refused
+            if heard is None:
+                self._look_after()
+            elif isinstance(heard, list):
+                self._hear(heard)
+            else:
+                self._take_reply(heard, error)
+
+    def _look_after(self) -> None:
+        """See that Redis answers: ask it, if nothing else was asked."""
+        if not self._asked:
+            self._ask(_PING)
+        elif asyncio.get_running_loop().time() - self._asked[0][1] >= ANSWER_WITHIN_S:
+            raise TimeoutError("no answer to EXISTS or PING")
+
+    def _hear(self, message: list[Any]) -> None:
+        if message[0] != _INVALIDATE:
+            return
+        # A key that is asked for is not watched before its reply: until then a message is about an earlier look.
+        # None in place of keys: the database was emptied.
+        for key in self._watched.copy() if message[1] is None else self._watched.intersection(message[1]):
+            self._tell(key)
+
+    def _take_reply(self, reply: Any, error: ResponseError | None) -> None:
+        key, _ = self._asked.popleft()
+        if key == _PING:
+            return
+        if error is not None:
+            self._tell(key, _error_of(error))
+        elif reply:
+            self._tell(key)
+        elif key in self._waits:
+            self._watched.add(key)
+
+    def _tell(self, key: bytes, error: BrokerError | None = None) -> None:
+        self._watched.discard(key)
+        wait = self._waits.pop(key, None)
+        if wait is None or wait.done():
+            return
+        if error is None:
+            wait.set_result(True)
+        else:
+            wait.set_exception(error)
+
+    def _end(self, error: BrokerError | None) -> None:
+        self.is_over = True
+        waits, self._waits = self._waits, {}
+        for wait in waits.values():
+            if wait.done():
+                continue
+            if error is None:
+                wait.set_result(False)
+            else:
+                wait.set_exception(error)
+
+
+def _error_of(error: ResponseError) -> BrokerError:
+    if isinstance(error, AskError):  # MOVED is one, too; whoever asks for tasks of the queue learns where it is now
+        return BrokerConnectionError("EXISTS: the slot of the queue has moved to another node", operation="EXISTS")
+    return refusal(error, "EXISTS")
+
+
+async def _as_it_is(message: Any) -> Any:
+    return message

@@ -1,0 +1,92 @@
+"""The log of servers and schedulers: on stderr, a line an event, in asynq's form or as JSON. Payloads are never in it.
+
+What is in a message may come from any producer: control characters are escaped. A traceback, and any other text of
+several lines, stands below its message, indented, so that nothing in it looks like a line of the log's own.
+"""
+
+import logging
+import os
+import sys
+import time
+from typing import Any, Final
+
+import orjson
+
+from fastq.log.printable import clean
+
+__all__ = ["log_text", "set_up_logging"]
+
+_LEVELS: Final = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
+_INDENT: Final = "    "
+
+
+class TextFormatter(logging.Formatter):
+    """Write ``fastq: pid=1 2026/11/21 00:49:04.781966 INFO: text``, time in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and a traceback below it if there is one."""
+        seconds = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(record.created))
+        micros = int(record.created % 1 * 1_000_000)
+        level = _LEVELS.get(record.levelno, record.levelname)
+        message = clean(record.getMessage())
+        line = f"fastq: pid={os.getpid()} {seconds}.{micros:06d} {level}: {_where(record)}{message}"
+        return "\n".join([line, *(_INDENT + below for below in _lines_below(self, record))])
+
+
+class JsonFormatter(logging.Formatter):
+    """Write an object a line: time (RFC 3339, UTC), level, logger, pid, message, what it is about, and a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.created % 1 * 1_000_000):06d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": os.getpid(),
+            "message": clean(record.getMessage()),
+        }
+        for name, value in getattr(record, "about", {}).items():
+            line[name] = clean(value) if isinstance(value, str) else value
+        if below := _lines_below(self, record):
+            line["traceback"] = "\n".join(below)
+        return orjson.dumps(line, default=str).decode()
+
+
+class _StderrHandler(logging.Handler):
+    """Write to what is ``sys.stderr`` now."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if sys.stderr is None:
+            return
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001 - as logging's own handlers: a log that fails is no reason to fail
+            self.handleError(record)
+
+
+def _where(record: logging.LogRecord) -> str:
+    actor = record.name.removeprefix("fastq").removeprefix(".")
+    return f"{actor}: " if actor else ""
+
+
+def _lines_below(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    text = getattr(record, "below", "") or (formatter.formatException(record.exc_info) if record.exc_info else "")
+    return [clean(line) for line in text.rstrip("\n").split("\n")] if text else []
+
+
+def log_text(logger: logging.Logger, level: int, text: str) -> None:
+    """Log a text of several lines: the first is the message, the others stand below it."""
+    first, _, below = text.partition("\n")
+    logger.log(level, "%s", first, extra={"below": below})
+
+
+def set_up_logging(level: str, form: str) -> None:
+    """Send fastq's log to stderr; called once in each process of a server."""
+    handler = _StderrHandler()
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    logger = logging.getLogger("fastq")
+    logger.handlers = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())

@@ -1,0 +1,1 @@
+"""The loops of a server, one a file over one base."""

@@ -1,0 +1,163 @@
+"""What every actor of the server shares: start, stop, a rhythm, back-off after errors, and a signal for tests.
+
+An actor is a loop around one ``tick``. It wakes when its interval is over or somebody calls ``wake``. A failing Redis
+is said once for all actors, and again when it is over; ticks go on with growing pauses. Any other error is a defect: it
+is logged with its traceback, and the actor goes on, so that one actor does not stop another. ``why_stuck`` and
+``restart`` are the watchdog's.
+"""
+
+import asyncio
+import logging
+import random
+from contextlib import suppress
+
+from fastq.errors import BrokerError
+from fastq.server.end_task import end_task
+from fastq.server.trouble import Trouble, is_everybodys
+
+__all__ = ["Actor", "backoff_s", "stop_all"]
+
+MAX_BACKOFF_S = 5.0
+"""Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
+TICK_LIMIT_S = 90.0
+"""Longer than any request to Redis may take, those before it in the queue included."""
+RESTART_WITHIN_S = 1.0
+
+
+def backoff_s(failures: int) -> float:
+    """Return the pause after so many failures in a row: it doubles, with some chance, up to ``MAX_BACKOFF_S``."""
+    longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(failures, 16))
+    return longest_s * random.uniform(0.5, 1.0)
+
+
+class Actor:
+    """Run ``tick`` again and again until stopped; subclasses say what a tick does and how long to wait after it."""
+
+    name = "actor"
+    tick_limit_s: float | None = TICK_LIMIT_S
+    """How long a tick may take without a sign of getting on; None for one that may wait for ever."""
+    speaks_of_outages = True
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger(f"fastq.{self.name}")
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failures = 0
+        self._finishing = False
+        self._is_ticking = False
+        self._got_on_s = 0.0
+        self.trouble = Trouble()
+        self.ticked = asyncio.Condition()
+        self.ticks = 0
+
+    async def tick(self) -> float | None:
+        """Do the work once; return the seconds until the next time, None to wait until woken."""
+        raise NotImplementedError
+
+    def first_tick_after_s(self) -> float | None:
+        """Return the seconds before the first tick; at once unless overridden."""
+        return 0.0
+
+    def start(self) -> None:
+        """Begin on the running loop."""
+        self._task = asyncio.create_task(self._run(), name=f"fastq {self.name}")
+
+    def wake(self) -> None:
+        """Let the next tick begin now, or right after the one that is under way."""
+        self._woken.set()
+
+    async def finish(self, within_s: float) -> None:
+        """End once the tick under way is through, or in the middle of it after so many seconds.
+
+        For those whose ticks hold what Redis has answered: a cancelled one would forget it.
+        """
+        self._finishing = True
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=within_s)
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End, in the middle of a tick if need be; may be called twice."""
+        self._finishing = True
+        if self._task is not None:
+            await end_task(self._task)
+            self._task = None
+        self.trouble.leave(self)
+
+    def get_on(self) -> None:
+        """Give a sign of life, for a tick that takes long because it has much to do."""
+        self._got_on_s = asyncio.get_running_loop().time()
+
+    def why_stuck(self) -> str:
+        """Say why this actor will do nothing more by itself; "" if nothing speaks for that."""
+        if self._task is None or self._finishing:
+            return ""
+        if self._task.done():
+            error = None if self._task.cancelled() else self._task.exception()
+            return f"its task has died ({error!r})" if error else "its task has died"
+        still_s = asyncio.get_running_loop().time() - self._got_on_s
+        if self._is_ticking and self.tick_limit_s is not None and still_s > self.tick_limit_s:
+            return f"it has not got on for {still_s:.0f} s"
+        return ""
+
+    async def restart(self) -> None:
+        """Begin anew; a loop that does not end when it is told to is left behind."""
+        old, self._task = self._task, None
+        if old is not None:
+            old.cancel()
+            await asyncio.wait({old}, timeout=RESTART_WITHIN_S)
+        if not self._finishing:
+            self.start()
+
+    async def _run(self) -> None:
+        await self._sleep(self.first_tick_after_s())
+        while not self._finishing and self._task is asyncio.current_task():
+            self._woken.clear()
+            self._is_ticking = True
+            self.get_on()
+            pause_s = await self._guarded_tick()
+            self._is_ticking = False
+            self.ticks += 1
+            async with self.ticked:
+                self.ticked.notify_all()
+            if not self._finishing:
+                await self._sleep(pause_s)
+
+    async def _guarded_tick(self) -> float | None:
+        try:
+            pause_s = await self.tick()
+        except BrokerError as error:
+            self._note_trouble(error)
+            return self._backoff_s()
+        except Exception:  # noqa: BLE001 - a defect in one actor must not stop the others
+            self._log.exception("a defect in the %s; it goes on", self.name)
+            return self._backoff_s()
+        self._note_success()
+        return pause_s
+
+    def _note_trouble(self, error: BrokerError) -> None:
+        if (self.speaks_of_outages or not is_everybodys(error)) and self.trouble.meet(self, error):
+            self._log.warning("%s; trying again until it works", error)
+
+    def _note_success(self) -> None:
+        self._failures = 0
+        if failures := self.trouble.leave(self):
+            self._log.info("works again after %d failed attempts", failures)
+
+    def _backoff_s(self) -> float:
+        self._failures += 1
+        return backoff_s(self._failures)
+
+    async def _sleep(self, seconds: float | None) -> None:
+        if seconds is not None and seconds <= 0:
+            return
+        # Not wait_for: Python 3.11's swallows a cancellation that comes together with what it waits for.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+
+
+async def stop_all(*actors: Actor) -> None:
+    """Stop actors, all at once."""
+    await asyncio.gather(*(actor.stop() for actor in actors))

@@ -1,0 +1,63 @@
+"""The part of a server that sees to groups: wires aggregator, aggregation child and reclaimer, ends them in order."""
+
+import asyncio
+
+from fastq.broker.operations.aggregate import GroupRule
+from fastq.clock import Clock
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.aggregator import Aggregator
+from fastq.server.actors.reclaimer import Reclaimer
+from fastq.server.children.aggregation_child import AggregationChild
+from fastq.server.commands import Commands
+from fastq.server.config import ServerConfig
+from fastq.server.timing import Timing
+
+__all__ = ["Aggregation"]
+
+
+class Aggregation:
+    """See to the groups of a server's queues: aggregate them if the app has an aggregator, mend what others left."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        timing: Timing,
+        commands: Commands,
+        clock: Clock,
+        child: AggregationChild,
+    ) -> None:
+        self.reclaimer = Reclaimer(commands, clock, aggregates=config.group_aggregator is not None)
+        self._child = child
+        self._aggregator: Aggregator | None = None
+        if config.group_aggregator is not None:
+            rule = GroupRule.of_seconds(
+                config.seconds("group_grace_period"), config.seconds("group_max_delay"), config.group_max_size
+            )
+            self._aggregator = Aggregator(commands, list(config.queues), rule, child.combine, clock, timing)
+            self._aggregator.prepare = child.prepare
+
+    @property
+    def actors(self) -> list[Actor]:
+        """Return the aggregator, if there is one."""
+        return [] if self._aggregator is None else [self._aggregator]
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether grouped tasks are on their way to become others."""
+        return self._aggregator is not None and self._aggregator.is_busy
+
+    @property
+    def aggregated(self) -> int:
+        """Return how many sets became tasks."""
+        return 0 if self._aggregator is None else self._aggregator.aggregated
+
+    async def drain(self, within_s: float) -> None:
+        """Begin nothing more, and wait for what is under way, for so many seconds at most."""
+        if self._aggregator is not None:
+            await self._aggregator.wind_down(within_s)
+
+    async def stop(self, within_s: float) -> None:
+        """End the aggregator of the app, give back what it had in hand, and end ours, after so many seconds at most."""
+        if self._aggregator is not None:
+            # Its answer is then that the server stops, and the tasks go back to their group at once.
+            await asyncio.gather(self._child.stop(), self._aggregator.finish(within_s))

@@ -1,0 +1,329 @@
+"""The aggregator: puts one task in the place of a group's tasks, when the group has waited long enough.
+
+Wakes: when the next group that it saw is due, at the latest every 7 s or grace period. Reads: groups, and the tasks of
+those that are due. Writes: aggregation sets, the new task and in the same step the mark that its set was aggregated. If
+it dies: a set without the mark goes back to its group after 2 min, by any server's recoverer, Go's too; what is left of
+one with it is deleted by fastq's.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Final, TypeAlias
+
+from fastq.broker.operations.aggregate import (
+    MAX_SET,
+    AggregationSet,
+    Commit,
+    GroupRule,
+    commit_set,
+    scan_groups,
+    take_set,
+)
+from fastq.broker.operations.enqueue import register_queue
+from fastq.broker.operations.lease import LeasedTask
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.aggregation_sets import SetReading, archive_tasks, clear_away, delete_set, give_back
+from fastq.server.children.aggregation_child import AggregationFailure
+from fastq.server.commands import Commands
+from fastq.server.inflight.outcomes import undecodable
+from fastq.server.timing import STANDARD, Timing
+from fastq.worker.aggregation import Combined, Unreadable
+
+__all__ = ["Aggregator"]
+
+MAX_INTERVAL_S: Final = 7.0
+FIRST_WAIT_S: Final = 10.0
+LONGEST_WAIT_S: Final = 120.0
+LEAST_PAUSE_S: Final = 0.05
+MAX_KNOWN_WAITS: Final = 10_000
+MAX_AT_ONCE: Final = 8
+QUICK_S: Final = 1.0
+"""How long several sets may take together; one that waits for longer goes back to its group, for a later turn."""
+NOT_NOW: Final = -1
+"""In place of a number of tasks: the set has to wait, through no fault of its group."""
+
+Combine: TypeAlias = Callable[[str, str, Sequence[bytes]], Awaitable[Combined | Unreadable | AggregationFailure]]
+
+_REFUSALS: Final = {
+    Commit.ID_CONFLICT: "a task with the id of the new one exists",
+    Commit.DUPLICATE: "another task holds the unique lock of the new one",
+    Commit.GONE: "the set was given back to its group meanwhile",
+}
+
+
+class Turn(Enum):
+    """Say what is to become of a group after its turn."""
+
+    OVER = auto()
+    MORE = auto()
+    """There may be another set to take."""
+
+    NOT_NOW = auto()
+    """It had none: others took the time."""
+
+
+class Aggregator(Actor):
+    """Aggregate the groups of every queue."""
+
+    name = "aggregator"
+
+    def __init__(
+        self,
+        commands: Commands,
+        queues: Sequence[str],
+        rule: GroupRule,
+        combine: Combine,
+        clock: Clock,
+        timing: Timing = STANDARD,
+    ) -> None:
+        super().__init__()
+        self._commands = commands
+        self._queues = queues
+        self._rule = rule
+        self._combine = combine
+        self._clock = clock
+        self._timing = timing
+        self._interval_s = min(MAX_INTERVAL_S, rule.grace_s)
+        self.tick_limit_s = 1.25 * timing.aggregation_s
+        self.prepare: Callable[[], Awaitable[bool]] | None = None
+        """Starts what ``combine`` needs, before a set is taken: that must not cost the set's time."""
+        self._limit = min(rule.max_size or MAX_SET, MAX_SET)
+        self._at_once = 1
+        self._turn = asyncio.Lock()
+        self._open: set[AggregationSet] = set()
+        self._waits = Waits(clock)
+        self.aggregated = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether tasks are in sets of ours."""
+        return bool(self._open)
+
+    async def wind_down(self, within_s: float) -> None:
+        """Take no more sets, and wait for the end of the one under way, for so many seconds at most."""
+        self._finishing = True
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=within_s)
+
+    async def tick(self) -> float:
+        """Aggregate what is due in every queue; return the seconds until the next group is."""
+        for one in list(self._open):  # of a tick that failed
+            await self._give_back(one)
+            self._open.discard(one)
+        until_s = time.monotonic() + self._interval_s
+        while True:
+            pause_s, failure = await self._go_round()
+            if pause_s or self._finishing or time.monotonic() >= until_s:
+                break
+        if failure is not None:
+            raise failure
+        return pause_s
+
+    async def _go_round(self) -> tuple[float, BrokerError | None]:
+        """Take a set at most of every due group; return the seconds until the next is due, 0 if one still is."""
+        pauses = [self._interval_s]
+        failure: BrokerError | None = None
+        for queue in self._queues:
+            try:
+                pauses.append(await self._aggregate_queue(queue))
+            except BrokerError as error:
+                failure = error
+        return min(pauses), failure
+
+    async def _aggregate_queue(self, queue: str) -> float:
+        """Take a set at most of a queue's due groups; return the seconds until the next is due, 0 if one still is."""
+        pause_s, cursor, more = self._interval_s, 0, False
+        while True:
+            self.get_on()
+            found = await self._commands.run(scan_groups(queue, cursor, self._rule, self._now_s()))
+            due = [name for name in found.due if not self._waits.left_s(queue, name)]
+            more = await self._aggregate_groups(queue, due) or more
+            pause_s = min([pause_s, *filter(None, (self._waits.left_s(queue, name) for name in found.due))])
+            if found.next_due_s is not None:
+                pause_s = min(pause_s, found.next_due_s - self._clock.unix_ns() / 1e9)
+            cursor = found.cursor
+            if not cursor or self._finishing:
+                return 0.0 if more else max(LEAST_PAUSE_S, pause_s)
+
+    async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> bool:
+        """Take a set of each group, several at once as long as that is quick: each has its time, and one child for all.
+
+        Returns whether some are due again.
+        """
+        left, more = list(groups), False
+        while left and not self._finishing:
+            some, left = left[: self._at_once], left[self._at_once :]
+            began_s = time.monotonic()
+            results = await asyncio.gather(
+                *(self._aggregate_group(queue, group) for group in some), return_exceptions=True
+            )
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
+            left[:0] = [group for group, result in zip(some, results, strict=True) if result is Turn.NOT_NOW]
+            more = more or Turn.MORE in results
+            is_quick = time.monotonic() - began_s < QUICK_S
+            self._at_once = min(2 * self._at_once, MAX_AT_ONCE) if is_quick else 1
+        return more
+
+    async def _aggregate_group(self, queue: str, group: str) -> Turn:
+        """Aggregate one set of a group: one that fills up faster than that leaves the others their turns."""
+        if self.prepare is not None and not await self.prepare():
+            self._waits.longer(queue, group)
+            return Turn.OVER
+        one = AggregationSet(queue, group, str(uuid.uuid4()))
+        now_s = self._now_s()
+        self.get_on()
+        self._open.add(one)
+        taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
+        done = await self._aggregate(one, taken) if taken else 0
+        self._open.discard(one)
+        if done == NOT_NOW:
+            return Turn.NOT_NOW
+        is_rest_due = 0 < done < taken or done == self._limit  # what was too much for one set, in bytes or number
+        return Turn.MORE if is_rest_due else Turn.OVER
+
+    async def _aggregate(self, one: AggregationSet, taken: int) -> int:
+        """Put one task in the place of a set; return of how many tasks, 0 or less if they are in their group again.
+
+        Ahead of its turn no more of a set is read than one part, and a large one is settled before the next one's.
+        """
+        reading = SetReading(self._commands, one, taken)
+        await reading.read_part()
+        is_small = reading.is_done
+        if not await self._has_turn():
+            await self._give_back(one)
+            return NOT_NOW
+        try:
+            members, answer = await self._answer(one, reading)
+            if not is_small:
+                return await self._settle(one, taken, members, answer)
+        finally:
+            self._turn.release()
+        return await self._settle(one, taken, members, answer)
+
+    async def _has_turn(self) -> bool:
+        """Wait until the child is free, since a call's time begins with the call; False if that takes long."""
+        try:
+            async with asyncio.timeout(QUICK_S):
+                return await self._turn.acquire()
+        except TimeoutError:
+            return False
+
+    async def _settle(
+        self,
+        one: AggregationSet,
+        taken: int,
+        members: Sequence[LeasedTask],
+        answer: Combined | AggregationFailure | None,
+    ) -> int:
+        if isinstance(answer, Combined):
+            refusal = await self._commit(one, members, answer)
+            if refusal is None:
+                return len(members)
+            answer = AggregationFailure(refusal)
+        await self._give_back(one)
+        if answer is None:
+            return taken
+        self._note_failure(one, len(members), answer)
+        return 0
+
+    async def _answer(
+        self, one: AggregationSet, reading: SetReading
+    ) -> tuple[list[LeasedTask], Combined | AggregationFailure | None]:
+        """Return the tasks of a set that can be read, and what the aggregator makes of them; None if there are none."""
+        while not reading.is_done:
+            await reading.read_part()
+        members = reading.members
+        while members:
+            self.get_on()
+            answer = await self._combine(one.queue, one.group, [task.message for task in members])
+            if not isinstance(answer, Unreadable):
+                return members, answer
+            await self._archive(one, members, answer.reasons)
+            members = [task for index, task in enumerate(members) if index not in answer.reasons]
+        return [], None
+
+    async def _give_back(self, one: AggregationSet) -> None:
+        if await give_back(self._commands, one) < 0:
+            await clear_away(self._commands, one)
+
+    async def _commit(self, one: AggregationSet, members: Sequence[LeasedTask], combined: Combined) -> str | None:
+        """Enqueue the new task and delete its parts; return why it could not be."""
+        commit = commit_set(one, len(members), combined.task, combined.state, combined.now_ns)
+        _, outcome = await self._commands.run_many((register_queue(one.queue), commit))
+        if isinstance(outcome, BrokerError):
+            raise outcome
+        if outcome in _REFUSALS:
+            return _REFUSALS[outcome]
+        self.aggregated += 1
+        self._waits.forget(one.queue, one.group)
+        self._log.debug(
+            "group %r of queue %s: %d tasks became %s", one.group, one.queue, len(members), combined.task.id
+        )
+        locks = {task.id: combined.locks.get(index, "") for index, task in enumerate(members)}
+        await delete_set(self._commands, one, locks)
+        return None
+
+    async def _archive(self, one: AggregationSet, members: Sequence[LeasedTask], reasons: Mapping[int, str]) -> None:
+        now_s = self._now_s()
+        rewritten = (
+            (task.id, undecodable(task.id, one.queue, task.message, reasons[index], now_s))
+            for index, task in enumerate(members)
+            if index in reasons
+        )
+        await archive_tasks(self._commands, one, rewritten, now_s)
+        self._log.error(
+            "group %r of queue %s: %d tasks cannot be read and go to the archive, the first: %s",
+            one.group,
+            one.queue,
+            len(reasons),
+            next(iter(reasons.values())),
+        )
+
+    def _note_failure(self, one: AggregationSet, tasks: int, failure: AggregationFailure) -> None:
+        wait_s = self._waits.longer(one.queue, one.group)
+        self._log.error(
+            "group %r of queue %s was not aggregated: %s; its %d tasks are tried again in %.0f s",
+            one.group,
+            one.queue,
+            failure.why,
+            tasks,
+            wait_s,
+            extra={"below": failure.trace},
+        )
+
+    def _now_s(self) -> int:
+        return self._clock.unix_ns() // 1_000_000_000
+
+
+class Waits:
+    """Remember which groups failed, and how long each is left alone: twice as long each time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, float]] = {}
+
+    def left_s(self, queue: str, group: str) -> float:
+        """Return the seconds until a group may be tried again, 0 for now."""
+        _, until_s = self._known.get((queue, group), (0.0, 0.0))
+        return max(0.0, until_s - self._clock.monotonic_s())
+
+    def longer(self, queue: str, group: str) -> float:
+        """Note one more failure; return the seconds that the group is left alone."""
+        wait_s, _ = self._known.pop((queue, group), (0.0, 0.0))
+        wait_s = min(2 * wait_s, LONGEST_WAIT_S) or FIRST_WAIT_S
+        self._known[queue, group] = (wait_s, self._clock.monotonic_s() + wait_s)
+        if len(self._known) > MAX_KNOWN_WAITS:
+            del self._known[next(iter(self._known))]  # the one that failed the longest time ago
+        return wait_s
+
+    def forget(self, queue: str, group: str) -> None:
+        """Note a success."""
+        self._known.pop((queue, group), None)

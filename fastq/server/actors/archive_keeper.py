@@ -1,0 +1,166 @@
+"""Keeps to the archives' rules: sets them at start, says what archives drop, and writes to files what is beyond them.
+
+The scripts that archive follow the rule by themselves. What is left is done beside the janitor's rounds.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.walk import Walk
+from fastq.broker.operations.archive_rule import (
+    ArchiveFull,
+    ArchiveRule,
+    drop_archived,
+    read_archive_rule,
+    set_archive_rule,
+)
+from fastq.broker.operations.maintain import Cleaned
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.clock import Clock
+from fastq.info import at_unix_ns
+from fastq.inspector.task_lines import lines_of
+from fastq.server.config import ServerConfig
+from fastq.states import TaskState
+from fastq.wire import keys
+
+__all__ = ["ArchiveKeeper"]
+
+SAY_EVERY_S: Final = 60.0
+TASKS_A_CALL: Final = 200
+
+_log = logging.getLogger("fastq.janitor")
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was last said of one archive: how many tasks it had dropped by then, and when (monotonic seconds)."""
+
+    dropped: int
+    said_s: float = float("-inf")
+
+
+class ArchiveKeeper:
+    """The rules of the archives of one server's queues."""
+
+    def __init__(self, broker: AsyncBroker, config: ServerConfig, clock: Clock) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._rules = {queue: rule for queue in config.queues if (rule := config.archive_rule(queue)) is not None}
+        self._directory = Path(config.archive_spill_to) if config.archive_spill_to else None
+        self._seen: dict[str, _Seen] = {}
+
+    async def set_rules(self) -> None:
+        """Set the rules of this server's configuration; those of other queues stay as they are.
+
+        Raises ``BrokerError``, and ``OSError`` if the directory for tasks that spill cannot be made.
+        """
+        if self._directory is not None:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        for queue, rule in self._rules.items():
+            before = await self._broker.run(read_archive_rule(queue))
+            if before == rule:
+                continue
+            await self._broker.run(set_archive_rule(queue, rule))
+            if before != ArchiveRule():
+                _log.warning("queue %s: the archive's rule was %s and is %s now", queue, _text(before), _text(rule))
+
+    async def look(self, queue: str, cleaned: Cleaned, get_on: Callable[[], None]) -> None:
+        """Log what an archive dropped, that it is full, and spill what it has too many; at most one line a minute.
+
+        ``get_on`` is called again and again while it takes long.
+        """
+        rule = self._rules.get(queue)
+        seen = self._seen.setdefault(queue, _Seen(cleaned.dropped))
+        if rule is not None and rule.full is ArchiveFull.SPILL:
+            try:
+                await self._spill(queue, rule, get_on)
+            except OSError as error:
+                why = f"{error.strerror or error} ({error.filename or self._directory})"
+                text = f"queue {queue}: failed tasks cannot be written: {why}; they stay in Redis"
+                self._say(seen, logging.ERROR, text)
+        elif rule is not None and rule.full is ArchiveFull.PAUSE and cleaned.archived >= rule.most:
+            self._say(
+                seen,
+                logging.ERROR,
+                f"queue {queue}: its archive is full with {cleaned.archived} failed tasks, and one more pauses the "
+                f"queue; run or delete them, then fastq queue resume {queue}",
+            )
+        if (dropped := cleaned.dropped - seen.dropped) > 0 and self._say(
+            seen,
+            logging.WARNING,
+            f"queue {queue}: the archive dropped {dropped} failed tasks, the oldest first, since it was full or they "
+            "were too old; archive_max, archive_ttl and archive_full decide that",
+        ):
+            seen.dropped = cleaned.dropped
+
+    def _say(self, seen: _Seen, level: int, text: str) -> bool:
+        now_s = self._clock.monotonic_s()
+        if now_s < seen.said_s + SAY_EVERY_S:
+            return False
+        seen.said_s = now_s
+        _log.log(level, text)
+        return True
+
+    async def _spill(self, queue: str, rule: ArchiveRule, get_on: Callable[[], None]) -> None:
+        """Write the tasks that are too many or too old to the queue's file of the day, then delete them.
+
+        Other servers may do the same: what is left is asked anew each time.
+        """
+        source = Source(queue, keys.archived(queue), TaskState.ARCHIVED)
+        spilled = 0
+        archived = await self._broker.run(drop_archived(queue, []))
+        while True:
+            get_on()
+            now = at_unix_ns(self._clock.unix_ns())
+            # Where nothing is too many, the oldest one tells whether any is too old.
+            count = TASKS_A_CALL if spilled or archived > rule.most else 1
+            page = await self._broker.run(Walk(source, with_locks=True).page(count))
+            excess, expired_s = archived - rule.most, now.timestamp() - rule.ttl_s
+            too_many = [task for at, task in enumerate(page.tasks) if at < excess or float(task.score) <= expired_s]
+            lines = await self._broker.drive(lines_of(source, page._replace(tasks=too_many), now))
+            # An id without a task has nothing to keep.
+            gone = [task.id for task, _ in lines] + [task.id for task in too_many if task.message is None]
+            if not gone:
+                break
+            await asyncio.to_thread(_append, self._file(queue, now.date().isoformat()), [line for _, line in lines])
+            archived = await self._broker.run(drop_archived(queue, gone))
+            spilled += len(lines)
+        if spilled:
+            _log.warning(
+                "queue %s: %d failed tasks beyond the archive's rule were written to %s",
+                queue,
+                spilled,
+                self._directory,
+            )
+
+    def _file(self, queue: str, day: str) -> Path:
+        assert self._directory is not None  # the configuration is refused without one
+        return self._directory / f"{quote(queue, safe='')}-{day}.jsonl"
+
+
+def _append(path: Path, lines: Iterable[str]) -> None:
+    """Append lines and see that they are on the disk: the tasks are deleted after this.
+
+    A line that was cut off before, by a full disk, stays a line of its own. Others than the owner may not read it.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(fd, "r+b", buffering=0) as out:
+        size = out.seek(0, os.SEEK_END)
+        is_torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        data = "".join(f"{line}\n" for line in lines).encode()
+        written = out.write(b"\n" * is_torn + data)
+        if written != is_torn + len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(fd)
+
+
+def _text(rule: ArchiveRule) -> str:
+    return f"{rule.most} tasks, {rule.ttl_s} s, then {rule.full}"

@@ -1,0 +1,80 @@
+"""The custodian: every task that is held is in the pool, or has ended and is about to be written.
+
+Wakes: at each beat. Reads: what is held, and who says that he has it. What nobody has twice in a row is given back, as
+nothing would ever end it, and its lease would be extended for ever: that is a defect, and said as one. Where no child
+could work for a while the server is shown as stopped, until one can again. If it dies: such tasks stay active.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from fastq.server.actors.actor import Actor
+from fastq.server.inflight.crew import given_back
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.result import Result
+
+__all__ = ["Custodian"]
+
+UNABLE_S: Final = 10.0
+"""How long children may be away, as while they are replaced, before the server says that it does not work."""
+MOST_IDS_SAID: Final = 10
+
+
+class Custodian(Actor):
+    """Find held tasks that are nowhere, and a pool that does nothing."""
+
+    name = "custodian"
+
+    def __init__(
+        self,
+        holdings: Holdings,
+        accounted: Callable[[], set[object]],
+        write: Callable[[list[Result]], None],
+        can_work: Callable[[], bool],
+        tell: Callable[[bool], None],
+    ) -> None:
+        super().__init__()
+        self._held = holdings.held
+        self._clock = holdings.clock
+        self._interval_s = holdings.timing.heartbeat_interval_s
+        self._accounted = accounted
+        self._write = write
+        self._can_work = can_work
+        self._tell = tell
+        self._suspects: set[HeldTask] = set()
+        self._unable_since_s: float | None = None
+        self._is_unable = False
+
+    async def tick(self) -> float:
+        """Look once."""
+        self._look_at_pool()
+        self._look_for_tasks()
+        return self._interval_s
+
+    def _look_for_tasks(self) -> None:
+        accounted = self._accounted()
+        astray = {task for _, tasks in self._held.by_queue() for task in tasks if task not in accounted}
+        # What is just being handed on may be nowhere for a moment, but not at two looks.
+        found = sorted(astray & self._suspects, key=lambda task: (task.queue, task.seq))
+        self._suspects = astray.difference(found)
+        if found:
+            ids = ", ".join(f"{task.id} ({task.queue})" for task in found[:MOST_IDS_SAID])
+            more = ", …" if len(found) > MOST_IDS_SAID else ""
+            self._log.error("a defect: %d held tasks were nowhere; they are given back: %s%s", len(found), ids, more)
+            self._write([given_back(task) for task in found])
+
+    def _look_at_pool(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if self._can_work():
+            self._unable_since_s = None
+        elif self._unable_since_s is None:
+            self._unable_since_s = now_s
+        is_unable = self._unable_since_s is not None and now_s - self._unable_since_s >= UNABLE_S
+        if is_unable is not self._is_unable:
+            self._is_unable = is_unable
+            if is_unable:
+                self._log.error("no child could work for %g s; this server is shown as stopped until one can", UNABLE_S)
+            else:
+                self._log.info("children work again; this server is shown as active")
+            self._tell(not is_unable)

@@ -1,0 +1,305 @@
+"""The fetcher: keeps the pool supplied, one round trip for all queues, split by weight.
+
+Wakes: when the pool has room, when a wake-up says that a queue has tasks, and as a fallback at every check interval.
+Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is held goes on.
+
+A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken; one that fails
+rests for growing pauses, while the others are served. A dequeue whose reply was lost may have leased tasks to us; they
+are found by the score they would have.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
+from fastq.broker.operations.lease import Leased
+from fastq.errors import BrokerError, BrokerReadOnlyError
+from fastq.prioritizer import Prioritizer
+from fastq.server.actors.actor import Actor, backoff_s
+from fastq.server.actors.repairs import Repair, Repairs
+from fastq.server.actors.waker import Waker
+from fastq.server.commands import Commands
+from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.lost import LostDequeues
+
+__all__ = ["Fetcher"]
+
+FULL_BATCH: Final = 64
+"""What is smaller is handed on at once: there is little to gain, and the tasks are waited for."""
+LARGE_BATCH: Final = 128
+QUEUES_OF_A_LARGE_BATCH: Final = 3
+"""More of them take turns: each call costs as much as 15 tasks, and its tasks a call of done later on."""
+NO_ROOM_PAUSE_S: Final = 0.2
+WOKEN_INTERVAL_S: Final = 10.0
+"""How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
+MOST_CALLS: Final = 4
+"""How many calls a round trip has for a queue whose messages are so large that few fill one; others are waiting."""
+IN_DOUBT_PAUSE_S: Final = 0.2
+NOTHING_TO_DO_S: Final = 3600.0
+
+
+class _Call(NamedTuple):
+    """Be what is asked of a queue in one call: the arguments of ``dequeue``."""
+
+    queue: str
+    most: int
+    score: str
+
+
+class _Batch(NamedTuple):
+    """Hold what a call has brought, and when it was asked for, by both clocks."""
+
+    call: _Call
+    leased: Leased
+    asked_s: float
+    asked_unix_ns: int
+
+
+class Taker(Protocol):
+    """Name whom the fetcher works for."""
+
+    @property
+    def room(self) -> int:
+        """Return how many more tasks would start soon."""
+
+    def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
+        """Take tasks that were leased just now."""
+
+
+class Fetcher(Actor):
+    """Fetch tasks for the pool."""
+
+    name = "fetcher"
+
+    def __init__(
+        self,
+        commands: Commands,
+        prioritizer: Prioritizer,
+        holdings: Holdings,
+        taker: Taker,
+        check_interval_s: float,
+    ) -> None:
+        super().__init__()
+        self.repairs: Repairs = Repairs()
+        self._commands = commands
+        self._prioritizer = prioritizer
+        self._taker = taker
+        self._check_interval_s = check_interval_s
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._clock = holdings.clock
+        self._lease_s = holdings.timing.lease_s
+        self._resting: dict[str, float] = {}
+        self._lost = LostDequeues(commands, holdings)
+        self._failing: dict[str, int] = {}
+        self._mean_bytes: dict[str, float] = {}
+        self.wakers: Mapping[str, Waker] = {}
+        self.paused_queues: set[str] = set()
+        self._is_fetching = True
+        self._asked: frozenset[str] = frozenset()
+        self._brought: list[_Batch] = []
+        self._is_over = False
+        self.quiet = asyncio.Event()
+        """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
+
+    def stop_fetching(self) -> None:
+        """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
+        self._is_fetching = False
+        # Of these nothing is asked any more that could tell the end of their trouble.
+        for queue in self._prioritizer.weights:
+            self._note_answer(queue)
+        if self._task is None:
+            self.quiet.set()
+        self.wake()
+
+    def may_bring(self, queue: str) -> bool:
+        """Tell whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
+        if queue in self._asked or any(queue == batch.call.queue for batch in self._brought):
+            return True
+        return not self._is_over and self._lost.is_open(queue)
+
+    def queue_has_tasks(self, queue: str) -> None:
+        """Let a resting queue be asked at once."""
+        if self._resting.pop(queue, None) is not None:
+            self.wake()
+
+    def ask_all(self) -> None:
+        """Let every resting queue be asked at once."""
+        self._resting.clear()
+        self.wake()
+
+    async def stop(self) -> None:
+        """End at once; what was brought is handed on."""
+        await super().stop()
+        self._hand_on()
+
+    async def finish(self, within_s: float) -> None:
+        """End, with a last look for what a dequeue without reply has leased to us: nobody would look after it."""
+        await super().finish(within_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._take_lost(at_once=True)
+        self._is_over = True
+
+    @property
+    def all_resting(self) -> bool:
+        """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
+        return len(self._resting) == len(self._prioritizer.weights) and not self._lost and not self._failing
+
+    async def tick(self) -> float:
+        """Fetch once.
+
+        A full batch is handed on only when the next one has been asked for, so that Redis works meanwhile.
+        """
+        if self._lost or not self._is_fetching:
+            self._hand_on()  # a look for what was lost would take it for that
+        if not self._is_fetching:
+            self.quiet.set()
+            await self._take_lost()
+            return min(NOTHING_TO_DO_S, max(0.001, self._lost.due_s() - self._clock.monotonic_s()))
+        await self._take_lost()
+        room = min(self._taker.room - self._brought_size, MAX_BATCH_TASKS)
+        in_doubt = self._held.queues_in_doubt()
+        quotas = self._quotas(room, self._still_resting() | in_doubt) if room > 0 else []
+        if not quotas:
+            if self._brought:
+                self._hand_on()
+                return 0.0
+            if room <= 0:
+                return NO_ROOM_PAUSE_S
+            return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
+        self.get_on()
+        await self._fetch([call for queue, count in quotas for call in self._calls(queue, count)])
+        return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
+
+    def _quotas(self, room: int, skip: frozenset[str]) -> list[tuple[str, int]]:
+        return self._prioritizer.split(room, skip, QUEUES_OF_A_LARGE_BATCH if room >= LARGE_BATCH else 0)
+
+    async def _fetch(self, calls: Sequence[_Call]) -> None:
+        asked_s, asked_unix_ns = self._clock.monotonic_s(), self._clock.unix_ns()
+        answer = self._commands.begin([dequeue(*call) for call in calls])
+        self._asked = frozenset(call.queue for call in calls)
+        try:
+            if self._brought:
+                await asyncio.sleep(0)  # in this turn of the loop it is sent
+                self._hand_on()
+            results = await answer
+        except BaseException:
+            answer.cancel()
+            for call in calls:
+                self._lost.add(call.queue, call.score)
+            raise
+        finally:
+            self._asked = frozenset()
+        for call, result in zip(calls, results, strict=True):
+            if isinstance(result, BrokerError):
+                self._prioritizer.give_back(call.queue, call.most)
+                if result.maybe_applied:
+                    self._lost.add(call.queue, call.score)
+                self._note_failure(call.queue, result)
+                continue
+            self._note_answer(call.queue)
+            if isinstance(result, NoTasks):
+                self._prioritizer.give_back(call.queue, call.most)
+                self._rest(call.queue, result)
+            else:
+                self._note_tasks(call.queue, call.most, result)
+                self._brought.append(_Batch(call, result, asked_s, asked_unix_ns))
+        brought = self._brought_size
+        is_full = brought >= max(FULL_BATCH, sum(call.most for call in calls))
+        if not (is_full and brought < self._taker.room):
+            self._hand_on()
+
+    @property
+    def _brought_size(self) -> int:
+        return sum(batch.leased.size for batch in self._brought)
+
+    def _hand_on(self) -> None:
+        """Give the taker what was brought, unless this process stood still meanwhile.
+
+        Its leases may be others' by then: what is still ours is found as after a dequeue without reply.
+        """
+        while self._brought:
+            batch = self._brought.pop(0)
+            if self._age_s(batch) > self._lease_s / 2:
+                self._lost.add(batch.call.queue, batch.call.score)
+            else:
+                self._taker.accept(batch.call.queue, batch.leased, batch.asked_s)
+
+    def _age_s(self, batch: _Batch) -> float:
+        """Return how old its leases are at most: one clock stands still in a suspended machine, the other is set."""
+        return max(self._clock.monotonic_s() - batch.asked_s, (self._clock.unix_ns() - batch.asked_unix_ns) / 1e9)
+
+    def _calls(self, queue: str, count: int) -> list[_Call]:
+        """Split what is to be asked of a queue into calls that are each full with about as much as one may bring.
+
+        Their leases end a second apart, as those of one call are known by their end.
+        """
+        most = max(1, int(MAX_BATCH_BYTES / self._mean_bytes.get(queue, 1.0)))
+        calls = min(MOST_CALLS, -(-count // most))
+        now_s = self._clock.unix_ns() / 1e9
+        shares = [count * (at + 1) // calls - count * at // calls for at in range(calls)]
+        return [_Call(queue, share, self._owner.score(now_s + at, self._lease_s)) for at, share in enumerate(shares)]
+
+    def _note_tasks(self, queue: str, count: int, result: Leased) -> None:
+        if result.ghosts:
+            self.repairs[Repair.NO_TASK] += result.ghosts
+            self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
+        if result.size:
+            self._mean_bytes[queue] = max(1.0, sum(map(len, result.messages)) / result.size)
+        if result.size < count:
+            self._prioritizer.give_back(queue, count - result.size)
+        self.paused_queues.discard(queue)
+        self._resting.pop(queue, None)  # another call of the same round trip may have found it empty
+        if waker := self.wakers.get(queue):
+            waker.brought_work()
+
+    def _rest(self, queue: str, why: NoTasks) -> None:
+        waker = self.wakers.get(queue)
+        interval_s = self._check_interval_s
+        if why is NoTasks.PAUSED:
+            self.paused_queues.add(queue)
+        else:
+            self.paused_queues.discard(queue)
+            if waker is not None:
+                waker.arm()
+                will_hear = waker.is_waiting and waker.delay_s <= interval_s
+                interval_s = max(interval_s, WOKEN_INTERVAL_S) if will_hear else interval_s
+        # As asynq: half to one and a half times the interval, so that servers do not ask in step.
+        self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
+
+    def _still_resting(self) -> frozenset[str]:
+        now_s = self._clock.monotonic_s()
+        self._resting = {queue: until_s for queue, until_s in self._resting.items() if until_s > now_s}
+        return frozenset(self._resting)
+
+    def _until_next_s(self) -> float:
+        due_s = min((self._lost.due_s(), *self._resting.values()))
+        return max(0.001, due_s - self._clock.monotonic_s())
+
+    # Failures ---------------------------------------------------------------------------------------------------
+
+    def _note_failure(self, queue: str, error: BrokerError) -> None:
+        """Let a queue rest, and say why; an outage of Redis is not said for each queue."""
+        failures = self._failing.get(queue, 0) + 1
+        if self.trouble.meet((self, queue), error):
+            self._log.warning("queue %s: %s; trying again until it works", queue, error)
+        self._failing[queue] = failures
+        if isinstance(error, BrokerReadOnlyError) and (waker := self.wakers.get(queue)):
+            waker.renew()  # a name may lead to another master now, while the old one lives on as a replica
+        self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
+
+    def _note_answer(self, queue: str) -> None:
+        if self._failing.pop(queue, 0) and (failures := self.trouble.leave((self, queue))):
+            self._log.info("works again after %d failed attempts", failures)
+
+    async def _take_lost(self, *, at_once: bool = False) -> None:
+        for found in await self._lost.look(at_once=at_once):
+            if found.error is not None:
+                self._note_failure(found.queue, found.error)
+            elif found.leased.size:
+                self._log.info("found %d tasks of queue %s whose dequeue had no reply", found.leased.size, found.queue)
+                self._taker.accept(found.queue, found.leased)

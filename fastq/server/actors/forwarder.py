@@ -1,0 +1,96 @@
+"""The forwarder: moves scheduled and retry tasks whose time has come to pending, or to their group.
+
+Wakes: for each queue at the next due time that it knows, and every delayed_task_check_interval. It knows what it saw
+when it last looked, and what the scripts that put tasks there publish since: times earlier than all others. Reads and
+writes: scheduled, retry, pending, groups of its queues. If it dies: due tasks wait for another server's forwarder.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fastq.broker.operations.maintain import Forwarded, forward
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.repairs import Repair, Repairs
+from fastq.server.commands import Commands
+
+__all__ = ["Forwarder"]
+
+BATCH: Final = 100
+SHORTEST_PAUSE_S: Final = 0.005
+
+
+class Forwarder(Actor):
+    """Forward due tasks, 100 of a set a script call, until nothing is due."""
+
+    name = "forwarder"
+
+    def __init__(self, commands: Commands, queues: Sequence[str], interval_s: float, clock: Clock) -> None:
+        super().__init__()
+        self.repairs: Repairs = Repairs()
+        self.on_tasks: Callable[[str], None] = lambda queue: None
+        """Told of each queue that has tasks now which were forwarded here."""
+        self._commands = commands
+        self._interval_s = interval_s
+        self._clock = clock
+        # Moments of the monotonic clock: a wall clock that is set back must not put off the next look.
+        self._look_s = dict.fromkeys(queues, -math.inf)
+        self._told_s: dict[str, float] = {}
+
+    def note_due(self, queue: str, due_s: float) -> None:
+        """Note that a task of a queue is due at a Unix second; until now none was to come as early."""
+        at_s = self._moment_of(due_s)
+        before_s = self._next_look_s()
+        if at_s < self._told_s.get(queue, math.inf):
+            self._told_s[queue] = at_s
+        if at_s < before_s:
+            self.wake()
+
+    async def tick(self) -> float:
+        """Forward what is due in every queue whose time has come; return the seconds until the next one's has."""
+        began_s = self._clock.monotonic_s()
+        queues = [queue for queue in self._look_s if self._look_at_s(queue) <= began_s]
+        failure: BrokerError | None = None
+        while queues:
+            self.get_on()
+            now_ns = self._clock.unix_ns()
+            for queue in queues:
+                self._told_s.pop(queue, None)  # what is told from now on may be news to the answer
+                self._look_s[queue] = began_s  # in case that there is none
+            results = await self._commands.run_many([forward(queue, now_ns, BATCH) for queue in queues])
+            more = []
+            for queue, result in zip(queues, results, strict=True):
+                if isinstance(result, BrokerError):
+                    failure = result
+                    continue
+                self._note(queue, result)
+                if result.next_due_s is not None and result.next_due_s <= now_ns // 1_000_000_000:
+                    more.append(queue)
+            queues = more
+        if failure is not None:
+            raise failure
+        return max(SHORTEST_PAUSE_S, self._next_look_s() - self._clock.monotonic_s())
+
+    def _note(self, queue: str, result: Forwarded) -> None:
+        if result.ghosts:
+            self.repairs[Repair.NO_TASK] += result.ghosts
+            self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
+        if result.taken > result.ghosts:
+            self.on_tasks(queue)
+        in_turn_s = self._clock.monotonic_s() + self._interval_s
+        self._look_s[queue] = min(
+            in_turn_s, self._moment_of(math.inf if result.next_due_s is None else result.next_due_s)
+        )
+
+    def _next_look_s(self) -> float:
+        return min(map(self._look_at_s, self._look_s))
+
+    def _look_at_s(self, queue: str) -> float:
+        return min(self._look_s[queue], self._told_s.get(queue, math.inf))
+
+    def _moment_of(self, due_s: float) -> float:
+        # Scores are compared with whole seconds: a task is due from the beginning of the one that reaches its score.
+        wait_s = math.ceil(min(due_s, 1e18)) - self._clock.unix_ns() / 1e9
+        return self._clock.monotonic_s() + max(SHORTEST_PAUSE_S, wait_s)

@@ -1,0 +1,43 @@
+"""The healthchecker: asks Redis for a sign of life, and tells the app's health hook.
+
+Wakes: every health_check_interval. Reads: PING. If it dies: nobody is told.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from fastq.broker.operations.health import ping
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.commands import Commands
+
+__all__ = ["Healthchecker"]
+
+
+class Healthchecker(Actor):
+    """Ping Redis and report; ``last_error`` is None while Redis answers."""
+
+    name = "healthchecker"
+
+    def __init__(
+        self, commands: Commands, interval_s: float, report: Callable[[BrokerError | None], Awaitable[None]] | None
+    ) -> None:
+        super().__init__()
+        self._commands = commands
+        self._interval_s = interval_s
+        self._report = report
+        self.last_error: BrokerError | None = None
+
+    def first_tick_after_s(self) -> float:
+        """Wait one interval, as asynq does."""
+        return self._interval_s
+
+    async def tick(self) -> float:
+        """Ask once."""
+        try:
+            await self._commands.run(ping())
+            self.last_error = None
+        except BrokerError as error:
+            self.last_error = error
+        if self._report is not None:
+            await self._report(self.last_error)
+        return self._interval_s

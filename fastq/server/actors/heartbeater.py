@@ -1,0 +1,106 @@
+"""The heartbeater: keeps the leases of all held tasks, and tells inspectors what this server is and does.
+
+Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
+more, which are then cancelled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
+after 30 s and other servers take the tasks over.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from fastq.broker.operations.lease import extend_leases
+from fastq.broker.operations.presence import ServerIdentity, Shown, count_servers, publish_server_state
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.holdings import Holdings
+
+__all__ = ["Heartbeater", "Presence"]
+
+STRETCH: Final = 500
+
+Presence = Callable[[], Shown]
+"""Returns what the server shows of itself now."""
+
+
+class Heartbeater(Actor):
+    """Extend leases and publish presence, on a connection of its own that no slow script of ours blocks."""
+
+    name = "heartbeater"
+    tick_limit_s = 20.0
+    """Well within a lease."""
+
+    def __init__(
+        self,
+        broker: AsyncBroker,
+        identity: ServerIdentity,
+        presence: Presence,
+        holdings: Holdings,
+        lost: Callable[[HeldTask], None],
+    ) -> None:
+        super().__init__()
+        self._broker = broker
+        self._identity = identity
+        self._presence = presence
+        self._lost = lost
+        self._held = holdings.held
+        self._owner = holdings.owner
+        self._stall = holdings.stall
+        self._clock = holdings.clock
+        self._timing = holdings.timing
+        self.servers = 1
+        """How many servers there are, this one among them."""
+        self._ttl_s = max(1, round(2 * holdings.timing.heartbeat_interval_s))
+
+    async def tick(self) -> float:
+        """Beat once: the leases first, since they matter more than being seen."""
+        began_s = self._clock.monotonic_s()
+        failures = await self._extend(began_s)
+        self.get_on()
+        now_s = self._clock.unix_ns() // 1_000_000_000
+        published = publish_server_state(self._identity, self._presence(), now_s, self._ttl_s)
+        *results, servers = await self._broker.run_many((*published, count_servers(now_s)))
+        failures += [result for result in results if isinstance(result, BrokerError)]
+        if isinstance(servers, int):  # a count that fails is no beat that failed
+            self.servers = max(1, servers)
+        if failures:
+            raise failures[0]
+        return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
+
+    async def _extend(self, began_s: float) -> list[BrokerError]:
+        """Extend all leases; return the errors of those queues that failed."""
+        score = self._owner.score(self._clock.unix_ns() / 1e9, self._timing.lease_s)
+        stretches = self._stretches()
+        results = await self._broker.run_many(
+            [extend_leases(queue, self._owner, score, [task.id for task in tasks]) for queue, tasks in stretches]
+        )
+        failures: list[BrokerError] = []
+        for (_, tasks), lost_ids in zip(stretches, results, strict=True):
+            if isinstance(lost_ids, BrokerError):
+                failures.append(lost_ids)
+            else:
+                self._note(tasks, set(lost_ids), began_s)
+        if not failures:
+            self._stall.leases_confirmed(began_s)
+        return failures
+
+    def _stretches(self) -> list[tuple[str, list[HeldTask]]]:
+        return [
+            (queue, tasks[at : at + STRETCH])
+            for queue, tasks in self._held.by_queue()
+            for at in range(0, len(tasks), STRETCH)
+        ]
+
+    def _note(self, tasks: list[HeldTask], lost_ids: set[str], began_s: float) -> None:
+        for task in tasks:
+            if task.id not in lost_ids:
+                task.leased_until_s = began_s + self._timing.lease_s
+            elif task.held and task.in_doubt:
+                # The write of its outcome whose reply was lost was carried out, or another server has it: in both cases
+                # there is nothing left to be written.
+                self._held.drop(task)
+            elif task.held and not task.ended:
+                # One that ended meanwhile gave its lease back itself.
+                self._log.warning("lost the lease of task %s of queue %s; it is cancelled here", task.id, task.queue)
+                self._lost(task)

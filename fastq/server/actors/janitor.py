@@ -1,0 +1,60 @@
+"""The janitor: deletes completed tasks whose retention has ended, and looks after the archives.
+
+Wakes: every janitor_interval, the first time after one. Reads and writes: completed and its tasks, in bounded batches;
+what archives have too many (``archive_keeper``). If it dies: that stays until another server's janitor comes by.
+"""
+
+from fastq.broker.operations.maintain import delete_expired_completed
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.archive_keeper import ArchiveKeeper
+from fastq.server.commands import Commands
+from fastq.server.config import ServerConfig
+
+__all__ = ["Janitor"]
+
+
+class Janitor(Actor):
+    """Delete expired completed tasks, one batch a script call, until none is left."""
+
+    name = "janitor"
+
+    def __init__(self, commands: Commands, config: ServerConfig, keeper: ArchiveKeeper, clock: Clock) -> None:
+        super().__init__()
+        self._commands = commands
+        self._queues = list(config.queues)
+        self._interval_s = config.seconds("janitor_interval")
+        self._batch_size = config.janitor_batch_size
+        self._keeper = keeper
+        self._clock = clock
+
+    def first_tick_after_s(self) -> float:
+        """Wait one interval, as asynq does."""
+        return self._interval_s
+
+    async def tick(self) -> float:
+        """Clean every queue; a failing one does not keep the others waiting."""
+        queues = self._queues
+        failure: BrokerError | None = None
+        while queues:
+            self.get_on()
+            now_s = self._clock.unix_ns() // 1_000_000_000
+            results = await self._commands.run_many(
+                [delete_expired_completed(queue, now_s, self._batch_size) for queue in queues]
+            )
+            again = []
+            for queue, result in zip(queues, results, strict=True):
+                if isinstance(result, BrokerError):
+                    failure = result
+                elif result.deleted == self._batch_size:
+                    again.append(queue)
+                else:
+                    try:
+                        await self._keeper.look(queue, result, self.get_on)
+                    except BrokerError as error:
+                        failure = error
+            queues = again
+        if failure is not None:
+            raise failure
+        return self._interval_s

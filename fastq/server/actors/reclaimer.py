@@ -1,0 +1,90 @@
+"""What the recoverer does for groups: sets of dead servers, and groups that nobody would look at."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from fastq.broker.operations.aggregate import AggregationSet, count_groups, drop_sets, list_sets, relist_groups
+from fastq.clock import Clock
+from fastq.server.actors.aggregation_sets import clear_away, give_back
+from fastq.server.commands import Commands
+
+__all__ = ["Reclaimer"]
+
+SETS_AT_ONCE: Final = 100
+STRETCHES_A_ROUND: Final = 100
+"""Of 500 keys each, so that a look through a million keys takes 20 rounds and none of them holds Redis up."""
+
+_log = logging.getLogger("fastq.recoverer")
+
+
+class Reclaimer:
+    """Give sets back whose deadline has passed; delete what is left of those that were aggregated; list lost groups.
+
+    Only a server that aggregates looks for groups that are not listed; one that does not says once that there are
+    groups.
+    """
+
+    def __init__(self, commands: Commands, clock: Clock, *, aggregates: bool) -> None:
+        self._commands = commands
+        self._clock = clock
+        self._aggregates = aggregates
+        self.get_on: Callable[[], None] = lambda: None
+        """Told at each step, since all of it may take long."""
+        self._cursors: dict[str, int] = {}
+        self._warned: set[str] = set()
+
+    async def reclaim(self, queue: str) -> None:
+        """Do all of it for one queue."""
+        await self._give_back_stale(queue)
+        for one in await self._sets(queue, None):
+            self.get_on()
+            await clear_away(self._commands, one)
+        if self._aggregates:
+            await self._relist(queue)
+        else:
+            await self._warn(queue)
+
+    async def _give_back_stale(self, queue: str) -> None:
+        now_s = self._clock.unix_ns() // 1_000_000_000
+        before: list[AggregationSet] = []
+        # What was given back is not listed again: the same list once more is one that cannot be given back.
+        while (stale := await self._sets(queue, now_s)) != before:
+            for one in stale:
+                self.get_on()
+                if await give_back(self._commands, one) > 0:
+                    _log.warning("gave tasks back to group %r of queue %s: they were not aggregated", one.group, queue)
+            before = stale
+
+    async def _sets(self, queue: str, until_s: int | None) -> list[AggregationSet]:
+        """List sets; what is none goes off the list, so that it does not hide others."""
+        while True:
+            found = await self._commands.run(list_sets(queue, until_s, SETS_AT_ONCE))
+            if not found.foreign or not await self._commands.run(drop_sets(queue, found.foreign)):
+                return found.sets
+            self.get_on()
+            _log.warning(
+                "queue %s: %d members of aggregation_sets were no sets and are dropped, the first: %r",
+                queue,
+                len(found.foreign),
+                found.foreign[0],
+            )
+
+    async def _relist(self, queue: str) -> None:
+        for _ in range(STRETCHES_A_ROUND):
+            self.get_on()
+            found = await self._commands.run(relist_groups(queue, self._cursors.get(queue, 0)))
+            self._cursors[queue] = found.cursor
+            if found.groups:
+                _log.warning("queue %s: %d groups had tasks and were not listed", queue, found.groups)
+            if not found.cursor:
+                return
+
+    async def _warn(self, queue: str) -> None:
+        if queue not in self._warned and (groups := await self._commands.run(count_groups(queue))):
+            self._warned.add(queue)
+            _log.warning(
+                "queue %s has %d groups, and this server has no group_aggregator: their tasks wait for one that has",
+                queue,
+                groups,
+            )

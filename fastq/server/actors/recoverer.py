@@ -1,0 +1,245 @@
+"""The recoverer: brings back the tasks of dead servers, and mends what such a death leaves.
+
+Wakes: at start and every 30 s; twice a beat while Redis has not answered for long enough (``answers``). Reads: leases
+that ended 30 s ago or earlier. Writes: those tasks to retry, with no attempt charged but counted as lost; to archived,
+if they were lost too often or may run once only; ids without lease or task, and leases without task, are mended, and
+all is counted; what dead servers left of groups is seen to (``reclaimer``). If it dies: another server's recoverer does
+the same (Go's only what it knows of, and it charges an attempt).
+"""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from fastq.broker.operation import Operation
+from fastq.broker.operations.finish import Finish, Guard, Retried, archive, retry
+from fastq.broker.operations.lease import LeasedTask, Listed, list_leases
+from fastq.broker.operations.repair import repair_active, repair_lease
+from fastq.clock import Clock
+from fastq.errors import BrokerError, InvalidMessageError
+from fastq.info import at_unix_ns
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.answers import Answers
+from fastq.server.actors.repairs import Repair, Repairs, describe
+from fastq.server.commands import Commands
+from fastq.server.config import MAX_LOST
+from fastq.server.inflight.held import view_leased
+from fastq.server.inflight.outcomes import undecodable
+from fastq.server.timing import STANDARD, Timing
+from fastq.wire.codec import clean_text, rewrite_task_message
+from fastq.worker.report import FailureReport
+
+__all__ = ["Recoverer"]
+
+BATCH: Final = 100
+STRETCH: Final = 500
+MOST_IDS_SAID: Final = 10
+LEASE_EXPIRED: Final = "asynq: task lease expired"
+"""Go's words, with which the error of a lost task begins."""
+MAY_RUN_ONCE: Final = "max_retry=0, and whether it had begun is not known"
+
+Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
+
+
+class _Fate(NamedTuple):
+    """What becomes of a lost task: tried again at a time, or archived for a reason."""
+
+    id: str
+    message: bytes
+    retry_at_s: int = 0
+    why_archived: str = ""
+
+
+class Recoverer(Actor):
+    """Recover expired leases of every queue."""
+
+    name = "recoverer"
+
+    def __init__(
+        self,
+        commands: Commands,
+        queues: Sequence[str],
+        retry_delay_s: Callable[[int], float],
+        clock: Clock,
+        timing: Timing = STANDARD,
+    ) -> None:
+        super().__init__()
+        self.judge: Judge | None = None
+        self.reclaim: Callable[[str], Awaitable[None]] | None = None
+        self.is_held: Callable[[str, str], bool] = lambda queue, task_id: False
+        self.max_lost = MAX_LOST
+        self._timing = timing
+        self._answers = Answers(clock, timing)
+        self._next_round_s = clock.monotonic_s()
+        self._commands = commands
+        self._queues = queues
+        self._retry_delay_s = retry_delay_s
+        self._clock = clock
+        self.repairs: Repairs = Repairs()
+        self._done: Repairs = Repairs()
+
+    @property
+    def recovered(self) -> int:
+        """Return how many tasks were brought back whose leases had ended."""
+        return self.repairs[Repair.RECOVERED]
+
+    @property
+    def mended(self) -> int:
+        """Return how many ids and leases were mended."""
+        return self.repairs.total() - self.recovered
+
+    async def tick(self) -> float:
+        """Go through all queues; what fails in one does not keep the rest of it, or the others, waiting.
+
+        Between two rounds only leases are looked at, of queues for which Redis has not answered for long enough.
+        """
+        now_s = self._clock.monotonic_s()
+        is_round = now_s >= self._next_round_s
+        failure: Exception | None = None
+        for queue in self._queues:
+            cares = (self._mend_active, self._recover, self.reclaim) if is_round else (self._recover_if_unsteady,)
+            for care in cares:
+                try:
+                    if care is not None:
+                        await care(queue)
+                except Exception as error:  # noqa: BLE001 - raised below, once all had their turn
+                    failure = error
+            self._say_and_count(queue)
+        if failure is not None:
+            raise failure
+        if is_round:
+            self._next_round_s = now_s + self._timing.recoverer_interval_s
+        pause_s = max(0.0, self._next_round_s - self._clock.monotonic_s())
+        if all(map(self._answers.are_steady, self._queues)):
+            return pause_s
+        return min(pause_s, self._timing.heartbeat_interval_s / 2)  # a look that comes late is no break then
+
+    def _say_and_count(self, queue: str) -> None:
+        done, self._done = +self._done, Repairs()
+        self.repairs.update(done)
+        del done[Repair.RECOVERED]  # said with the ids
+        if done:
+            self._log.warning("queue %s: %s", queue, describe(done))
+
+    async def _recover_if_unsteady(self, queue: str) -> None:
+        if not self._answers.are_steady(queue):
+            await self._recover(queue)
+
+    async def _recover(self, queue: str) -> None:
+        while True:
+            self.get_on()
+            cutoff_s = self._clock.unix_ns() // 1_000_000_000 - self._timing.recover_grace_s
+            may_take = self._answers.are_steady(queue)
+            expired = await self._look(queue, cutoff_s, BATCH if may_take else 0)
+            self._done[Repair.NO_TASK] += expired.ghosts
+            if not self._answers.are_steady(queue):
+                return
+            # After a long outage our own leases have ended, too: the heartbeater is about to extend them.
+            others = [
+                (task, lost)
+                for task, lost in zip(expired.tasks, expired.lost, strict=True)
+                if not self.is_held(queue, task.id)
+            ]
+            moved = await self._move(queue, others, cutoff_s) if others else 0
+            # A list is bounded in bytes, too: only one that brought nothing, or nothing that can be moved, is the last.
+            if may_take and not moved and not expired.ghosts:
+                return
+
+    async def _look(self, queue: str, cutoff_s: int, most: int) -> Listed:
+        """List leases that ended by then, and note that Redis has answered, or has not."""
+        asked = self._answers.now()
+        try:
+            found = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), most))
+        except BrokerError:
+            self._answers.note_failure(queue)
+            raise
+        self._answers.note(queue, asked)
+        return found
+
+    async def _move(self, queue: str, expired: Sequence[tuple[LeasedTask, int]], cutoff_s: int) -> int:
+        now_ns = self._clock.unix_ns()
+        now = at_unix_ns(now_ns)
+        guard = Guard(expired_at=cutoff_s)
+        fates = [await self._fate_of(queue, task, lost, now_ns // 1_000_000_000) for task, lost in expired]
+        moved = 0
+        if again := [fate for fate in fates if not fate.why_archived]:
+            retried = [Retried(fate.id, fate.message, fate.retry_at_s, is_failure=False) for fate in again]
+            moved += await self._write(queue, again, retry(queue, retried, now, guard), cutoff_s)
+        if dead := [fate for fate in fates if fate.why_archived]:
+            archived = [(fate.id, fate.message) for fate in dead]
+            moved += await self._write(queue, dead, archive(queue, archived, now, guard), cutoff_s)
+        return moved
+
+    async def _write(
+        self, queue: str, fates: Sequence[_Fate], operation: Operation[list[Finish]], cutoff_s: int
+    ) -> int:
+        """Move tasks, mend the leases of those that are not active, and return how many of both there were."""
+        outcomes = await self._commands.run(operation)
+        moved = [fate for fate, outcome in zip(fates, outcomes, strict=True) if outcome is Finish.OK]
+        self._done[Repair.RECOVERED] += len(moved)
+        self._say_lost(queue, moved)
+        astray = [fate.id for fate, outcome in zip(fates, outcomes, strict=True) if outcome is Finish.NOT_ACTIVE]
+        mended = 0
+        while astray:
+            self.get_on()
+            done = await self._commands.run(repair_lease(queue, astray, cutoff_s, self._clock.unix_ns()))
+            self._done[Repair.NOT_ACTIVE] += done.mended
+            mended += done.mended
+            astray = astray[done.looked_at :]
+        return len(moved) + mended
+
+    def _say_lost(self, queue: str, fates: Sequence[_Fate]) -> None:
+        """Say once for each kind of end what was lost, why, and what follows."""
+        ids: defaultdict[str, list[str]] = defaultdict(list)
+        for fate in fates:
+            ids[fate.why_archived].append(clean_text(fate.id))
+        for why, lost in ids.items():
+            some = ", ".join(lost[:MOST_IDS_SAID]) + (", …" if len(lost) > MOST_IDS_SAID else "")
+            what = f"queue {queue}: {len(lost)} tasks were lost, their server died or is cut off from Redis"
+            if why:
+                self._log.error("%s; archived (%s): %s", what, why, some)
+            else:
+                self._log.warning("%s; put back to be tried again, no attempt charged: %s", what, some)
+
+    async def _fate_of(self, queue: str, task: LeasedTask, lost: int, now_s: int) -> _Fate:
+        self.get_on()
+        try:
+            return await self._fate(task, lost + 1, now_s)
+        except InvalidMessageError as error:
+            archived = undecodable(task.id, queue, task.message, str(error), now_s)
+            return _Fate(task.id, archived, why_archived=f"it cannot be read: {clean_text(str(error))}")
+
+    async def _fate(self, task: LeasedTask, lost: int, now_s: int) -> _Fate:
+        """Say what becomes of a task that was lost for the n-th time; its attempt is not charged."""
+        view = view_leased(task)
+        why = ""
+        if view.retry <= 0:
+            why = MAY_RUN_ONCE
+        elif lost > self.max_lost:
+            why = f"time {lost}, over max_lost={self.max_lost}"
+        told = why or f"time {lost} of at most {self.max_lost}, no attempt charged"
+        error = f"{LEASE_EXPIRED}: lost with its server; {told}"
+        message = rewrite_task_message(task.message, error_msg=error, last_failed_at=now_s)
+        if why:
+            return _Fate(task.id, message, why_archived=why)
+        delay_s = await self._hooks_delay_s(task)
+        if delay_s is None:
+            delay_s = self._retry_delay_s(view.retried)
+        return _Fate(task.id, message, retry_at_s=int(now_s + delay_s))
+
+    async def _hooks_delay_s(self, task: LeasedTask) -> float | None:
+        """Ask the app's hooks when a task is tried again; the error handler is not told, as in asynq."""
+        report = await self.judge(task.message) if self.judge is not None else None
+        return None if report is None else report.retry_in_s
+
+    async def _mend_active(self, queue: str) -> None:
+        start = 0
+        while True:
+            self.get_on()
+            now_s = self._clock.unix_ns() // 1_000_000_000
+            found = await self._commands.run(repair_active(queue, start, STRETCH, now_s))
+            self._done[Repair.NO_LEASE] += found.leased
+            self._done[Repair.NO_TASK] += found.dropped
+            if found.looked_at < STRETCH:
+                return
+            start += STRETCH - found.dropped

@@ -1,0 +1,153 @@
+"""The subscriber: hears which tasks are to be cancelled and what is to become of them, and what other topics say.
+
+Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of the topics that it is given; after a
+lost connection it subscribes again. It keeps what names no task held here for 2 s, for a dequeue that is under way. If
+it dies: nothing of this is heard until it is back.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Final, NamedTuple
+
+from fastq.broker.operations.cancel import CancelAs, Cancellation, read_cancellation
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.broker.transport.subscription import Heard, listen
+from fastq.clock import Clock
+from fastq.errors import BrokerAuthError
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.recent import Recent
+from fastq.wire import keys
+
+__all__ = ["Subscriber", "Topic"]
+
+REMEMBER_S: Final = 2.0
+
+
+class Topic(NamedTuple):
+    """Channels that say one kind of thing.
+
+    ``hear`` raises ``ValueError`` for nonsense. ``lack`` says what a user who may not listen to them goes without.
+    """
+
+    channels: Sequence[str]
+    hear: Callable[[Heard], None]
+    lack: str
+
+
+class _Heard(NamedTuple):
+    """A cancellation of a task that is not here, and when it was heard (monotonic seconds)."""
+
+    outcome: CancelAs
+    at_s: float
+
+
+class Subscriber(Actor):
+    """Listen for cancellations and orders; one tick is one connection's life.
+
+    A user may listen to fewer channels: one who was set up for asynq alone to its own only. ``topics`` are given up one
+    by one, the last one first.
+    """
+
+    name = "subscriber"
+    tick_limit_s = None  # it listens for as long as the connection lives, which it asks every 3 s
+
+    def __init__(
+        self, broker: AsyncBroker, cancel: Callable[[Cancellation], bool], clock: Clock, topics: Sequence[Topic] = ()
+    ) -> None:
+        super().__init__()
+        self._broker = broker
+        self._cancel = cancel
+        self._clock = clock
+        self._topics = (
+            Topic((keys.CANCEL_CHANNEL,), self._hear_bare, ""),
+            Topic((keys.CANCEL_AS_CHANNEL,), self._hear_full, "tasks are cancelled, but always retried"),
+            *topics,
+        )
+        self._unknown = Recent[tuple[str | None, str], _Heard](REMEMBER_S, clock)
+        self._bare_ids_due = Recent[str, int](REMEMBER_S, clock)
+        self._has_said_nonsense: set[str] = set()
+        self._has_said_forbidden: set[str] = set()
+        self.is_subscribed = False
+
+    async def tick(self) -> float:
+        """Subscribe and serve messages until the connection ends."""
+        topics = list(self._topics)
+        refused: list[tuple[Topic, BrokerAuthError]] = []
+        while True:
+            try:
+                await self._serve(topics, refused)
+            except BrokerAuthError as error:
+                if len(topics) == 1:
+                    raise
+                refused.append((topics.pop(), error))
+            else:
+                return 0.0
+
+    async def _serve(self, topics: Sequence[Topic], refused: Sequence[tuple[Topic, BrokerAuthError]]) -> None:
+        transport = self._broker.transport
+        hearers = {channel: topic.hear for topic in topics for channel in topic.channels}
+        try:
+            async with aclosing(listen(transport.lender(), transport.where, *hearers)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
+                async for heard in messages:
+                    self.is_subscribed = True
+                    if heard is not None:
+                        self._hear(heard, hearers[heard.channel])
+                        continue
+                    self._note_success()
+                    self._say_what_is_forbidden(refused)
+        finally:
+            self.is_subscribed = False
+
+    def _say_what_is_forbidden(self, refused: Sequence[tuple[Topic, BrokerAuthError]]) -> None:
+        for topic, error in refused:
+            if topic.lack not in self._has_said_forbidden:
+                self._has_said_forbidden.add(topic.lack)
+                channels = ", ".join(topic.channels[:2]) + (", ..." if len(topic.channels) > 2 else "")
+                self._log.warning("%s; %s: the Redis user may not listen to %s", error, topic.lack, channels)
+
+    @property
+    def remembers(self) -> bool:
+        """Tell whether any id is kept."""
+        if not self._unknown:
+            return False
+        self._unknown.forget_what_is_over()
+        return bool(self._unknown)
+
+    def _hear(self, heard: Heard, hear: Callable[[Heard], None]) -> None:
+        try:
+            hear(heard)
+        except ValueError as error:
+            if heard.channel not in self._has_said_nonsense:
+                self._has_said_nonsense.add(heard.channel)
+                self._log.warning("a message on %s is ignored, as all like it: %s", heard.channel, error)
+
+    def _hear_full(self, heard: Heard) -> None:
+        cancellation = read_cancellation(heard.text)
+        due = self._bare_ids_due.take(cancellation.task_id) or 0
+        self._bare_ids_due.put(cancellation.task_id, due + 1)
+        self._cancel_or_keep(cancellation)
+
+    def _hear_bare(self, heard: Heard) -> None:
+        # An id that only repeats, for servers of asynq, what was said in full is passed over.
+        if due := self._bare_ids_due.take(heard.text) or 0:
+            if due > 1:
+                self._bare_ids_due.put(heard.text, due - 1)
+            return
+        self._cancel_or_keep(Cancellation(heard.text))
+
+    def _cancel_or_keep(self, cancellation: Cancellation) -> None:
+        if not self._cancel(cancellation):
+            unknown = _Heard(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
+            self._unknown.put((cancellation.queue, cancellation.task_id), unknown)
+
+    def canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
+        """Return what is to become of a task that comes in now and was canceled on its way here, else None.
+
+        ``asked_s`` is when its dequeue was asked for: a task that was canceled before that ran elsewhere, and is run
+        again since somebody wants it.
+        """
+        if not self._unknown:
+            return None
+        by_id, by_name = self._unknown.take((None, task_id)), self._unknown.take((queue, task_id))
+        heard = by_name or by_id
+        return heard.outcome if heard is not None and heard.at_s >= asked_s else None

@@ -1,0 +1,28 @@
+"""What a server listens to beside cancellations: orders to itself, and due times of its queues."""
+
+from collections.abc import Callable, Sequence
+
+from fastq.broker.operations.control import ServerOrder, read_order
+from fastq.server.actors.subscriber import Topic
+from fastq.wire import keys
+
+__all__ = ["due_topic", "order_topic"]
+
+
+def order_topic(server_id: str, obey: Callable[[ServerOrder], None]) -> Topic:
+    """Return the topic of the server's own channel."""
+    return Topic(
+        (keys.control_channel(server_id),),
+        lambda heard: obey(read_order(heard.text)),
+        "signals stop this server, fastq server stop does not",
+    )
+
+
+def due_topic(queues: Sequence[str], note_due: Callable[[str, float], None], interval_s: float) -> Topic:
+    """Return the topic of the queues' due times, in Unix seconds: each is earlier than all others of its queue."""
+    queue_of = {keys.due_channel(queue): queue for queue in queues}
+    return Topic(
+        tuple(queue_of),
+        lambda heard: note_due(queue_of[heard.channel], float(heard.text)),
+        f"tasks that become due before all others of their queue may be {interval_s:g} s late",
+    )

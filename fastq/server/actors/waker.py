@@ -1,0 +1,124 @@
+"""The waker of one queue: waits until the queue has tasks, and tells the fetcher.
+
+Wakes: when a dequeue has answered "empty", and only then; on a queue that is not empty the wait would return at once.
+Writes: nothing. If it dies, or may not do it: the fetcher polls.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from fastq.broker.transport.wait import TaskWatch
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import Actor
+
+__all__ = ["Waker"]
+
+WAIT_S: Final = 60.0
+"""Then the queue is looked at again: its slot may have moved to another node of a cluster."""
+TRY_AGAIN_S: Final = 60.0
+"""A refusal may pass: Redis was out of memory."""
+SHORTEST_DELAY_S: Final = 0.01
+DELAY_A_SERVER_S: Final = 0.1
+MANY_SERVERS: Final = 100
+"""With so many it is twice as much each: ten still come back in a second, and only they and polls cost anything."""
+LONGEST_DELAY_S: Final = 20.0
+
+
+class Waker(Actor):
+    """Wait for one queue.
+
+    All servers that wait wake for one push. A wake that brought nothing doubles the delay before the next wait, up to
+    0.1 s for each server that there is, 0.2 s each of a hundred: of those about ten come back to waiting in a second.
+    A wake that brought work clears the delay.
+    """
+
+    name = "waker"
+    tick_limit_s = None  # it waits to be armed; the wait in Redis has limits of its own
+    speaks_of_outages = False  # the fetcher does, which also knows their end sooner than one that waits
+
+    def __init__(self, watch: TaskWatch, queue: str, on_tasks: Callable[[str], None]) -> None:
+        super().__init__()
+        self._watch = watch
+        self._queue = queue
+        self._on_tasks = on_tasks
+        self._armed = asyncio.Event()
+        self._hears = asyncio.Event()
+        self._delay_s = 0.0
+        self._delays = False
+        self._has_woken = False
+        self.works = True
+        self.servers: Callable[[], int] = lambda: 1
+
+    def arm(self) -> None:
+        """Begin to wait: the queue was empty just now."""
+        if self._has_woken:
+            servers = self.servers()
+            longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * servers * (1 + servers / MANY_SERVERS))
+            # Among many, each task would else set off a row of doublings, and of wakes in vain, in whoever has had it.
+            shortest_s = max(SHORTEST_DELAY_S, longest_s / 4 * servers / (servers + MANY_SERVERS))
+            self._delay_s = min(longest_s, max(shortest_s, 2 * self._delay_s))
+            self._has_woken = False
+            self._delays = True
+        self._armed.set()
+
+    def brought_work(self) -> None:
+        """Note that the queue had tasks for us; who is deaf just now will wait as soon as it is empty again."""
+        self._delay_s = 0.0
+        if self._delays:
+            self._armed.clear()
+            self._hears.set()
+        self._delays = self._has_woken = False
+
+    def renew(self) -> None:
+        """Wait on a new connection, as this Redis is no master any more, or of no use just now; so do all wakers."""
+        self._watch.renew()
+
+    @property
+    def delay_s(self) -> float:
+        """Return for how long at most no push is noticed, since the last one was another's."""
+        return self._delay_s if self._delays else 0.0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether a push to the queue will be noticed."""
+        return self.works and self._armed.is_set() and not self._failures
+
+    async def tick(self) -> float | None:
+        """Wait once."""
+        await self._armed.wait()
+        if self.delay_s:
+            # From 0: those who were woken together are not to be deaf together.
+            await self._be_deaf(self.delay_s * random.uniform(0.0, 1.0))
+            if not self._armed.is_set():
+                return 0.0
+            self._delays = False  # once for each wake; a wait that ends without one is followed by the next
+        try:
+            woken = await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2))
+        except BrokerError as error:
+            self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
+            if error.transient:
+                raise
+            if not self._watch.is_refused:
+                self._watch.is_refused = True
+                text = "queue %s, and maybe others, is polled, since Redis does not let us wait for it: %s"
+                self._log.warning(text, self._queue, error)
+            self.works = False
+            return TRY_AGAIN_S
+        if not self.works and self._watch.is_refused:
+            self._log.info("queues are waited for again")
+            self._watch.is_refused = False
+        self.works = True
+        if woken:
+            self._armed.clear()
+            self._has_woken = True
+            self._on_tasks(self._queue)
+        return 0.0
+
+    async def _be_deaf(self, seconds: float) -> None:
+        self._hears.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hears.wait()

@@ -1,0 +1,43 @@
+"""The watchdog: starts an actor again whose task died, or that has been in one tick for too long.
+
+Wakes: every 5 s. Reads: how the other actors get on. If it dies: a loop that hangs goes on hanging, as without it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from fastq.server.actors.actor import Actor
+from fastq.server.timing import STANDARD, Timing
+
+__all__ = ["Watchdog"]
+
+LATE: Final = 2.0
+"""After so many intervals the whole process stood still, and no actor had a chance to get on."""
+
+
+class Watchdog(Actor):
+    """Look after other actors."""
+
+    name = "watchdog"
+
+    def __init__(self, actors: Callable[[], Sequence[Actor]], timing: Timing = STANDARD) -> None:
+        super().__init__()
+        self._actors = actors
+        self._interval_s = timing.watchdog_interval_s
+        self._looked_s: float | None = None
+        self.restarts = 0
+
+    async def tick(self) -> float:
+        """Look at each actor, and start those again that do not get on."""
+        now_s = asyncio.get_running_loop().time()
+        stood_still = self._looked_s is not None and now_s - self._looked_s > LATE * self._interval_s
+        self._looked_s = now_s
+        for actor in self._actors():
+            if stood_still:
+                actor.get_on()
+            elif why := actor.why_stuck():
+                self._log.error("the %s is started again: %s", actor.name, why)
+                self.restarts += 1
+                await actor.restart()
+        return self._interval_s

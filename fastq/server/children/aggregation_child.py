@@ -1,0 +1,87 @@
+"""The aggregation child: a process of its own that runs the app's group aggregator.
+
+Not the hook child: making one task of thousands may take long, and is not to keep the hooks waiting.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from fastq.pool.pool import ForkServer, PoolConfig
+from fastq.pool.protocol import Event, Kind
+from fastq.server.children.spare_child import SpareChild
+from fastq.server.config import ServerConfig
+from fastq.worker.aggregation import (
+    Combined,
+    Unreadable,
+    aggregation_answer,
+    aggregation_argument,
+    aggregation_request,
+)
+
+__all__ = ["AggregationChild", "AggregationFailure"]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationFailure:
+    """Say why there is no task in place of a group's; ``trace`` is for the log."""
+
+    why: str
+    trace: str = ""
+
+
+class AggregationChild:
+    """Ask the app's aggregator; ``set_lifetime_s`` is how long a set is ours, which the call has most of."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        set_lifetime_s: float,
+        app: str | None = None,
+        forks: ForkServer | None = None,
+    ) -> None:
+        self._limit_s = set_lifetime_s * 5 / 6
+        self._patience_s = set_lifetime_s * 11 / 12
+        pool = PoolConfig(
+            runner="fastq.worker.aggregation:load",
+            argument=aggregation_argument(str(config.group_aggregator), app),
+            name="the group aggregator",
+            start_method=config.start_method,
+            start_timeout=config.seconds("start_timeout"),
+            timeout_grace=0.0,
+            prefetch_time=self._patience_s,  # a call that waits for a new child is not given back
+        )
+        self._child = SpareChild(pool, "the group aggregator", forks)
+        self._turn = asyncio.Lock()
+
+    async def prepare(self) -> bool:
+        """Start the child unless it runs; tell whether it does."""
+        return await self._child.start()
+
+    async def combine(
+        self, queue: str, group: str, messages: Sequence[bytes]
+    ) -> Combined | Unreadable | AggregationFailure:
+        """Return what the aggregator makes of a group's messages, oldest first; one call after the other.
+
+        So patience is with the call itself, not with those before it.
+        """
+        async with self._turn:
+            event = await self._child.ask(aggregation_request(queue, group, messages), self._limit_s, self._patience_s)
+        if event is None:
+            return AggregationFailure("the server stops" if self._child.is_stopped else "it gave no answer")
+        return aggregation_answer(event.data) if event.kind is Kind.RESULT else self._failure(event)
+
+    def _failure(self, event: Event) -> AggregationFailure:
+        if event.kind is Kind.FAILED:
+            return AggregationFailure(*orjson.loads(event.data))
+        if event.kind is Kind.TIMEOUT:
+            return AggregationFailure(f"it took longer than {self._limit_s:g} s and was ended")
+        if event.kind in (Kind.ABORTED, Kind.RETURNED, Kind.CANCELED):
+            return AggregationFailure("the server stops")
+        return AggregationFailure(event.data.decode(errors="replace") or f"its process was ended ({event.kind.name})")
+
+    async def stop(self) -> None:
+        """End the child, if there is one; what it was about to do fails."""
+        await self._child.stop()

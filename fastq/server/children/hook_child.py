@@ -1,0 +1,68 @@
+"""The hook child: a process that runs the app's hooks where there is no child that ran the task.
+
+The main process runs no user code. A call takes 5 s at most, and where it fails the default stands. It exists only for
+an app that defines such a hook.
+"""
+
+import logging
+from typing import Final
+
+import orjson
+
+from fastq.errors import BrokerError
+from fastq.log.setup import log_text
+from fastq.pool.pool import ForkServer, PoolConfig
+from fastq.pool.protocol import Event, Kind
+from fastq.server.children.spare_child import SpareChild
+from fastq.server.config import ServerConfig
+from fastq.worker.hook_runner import health_request, judge_request
+from fastq.worker.report import FailureReport
+
+__all__ = ["HookChild"]
+
+LIMIT_S: Final = 5.0
+
+_log = logging.getLogger("fastq.hooks")
+
+
+class HookChild:
+    """Ask the app's hooks; ``judges`` tells whether any of them decides on failures."""
+
+    def __init__(self, config: ServerConfig, app: str, forks: ForkServer) -> None:
+        hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
+        self.judges = any(hooks.values())
+        self.checks_health = config.health_check is not None
+        argument = orjson.dumps({**hooks, "health_check": config.health_check, "app": app}).decode()
+        pool = PoolConfig(
+            runner="fastq.worker.hook_runner:load",
+            argument=argument,
+            name="the hooks",
+            start_method=config.start_method,
+            start_timeout=config.seconds("start_timeout"),
+            timeout_grace=0.0,
+            prefetch_time=2 * LIMIT_S,  # what waits is not given back: there is no other child
+        )
+        self._child = SpareChild(pool, "the hooks", forks)
+
+    async def judge(self, error: str, text: str, message: bytes) -> FailureReport | None:
+        """Return what the hooks say of a task's failure, None where the defaults are to stand."""
+        if not self.judges:
+            return None
+        event = await self._ask(judge_request(error, text, message))
+        return FailureReport.decode(event.data) if event is not None and event.kind is Kind.RESULT else None
+
+    async def check_health(self, error: BrokerError | None) -> None:
+        """Run the health check with None or the error."""
+        await self._ask(health_request(None if error is None else str(error)))
+
+    async def stop(self) -> None:
+        """End the child, if there is one."""
+        await self._child.stop()
+
+    async def _ask(self, data: bytes) -> Event | None:
+        # The pool ends a hook at its limit; the second is for a child that has to be replaced first.
+        event = await self._child.ask(data, LIMIT_S, 2 * LIMIT_S)
+        if event is not None and event.kind not in (Kind.DONE, Kind.RESULT):
+            text = event.data.decode(errors="replace")
+            log_text(_log, logging.ERROR, f"a hook failed ({event.kind.name.lower()}): {text}")
+        return event

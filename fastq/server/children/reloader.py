@@ -1,0 +1,58 @@
+"""Reloads the app, as SIGHUP asks: a new preloader imports it first, then children are replaced one by one.
+
+If the import fails, all stays as it is. Only the app's code is read again, not the settings.
+"""
+
+import asyncio
+import logging
+
+from fastq.log.setup import log_text
+from fastq.pool.pool import ForkServer
+from fastq.pool.protocol import PoolStartError
+from fastq.server.end_task import end_task
+
+__all__ = ["Reloader"]
+
+_log = logging.getLogger("fastq")
+
+
+class Reloader:
+    """Reload an app, one time after the other."""
+
+    def __init__(self, forks: ForkServer, app: str) -> None:
+        self._forks = forks
+        self._app = app
+        self._reloading: asyncio.Task[None] | None = None
+        self._again = False
+        self._is_stopped = False
+
+    def reload(self) -> None:
+        """Begin to reload, or do it once more if the app is being imported: it may have changed since."""
+        if self._is_stopped:
+            return
+        self._again = True
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._reload(), name="fastq reload")
+
+    async def _reload(self) -> None:
+        while self._again:
+            self._again = False
+            _log.info("told to reload; %s is imported anew", self._app)
+            try:
+                replaced = await self._forks.reload()
+            except PoolStartError as error:
+                text = f"{self._app} cannot be reloaded, and goes on as it is: {error}"
+                log_text(_log, logging.ERROR, text)
+            else:
+                _log.info("%s was imported anew; its children are replaced one by one", self._app)
+                replaced.add_done_callback(self._say_replaced)
+
+    def _say_replaced(self, replaced: asyncio.Future[None]) -> None:
+        if not replaced.cancelled():
+            _log.info("reloaded: no child of the import before is left")
+
+    async def stop(self) -> None:
+        """Reload no more."""
+        self._is_stopped = True
+        if self._reloading is not None:
+            await end_task(self._reloading)

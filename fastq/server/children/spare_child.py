@@ -1,0 +1,123 @@
+"""A spare child: a process beside the pool, started when first asked, that runs the app's code for the main process.
+
+A call ends at its limit, and the child with it if need be. One that cannot be started any more is given up, and a new
+one is tried for at the next question. Once stopped it starts none any more.
+"""
+
+import asyncio
+import logging
+
+from fastq.log.setup import log_text
+from fastq.pool.pool import ForkServer, PoolConfig, ProcessPool
+from fastq.pool.protocol import Event, PoolCallbacks, PoolStartError, Submission
+from fastq.server.end_task import end_task
+
+__all__ = ["SpareChild"]
+
+_log = logging.getLogger("fastq.hooks")
+
+
+def _notice(text: str) -> None:
+    log_text(_log, logging.WARNING, text)
+
+
+class SpareChild:
+    """Ask a runner in a child of its own, forked by ``forks``; ``what`` names it in the log."""
+
+    def __init__(self, config: PoolConfig, what: str, forks: ForkServer | None = None) -> None:
+        self._config = config
+        self._forks = forks
+        self._what = what
+        self._pool: ProcessPool | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._answers: dict[int, asyncio.Future[Event | None]] = {}
+        self._asked = 0
+        self._burials: set[asyncio.Task[None]] = set()
+        self.is_stopped = False
+
+    async def start(self) -> bool:
+        """Start the child unless it runs; False if that fails, which is said in the log, or after ``stop``."""
+        return await self._running_pool() is not None
+
+    async def ask(self, data: bytes, limit_s: float, patience_s: float) -> Event | None:
+        """Return what came of ``data``, which may run for ``limit_s``; None if nothing did, which is said in the log.
+
+        ``patience_s`` is how long the answer is waited for, which is longer: a child may have to be replaced first.
+        """
+        pool = await self._running_pool()
+        if pool is None:
+            return None
+        self._asked += 1
+        number = self._asked
+        answer: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        submission = Submission(number, data, timeout=limit_s)
+        try:
+            pool.submit([submission])
+            await asyncio.wait({answer}, timeout=patience_s)
+            if answer.done():
+                return answer.result()
+            _log.error("%s did not answer within %.0f s", self._what, patience_s)
+            pool.cancel(submission)
+            return None
+        finally:
+            del self._answers[number]
+
+    async def stop(self) -> None:
+        """End the child for good, also one that is about to start; who waits gets what its end makes of it."""
+        self.is_stopped = True
+        if self._starting is not None:
+            await end_task(self._starting)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.stop()
+        self._leave_unanswered()
+        await asyncio.gather(*self._burials)
+
+    async def _running_pool(self) -> ProcessPool | None:
+        if self._pool is None and not self.is_stopped:
+            if self._starting is None or self._starting.done():
+                # A task of its own: whoever asks may be cancelled, and others wait for the same child.
+                self._starting = asyncio.create_task(self._start_pool(), name=f"fastq start of {self._what}")
+            starting = self._starting
+            await asyncio.wait({starting})
+            if not self.is_stopped:
+                starting.result()
+        return None if self.is_stopped else self._pool
+
+    async def _start_pool(self) -> None:
+        pool = ProcessPool(self._config, PoolCallbacks(self._on_events, self._on_failed, _notice), self._forks)
+        try:
+            await pool.start()
+            self._pool = pool
+        except PoolStartError as error:
+            log_text(_log, logging.ERROR, f"{self._what} cannot be run: {error}")
+        finally:
+            if self._pool is not pool:
+                # Shielded: the task of the burial goes on, and ``stop`` waits for it.
+                await asyncio.shield(self._bury(pool))
+
+    def _on_events(self, events: list[Event]) -> None:
+        for event in events:
+            answer = self._answers.get(event.submission.key)  # type: ignore[call-overload]  # the key is our number
+            if answer is not None and not answer.done():
+                answer.set_result(event)
+
+    def _on_failed(self, error: PoolStartError) -> None:
+        """Give the pool up: it starts no more children."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            log_text(_log, logging.ERROR, f"{self._what} cannot be run: {error}")
+            self._bury(pool)
+            self._leave_unanswered()
+
+    def _bury(self, pool: ProcessPool) -> asyncio.Task[None]:
+        burial = asyncio.get_running_loop().create_task(pool.stop())
+        self._burials.add(burial)
+        burial.add_done_callback(self._burials.discard)
+        return burial
+
+    def _leave_unanswered(self) -> None:
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_result(None)

@@ -1,0 +1,1 @@
+"""Tasks in flight: from their dequeue until their outcome is written."""

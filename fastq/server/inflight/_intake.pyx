@@ -1,0 +1,147 @@
+"""From leased messages to submissions for the pool, and from its events to results: what every task passes.
+
+Only what is usual goes through here: messages that can be read, of tasks that are not held already, and handlers that
+simply returned. All else is handed back to the crew.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize
+from fastq._codec cimport DATA, DEADLINE, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
+from fastq.pool._feed cimport Event, Submission
+from fastq.server.inflight._held cimport HeldTask, HeldTasks
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp
+
+from fastq._codec import view_task_message
+from fastq.broker.operations.finish import Done
+from fastq.errors import InvalidMessageError
+from fastq.pool.protocol import Kind
+from fastq.server.inflight.result import Result
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(type kind, Py_ssize_t count)
+
+cdef object DONE = Kind.DONE
+cdef int64_t S = 1_000_000_000
+# asynq's limit for a message that has neither timeout nor deadline, which no client should write.
+cdef int64_t NO_LIMIT_S = 1800
+# The pool counts in 64 bits of nanoseconds: what lies behind the year 2255 must not come out as long past.
+cdef int64_t FOREVER_S = 9_000_000_000
+cdef int MAX_KNOWN_TYPES = 10_000
+
+
+cdef class Intake:
+    """Hold leased tasks and make their submissions; ``is_async`` tells whether a type's handler is a coroutine."""
+
+    cdef HeldTasks held
+    cdef object is_async
+    cdef dict known
+
+    def __init__(self, held: HeldTasks, is_async) -> None:
+        self.held = held
+        self.is_async = is_async
+        self.known = {}
+
+    def take(
+        self, queue: str, ids: list[bytes], messages: list[bytes], now_s: float
+    ) -> tuple[list[HeldTask], list[int]]:
+        """Hold the tasks of a queue, with their submissions; return them, and the places that need a closer look."""
+        cdef TaskView view
+        cdef HeldTask task
+        cdef Py_ssize_t at
+        tasks = []
+        odd = []
+        for at in range(len(ids)):
+            try:
+                view = view_task_message(messages[at])
+            except InvalidMessageError:
+                odd.append(at)
+                continue
+            if not is_same(<str><object>view.slots[ID], ids[at]) or self.held.look(queue, <str><object>view.slots[ID]):
+                odd.append(at)
+                continue
+            task = self.held.hold(queue, view, now_s)
+            self.submit(task)
+            tasks.append(task)
+        return tasks, odd
+
+    def submission(self, task: HeldTask) -> Submission:
+        """Make the submission of a task that is to run, or to run again."""
+        return self.submit(task)
+
+    cdef Submission submit(self, HeldTask task):
+        cdef TaskView view = task.view
+        cdef int64_t timeout_s = <object>view.slots[TIMEOUT]
+        cdef int64_t deadline_s = <object>view.slots[DEADLINE]
+        cdef Submission submission
+        if timeout_s < 0 or deadline_s < 0:
+            deadline_s = 1  # what is negative has passed: asynq does not run such a task either
+        if timeout_s == 0 and deadline_s == 0:
+            timeout_s = NO_LIMIT_S
+        submission = Submission.make(
+            task,
+            <bytes><object>view.slots[DATA],
+            <str><object>view.slots[TYPE],
+            min(max(timeout_s, 0), FOREVER_S) * S,
+            min(deadline_s, FOREVER_S) * S,
+        )
+        submission.is_async = self.is_coroutine(submission.type)
+        task.submission = submission
+        return submission
+
+    cdef bint is_coroutine(self, str type) except -1:
+        known = self.known.get(type)
+        if known is None:
+            if len(self.known) >= MAX_KNOWN_TYPES:  # types made up on the fly: none of them is worth remembering
+                self.known.clear()
+            known = self.known[type] = self.is_async(type)
+        return known
+
+
+def to_submit(tasks: list[HeldTask]) -> list[Submission]:
+    """Return the submissions of tasks that have not ended meanwhile."""
+    cdef HeldTask task
+    submissions = []
+    for task in tasks:
+        if task.submission is not None and not task.ended:
+            submissions.append(task.submission)
+    return submissions
+
+
+cdef object pair(type kind, first, second):
+    """Make a named tuple of two, as its constructor does, which is Python and takes a tuple to make one."""
+    made = PyType_GenericAlloc(kind, 2)
+    Py_INCREF(first)
+    Py_INCREF(second)
+    PyTuple_SET_ITEM(made, 0, first)
+    PyTuple_SET_ITEM(made, 1, second)
+    return made
+
+
+cdef bint is_same(str text, bytes raw) except -1:
+    cdef Py_ssize_t size
+    cdef const char *utf8 = PyUnicode_AsUTF8AndSize(text, &size)
+    return size == PyBytes_GET_SIZE(raw) and memcmp(utf8, PyBytes_AS_STRING(raw), size) == 0
+
+
+def split_done(events: list[Event]) -> tuple[list[Result], list[Event]]:
+    """Return the results of handlers that returned where nothing is to be kept, and the other events.
+
+    What became of a task that was let go of is another's to say: it is in neither.
+    """
+    cdef Event event
+    cdef HeldTask task
+    done = []
+    others = []
+    for event in events:
+        task = event.submission.key
+        if not task.held:
+            continue
+        if event.kind is DONE and task.canceled is None and <object>task.view.slots[RETENTION] <= 0:
+            task.ended = True
+            done.append(pair(Result, task, pair(Done, task.id, <object>task.view.slots[UNIQUE_KEY])))
+        else:
+            others.append(event)
+    return done, others

@@ -1,0 +1,379 @@
+"""The pool as the server uses it: held tasks in, results out.
+
+It knows which task types are coroutines, turns messages into submissions with their time limits, and events into
+results for the acker. The pool itself knows neither messages nor queues.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from fastq._muxmatch import PatternIndex
+from fastq.broker.operations.cancel import CancelAs, Cancellation
+from fastq.broker.operations.lease import Leased, LeasedTask
+from fastq.clock import Clock
+from fastq.errors import InvalidMessageError
+from fastq.log.setup import log_text
+from fastq.pool.pool import ForkServer, ProcessPool
+from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
+from fastq.server.inflight._intake import Intake, split_done, to_submit
+from fastq.server.inflight.failure_log import FailureLog
+from fastq.server.inflight.held import HeldTask, HeldTasks, view_leased
+from fastq.server.inflight.outcomes import (
+    Archived,
+    DelayRule,
+    Requeued,
+    canceled_of,
+    has_report,
+    outcome_of,
+    overrides,
+    passed_on,
+    report_of,
+    undecodable,
+)
+from fastq.server.inflight.result import Result
+from fastq.server.inflight.unknown import pass_on_delay_s
+from fastq.wire.codec import view_task_message
+from fastq.worker.report import FailureReport
+
+__all__ = ["Crew", "CrewCallbacks", "given_back"]
+
+_CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
+
+_RERUN_TWICE: Final = b"twice the worker process that ran it was killed for another task's sake, or with its preloader"
+
+Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
+ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
+
+_log = logging.getLogger("fastq.pool")
+
+
+@dataclass(frozen=True, slots=True)
+class CrewCallbacks:
+    """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
+
+    ``canceled_as`` tells, by queue, id and when its dequeue was asked for, what is to become of a task that comes in,
+    if it was canceled on its way;
+    ``remembers_canceled`` tells whether anything was.
+    """
+
+    finish: Callable[[list[Result]], None]
+    write_result: Callable[[HeldTask, bytes], None]
+    failed: Callable[[PoolStartError], None]
+    canceled_as: Callable[[str, str, float], CancelAs | None]
+    judge: Judge | None = None
+    """Asks the app's hooks about a failure that no child reported; None without such hooks."""
+    remembers_canceled: Callable[[], bool] = lambda: True
+    on_room: Callable[[], None] = lambda: None
+    """Called when a child has begun to take tasks."""
+    passes_on: ChooseUnknown | None = None
+    """Says, by queue and type, whether a task that no pattern matches is left to other servers; None: it fails."""
+
+
+class Crew:
+    """Hand held tasks to the pool, and its outcomes to ``finish``."""
+
+    def __init__(
+        self, forks: ForkServer, held: HeldTasks, delay_rule: DelayRule, callbacks: CrewCallbacks, clock: Clock
+    ) -> None:
+        self._held = held
+        self._delay_rule = delay_rule
+        self._callbacks = callbacks
+        self._clock = clock
+        self._patterns = PatternIndex()
+        self._async_patterns: set[str] = set()
+        self._intake = Intake(held, self._is_async)
+        self._config = forks.config
+        self.taken = 0
+        self._is_closed = False
+        self.counts: Counter[Kind] = Counter()
+        self.failure_log = FailureLog(clock)
+        self._judging: dict[asyncio.Task[None], HeldTask] = {}
+        self._description = ""
+        pool_callbacks = PoolCallbacks(
+            self._on_events,
+            callbacks.failed,
+            partial(log_text, _log, logging.WARNING),
+            partial(log_text, _log, logging.INFO),
+            callbacks.on_room,
+            self._learn,
+        )
+        self.pool = ProcessPool(forks.config, pool_callbacks, forks)
+
+    async def start(self) -> None:
+        """Start the children; raise ``PoolStartError`` with the app's traceback if that fails."""
+        await self.pool.start()
+
+    def _learn(self, description: str) -> None:
+        """Learn which patterns the app has, and which of them are coroutines'; a reload may change them."""
+        if description == self._description:
+            return
+        self._description = description
+        self._patterns, self._async_patterns = PatternIndex(), set()
+        patterns: dict[str, bool] = orjson.loads(description)
+        for pattern, is_async in patterns.items():
+            self._patterns.add(pattern)
+            if is_async:
+                self._async_patterns.add(pattern)
+        self._intake = Intake(self._held, self._is_async)  # what it knew of types may be wrong now
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Return the patterns of the app's mux, once the crew has started."""
+        return tuple(self._patterns)
+
+    @property
+    def slots(self) -> int:
+        """Return how many tasks may run at once."""
+        config = self._config
+        return config.processes * (config.async_concurrency if self._async_patterns else 1)
+
+    # In ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """Return how many more tasks would start soon."""
+        return self.pool.free
+
+    def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
+        """Take tasks that were leased by a dequeue asked for at ``asked_s``; those that cannot be read are archived."""
+        self.taken += leased.size
+        now_s = self._clock.monotonic_s()
+        if self._is_closed:
+            self._callbacks.finish(self._return(queue, leased, now_s))
+            return
+        tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
+        rejected: list[Result] = []
+        try:
+            if odd:
+                self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
+            if self._callbacks.remembers_canceled():
+                rejected += self._cancel_early(queue, tasks, asked_s)
+            submissions = to_submit(tasks)
+            if submissions:
+                self.pool.submit(submissions)
+        finally:
+            if rejected:
+                self._callbacks.finish(rejected)
+
+    def _return(self, queue: str, leased: Leased, now_s: float) -> list[Result]:
+        """Hold tasks that came too late just to give them back; those that cannot be read are left to a recoverer."""
+        results = []
+        for place in range(leased.size):
+            with suppress(InvalidMessageError):
+                results.append(given_back(self._held.add(queue, view_leased(leased.task(place)), now_s)))
+        return results
+
+    def _take_odd(
+        self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[Result]
+    ) -> None:
+        """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
+        now_s = self._clock.monotonic_s()
+        ids = {task.id for task in tasks}
+        repeats = 0
+        for one in leased:
+            if one.id in ids:
+                repeats += 1  # a peer put the id into pending twice: it is one task, and runs once
+                continue
+            ids.add(one.id)
+            try:
+                view = view_leased(one)
+            except InvalidMessageError as error:
+                rejected.append(self._reject(queue, one, str(error), now_s))
+                continue
+            if (stale := self._held.get(queue, one.id)) is not None:
+                # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
+                self.lose(stale)
+            task = self._held.add(queue, view, now_s)
+            self._intake.submission(task)
+            tasks.append(task)
+        if repeats:
+            _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
+
+    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask], asked_s: float) -> list[Result]:
+        """End the tasks that were cancelled a moment ago, and return what came of them."""
+        results = []
+        for task in tasks:
+            task.canceled = self._callbacks.canceled_as(queue, task.id, asked_s)
+            if task.canceled is not None:
+                results.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
+        return results
+
+    def _is_async(self, task_type: str) -> bool:
+        return self._patterns.find(task_type) in self._async_patterns
+
+    def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> Result:
+        _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
+        rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
+        task = self._held.add(queue, view_task_message(rewritten), now_s)
+        task.ended = True
+        return Result(task, Archived(leased.id, rewritten))
+
+    # Out --------------------------------------------------------------------------------------------------------
+
+    def _on_events(self, events: list[Event]) -> None:
+        results, others = split_done(events)
+        self.counts[Kind.DONE] += len(results)
+        again: list[Submission] = []
+        try:
+            for event in others:
+                self._take_event(event, results, again)
+            if again:
+                self.pool.submit(again)
+        finally:
+            if results:
+                self._callbacks.finish(results)
+
+    def _take_event(self, event: Event, results: list[Result], again: list[Submission]) -> None:
+        task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
+        kind, data = event.kind, event.data
+        if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
+            # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
+            kind = Kind.CANCELED
+        if kind is Kind.RERUN and task.reruns and not self._is_closed:
+            kind, data = Kind.CRASHED, _RERUN_TWICE
+        try:
+            if self._goes_again(task, kind):
+                again.append(self._intake.submission(task))
+            elif kind is Kind.WRITTEN:
+                self._callbacks.write_result(task, data)
+            elif kind is Kind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
+                self._ask_about_unknown(self._callbacks.passes_on, task, data)
+            elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
+                self._judge(self._callbacks.judge, task, kind, data)
+            else:
+                results.append(self._end(task, kind, data))
+        except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
+            _log.exception("a defect: what became of task %s of queue %s is not written", task.id, task.queue)
+            if kind is not Kind.WRITTEN:
+                results.append(given_back(task))
+
+    def _goes_again(self, task: HeldTask, kind: Kind) -> bool:
+        """Return whether a task is to be submitted again, since its child was killed for another's sake."""
+        if self._is_closed:
+            return False
+        task.reruns += kind is Kind.RERUN
+        # Not back to the queue, from where it would come with all of this forgotten, and so run for ever.
+        return kind is Kind.RERUN or (kind is Kind.RETURNED and task.reruns > 0)
+
+    def _is_unknown(self, task: HeldTask) -> bool:
+        """Return whether it was the mux that found no handler; a handler may raise the error, too."""
+        return task.canceled is None and self._patterns.find(task.view.type) is None
+
+    def _judge(self, judge: Judge, task: HeldTask, kind: Kind, data: bytes) -> None:
+        """End a task once the hook child has said what follows from its failure; it stays held until then."""
+
+        async def ask() -> None:
+            report: FailureReport | None = None
+            try:
+                report = await judge(task, kind, data)
+            except asyncio.CancelledError:
+                _log.warning("the hooks were not heard about task %s before the end; the defaults stand", task.id)
+            except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task is to end
+                _log.exception("the hooks could not be asked about task %s; the defaults stand", task.id)
+            if task.held:
+                self._callbacks.finish([self._end(task, kind, data, report)])
+
+        self._end_later(task, ask())
+
+    def _ask_about_unknown(self, choose: ChooseUnknown, task: HeldTask, data: bytes) -> None:
+        """End a task of an unknown type once it is known who has a handler; it stays held until then."""
+
+        async def ask() -> None:
+            is_passed_on = False
+            try:
+                is_passed_on = await choose(task.queue, task.view.type)
+            except asyncio.CancelledError:
+                pass  # at the end of the shutdown: it fails
+            except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task is to end
+                _log.exception("whether another server has a handler for task %s could not be asked", task.id)
+            if not task.held:
+                return
+            if not is_passed_on or task.canceled is not None:
+                self._callbacks.finish([self._end(task, Kind.NOT_FOUND, data)])
+                return
+            task.ended = True
+            self.counts[Kind.NOT_FOUND] += 1
+            now_s = self._clock.unix_ns() // 1_000_000_000
+            self._callbacks.finish([Result(task, passed_on(task, data, now_s, pass_on_delay_s()))])
+
+        self._end_later(task, ask())
+
+    def _end_later(self, task: HeldTask, ending: Coroutine[Any, Any, None]) -> None:
+        """End a task once somebody was asked; ``settle`` waits for it."""
+        judging = asyncio.create_task(ending)
+        self._judging[judging] = task
+        judging.add_done_callback(self._judging.pop)
+
+    async def settle(self, within_s: float) -> None:
+        """Wait until hook child and Redis have answered all that they were asked, or let the defaults stand."""
+        if not self._judging:
+            return
+        _, late = await asyncio.wait(self._judging, timeout=within_s)
+        for judging in late:
+            judging.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def _end(self, task: HeldTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> Result:
+        task.ended = True
+        self.counts[kind] += 1
+        now_s = self._clock.unix_ns() // 1_000_000_000
+        if kind <= Kind.RESULT:
+            return Result(task, outcome_of(task, kind, data, now_s, self._delay_rule))
+        report = report or report_of(kind, data)
+        if overrides(task, kind):
+            write = canceled_of(task, report, now_s)
+        else:
+            write = outcome_of(task, kind, data, now_s, self._delay_rule, report)
+        task.returning = isinstance(write, Requeued)
+        self.failure_log.tell(task, kind, write, report)
+        return Result(task, write)
+
+    # Control ----------------------------------------------------------------------------------------------------
+
+    def cancel(self, cancellation: Cancellation) -> bool:
+        """Cancel every held task that is meant; false if none is held.
+
+        The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
+        """
+        # One that is on its way back to its queue will come again.
+        found = [one for one in self._held.find(cancellation.task_id, cancellation.queue) if not one.returning]
+        for task in found:
+            task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
+            if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
+                self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
+        return bool(found)
+
+    def lose(self, task: HeldTask) -> None:
+        """Let go of a task whose lease is another's: stop it if it runs, and never write its outcome."""
+        submission = task.submission
+        self._held.drop(task)
+        if submission is not None:
+            self.pool.cancel(submission)
+
+    def give_back(self) -> list[Result]:
+        """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
+        self._is_closed = True
+        tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
+        return [given_back(task) for task in tasks if task.held]
+
+    def tasks(self) -> set[object]:
+        """Return the tasks that the pool has, and those about which hooks are being asked."""
+        return {submission.key for submission in self.pool.submissions()} | set(self._judging.values())
+
+
+def given_back(task: HeldTask) -> Result:
+    """Return the result of a task that goes back to its queue, whatever became of it."""
+    task.ended = task.returning = True
+    return Result(task, Requeued(task.id))
+
+
+def _is_unreported_failure(kind: Kind, data: bytes) -> bool:
+    return kind in (Kind.TIMEOUT, Kind.CANCELED, Kind.CRASHED, Kind.BROKEN) and not has_report(kind, data)

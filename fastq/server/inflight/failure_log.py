@@ -1,0 +1,122 @@
+"""What the log says of tasks that did not simply succeed: a line each, up to a limit; the rest is counted."""
+
+import asyncio
+import logging
+import math
+from typing import Any, Final, NamedTuple
+
+from fastq.broker.operations.finish import Retried
+from fastq.clock import Clock
+from fastq.durations import format_duration
+from fastq.log.limit import PER_S, LogLimit
+from fastq.pool.protocol import Kind
+from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.outcomes import Archived, Requeued, Write
+from fastq.worker.report import FailureReport
+
+__all__ = ["FailureLog"]
+
+MAX_ERROR: Final = 1000
+"""Characters of an error in its line; the whole of it is stored with the task."""
+
+_log = logging.getLogger("fastq.pool")
+
+
+class _Fate(NamedTuple):
+    """What became of tasks, and the level of the lines that say so."""
+
+    word: str
+    level: int
+
+
+_RETRIED: Final = _Fate("retried", logging.WARNING)
+_ARCHIVED: Final = _Fate("archived", logging.ERROR)
+_DELETED: Final = _Fate("deleted", logging.INFO)
+_RETURNED: Final = _Fate("given back", logging.DEBUG)
+
+
+class FailureLog:
+    """The lines about failed tasks.
+
+    Of the same type, error class and fate, ten are written in ten seconds. Never a payload.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._limit = LogLimit[tuple[_Fate, str, str]]()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def tell(self, task: HeldTask, kind: Kind, write: Write, report: FailureReport) -> None:
+        """Log what became of a task, or count it."""
+        fate = _fate_of(write)
+        if not _log.isEnabledFor(fate.level):
+            return
+        view = task.view
+        error_class = report.error.partition(":")[0].partition(" ")[0]
+        if not self._limit.allows((fate, view.type, error_class), self._clock.monotonic_s()):
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(PER_S, self._tell_rest)
+            return
+        now_s = self._clock.unix_ns() // 1_000_000_000
+        about, follows = _about(task, write, report, now_s), _follows(write, now_s)
+        what = "failed" if fate in (_RETRIED, _ARCHIVED) else "ended"
+        error = report.error if len(report.error) <= MAX_ERROR else f"{report.error[:MAX_ERROR]}…"
+        _log.log(
+            fate.level,
+            "task %s (%s, queue %s) %s at attempt %d of %d: %s; %s",
+            *(task.id, view.type, task.queue, what, about["attempt"], about["max_attempts"], error, follows),
+            extra={"about": about, "below": report.trace},
+        )
+
+    def finish(self) -> None:
+        """Say what was held back and not yet counted aloud."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._say_held_back(math.inf)
+
+    def _tell_rest(self) -> None:
+        self._timer = None
+        self._say_held_back(self._clock.monotonic_s())
+        if self._limit.holds_back:  # in a window that began later than the one by which the timer was set
+            self._timer = asyncio.get_running_loop().call_later(PER_S, self._tell_rest)
+
+    def _say_held_back(self, now_s: float) -> int:
+        ended = self._limit.ended(now_s)
+        for kind, count in ended:
+            fate, task_type, error_class = kind or (_RETRIED, "other types", "other errors")
+            _log.log(
+                fate.level,
+                "%d more tasks of %s ended with %s in %.0f s and were %s",
+                *(count, task_type, error_class, PER_S, fate.word),
+                extra={"about": {"task_type": task_type, "error": error_class, "outcome": fate.word, "count": count}},
+            )
+        return len(ended)
+
+
+def _fate_of(write: Write) -> _Fate:
+    if isinstance(write, Retried):
+        return _RETRIED
+    if isinstance(write, Archived):
+        return _ARCHIVED
+    return _RETURNED if isinstance(write, Requeued) else _DELETED
+
+
+def _about(task: HeldTask, write: Write, report: FailureReport, now_s: int) -> dict[str, Any]:
+    view = task.view
+    return {
+        "task_id": task.id,
+        "task_type": view.type,
+        "queue": task.queue,
+        "attempt": view.retried + 1,
+        "max_attempts": view.retry + 1,
+        "outcome": _fate_of(write).word,
+        "error": report.error,
+        **({"retry_in_s": write.retry_at_s - now_s} if isinstance(write, Retried) else {}),
+    }
+
+
+def _follows(write: Write, now_s: int) -> str:
+    if not isinstance(write, Retried):
+        return _fate_of(write).word
+    free = "" if write.is_failure else ", not counted as a failure"
+    return f"next try in {format_duration((write.retry_at_s - now_s) * 1_000_000_000)}{free}"

@@ -1,0 +1,17 @@
+"""The tasks that this server holds, and the reading of what it was given to hold."""
+
+from fastq.broker.operations.lease import LeasedTask
+from fastq.errors import InvalidMessageError
+from fastq.server.inflight._held import HeldTask, HeldTasks
+from fastq.server.inflight.span import Span
+from fastq.wire.codec import TaskView, view_task_message
+
+__all__ = ["HeldTask", "HeldTasks", "Span", "view_leased"]
+
+
+def view_leased(leased: LeasedTask) -> TaskView:
+    """Return the view of a leased task's message; ``InvalidMessageError`` if it is none, or another task's."""
+    view = view_task_message(leased.message)
+    if view.id != leased.id:
+        raise InvalidMessageError(f"the message under id {leased.id!r} is of task {view.id!r}")
+    return view

@@ -1,0 +1,174 @@
+"""From what the pool says of a task to the write that Redis is to see: the rules of a task's end, without I/O.
+
+asynq's order: revoked tasks are deleted; those out of retries, or that asked for it, are archived; the others wait in
+retry. A task's message is rewritten by splicing, so that fields of newer peers survive.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from fastq.broker.operations.cancel import CancelAs
+from fastq.broker.operations.finish import Completed, Done, Retried
+from fastq.errors import InvalidMessageError
+from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, Kind
+from fastq.server.inflight.held import HeldTask
+from fastq.wire.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
+from fastq.wire.messages import UNDECODABLE_TYPE
+from fastq.worker.report import FailureReport
+
+__all__ = [
+    "Archived",
+    "Requeued",
+    "Write",
+    "canceled_of",
+    "failure_of",
+    "has_report",
+    "outcome_of",
+    "overrides",
+    "passed_on",
+    "report_of",
+    "undecodable",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """Hold a task that failed for good, with its new message."""
+
+    id: str
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """Name a task to be given back to its queue."""
+
+    id: str
+
+
+Write = Done | Completed | Retried | Archived | Requeued
+
+DelayRule = Callable[[int], float]
+"""Seconds until the next attempt, given how often a task was retried."""
+
+
+def outcome_of(
+    task: HeldTask, kind: Kind, data: bytes, now_s: int, default_delay: DelayRule, report: FailureReport | None = None
+) -> Write:
+    """Return the write that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event.
+
+    ``report`` is what is known of a failure; by default what is in ``data``.
+    """
+    view = task.view
+    if kind is Kind.DONE or kind is Kind.RESULT:
+        if view.retention <= 0:
+            return Done(view.id, view.unique_key)
+        message = rewrite_task_message(view.data, completed_at=now_s)
+        # What the handler wrote while it ran goes with the completion: its own write may be late, or have failed.
+        result = data if kind is Kind.RESULT else task.written
+        return Completed(view.id, message, now_s + view.retention, view.unique_key, result)
+    if kind is Kind.REVOKED:
+        return Done(view.id, view.unique_key)
+    if kind in (Kind.ABORTED, Kind.RERUN, Kind.RETURNED):
+        return Requeued(view.id)
+    if kind is Kind.INVALID:
+        return Archived(view.id, undecodable(view.id, task.queue, view.data, data.decode(errors="replace"), now_s))
+    return failure_of(task, kind, report or report_of(kind, data), now_s, default_delay)
+
+
+def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Write:
+    """Return the write for a task that failed: archived if it is not to be tried again, else put into retry."""
+    view = task.view
+    error = clean_text(report.error)
+    will_retry = view.retried < view.retry and kind is not Kind.SKIP_RETRY
+    retried = view.retried + 1 if will_retry and report.is_failure else view.retried
+    try:
+        message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)
+    except InvalidMessageError as flaw:
+        # A view does not look at all fields, and a task that never ran was not decoded by a child either.
+        return Archived(view.id, undecodable(view.id, task.queue, view.data, str(flaw), now_s))
+    if not will_retry:
+        return Archived(view.id, message)
+    delay_s = default_delay(view.retried) if report.retry_in_s is None else report.retry_in_s
+    return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
+
+
+def passed_on(task: HeldTask, data: bytes, now_s: int, delay_s: int) -> Write:
+    """Return the write for a task that another server is to run: it waits in retry, and no attempt is charged.
+
+    So do last attempts, as none was made.
+    """
+    view = task.view
+    report = report_of(Kind.NOT_FOUND, data)
+    try:
+        message = rewrite_task_message(view.data, error_msg=clean_text(report.error), last_failed_at=now_s)
+    except InvalidMessageError:
+        return failure_of(task, Kind.NOT_FOUND, report, now_s, lambda retried: delay_s)
+    return Retried(view.id, message, now_s + delay_s, is_failure=False)
+
+
+def overrides(task: HeldTask, kind: Kind) -> bool:
+    """Tell whether who cancelled a task has decided its outcome; what was done, or cannot be read, is as it is."""
+    if task.canceled is CancelAs.DELETE:
+        return kind not in (Kind.DONE, Kind.RESULT)
+    return task.canceled is CancelAs.ARCHIVE and kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID)
+
+
+def canceled_of(task: HeldTask, report: FailureReport, now_s: int) -> Write:
+    """Return the write for a task that was cancelled with a decision, whatever its handler or the hooks say."""
+    if task.canceled is CancelAs.DELETE:
+        return Done(task.view.id, task.view.unique_key)
+    return failure_of(task, Kind.SKIP_RETRY, report, now_s, lambda retried: 0.0)
+
+
+_TOO_LATE: Final = {
+    Kind.TIMEOUT: "TaskTimeout: the handler returned after its time was up",
+    Kind.CANCELED: "TaskCanceled: the handler returned after it was cancelled",
+}
+_TEXTS: Final = {
+    Kind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
+    Kind.CANCELED: "TaskCanceled: the handler did not end when it was cancelled and its process was killed",
+    Kind.ABORTED: "TaskCanceled: the task was cancelled while its server shut down",
+    Kind.RERUN: "its process was ended for another task's sake",
+    Kind.RETURNED: "it had not begun",
+    Kind.CRASHED: "WorkerCrashedError: ",
+    Kind.BROKEN: "WorkerCrashedError: ",
+}
+
+
+def has_report(kind: Kind, data: bytes) -> bool:
+    """Tell whether the child that ran the task said what its hooks decided; a dead child did not."""
+    return kind not in (Kind.CRASHED, Kind.BROKEN) and data not in (b"", TOO_LATE, NOT_BEGUN)
+
+
+def report_of(kind: Kind, data: bytes) -> FailureReport:
+    """Read what the child said; a child that was killed said nothing, one that died is described by the pool."""
+    if kind in (Kind.CRASHED, Kind.BROKEN):
+        return FailureReport(_TEXTS[kind] + data.decode(errors="replace").strip())
+    if kind is Kind.INVALID:
+        return FailureReport(f"InvalidMessageError: {data.decode(errors='replace')}")
+    if data == TOO_LATE and kind in _TOO_LATE:
+        return FailureReport(_TOO_LATE[kind])
+    if data == NOT_BEGUN:
+        return FailureReport("TaskTimeout: the task's time was up before it could begin; its handler was not called")
+    try:
+        return FailureReport.decode(data)
+    except (orjson.JSONDecodeError, ValueError, TypeError):
+        return FailureReport(_TEXTS.get(kind, f"{kind.name}: {data!r}"))
+
+
+def undecodable(task_id: str, queue: str, data: bytes, why: str, now_s: int) -> bytes:
+    """Make a valid message around bytes that are none, so that no peer trips over them in the archive."""
+    return encode_task_message(
+        TaskMessage(
+            type=UNDECODABLE_TYPE,
+            payload=data,
+            id=clean_text(task_id),
+            queue=queue,
+            error_msg=clean_text(f"InvalidMessageError: {why}"),
+            last_failed_at=now_s,
+        )
+    )

@@ -1,0 +1,50 @@
+"""Writes the intermediate results of running tasks: of each task the last one, and one write at a time."""
+
+import asyncio
+import logging
+
+from fastq.broker.operations.lease import Owner
+from fastq.broker.operations.presence import write_result
+from fastq.errors import BrokerError
+from fastq.server.commands import Commands
+from fastq.server.inflight.held import HeldTask
+
+__all__ = ["ResultWriter"]
+
+_log = logging.getLogger("fastq")
+
+
+class ResultWriter:
+    """The writes of intermediate results that are under way."""
+
+    def __init__(self, commands: Commands, owner: Owner) -> None:
+        self._commands = commands
+        self._owner = owner
+        self._writes: set[asyncio.Task[None]] = set()
+        self._tasks: set[HeldTask] = set()
+
+    def write(self, task: HeldTask, data: bytes) -> None:
+        """Begin to write what a running task has written."""
+        is_under_way = task.written is not None and task in self._tasks
+        task.written = data
+        if is_under_way:
+            return  # the last one counts: it is written when the one before it is through
+        self._tasks.add(task)
+        writing = asyncio.create_task(self._write(task))
+        self._writes.add(writing)
+        writing.add_done_callback(self._writes.discard)
+
+    async def settle(self) -> None:
+        """Wait until nothing is being written."""
+        await asyncio.gather(*self._writes, return_exceptions=True)
+
+    async def _write(self, task: HeldTask) -> None:
+        try:
+            stored: bytes | None = None
+            while task.held and not task.ended and stored is not task.written:
+                stored = task.written
+                await self._commands.run(write_result(task.queue, task.id, self._owner, stored or b""))
+        except BrokerError as error:
+            _log.warning("an intermediate result of task %s goes with its completion only: %s", task.id, error)
+        finally:
+            self._tasks.discard(task)

@@ -1,0 +1,95 @@
+"""Tasks of types that no handler of this server matches: they fail as in asynq, or wait for a server that has one."""
+
+import asyncio
+import logging
+import random
+from typing import Final, TypeAlias
+
+from fastq._muxmatch import PatternIndex
+from fastq.broker.operations.notices import live_notices
+from fastq.broker.transport.aio import AsyncBroker
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+
+__all__ = ["TypeInQueue", "UnknownTypes", "pass_on_delay_s"]
+
+TypeInQueue: TypeAlias = tuple[str, str]
+"""A queue, and a type of task in it."""
+
+READ_AGAIN_S: Final = 5.0
+"""Servers write their notices that often."""
+TOLD_AGAIN_S: Final = 60.0
+MOST_TOLD: Final = 10
+"""Types that are logged in that time: any text may be a type."""
+PASS_ON_S: Final = 5
+PASS_ON_SPREAD_S: Final = 5
+
+_log = logging.getLogger("fastq.unknown")
+
+
+def pass_on_delay_s() -> int:
+    """Return seconds until a task that was given back is due: 5 to 10, by chance.
+
+    A deploy takes seconds to minutes, so a growing delay would leave tasks waiting after its end. At once they would
+    come back to the same server, which has nothing else to do with them. The chance spreads a batch.
+    """
+    return PASS_ON_S + random.randint(0, PASS_ON_SPREAD_S)
+
+
+class UnknownTypes:
+    """The rule for types that this server does not know, and what other servers say that they know."""
+
+    def __init__(self, rule: str, broker: AsyncBroker, clock: Clock) -> None:
+        self._rule = rule
+        self._broker = broker
+        self._clock = clock
+        self._served: dict[str, PatternIndex] = {}
+        self._fresh_until_s = 0.0
+        self._reading = asyncio.Lock()
+        self._told: set[TypeInQueue] = set()
+        self._told_until_s = 0.0
+
+    async def passes_on(self, queue: str, task_type: str) -> bool:
+        """Return whether tasks of this type are left to other servers; else they fail.
+
+        Redis is asked at most every 5 s, once for all who ask meanwhile.
+        """
+        passes_on = self._rule == "return" or (self._rule == "auto" and await self._is_served(queue, task_type))
+        self._tell((queue, task_type), passes_on=passes_on)
+        return passes_on
+
+    async def _is_served(self, queue: str, task_type: str) -> bool:
+        async with self._reading:
+            if self._clock.monotonic_s() >= self._fresh_until_s:
+                self._served = await self._read()
+                self._fresh_until_s = self._clock.monotonic_s() + READ_AGAIN_S
+        return queue in self._served and self._served[queue].find(task_type) is not None
+
+    async def _read(self) -> dict[str, PatternIndex]:
+        """Return the patterns of all living servers by queue; those that were read last if that fails."""
+        try:
+            notices = await self._broker.drive(live_notices(self._clock.unix_ns() // 1_000_000_000))
+        except BrokerError as error:
+            _log.warning("what types other servers know could not be read anew: %s", error)
+            return self._served
+        served: dict[str, PatternIndex] = {}
+        for notice in notices.values():
+            for queue in notice.queues:
+                index = served.setdefault(queue, PatternIndex())
+                for pattern in notice.patterns:
+                    if pattern not in index:
+                        index.add(pattern)
+        return served
+
+    def _tell(self, one: TypeInQueue, *, passes_on: bool) -> None:
+        """Log a type once a minute, and ten types at most."""
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._told_until_s:
+            self._told.clear()
+            self._told_until_s = now_s + TOLD_AGAIN_S
+        if one in self._told or len(self._told) >= MOST_TOLD:
+            return
+        self._told.add(one)
+        queue, task_type = one
+        what = "are given back for another server" if passes_on else "fail, each with an attempt charged"
+        _log.warning("no handler here matches type %r of queue %s; its tasks %s", task_type, queue, what)

@@ -1,0 +1,75 @@
+"""The messages of asynq's protocol as plain Python values; ``fastq.wire.codec`` turns them into bytes and back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from fastq._codec import TaskMessage, TaskView
+
+__all__ = [
+    "UNDECODABLE_TYPE",
+    "SchedulerEnqueueEvent",
+    "SchedulerEntry",
+    "ServerInfo",
+    "TaskMessage",
+    "TaskView",
+    "WorkerInfo",
+]
+
+UNDECODABLE_TYPE: Final = "fastq:undecodable"
+"""The type of a task that stands for one whose message is none; its payload is what was there instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """Describe a running server; published every heartbeat."""
+
+    host: str
+    pid: int
+    server_id: str
+    concurrency: int
+    queues: Mapping[str, int]
+    strict_priority: bool
+    status: str
+    start_time: datetime | None
+    active_worker_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """Describe one task that a server is running.
+
+    A server of fastq's publishes the first 4 kB of a payload, less if it runs more than 244 tasks; asynq's all of it.
+    """
+
+    host: str
+    pid: int
+    server_id: str
+    task_id: str
+    task_type: str
+    task_payload: bytes
+    queue: str
+    start_time: datetime | None
+    deadline: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEntry:
+    """Describe one periodic task; ``None`` stands for Go's zero time (never)."""
+
+    id: str
+    spec: str
+    task_type: str
+    task_payload: bytes
+    enqueue_options: Sequence[str]
+    next_enqueue_time: datetime | None
+    prev_enqueue_time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerEnqueueEvent:
+    """Record that a scheduler enqueued a task."""
+
+    task_id: str
+    enqueue_time: datetime | None

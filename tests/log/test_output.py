@@ -1,0 +1,166 @@
+"""A stderr that blocks nobody: what waits, what is dropped and counted, and how it ends."""
+
+import contextlib
+import fcntl
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fastq.log.output import MAX_WAITING, UnblockedStderr, unblocked_stderr
+from fastq.log.setup import set_up_logging
+from tests.waiting import PATIENCE_S
+
+LINE = "x" * 999 + "\n"
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    for fd in (reader, writer):
+        with contextlib.suppress(OSError):  # a test may have closed it
+            os.close(fd)
+
+
+def fill(writer: int) -> int:
+    """Fill a pipe, and return how much it took."""
+    flags = fcntl.fcntl(writer, fcntl.F_GETFL)
+    fcntl.fcntl(writer, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    size = 0
+    try:
+        while True:
+            size += os.write(writer, b"." * 4096)
+    except BlockingIOError:
+        pass
+    fcntl.fcntl(writer, fcntl.F_SETFL, flags)
+    return size
+
+
+def read_all(reader: int) -> bytes:
+    data = b""
+    while piece := os.read(reader, 1 << 16):
+        data += piece
+    return data
+
+
+def test_what_is_written_comes_out_in_order(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    stream = UnblockedStderr(writer)
+    for number in range(1000):
+        print(number, "\ud800", file=stream)
+    assert stream.finish(PATIENCE_S)
+    os.close(writer)
+    assert read_all(reader).decode().splitlines() == [f"{number} \\ud800" for number in range(1000)]
+
+
+def test_bytes_are_refused_as_by_any_text_stream(pipe: tuple[int, int]) -> None:
+    stream: Any = UnblockedStderr(pipe[1])
+    with pytest.raises(TypeError, match="write takes a str, not bytes"):
+        stream.write(b"")
+    stream.write("text\n")
+    assert stream.finish(PATIENCE_S)
+    assert os.read(pipe[0], 100) == b"text\n"
+
+
+def test_a_pipe_without_a_reader_blocks_nobody_and_what_was_dropped_is_counted(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = pipe
+    filled = fill(writer)
+    stream = UnblockedStderr(writer)
+    monkeypatch.setattr(sys, "stderr", stream)
+    stream.write("first\n")
+    for _ in range(2 * MAX_WAITING // len(LINE) + 100):  # what waits, and what the thread holds
+        stream.write(LINE)
+    assert not stream.finish(0.0)
+    logger = logging.getLogger("fastq")
+    before = (logger.handlers, logger.propagate, logger.level)
+    set_up_logging("error", "text")
+    try:
+        # It flows again.
+        data = b""
+        while b"were dropped here" not in data:
+            data += os.read(reader, 1 << 16)
+        assert stream.finish(PATIENCE_S)
+    finally:
+        logger.handlers, logger.propagate = before[:2]
+        logger.setLevel(before[2])
+    lines = data[filled:].decode().splitlines()
+    assert lines[0] == "first"
+    dropped = 2 * MAX_WAITING // len(LINE) + 100 - (len(lines) - 2)
+    assert lines[-1].endswith(f"ERROR: log: {dropped} lines of this log were dropped here: stderr did not take them")
+    assert dropped >= 100
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_blocks_nobody() -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        stream = UnblockedStderr(full.fileno())
+        for _ in range(100):
+            stream.write(LINE)
+        assert stream.finish(PATIENCE_S)
+
+
+def test_a_reader_that_went_away_blocks_nobody(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    os.close(reader)
+    stream = UnblockedStderr(writer)
+    stream.write(LINE)
+    assert stream.finish(PATIENCE_S)
+
+
+def test_a_descriptor_that_somebody_made_non_blocking_loses_nothing(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    fcntl.fcntl(writer, fcntl.F_SETFL, fcntl.fcntl(writer, fcntl.F_GETFL) | os.O_NONBLOCK)
+    stream = UnblockedStderr(writer)
+    for _ in range(500):
+        stream.write(LINE)
+    data = b""
+    while len(data) < 500 * len(LINE):
+        data += os.read(reader, 1 << 16)
+    assert stream.finish(PATIENCE_S)
+    assert data.decode() == LINE * 500
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")  # what forks is the app's business
+def test_a_fork_writes_by_itself(pipe: tuple[int, int]) -> None:
+    reader, writer = pipe
+    stream = UnblockedStderr(writer)
+    pid = os.fork()
+    if pid == 0:
+        stream.write("from the fork\n")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.read(reader, 100) == b"from the fork\n"
+    assert stream.finish(PATIENCE_S)
+
+
+def test_stderr_is_given_back_when_all_of_it_was_taken(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sys.stderr
+    with unblocked_stderr():
+        assert isinstance(sys.stderr, UnblockedStderr)
+        assert sys.stderr.fileno() == before.fileno()
+        with unblocked_stderr():
+            sys.stderr.write("a line\n")
+        assert isinstance(sys.stderr, UnblockedStderr)
+    assert sys.stderr is before
+    assert capfd.readouterr().err == "a line\n"
+
+
+def test_without_a_stderr_there_is_nothing_to_unblock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with unblocked_stderr():
+        assert sys.stderr is None
+
+
+def test_a_stderr_that_is_no_file_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    with unblocked_stderr():
+        sys.stderr.write("a line\n")
+        assert not isinstance(sys.stderr, UnblockedStderr)
+    assert capsys.readouterr().err == "a line\n"

@@ -1,0 +1,138 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from fastq.wire.codec import (
+    InvalidMessageError,
+    TaskMessage,
+    TaskView,
+    decode_task_message,
+    encode_task_message,
+    rewrite_task_message,
+    view_task_message,
+)
+from tests.fuzz.fuzz_codec import VIEWED
+from tests.fuzz.inputs import nested_groups, span, tag, varint
+from tests.fuzz.strategies import TYPICAL, messages
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_decoder_takes_any_bytes(kind: Callable[[bytes], bytes]) -> None:
+    assert decode_task_message(kind(encode_task_message(TYPICAL))) == TYPICAL
+
+
+def test_decoder_takes_a_part_of_a_buffer_and_keeps_no_hold_on_it() -> None:
+    data = encode_task_message(TYPICAL)
+    ring = bytearray(b"\xff" * 8 + data + b"\xff" * 8)
+    with memoryview(ring)[8:-8] as record:
+        msg = decode_task_message(record)
+    ring.clear()
+    assert msg == TYPICAL
+
+
+@pytest.mark.parametrize("data", [None, "text", 5, [1], memoryview(b"abcd")[::2]])
+def test_decoder_refuses_what_is_no_buffer(data: Any) -> None:
+    with pytest.raises((TypeError, BufferError)):
+        decode_task_message(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x0a", "cut off"),
+        (b"\x0a\x05t", "cut off"),
+        (b"\x28\x80", "cut off"),
+        (b"\x0d\x00\x00\x00", "cut off"),
+        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "cut off"),
+        (b"\x28" + b"\xff" * 10 + b"\x01", "longer than 64 bits"),
+        (b"\x28" + b"\xff" * 9 + b"\x02", "longer than 64 bits"),
+        (b"\x00\x01", "field number"),
+        (tag(2**29, 0) + b"\x00", "field number"),
+        (b"\x0e\x01", "wire type"),
+        (b"\x0f\x01", "wire type"),
+        (tag(20, 4), "not open"),
+        (tag(20, 3) + tag(21, 4), "not open"),
+        (tag(20, 3) + b"\x08\x01", "cut off"),
+        (span(15, span(1, b"key") + b"\x12\x05v"), "cut off"),
+        (span(15, b"\x12\x05v"), "cut off"),
+    ],
+)
+def test_broken_frame_is_refused_with_its_reason(data: bytes, reason: str) -> None:
+    readers: tuple[Callable[[bytes], object], ...] = (decode_task_message, view_task_message, rewrite_task_message)
+    for read in readers:
+        with pytest.raises(InvalidMessageError, match=reason):
+            read(b"\x0a\x01t" + data)
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(1, "type"), (3, "id"), (4, "queue"), (7, "error_msg"), (10, "unique_key"), (14, "group_key")],
+)
+def test_invalid_utf8_is_refused_even_if_a_later_value_replaces_it(number: int, name: str) -> None:
+    data = span(number, b"text\xff") + span(number, b"text")
+    for read in (decode_task_message, rewrite_task_message):
+        with pytest.raises(InvalidMessageError, match=f"{name} contains invalid UTF-8"):
+            read(data)
+    if name in VIEWED:
+        with pytest.raises(InvalidMessageError, match=f"{name} contains invalid UTF-8"):
+            view_task_message(data)
+    else:
+        assert view_task_message(data).data is data
+
+
+def test_groups_nest_as_deep_as_in_go_and_no_deeper() -> None:
+    assert decode_task_message(nested_groups(10_001)) == TaskMessage()
+    for depth in (10_002, 1_000_000):
+        with pytest.raises(InvalidMessageError, match="too deep"):
+            decode_task_message(nested_groups(depth))
+
+
+def test_known_field_with_a_long_tag_is_read() -> None:
+    assert decode_task_message(b"\xa2\x00\x05hello").queue == "hello"
+
+
+def test_number_of_64_bits_is_cut_to_32_as_in_go() -> None:
+    assert decode_task_message(b"\x28" + varint(2**32 + 5)).retry == 5
+    assert decode_task_message(b"\x28" + varint(2**31)).retry == -(2**31)
+
+
+def test_names_that_share_a_place_in_the_memory_of_names_stay_apart() -> None:
+    names = [f"{prefix}:{number}" for prefix in ("email", "image", "a", "\N{SNOWMAN}") for number in range(1_000)]
+    for name in names + names[::-1]:
+        msg = decode_task_message(encode_task_message(TaskMessage(type=name, queue=name[::-1])))
+        assert (msg.type, msg.queue) == (name, name[::-1])
+
+
+def test_headers_keep_their_order() -> None:
+    msg = TaskMessage(headers={"b": "1", "a": "2", "": ""})
+    assert list(decode_task_message(encode_task_message(msg)).headers.items()) == [("b", "1"), ("a", "2"), ("", "")]
+
+
+def test_big_message_is_read_whole() -> None:
+    msg = TYPICAL.replace(payload=b"\xff" * 20_000_000, error_msg="\N{SNOWMAN}" * 100_000)
+    data = encode_task_message(msg)
+    assert decode_task_message(data) == msg
+    assert view_task_message(data).id == msg.id
+    assert decode_task_message(rewrite_task_message(data, retried=1)) == msg.replace(retried=1)
+
+
+def test_view_cannot_be_changed_or_made_by_hand() -> None:
+    view = view_task_message(encode_task_message(TYPICAL))
+    assert repr(view) == f"TaskView(type={TYPICAL.type!r}, id={TYPICAL.id!r}, queue={TYPICAL.queue!r})"
+    for name in (*VIEWED, "data"):
+        with pytest.raises(AttributeError):
+            setattr(view, name, getattr(view, name))
+        with pytest.raises(AttributeError):
+            delattr(view, name)
+    with pytest.raises(TypeError):
+        TaskView()
+    with pytest.raises(TypeError):
+        view_task_message(bytearray())  # type: ignore[arg-type]  # a view keeps its bytes: they must not change
+
+
+@given(messages)
+def test_view_shows_what_decoding_reads(msg: TaskMessage) -> None:
+    view = view_task_message(encode_task_message(msg))
+    assert [getattr(view, name) for name in VIEWED] == [getattr(msg, name) for name in VIEWED]
