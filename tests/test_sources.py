@@ -1,12 +1,14 @@
-"""The hard limits of CONTRIBUTING.md, for every source file: sizes, docstrings, no sleeping in tests, no pickle."""
+"""The limits of CONTRIBUTING.md, for every source file: lines of code, docstrings, no sleeping in tests, no pickle."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.code_lines import code_mask
 
 ROOT = Path(__file__).parent.parent
 
@@ -46,12 +48,13 @@ class Block:
     documented: bool = True
 
 
-def block_faults(path: str, block: Block) -> Iterator[str]:
-    """Say which limits a function or class breaks."""
+def block_faults(path: str, block: Block, is_code: Sequence[bool]) -> Iterator[str]:
+    """Yield which limits a function or class breaks; blanks, comments and docstrings are not counted."""
+    lines = sum(is_code[block.line - 1 : block.line - 1 + block.lines])
     where = f"{path}:{block.line}: {block.kind} {block.name}"
     limit = MAX_CLASS_LINES if block.kind == "class" else MAX_FUNCTION_LINES
-    if block.lines > limit:
-        yield f"{where} has {block.lines} lines, over {limit}"
+    if lines > limit:
+        yield f"{where} has {lines} lines, over {limit}"
     if block.parameters > MAX_PARAMETERS and not path.startswith("tests/"):
         yield f"{where} has {block.parameters} parameters, over {MAX_PARAMETERS}"
     if block.public and not block.documented and path.startswith("fastq/"):
@@ -102,8 +105,9 @@ def count_parameters(node: ast.FunctionDef | ast.AsyncFunctionDef, in_class: boo
 def python_faults(path: str, source: str) -> Iterator[str]:
     """Check a Python file."""
     tree = ast.parse(source)
+    is_code = code_mask(".py", source)
     for block in python_blocks(tree):
-        yield from block_faults(path, block)
+        yield from block_faults(path, block, is_code)
     may_sleep = not path.startswith("tests/") or path.startswith(MAY_SLEEP) or path in JOB_BODIES
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and not may_sleep and is_sleep(node):
@@ -133,8 +137,9 @@ def cython_faults(path: str, source: str) -> Iterator[str]:
     # A string leaves one quote and its line ends, which is all that the rest needs to see of it.
     bare = STRING_OR_COMMENT.sub(lambda match: '"' * bool(match["quotes"]) + "\n" * match[0].count("\n"), source)
     lines = bare.splitlines()
+    is_code = code_mask(".pyx", source)
     for block in cython_blocks(lines):
-        yield from block_faults(path, block)
+        yield from block_faults(path, block, is_code)
     for number, line in enumerate(lines, 1):
         if path.startswith("fastq/") and PICKLE_IMPORT.match(line):
             yield f"{path}:{number}: imports a pickle"
@@ -208,7 +213,7 @@ def count_cython_parameters(header: str) -> int:
 def faults(path: str, source: str) -> list[str]:
     """Return all that is wrong with a file."""
     kind = ".pyx" if path.endswith(CYTHON) else ""
-    lines = len(source.splitlines())
+    lines = sum(code_mask(".pyx" if kind else ".py", source))
     too_long = [f"{path}: has {lines} lines, over {MAX_FILE_LINES[kind]}"] if lines > MAX_FILE_LINES[kind] else []
     return [*too_long, *(cython_faults if path.endswith(CYTHON) else python_faults)(path, source)]
 
@@ -238,12 +243,12 @@ def test_the_files_are_found() -> None:
 
 def function(lines: int, *, parameters: str = "", word: str = "def") -> str:
     """Write a function of so many lines."""
-    return f'{word} work({parameters}):\n    """Work."""\n' + "    x = 1\n" * (lines - 2)
+    return f'{word} work({parameters}):\n    """Work."""\n' + "    x = 1\n" * (lines - 1)
 
 
 def class_of(lines: int, word: str = "class") -> str:
     """Write a class of so many lines, none of them in long functions."""
-    return f'{word} Big:\n    """Be big."""\n' + "    x = 1\n" * (lines - 2)
+    return f'{word} Big:\n    """Be big."""\n' + "    x = 1\n" * (lines - 1)
 
 
 SIX = "a, b, c, d=(1, 2), *, e, f: dict[int, int] = {}"

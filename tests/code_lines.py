@@ -1,0 +1,58 @@
+"""The lines of code of fastq, room by room, without blanks, comments and docstrings: ``python -m tests.code_lines``."""
+
+import ast
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+__all__ = ["code_lines", "code_mask", "lines_by_room"]
+
+ROOT = Path(__file__).parent.parent
+CYTHON_TEXT = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL)
+KINDS = (".py", ".pyi", ".pyx", ".pxi", ".pxd", ".lua")
+GENERATED = {"asynq_pb2.py", "asynq_pb2.pyi"}
+
+
+def code_lines(path: Path) -> int:
+    """Return how many lines of a source file are code."""
+    return sum(code_mask(path.suffix, path.read_text("utf-8")))
+
+
+def code_mask(kind: str, text: str) -> list[bool]:
+    """Return for each line whether it is code; ``kind`` is the file's suffix."""
+    if kind == ".py":
+        text = _without_docstrings(text)
+    elif kind != ".lua":
+        text = CYTHON_TEXT.sub(lambda match: "\n" * match[0].count("\n"), text)
+    comment = "--" if kind == ".lua" else "#"
+    return [bool(line.strip()) and not line.lstrip().startswith(comment) for line in text.splitlines()]
+
+
+def _without_docstrings(text: str) -> str:
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        # Strings that are statements: docstrings, and the texts below constants.
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+            lines[first] = lines[first][: node.col_offset]
+            lines[first + 1 : last + 1] = [""] * (last - first)
+    return "\n".join(lines)
+
+
+def lines_by_room(root: Path = ROOT) -> Counter[str]:
+    """Return the lines of code of each folder of ``fastq/``; the files beside them are those of the root."""
+    found: Counter[str] = Counter()
+    for path in sorted((root / "fastq").rglob("*")):
+        if path.suffix in KINDS and path.name not in GENERATED:
+            parts = path.relative_to(root / "fastq").parts[:-1]
+            depth = 2 if parts[:1] in (("broker",), ("server",), ("cli",), ("inspector",)) else 1
+            found["/".join(parts[:depth]) or "(root)"] += code_lines(path)
+    return found
+
+
+if __name__ == "__main__":
+    rooms = lines_by_room(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
+    for room, lines in rooms.items():
+        sys.stdout.write(f"{lines:7}  {room}\n")
+    sys.stdout.write(f"{rooms.total():7}  all\n")
