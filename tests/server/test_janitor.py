@@ -62,6 +62,20 @@ def test_a_queue_that_fails_does_not_keep_the_others_from_being_cleaned(db: Redi
     on_bench(db, url, test)
 
 
+def test_a_queue_without_completed_tasks_is_looked_at_in_every_fourth_round(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        complete(bench.queue, {"kept": NOW_S + 3600})
+        cleaning = janitor(bench, QUEUE, "empty")
+        rounds = []
+        for _ in range(9):
+            bench.db.config_resetstat()
+            await cleaning.tick()
+            rounds.append(bench.db.info("commandstats")["cmdstat_evalsha"]["calls"])
+        assert rounds == [2, 1, 1, 1, 2, 1, 1, 1, 2]
+
+    on_bench(db, url, test)
+
+
 def test_the_first_round_comes_after_one_interval(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         assert janitor(bench).first_tick_after_s() == 8.0

@@ -38,9 +38,10 @@ def _parse_forwarded(reply: list[Any]) -> Forwarded:
 
 
 class Cleaned(NamedTuple):
-    """How many completed tasks were deleted, how many are archived, and how many the archive has ever dropped."""
+    """How many completed tasks were deleted and are left, how many are archived, how many the archive ever dropped."""
 
     deleted: int
+    completed: int
     archived: int
     dropped: int
 

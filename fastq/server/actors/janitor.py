@@ -1,8 +1,11 @@
 """The janitor: deletes completed tasks whose retention has ended, and looks after the archives.
 
-Wakes: every janitor_interval, the first time after one. Reads and writes: completed and its tasks, in bounded batches;
+Wakes: every janitor_interval, the first time after one; a queue without completed and archived tasks is left out of
+three rounds of four. Reads and writes: completed and its tasks, in bounded batches;
 what archives have too many (``archive_keeper``). If it dies: that stays until another server's janitor comes by.
 """
+
+from typing import Final
 
 from fastq.broker.operations.maintain import delete_expired_completed
 from fastq.clock import Clock
@@ -13,6 +16,9 @@ from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig
 
 __all__ = ["Janitor"]
+
+EMPTY_ROUNDS: Final = 3
+"""A server of 100 queues, most of which keep nothing, would else send 12 commands a second for nothing."""
 
 
 class Janitor(Actor):
@@ -28,6 +34,7 @@ class Janitor(Actor):
         self._batch_size = config.janitor_batch_size
         self._keeper = keeper
         self._clock = clock
+        self._rounds_left_out: dict[str, int] = {}
 
     def first_tick_after_s(self) -> float:
         """Wait one interval, as asynq does."""
@@ -35,7 +42,7 @@ class Janitor(Actor):
 
     async def tick(self) -> float:
         """Clean every queue; a failing one does not keep the others waiting."""
-        queues = self._queues
+        queues = self._of_this_round()
         failure: BrokerError | None = None
         while queues:
             self.get_on()
@@ -50,6 +57,7 @@ class Janitor(Actor):
                 elif result.deleted == self._batch_size:
                     again.append(queue)
                 else:
+                    self._rounds_left_out[queue] = 0 if result.completed or result.archived else EMPTY_ROUNDS
                     try:
                         await self._keeper.look(queue, result, self.get_on)
                     except BrokerError as error:
@@ -58,3 +66,9 @@ class Janitor(Actor):
         if failure is not None:
             raise failure
         return self._interval_s
+
+    def _of_this_round(self) -> list[str]:
+        left_out = {queue for queue, rounds in self._rounds_left_out.items() if rounds}
+        for queue in left_out:
+            self._rounds_left_out[queue] -= 1
+        return [queue for queue in self._queues if queue not in left_out]
