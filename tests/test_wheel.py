@@ -52,6 +52,15 @@ def wheel_names(built: Distributions) -> set[str]:
         return set(archive.namelist())
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux' linker is told to strip")
+def test_extensions_are_stripped(built: Distributions) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        extensions = [archive.read(name) for name in archive.namelist() if name.endswith(".so")]
+    assert extensions
+    # The names of an ELF file's sections stand in it as text.
+    assert [data for data in extensions if b"\0.symtab\0" in data or b"\0.debug_" in data] == []
+
+
 def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str]) -> None:
     extension = sysconfig.get_config_var("EXT_SUFFIX")
     compiled = {str(Path(source).with_suffix("")) + extension for source in suffixed("fastq", {".pyx"})}
