@@ -25,7 +25,7 @@ EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
 LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
-.PHONY: help setup demo test lint types check docs chaos interop pictures bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
+.PHONY: help setup demo test lint types lines check docs chaos interop pictures bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ lint: $(VENV)/installed ## Check style and format of Python, syntax of Lua
 types: $(BUILT) ## Check types strictly, and each extension's stub against the module
 	$(VENV)/bin/mypy
 	$(PY) -m mypy.stubtest $(EXTENSIONS)
+
+lines: $(VENV)/installed ## Print the lines of code of each folder beside their budget
+	@$(PY) -m tests.code_lines
 
 check: lint types test ## Everything that must be green before a merge
 

@@ -6,11 +6,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-__all__ = ["code_lines", "code_mask", "lines_by_room"]
+__all__ = ["budgets", "code_lines", "code_mask", "lines_by_room"]
 
 ROOT = Path(__file__).parent.parent
 CYTHON_TEXT = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL)
 KINDS = (".py", ".pyi", ".pyx", ".pxi", ".pxd", ".lua")
+BUDGET = re.compile(r"^\| `(fastq/[\w/]*)` \| ([\d ]+) \|", re.MULTILINE)
+CORE = re.compile(r"fastq/($|wire/|log/|broker/($|transport/|operations/)|pool/|server/|worker/)")
 GENERATED = {"asynq_pb2.py", "asynq_pb2.pyi"}
 
 
@@ -37,22 +39,34 @@ def _without_docstrings(text: str) -> str:
             first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
             lines[first] = lines[first][: node.col_offset]
             lines[first + 1 : last + 1] = [""] * (last - first)
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 def lines_by_room(root: Path = ROOT) -> Counter[str]:
-    """Return the lines of code of each folder of ``fastq/``; the files beside them are those of the root."""
+    """Return the lines of code of each folder of ``fastq/``, without those of the folders in it."""
     found: Counter[str] = Counter()
     for path in sorted((root / "fastq").rglob("*")):
         if path.suffix in KINDS and path.name not in GENERATED:
-            parts = path.relative_to(root / "fastq").parts[:-1]
-            depth = 2 if parts[:1] in (("broker",), ("server",), ("cli",), ("inspector",)) else 1
-            found["/".join(parts[:depth]) or "(root)"] += code_lines(path)
+            found[f"{path.parent.relative_to(root).as_posix()}/"] += code_lines(path)
     return found
 
 
-if __name__ == "__main__":
-    rooms = lines_by_room(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
+def budgets(root: Path = ROOT) -> dict[str, int]:
+    """Return the most lines of code that each folder may have, as ARCHITECTURE.md says it."""
+    rows = BUDGET.findall((root / "ARCHITECTURE.md").read_text("utf-8"))
+    return {room: int(lines.replace(" ", "")) for room, lines in rows}
+
+
+def main(root: Path = ROOT) -> None:
+    """Print the lines and the budget of each folder, and of parts of the whole."""
+    rooms, allowed = lines_by_room(root), budgets(root)
     for room, lines in rooms.items():
-        sys.stdout.write(f"{lines:7}  {room}\n")
-    sys.stdout.write(f"{rooms.total():7}  all\n")
+        sys.stdout.write(f"{lines:7} {f'of {allowed[room]}' if room in allowed else '':>9}  {room}\n")
+    core = sum(lines for room, lines in rooms.items() if CORE.match(room))
+    sys.stdout.write(
+        f"{core:7} {'':9}  from enqueue to ack, without scripts: {CORE.pattern}\n{rooms.total():7} {'':9}  all\n"
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT)
