@@ -3,13 +3,13 @@
 Thread-safe: all that is kept between calls is which queues were registered when.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastq._ids import new_task_id
 from fastq.broker.operation import Flow, Receive, Send
 from fastq.broker.operations.enqueue import Batch, put, put_operations, settle_put
+from fastq.broker.operations.queue_register import QueueRegister
 from fastq.bulk import BulkComposer, Chunk
 from fastq.clock import Clock
 from fastq.compose import compose, message_of, starting_state
@@ -19,40 +19,7 @@ from fastq.options import TaskOptions, check_options, complete
 from fastq.results import EnqueueResults, enqueued_info, error_of
 from fastq.task import Task
 
-__all__ = ["Producer", "QueueRegister"]
-
-REGISTER_EVERY_S = 10.0
-
-_log = logging.getLogger("fastq.client")
-
-
-class QueueRegister:
-    """Remember for 10 s that a queue was added to ``asynq:queues``.
-
-    asynq remembers it for ever, so that a queue deleted elsewhere never comes back to the list.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._fresh_until: dict[str, float] = {}
-        self._unlisted: set[str] = set()
-
-    def due(self, queues: Iterable[str]) -> list[str]:
-        """Return those of ``queues`` that are to be registered again."""
-        now = self._clock.monotonic_s()
-        return [queue for queue in queues if self._fresh_until.get(queue, 0.0) <= now]
-
-    def done(self, due: Iterable[str], registered: Iterable[str]) -> None:
-        """Note which queues are registered now; say once of each other one that was due that it is not.
-
-        Leave out of ``due`` those whose tasks failed, too: their error says what is wrong.
-        """
-        until = self._clock.monotonic_s() + REGISTER_EVERY_S
-        for queue in registered:
-            self._fresh_until[queue] = until
-        for queue in set(due).difference(registered, self._unlisted):
-            self._unlisted.add(queue)
-            _log.warning("queue %r could not be added to asynq:queues; inspectors do not list it", queue)
+__all__ = ["Producer"]
 
 
 class Producer:

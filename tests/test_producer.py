@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from redis import Redis
 
-from fastq import AsyncClient, BrokerConnectionError, Client, Task
+from fastq import AsyncClient, BrokerConnectionError, Client, Inspector, Task
+from fastq.broker.operations import queue_register
 from fastq.broker.transport.open import open_broker
 from fastq.clock import ManualClock
 from fastq.producer import Producer
@@ -67,3 +68,20 @@ def test_connecting_is_tried_again_while_nothing_was_sent(way: str, db: Redis, s
         assert proxy.connections == 3
         assert proxy.names_seen().count("EVALSHA") == 1
     assert db.llen("asynq:{default}:pending") == 1
+
+
+def test_a_queue_that_this_process_deletes_is_listed_with_its_next_task(db: Redis, url: str) -> None:
+    with Client(url) as client, Inspector(url) as inspector:
+        for _ in range(2):
+            client.enqueue("t")
+            assert inspector.queues() == ["default"]
+            inspector.delete_queue("default", force=True)
+            assert inspector.queues() == []
+
+
+def test_clients_that_are_gone_are_not_kept_to_be_told_of_deleted_queues() -> None:
+    known = len(queue_register._registers)
+    producers = [Producer(ManualClock()) for _ in range(3)]
+    assert len(queue_register._registers) == known + 3
+    producers.clear()
+    assert len(queue_register._registers) == known

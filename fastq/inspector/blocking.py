@@ -69,7 +69,8 @@ class Inspector(NamedByState[list[TaskInfo], int]):
         With ``force`` its tasks are deleted, too, but for active ones, which are in the way. It is paused meanwhile.
         All keys of Redis are gone through, in pieces, for what was left over by others. What is enqueued into it in
         that time makes it a queue anew; with ``force`` it may be deleted. Where Redis fails on the way the queue stays
-        paused, and what is left of it goes when this is called again.
+        paused, and what is left of it goes when this is called again. Clients of other processes list a queue
+        every 10 s while they enqueue: until then one that they use again is not listed.
         """
         self._drive(bulk.delete_queue(queue, self._now_ns(), force=force))
 

@@ -8,6 +8,7 @@ from fastq.broker.inspect.bulk import Source, Taken, delete_all, delete_some
 from fastq.broker.inspect.queues import GroupPage, list_groups
 from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.operations.queue_register import forget_registered
 from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -185,3 +186,4 @@ def forget_queue(queue: str) -> Flow[None]:
     left: int = yield Operation("EXISTS", None, _containers(queue), (), int, idempotent=True)
     delist = () if left else (Operation("SREM", None, (keys.all_queues(),), (queue,), int, idempotent=True),)
     yield from together(Operation("DEL", None, (keys.paused(queue),), (), int, idempotent=True), *delist)
+    forget_registered(queue)
