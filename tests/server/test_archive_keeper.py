@@ -186,3 +186,55 @@ def test_the_rule_of_another_server_is_replaced_and_that_is_said(
     assert logged(caplog) == [
         "queue default: the archive's rule was 5 tasks, 7776000 s, then trim and is 7 tasks, 7776000 s, then trim now"
     ]
+
+
+@pytest.mark.parametrize("way", ["flushed", "only its counter is left"])
+def test_a_rule_that_redis_has_lost_is_set_again(
+    way: str, db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        janitor = await janitor_of(bench, archive_max=5)
+        await fail(bench, "a")
+        await janitor.tick()
+        assert logged(caplog) == []
+        bench.db.flushdb()
+        if way != "flushed":
+            bench.db.hset(keys.archive_rule(QUEUE), "dropped", 7)
+        for _ in range(5):  # it leaves out an empty queue three times of four
+            await janitor.tick()
+        assert await bench.commands.run(read_archive_rule(QUEUE)) == ArchiveRule(5)
+        assert dropped(bench.queue) == (0 if way == "flushed" else 7)
+
+    on_bench(db, url, test)
+    assert [line for line in logged(caplog) if "rule was gone" in line] == [
+        "queue default: the archive's rule was gone from Redis and is set again: 5 tasks, 7776000 s, then trim"
+    ]
+
+
+def test_the_rule_of_the_server_that_started_last_stays_and_the_others_say_so_once(
+    db: Redis, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        first = await janitor_of(bench, archive_max=1, archive_full="spill", archive_spill_to=tmp_path)
+        last = await janitor_of(bench, archive_max=3)
+        caplog.clear()
+        await fail(bench, *"abc")
+        for janitor in (first, last, first, last):
+            await janitor.tick()
+        assert await bench.commands.run(read_archive_rule(QUEUE)) == ArchiveRule(3)
+        assert bench.queue.places()["archived"] == list("abc")
+
+    on_bench(db, url, test)
+    assert list(tmp_path.iterdir()) == []
+    assert logged(caplog) == [
+        "queue default: the archive follows the rule of another server, 3 tasks, 7776000 s, then trim; "
+        "that of this one is 1 tasks, 7776000 s, then spill"
+    ]
+
+
+def test_a_rule_that_is_none_of_ours_is_read_as_asynqs(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.hset(keys.archive_rule(QUEUE), mapping={"max": "many", "ttl": "-1", "full": "burn"})
+        assert await bench.commands.run(read_archive_rule(QUEUE)) == ArchiveRule()
+
+    on_bench(db, url, test)

@@ -13,7 +13,7 @@ from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
 from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
-__all__ = ["ArchiveFull", "ArchiveRule", "drop_archived", "read_archive_rule", "set_archive_rule"]
+__all__ = ["ArchiveFull", "ArchiveRule", "drop_archived", "parse_rule", "read_archive_rule", "set_archive_rule"]
 
 _FIELDS = ("max", "ttl", "full")
 
@@ -41,7 +41,7 @@ class ArchiveRule(NamedTuple):
 
 def read_archive_rule(queue: str) -> Operation[ArchiveRule]:
     """Read the rule of a queue; asynq's where none was set."""
-    return Operation("HMGET", None, (keys.archive_rule(queue),), _FIELDS, _rule, idempotent=True)
+    return Operation("HMGET", None, (keys.archive_rule(queue),), _FIELDS, parse_rule, idempotent=True)
 
 
 def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
@@ -62,11 +62,12 @@ def drop_archived(queue: str, task_ids: Sequence[bytes]) -> Operation[int]:
     )
 
 
-def _rule(reply: Sequence[bytes | None]) -> ArchiveRule:
+def parse_rule(reply: Sequence[bytes | None]) -> ArchiveRule:
+    """Return the rule of the fields ``max``, ``ttl`` and ``full``; what is none of ours is asynq's, as in Lua."""
     most, ttl, full = reply
     default = ArchiveRule()
     return ArchiveRule(
-        int(most) if most else default.most,
-        int(ttl) if ttl else default.ttl_s,
-        ArchiveFull(full.decode()) if full else default.full,
+        int(most) if most and most.isdigit() else default.most,
+        int(ttl) if ttl and ttl.isdigit() else default.ttl_s,
+        next((each for each in ArchiveFull if each.value.encode() == full), default.full),
     )

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from fastq.broker.operation import Operation
+from fastq.broker.operations.archive_rule import ArchiveRule, parse_rule
 from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
@@ -38,12 +39,16 @@ def _parse_forwarded(reply: list[Any]) -> Forwarded:
 
 
 class Cleaned(NamedTuple):
-    """How many completed tasks were deleted and are left, how many are archived, how many the archive ever dropped."""
+    """How many completed tasks were deleted and are left, how many are archived, how many the archive ever dropped.
+
+    ``rule`` is that of the archive in Redis, None where it has none.
+    """
 
     deleted: int
     completed: int
     archived: int
     dropped: int
+    rule: ArchiveRule | None
 
 
 def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cleaned]:
@@ -53,6 +58,11 @@ def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cl
         load_script("delete_expired_completed"),
         (keys.completed(queue), keys.archived(queue), keys.archive_rule(queue)),
         (keys.task_prefix(queue), now_s, limit),
-        lambda reply: Cleaned(*reply),
+        _parse_cleaned,
         idempotent=True,
     )
+
+
+def _parse_cleaned(reply: list[Any]) -> Cleaned:
+    deleted, completed, archived, dropped, *rule = reply
+    return Cleaned(deleted, completed, archived, int(dropped or 0), parse_rule(rule) if any(rule) else None)

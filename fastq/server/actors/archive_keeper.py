@@ -1,6 +1,6 @@
-"""Keeps to the archives' rules: sets them at start, says what archives drop, and writes to files what is beyond them.
+"""Keeps to the archives' rules: sets them, says what archives drop, and writes to files what is beyond them.
 
-The scripts that archive follow the rule by themselves. What is left is done beside the janitor's rounds.
+The scripts that archive follow the rule in Redis by themselves. What is left is done beside the janitor's rounds.
 """
 
 import asyncio
@@ -56,6 +56,7 @@ class ArchiveKeeper:
         self._rules = {queue: rule for queue in config.queues if (rule := config.archive_rule(queue)) is not None}
         self._directory = Path(config.archive_spill_to) if config.archive_spill_to else None
         self._seen: dict[str, _Seen] = {}
+        self._others: dict[str, ArchiveRule] = {}
 
     async def set_rules(self) -> None:
         """Set the rules of this server's configuration; those of other queues stay as they are.
@@ -75,11 +76,11 @@ class ArchiveKeeper:
     async def look(self, queue: str, cleaned: Cleaned, get_on: Callable[[], None]) -> None:
         """Log what an archive dropped, that it is full, and spill what it has too many; at most one line a minute.
 
-        ``get_on`` is called again and again while it takes long.
+        A rule that is gone from Redis is set again. ``get_on`` is called again and again while it takes long.
         """
-        rule = self._rules.get(queue)
+        rule = await self._rule_in_force(queue, cleaned.rule)
         seen = self._seen.setdefault(queue, _Seen(cleaned.dropped))
-        if rule is not None and rule.full is ArchiveFull.SPILL:
+        if rule is not None and rule.full is ArchiveFull.SPILL and self._directory is not None:
             try:
                 await self._spill(queue, rule, get_on)
             except OSError as error:
@@ -100,6 +101,29 @@ class ArchiveKeeper:
             "were too old; archive_max, archive_ttl and archive_full decide that",
         ):
             seen.dropped = cleaned.dropped
+
+    async def _rule_in_force(self, queue: str, found: ArchiveRule | None) -> ArchiveRule | None:
+        """Return the rule that an archive follows, None where this server has none for it.
+
+        Redis may have lost it: it was flushed, failed over, or the queue was deleted. That of a server that started
+        after this one stays: two that take turns would help nobody.
+        """
+        own = self._rules.get(queue)
+        if own is None:
+            return None
+        if found is None:
+            await self._broker.run(set_archive_rule(queue, own))
+            _log.warning("queue %s: the archive's rule was gone from Redis and is set again: %s", queue, _text(own))
+            return own
+        if found not in (own, self._others.get(queue)):
+            self._others[queue] = found
+            _log.warning(
+                "queue %s: the archive follows the rule of another server, %s; that of this one is %s",
+                queue,
+                _text(found),
+                _text(own),
+            )
+        return found
 
     def _say(self, seen: _Seen, level: int, text: str) -> bool:
         now_s = self._clock.monotonic_s()
