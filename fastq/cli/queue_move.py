@@ -12,7 +12,7 @@ from fastq.broker.inspect.put import Put
 from fastq.broker.inspect.queues import group_sizes
 from fastq.broker.inspect.tasks import container
 from fastq.broker.inspect.walk import Listed
-from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
+from fastq.broker.operations.archive_rule import ArchiveFull, read_archive_rule
 from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
 from fastq.cli.commands import QueueName, Verb, json_option, state_choice
 from fastq.cli.human import clean, number
@@ -38,6 +38,11 @@ _MOVABLE: Final = (
 _REASONS: Final = {
     Put.ID_CONFLICT: "its id is there already",
     Put.DUPLICATE: "another task there has its unique lock",
+}
+_BEYOND: Final = {
+    ArchiveFull.TRIM: "the next that fails for good there deletes the oldest but {}",
+    ArchiveFull.PAUSE: "the next that fails for good there pauses it, as its archive keeps {}",
+    ArchiveFull.SPILL: "its servers write the oldest but {} to files",
 }
 
 
@@ -106,10 +111,11 @@ def _sources(session: Session, queue: str, state: TaskState) -> list[Source]:
 def _warn_of_a_full_archive(session: Session, origin: str, target: str) -> None:
     found = [Source(queue, container(queue, TaskState.ARCHIVED), TaskState.ARCHIVED) for queue in (origin, target)]
     leaving, there = (session.broker.run(source.size()) for source in found)
-    if leaving and leaving + there > ARCHIVE_MAX_SIZE:
+    rule = session.broker.run(read_archive_rule(target))
+    if leaving and leaving + there > rule.most:
         say_failure(
-            f"note: up to {number(leaving + there)} archived tasks will be in {clean(target)}; the next that fails for "
-            f"good there deletes the oldest but {number(ARCHIVE_MAX_SIZE)}"
+            f"note: up to {number(leaving + there)} archived tasks will be in {clean(target)}; "
+            f"{_BEYOND[rule.full].format(number(rule.most))}"
         )
 
 

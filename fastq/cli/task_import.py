@@ -14,8 +14,8 @@ import click
 from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.put import Kept, put_tasks
 from fastq.broker.inspect.queues import list_queues
+from fastq.broker.operations.archive_rule import read_archive_rule
 from fastq.broker.operations.enqueue import register_queue
-from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
 from fastq.broker.operations.lease import id_word
 from fastq.cli.bulk import EXIT_SIGNAL
 from fastq.cli.commands import QueueName, Verb, json_option
@@ -61,7 +61,7 @@ def import_tasks(session: Session, /, file: str, queue: str | None, as_json: boo
     All lines of a file are checked before anything is written: bad ones are named, and nothing is done. Out of a pipe
     lines are taken 200 at a time, checked and put in one step; the first bad one ends it, and nothing of its 200 is
     done. With --skip-bad only the bad lines are left out, and the exit code is 1. A task whose id the queue has is
-    left out, so that an import that was interrupted can be run again. So is what an archive of 10,000 has no room for.
+    left out, so that an import that was interrupted can be run again. So is what a queue's archive has no room for.
     Completed tasks keep the end of their retention. A unique lock is set if it has not expired and nobody has it.
     """
     session.broker.run(list_queues())  # before a line is waited for: is there a Redis?
@@ -108,6 +108,7 @@ class _Importing:
         self._wishes = wishes
         self._registered: set[str] = set()
         self._would_archive: Counter[str] = Counter()
+        self._archive_maxima: dict[str, int] = {}
         self._shown = StatusLine(session.notes)
 
     def run(self, source: BinaryIO) -> int:
@@ -166,11 +167,17 @@ class _Importing:
 
     def _warn(self, queue: str, count: int) -> None:
         size: int = self._session.broker.run(Source(queue, keys.archived(queue), TaskState.ARCHIVED).size())
-        if (left_out := min(count, size + count - ARCHIVE_MAX_SIZE)) > 0:
+        most = self._archive_max(queue)
+        if (left_out := min(count, size + count - most)) > 0:
             say_failure(
-                f"note: the archive of {queue} has {number(size)} tasks, and {number(ARCHIVE_MAX_SIZE)} are the most, "
+                f"note: the archive of {queue} has {number(size)} tasks, and {number(most)} are the most, "
                 f"so {number(left_out)} of {number(count)} archived tasks will be left out"
             )
+
+    def _archive_max(self, queue: str) -> int:
+        if queue not in self._archive_maxima:
+            self._archive_maxima[queue] = self._session.broker.run(read_archive_rule(queue)).most
+        return self._archive_maxima[queue]
 
     def _read_all(self, first: int, chunk: Sequence[bytes], *, is_left_out: bool) -> list[Numbered]:
         """Read the lines that can be read, and note the others."""
@@ -216,7 +223,7 @@ class _Importing:
 
     def _put_wanted(self, queue: str, wanted: Sequence[tuple[Numbered, Kept]]) -> None:
         tasks, is_trial = [task for _, task in wanted], self._wishes.dry_run
-        most_archived = ARCHIVE_MAX_SIZE - self._would_archive[queue]
+        most_archived = self._archive_max(queue) - self._would_archive[queue]
         outcomes = self._session.broker.run(put_tasks(queue, tasks, is_trial=is_trial, most_archived=most_archived))
         for (each, task), outcome in zip(wanted, outcomes, strict=True):
             self.report.note(each, outcome)

@@ -89,6 +89,15 @@ def test_it_warns_of_an_archive_that_will_be_too_full(filled: Fastq, db: Any) ->
     assert said.startswith(
         "fastq: note: up to 10,001 archived tasks will be in low; the next that fails for good there"
     )
+    for rule, said_of_it in (
+        ({"max": 9_000, "full": "trim"}, "deletes the oldest but 9,000\n"),
+        ({"full": "pause"}, "the next that fails for good there pauses it, as its archive keeps 9,000\n"),
+        ({"full": "spill"}, "its servers write the oldest but 9,000 to files\n"),
+    ):
+        db.hset(keys.archive_rule("low"), mapping=rule)
+        assert said_of_it in filled.run(*words, input="n\n").stderr
+    db.hset(keys.archive_rule("low"), "max", 20_000)
+    assert "note" not in filled.run(*words, input="n\n").stderr
 
 
 def test_what_an_error_may_have_left_between_the_queues_is_said(filled: Fastq, db: Any) -> None:

@@ -136,6 +136,26 @@ def test_an_archive_takes_no_more_than_it_keeps_and_that_is_said_before(fastq: F
     assert sorted(db.keys("asynq:{default}:t:*")) == [b"asynq:{default}:t:a1", b"asynq:{default}:t:a2"]
 
 
+def test_an_archive_takes_as_many_as_its_own_rule_says(fastq: Fastq, db: Any, archived: Path) -> None:
+    db.hset(keys.archive_rule("default"), mapping={"max": FULL - 1, "ttl": 60, "full": "spill"})
+    result = fastq.run("task", "import", str(archived))
+    assert result.stderr.endswith("and 9,999 are the most, so 2 of 3 archived tasks will be left out\n")
+    assert db.zcard(keys.archived("default")) == FULL - 1
+    db.hset(keys.archive_rule("default"), "max", 3 * FULL)
+    result = fastq.run("task", "import", str(archived))
+    assert (result.stderr.count("note"), db.zcard(keys.archived("default"))) == (0, FULL + 1)
+
+
+def test_archived_tasks_come_back_to_their_places_among_the_others(fastq: Fastq, db: Any, tmp_path: Path) -> None:
+    Seeded(db).add("archived", {"old": 4_000_000_001, "middle": 4_000_000_003, "new": 4_000_000_005})
+    file = tmp_path / "archived"
+    fastq.done("task", "export", "-q", "default", "-o", str(file))
+    db.flushall()
+    db.zadd(keys.archived("default"), {"x2": 4_000_000_002, "x4": 4_000_000_004})
+    fastq.done("task", "import", str(file))
+    assert db.zrange(keys.archived("default"), 0, -1) == [b"old", b"x2", b"middle", b"x4", b"new"]
+
+
 def test_a_task_for_a_full_archive_takes_no_lock(fastq: Fastq, db: Any, tmp_path: Path) -> None:
     lock = keys.unique("default", "t", b"")
     Seeded(db).add("archived", {"a1": 4_000_000_000}, unique_key=lock)

@@ -30,8 +30,6 @@ LEASES_A_CALL: Final = 500
 TASKS_A_CALL: Final = 200
 MAX_SEARCHED: Final = 20_000
 """Redis goes through that many ids of a list in a ms or two, for each id that it looks for."""
-MAX_ARCHIVED: Final = 9_000
-"""Of the 10 000 that an archive holds; in a fuller one tasks would drive out others, and soon be gone themselves."""
 KEEP_COMPLETED_S: Final = 86_400
 
 
@@ -90,14 +88,14 @@ def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[
 
 
 def examine_tasks(
-    queue: str, task_ids: Sequence[str], now_s: int, *, read_ns: int = 0, mend: bool = False
+    queue: str, task_ids: Sequence[str], now_s: int, *, read_ns: int = 0, most_archived: int | None = None
 ) -> Operation[list[tuple[str, str]]]:
     """Look for tasks that are nowhere; returns their ids and states, or "none" for what has no message.
 
-    They are mended so: what has no message is deleted, what was completed is kept for a day, the rest archived. Those
-    that may be in a pending list too long to be searched are "unsure", and left as they are; unless ``read_ns`` says
-    that it was read since then, and they were not there. "full": it was not mended, since there is no room for it in
-    the archive.
+    With ``most_archived`` they are mended: what has no message is deleted, what was completed is kept for a day, the
+    rest archived, or left as it is ("full") while the archive has so many tasks. Those that may be in a pending list
+    too long to be searched are "unsure", and left as they are; unless ``read_ns`` says that it was read since then, and
+    they were not there.
     """
     script_keys = (
         keys.pending(queue),
@@ -112,12 +110,12 @@ def examine_tasks(
     prefixes = (keys.task_prefix(queue), keys.group_prefix(queue))
     args: tuple[Word, ...] = (
         *prefixes,
-        int(mend),
+        int(most_archived is not None),
         now_s,
         now_s + KEEP_COMPLETED_S,
         MAX_SEARCHED,
         read_ns,
-        MAX_ARCHIVED,
+        most_archived or 0,
         *map(id_word, task_ids),
     )
     return Operation(

@@ -8,7 +8,7 @@ from fastq.broker.inspect.queues import QueueStats
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.states import TaskState
 
-__all__ = ["check_archives", "check_paused", "check_served", "unserved"]
+__all__ = ["NEARLY", "check_archives", "check_paused", "check_served", "unserved"]
 
 MANY: Final = 1_000
 NEARLY: Final = 0.9

@@ -1,5 +1,6 @@
 """What can be mended without harm: each script looks again, in the same moment in which it mends."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -8,10 +9,12 @@ from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_lock, ex
 from fastq.broker.inspect.registry import INDEXES, forget_stale
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.operations.aggregate import STRETCH, AggregationSet, reclaim_set
+from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.lease import id_word
 from fastq.broker.operations.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
 from fastq.inspector.doctor.pending import read_pending, tasks_a_call
 from fastq.inspector.doctor.places import find_places, walk
+from fastq.inspector.doctor.queue_checks import NEARLY
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
 from fastq.wire import keys
 
@@ -112,10 +115,11 @@ def _rescue(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     pending = yield from read_pending(queue, None, lambda: now_s)
     ids = [suspect.name for suspect in suspects if id_word(suspect.name) not in pending.ids]
     at_once = tasks_a_call(len(pending.ids))
+    rule: ArchiveRule = yield read_archive_rule(queue)
     mended = 0
     for at in range(0, len(ids), at_once):
         found: list[tuple[str, str]] = yield examine_tasks(
-            queue, ids[at : at + at_once], now_s, read_ns=pending.read_ns, mend=True
+            queue, ids[at : at + at_once], now_s, read_ns=pending.read_ns, most_archived=math.ceil(NEARLY * rule.most)
         )
         mended += sum(what != "full" for _, what in found)
     return mended
