@@ -8,10 +8,10 @@ from redis import Redis
 
 from fastq.broker.operations.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
 from fastq.broker.transport.open import open_broker
-from fastq.errors import BrokerAuthError
+from fastq.errors import BrokerAuthError, BrokerError
 from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_NS, NOW_S, QUEUE, THEIRS, QueueBench, message, queue_bench
-from tests.redis_servers import RedisServer
+from tests.redis_servers import RedisServer, redis_server
 
 
 @pytest.fixture
@@ -91,6 +91,57 @@ def test_leases_of_active_tasks_and_those_that_have_not_ended_are_left_alone(ben
     before = (bench.places(), bench.states())
     assert bench.run(repair_lease(QUEUE, ["active", "extended", "nosuch"], NOW_S, NOW_NS)) == LeaseRepair(3, 0)
     assert (bench.places(), bench.states()) == before
+
+
+@pytest.mark.parametrize("refused", ["rpush", "hset", "zrem"])
+def test_a_lost_task_is_found_again_whatever_fails_while_it_is_mended(
+    refused: str, shared_server: RedisServer, bench: QueueBench
+) -> None:
+    bench.activate("lost", until_s=NOW_S, owner=GOS)
+    bench.db.delete(keys.active(QUEUE))
+    rules = [f"-{refused}"]
+    bench.db.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=rules, keys=["*"])
+    broker = open_broker(f"unix://w:p@{shared_server.socket_path}")
+    try:
+        with pytest.raises(BrokerAuthError):
+            broker.run(repair_lease(QUEUE, ["lost"], NOW_S, NOW_NS))
+    finally:
+        broker.close()
+        bench.db.acl_deluser("w")
+    assert bench.places()["lease"] == ["lost"]
+    bench.run(repair_lease(QUEUE, ["lost"], NOW_S, NOW_NS))
+    assert set(bench.places()["pending"]) == {"lost"}
+    assert bench.states() == {"lost": "pending"}
+
+
+def test_a_pending_of_another_type_costs_no_lost_task_its_lease(bench: QueueBench) -> None:
+    bench.activate("lost", until_s=NOW_S, owner=GOS)
+    bench.db.delete(keys.active(QUEUE))
+    bench.db.set(keys.pending(QUEUE), "no list")
+    with pytest.raises(BrokerError, match="WRONGTYPE"):
+        bench.run(repair_lease(QUEUE, ["lost"], NOW_S, NOW_NS))
+    assert bench.scores("lease") == {"lost": NOW_S}
+    assert bench.states() == {"lost": "active"}
+
+
+def test_a_lease_whose_key_is_no_hash_is_dropped_and_holds_no_other_up(bench: QueueBench) -> None:
+    bench.activate("lost", until_s=NOW_S, owner=GOS)
+    bench.db.delete(keys.active(QUEUE))
+    bench.db.zadd(keys.lease(QUEUE), {"odd": 1})
+    bench.db.set(keys.task(QUEUE, "odd"), "not a hash")
+    assert bench.run(repair_lease(QUEUE, ["odd", "lost"], NOW_S, NOW_NS)) == LeaseRepair(2, 2)
+    assert bench.places() == {"pending": ["lost"]}
+
+
+def test_a_lost_task_comes_back_where_redis_is_out_of_memory() -> None:
+    """It can be run then, and its end frees memory."""
+    with redis_server() as server, server.client() as db, queue_bench(db, server.url) as bench:
+        bench.activate("lost", until_s=NOW_S, owner=GOS)
+        bench.db.delete(keys.active(QUEUE))
+        bench.db.config_set("maxmemory", 1)
+        assert bench.run(repair_lease(QUEUE, ["lost"], NOW_S, NOW_NS)) == LeaseRepair(1, 1)
+        assert bench.places() == {"pending": ["lost"]}
+        assert bench.states() == {"lost": "pending"}
 
 
 def test_a_call_passes_100_000_elements_of_active_at_most_and_says_how_far_it_came(bench: QueueBench) -> None:

@@ -12,6 +12,10 @@ asynq   none (such leases stay for ever)
 ]]
 local lease, active, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, expired_at, now_ns = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+-- Raises for a key of another type, before a task has neither lease nor place.
+redis.call("LLEN", pending)
+-- Out of memory, Redis refuses the first write of a script if it may need memory, and not those after it.
+redis.call("ZREM", lease, "")
 -- LPOS passes all of active for an id that is not in it.
 local most = math.max(1, math.floor(100000 / math.max(1, redis.call("LLEN", active))))
 local last = math.min(#ARGV, 3 + most)
@@ -20,11 +24,16 @@ for at = 4, last do
   local id = ARGV[at]
   local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
   if score and score <= expired_at and not redis.call("LPOS", active, id) then
-    redis.call("ZREM", lease, id)
-    if redis.call("HGET", task_prefix .. id, "state") == "active" then
-      redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", now_ns)
+    -- A key that is no hash is no task. Any other error says nothing of it: in a cluster it may be on its way to
+    -- another node.
+    local found = redis.pcall("HMGET", task_prefix .. id, "state")
+    if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
+    -- The lease goes last: whatever fails before that, the next round finds the task by it.
+    if found[1] == "active" then
       redis.call("RPUSH", pending, id)
+      redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", now_ns)
     end
+    redis.call("ZREM", lease, id)
     mended = mended + 1
   end
 end
