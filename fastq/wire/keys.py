@@ -38,6 +38,7 @@ __all__ = [
     "queue_prefix",
     "retry",
     "scheduled",
+    "scheduled_groups",
     "scheduler_entries",
     "scheduler_history",
     "semaphore",
@@ -222,6 +223,11 @@ def unique_for_key(queue: str, task_type: str, unique_key: str) -> str:
 def groups(queue: str) -> str:
     """Name the set of a queue's groups."""
     return f"asynq:{{{queue}}}:groups"
+
+
+def scheduled_groups(queue: str) -> str:
+    """Name the sorted set of groups that have or had scheduled tasks, scored by the latest due time; not asynq's."""
+    return f"asynq:{{{queue}}}:scheduled_groups"
 
 
 def group_prefix(queue: str) -> str:

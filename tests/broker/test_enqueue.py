@@ -57,7 +57,7 @@ def follow(flow: Flow[PutReport], *answers: Any) -> tuple[list[list[str]], PutRe
         (
             TaskState.SCHEDULED,
             "schedule",
-            ("asynq:{q}:scheduled", "asynq:{q}:groups"),
+            ("asynq:{q}:scheduled", "asynq:{q}:groups", "asynq:{q}:scheduled_groups"),
             ["asynq:{q}:t:", "asynq:{q}:due"],
         ),
         (TaskState.AGGREGATING, "add_to_group", ("asynq:{q}:groups",), ["asynq:{q}:t:", "asynq:{q}:g:", 5]),

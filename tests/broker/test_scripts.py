@@ -41,6 +41,7 @@ KEY_PATTERNS: dict[str, str] = {
             keys.queue_prefix,
             keys.retry,
             keys.scheduled,
+            keys.scheduled_groups,
             keys.task_prefix,
         )
     },

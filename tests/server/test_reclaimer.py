@@ -1,14 +1,21 @@
 """The reclaimer: sets of dead servers go back, what is left of aggregated ones goes, lost groups are listed."""
 
+from collections.abc import Callable
+from uuid import uuid4
+
 import pytest
 from redis import Redis
 
+from fastq import Client, GroupInfo, Inspector
 from fastq.broker.operations.aggregate import STRETCH, AggregationSet
+from fastq.broker.operations.enqueue import Batch, NewTask
+from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.actors.recoverer import Recoverer
 from fastq.server.commands import Commands
+from fastq.states import TaskState
 from fastq.wire import keys
-from tests.broker.harness import NOW_S, QUEUE
+from tests.broker.harness import NOW_NS, NOW_S, QUEUE, message
 from tests.server.groups import join, leftovers
 from tests.server.harness import Bench, logged, on_bench
 
@@ -174,5 +181,84 @@ def test_the_recoverer_asks_it_for_each_queue(db: Redis, url: str) -> None:
         recoverer.reclaim = Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim
         await recoverer.tick()
         assert leftovers(bench.queue)["groups"] == {"asynq:{default}:g:g": {"a": 1}}
+
+    on_bench(db, url, test)
+
+
+GONE: dict[str, Callable[[Inspector], object]] = {
+    "deleted": lambda inspector: inspector.delete_task(QUEUE, "a"),
+    "run": lambda inspector: inspector.run_task(QUEUE, "a"),
+    "archived": lambda inspector: inspector.archive_task(QUEUE, "a"),
+    "all deleted": lambda inspector: inspector.delete_all_tasks(QUEUE, "scheduled"),
+    "all run": lambda inspector: inspector.run_all_tasks(QUEUE, "scheduled"),
+}
+
+
+@pytest.mark.parametrize("way", GONE)
+def test_the_name_of_a_group_whose_scheduled_tasks_are_gone_goes_too(way: str, db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        with Client(url) as client, Inspector(url) as inspector:
+            client.enqueue("t", group="g", process_in=3600, task_id="a")
+            await reclaimer.reclaim(QUEUE)
+            assert inspector.groups(QUEUE) == [GroupInfo("g", 0)]
+            GONE[way](inspector)
+            await reclaimer.reclaim(QUEUE)
+            assert inspector.groups(QUEUE) == []
+        assert not bench.db.exists(keys.scheduled_groups(QUEUE))
+
+    on_bench(db, url, test)
+
+
+def test_a_group_stays_listed_while_tasks_of_it_are_scheduled_or_in_it(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        with Client(url) as client, Inspector(url) as inspector:
+            client.enqueue("t", process_in=60, task_id="first")
+            for group, due_s in (("g", 3600), ("g", 7200), ("g", 3600), ("other", 3600)):
+                client.enqueue("t", group=group, process_in=due_s, task_id=f"{group}-{due_s}-{uuid4()}")
+            client.enqueue("t", group="full", process_in=30, task_id="joins")
+            bench.db.zrem(keys.scheduled(QUEUE), "joins")  # as forwarders do, Go's too
+            bench.db.zadd(keys.group(QUEUE, "full"), {"joins": 1})
+
+            async def listed() -> list[str]:
+                await reclaimer.reclaim(QUEUE)
+                return [info.group for info in inspector.groups(QUEUE)]
+
+            assert await listed() == ["full", "g", "other"]
+            assert bench.db.zrange(keys.scheduled_groups(QUEUE), 0, -1) == [b"other", b"g"], "full is not asked again"
+            early = [info.id for info in inspector.iter_tasks(QUEUE, "scheduled") if "-3600-" in info.id]
+            for task_id in early:
+                inspector.delete_task(QUEUE, task_id)
+            # One task is due before the time of "other": it might be one of it, for all that is known of the group.
+            assert await listed() == ["full", "g", "other"]
+            inspector.delete_task(QUEUE, "first")
+            assert await listed() == ["full", "g"]
+
+    on_bench(db, url, test)
+
+
+def test_a_named_schedulers_group_is_unlisted_as_well(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        tick = NamedTick("n", "e", NOW_S, 60, "", 60)
+        task = NewTask("a", message("a"), run_at_s=NOW_S + 60, group="g")
+        await bench.commands.run(enqueue_tick(tick, Batch(QUEUE, TaskState.SCHEDULED, [task], NOW_NS)))
+        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
+        await reclaimer.reclaim(QUEUE)
+        assert bench.db.smembers(keys.groups(QUEUE)) == {b"g"}
+        bench.db.zrem(keys.scheduled(QUEUE), "a")
+        await reclaimer.reclaim(QUEUE)
+        assert not bench.db.exists(keys.groups(QUEUE), keys.scheduled_groups(QUEUE))
+
+    on_bench(db, url, test)
+
+
+def test_a_thousand_names_go_in_one_round(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        names = [f"g{number}" for number in range(2 * STRETCH + 1)]
+        bench.db.sadd(keys.groups(QUEUE), *names)
+        bench.db.zadd(keys.scheduled_groups(QUEUE), dict.fromkeys(names, NOW_S))
+        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE)
+        assert not bench.db.exists(keys.groups(QUEUE), keys.scheduled_groups(QUEUE))
 
     on_bench(db, url, test)

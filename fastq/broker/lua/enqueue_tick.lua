@@ -6,6 +6,7 @@ KEYS[4] pending      asynq:{q}:pending
 KEYS[5] scheduled    asynq:{q}:scheduled
 KEYS[6] groups       asynq:{q}:groups
 KEYS[7] group        asynq:{q}:g:{group}
+KEYS[8] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] by           who asks: the id of the entry, another in each scheduler
 ARGV[2] due          the tick, unix seconds
 ARGV[3] tick_ttl     seconds for which the tick is known to be done
@@ -24,7 +25,7 @@ returns 1 put, also by an earlier sending of this call | 0 id exists | -1 lock h
 asynq   none: each of its schedulers enqueues each tick
 ]]
 local tick, last_tick, task = KEYS[1], KEYS[2], KEYS[3]
-local pending, scheduled, groups, group = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local pending, scheduled, groups, group, scheduled_groups = KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local by, due, tick_ttl, plan, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local state, moment, id, message, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local lock, lock_ttl, due_channel = ARGV[11], ARGV[12], ARGV[13]
@@ -56,6 +57,7 @@ if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
 if group_name ~= "" then
   redis.call("HSET", task, "group", group_name)
   redis.call("SADD", groups, group_name)
+  if state == "scheduled" then redis.call("ZADD", scheduled_groups, "GT", moment, group_name) end
 end
 if state == "pending" then
   redis.call("HSET", task, "pending_since", moment)

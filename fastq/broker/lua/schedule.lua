@@ -1,15 +1,16 @@
 --[[ schedule: put tasks into scheduled, each unless its id exists or its unique lock is held.
-KEYS[1] scheduled      asynq:{q}:scheduled
-KEYS[2] groups         asynq:{q}:groups
-ARGV[1] task_prefix    asynq:{q}:t:
-ARGV[2] due_channel    asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
+KEYS[1] scheduled         asynq:{q}:scheduled
+KEYS[2] groups            asynq:{q}:groups
+KEYS[3] scheduled_groups  asynq:{q}:scheduled_groups
+ARGV[1] task_prefix       asynq:{q}:t:
+ARGV[2] due_channel       asynq:{q}:due, for the earliest time, where it is earlier than all in scheduled
 ARGV[3...] tasks       six values each: id, message, unix seconds to run at, lock key or "", lock seconds, group or ""
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was put, else a list: 1 put | 0 id exists | -1 lock held
 asynq   scheduleCmd, scheduleUniqueCmd (which forget the group)
 cost    2.4 us a task at 500 tasks a call, 2.7 at 100 (benchmarks/bench_scripts.py)
 ]]
-local scheduled, groups = KEYS[1], KEYS[2]
+local scheduled, groups, scheduled_groups = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, due_channel = ARGV[1], ARGV[2]
 local outcomes, refused = {}, false
 
@@ -34,10 +35,12 @@ for at = 3, #ARGV, 6 do
   else
     redis.call("HSET", task, "msg", message, "state", "scheduled")
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
-    -- Listed at once: Go's forwarder puts the task into its group and lists none.
     if group ~= "" then
       redis.call("HSET", task, "group", group)
+      -- Listed at once: Go's forwarder puts the task into its group and lists none. The task may go before it is due:
+      -- recoverers take a group without tasks off the list once its last task would have been forwarded.
       redis.call("SADD", groups, group)
+      redis.call("ZADD", scheduled_groups, "GT", run_at, group)
     end
     redis.call("ZADD", scheduled, run_at, id)
     soonest = math.min(soonest, run_at)

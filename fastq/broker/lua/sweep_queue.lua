@@ -56,6 +56,7 @@ local function is_needed(key)
   local name = string.sub(key, #queue_prefix + 1)
   -- What is between this queue and another is gone from one of them, or will be: it is the move's to end.
   if kept[key] or name == "moving" or name == "moved" then return true end
+  if name == "scheduled_groups" then return redis.call("EXISTS", scheduled) == 1 end
   if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end
   if string.sub(name, 1, 2) == "g:" then return redis.call("TYPE", key).ok == "zset" end
   if string.sub(name, 1, 7) == "unique:" then

@@ -28,6 +28,7 @@ __all__ = [
     "GroupScan",
     "Relisted",
     "SetList",
+    "Unlisted",
     "archive_members",
     "commit_set",
     "count_groups",
@@ -39,6 +40,7 @@ __all__ = [
     "relist_groups",
     "scan_groups",
     "take_set",
+    "unlist_due_groups",
 ]
 
 MAX_SET: Final = 5000
@@ -288,6 +290,25 @@ def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:
         (keys.groups(queue),),
         (prefix, keys.task_prefix(queue), pattern, cursor, STRETCH),
         lambda reply: Relisted(int(reply[0]), reply[1]),
+        idempotent=True,
+    )
+
+
+class Unlisted(NamedTuple):
+    """How many groups one call looked at, and how many of them it took off the list."""
+
+    looked_at: int
+    groups: int
+
+
+def unlist_due_groups(queue: str) -> Operation[Unlisted]:
+    """Take 500 groups at most off the list that have no tasks, and for which none is scheduled any more."""
+    return Operation(
+        "unlist_due_groups",
+        load_script("unlist_due_groups"),
+        (keys.groups(queue), keys.scheduled(queue), keys.scheduled_groups(queue)),
+        (keys.group_prefix(queue), STRETCH),
+        lambda reply: Unlisted(*reply),
         idempotent=True,
     )
 

@@ -175,7 +175,8 @@ def _scheduled(batch: Batch) -> _Layout:
     args: list[Word] = [keys.task_prefix(batch.queue), keys.due_channel(batch.queue)]
     for task in batch.tasks:
         args += (task.id, task.message, task.run_at_s, task.lock, task.lock_ttl_s, task.group)
-    return "schedule", (keys.scheduled(batch.queue), keys.groups(batch.queue)), args
+    script_keys = (keys.scheduled(batch.queue), keys.groups(batch.queue), keys.scheduled_groups(batch.queue))
+    return "schedule", script_keys, args
 
 
 def _aggregating(batch: Batch) -> _Layout:

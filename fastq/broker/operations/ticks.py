@@ -68,6 +68,7 @@ def enqueue_tick(tick: NamedTick, batch: Batch) -> Operation[Outcome]:
             keys.scheduled(queue),
             keys.groups(queue),
             keys.group(queue, task.group),
+            keys.scheduled_groups(queue),
         ),
         (
             *(tick.entry_id, tick.due_s, tick.ttl_s, tick.plan, tick.last_ttl_s),

@@ -4,7 +4,15 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from fastq.broker.operations.aggregate import AggregationSet, count_groups, drop_sets, list_sets, relist_groups
+from fastq.broker.operations.aggregate import (
+    STRETCH,
+    AggregationSet,
+    count_groups,
+    drop_sets,
+    list_sets,
+    relist_groups,
+    unlist_due_groups,
+)
 from fastq.clock import Clock
 from fastq.server.actors.aggregation_sets import clear_away, give_back
 from fastq.server.commands import Commands
@@ -40,6 +48,7 @@ class Reclaimer:
         for one in await self._sets(queue, None):
             self.get_on()
             await clear_away(self._commands, one)
+        await self._unlist(queue)
         if self._aggregates:
             await self._relist(queue)
         else:
@@ -69,6 +78,13 @@ class Reclaimer:
                 len(found.foreign),
                 found.foreign[0],
             )
+
+    async def _unlist(self, queue: str) -> None:
+        """Take groups off the list whose scheduled tasks were deleted, run or archived before they joined them."""
+        for _ in range(STRETCHES_A_ROUND):
+            self.get_on()
+            if (await self._commands.run(unlist_due_groups(queue))).looked_at < STRETCH:
+                return
 
     async def _relist(self, queue: str) -> None:
         for _ in range(STRETCHES_A_ROUND):

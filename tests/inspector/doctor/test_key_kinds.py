@@ -21,6 +21,7 @@ KNOWN = {
     KeyKind.ASIDE: [
         keys.paused(QUEUE),
         keys.archive_rule(QUEUE),
+        keys.scheduled_groups(QUEUE),
         keys.moved(QUEUE),
         keys.processed_total(QUEUE),
         keys.failed_total(QUEUE),
