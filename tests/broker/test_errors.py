@@ -342,7 +342,8 @@ def test_a_sentinel_that_is_away_or_knows_no_such_master(way: str) -> None:
     assert str(error).endswith(". Is it running, and is FASTQ_REDIS_URL or --redis right?")
     with sentinel_server(free_port()) as port:
         error = error_at(f"redis-sentinel://127.0.0.1:{port}/?master=other", way)
-        assert "at the sentinels' master 'other': No master found for 'other'." in str(error)
+        known = f"No master found for 'other': 127.0.0.1:{port}: knows no such master."
+        assert f"at the sentinels' master 'other': {known}" in str(error)
 
 
 def test_a_password_that_the_sentinels_refuse(way: str) -> None:

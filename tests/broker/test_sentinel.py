@@ -1,8 +1,9 @@
 """A master that the sentinels have replaced, but that still takes writes: once that is known, it gets no more."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
-from contextlib import aclosing, closing, suppress
+from contextlib import ExitStack, aclosing, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -10,13 +11,15 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fastq.broker.operations.health import ping
-from fastq.broker.transport.blocking import NodeTransport
+from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport
+from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.connection import connect, connect_async
-from fastq.broker.transport.exchange import Command
+from fastq.broker.transport.exchange import ATTEMPTS, Command
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.sentinel import Lookout
 from fastq.broker.transport.subscription import listen
 from fastq.clock import ManualClock
+from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
 from tests.broker.harness import run, until
 from tests.ports import free_port
 from tests.redis_servers import redis_server, sentinel_server
@@ -71,7 +74,8 @@ def test_a_master_that_the_sentinel_takes_for_dead_is_not_asked() -> None:
         sentinel.sentinel_set("mymaster", "down-after-milliseconds", 1)
         master.stop()
         wait_until(lambda: sentinel.sentinel_master("mymaster")["is_sdown"])
-        with connect(url) as client, pytest.raises(RedisConnectionError, match=r"^No master found for 'mymaster'$"):
+        text = rf"^No master found for 'mymaster': 127\.0\.0\.1:{port}: takes 127\.0\.0\.1:{master.port} for down$"
+        with connect(url) as client, pytest.raises(RedisConnectionError, match=text):
             client.ping()
 
 
@@ -90,6 +94,63 @@ def test_the_next_sentinel_is_asked_and_is_the_first_one_asked_later(site: Senti
             first = pool_of(client).sentinel_manager.sentinels[0]
             assert first.connection_pool.connection_kwargs["port"] == site.sentinel_port
         assert asyncio.run(first_of_asyncio(url)) == site.sentinel_port
+
+
+@contextmanager
+def silent_sentinels(count: int) -> Iterator[list[socket.socket]]:
+    """Listen, and never answer."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+
+
+def searches_seen(sentinel: socket.socket) -> int:
+    """Return how many connections wait to be accepted."""
+    sentinel.setblocking(False)
+    seen = 0
+    with suppress(BlockingIOError):
+        while True:
+            sentinel.accept()[0].close()
+            seen += 1
+    return seen
+
+
+def error_of_ping(url: str, way: str) -> BrokerError:
+    if way == "blocking":
+        with connect(url, read_timeout_s=0.05) as client, pytest.raises(BrokerError) as caught:
+            BlockingBroker(NodeTransport(pool_of(client))).run(ping())
+        return caught.value
+
+    async def ask() -> BrokerError:
+        async with connect_async(url, read_timeout_s=0.05) as client:
+            with pytest.raises(BrokerError) as caught:
+                await AsyncBroker(AsyncNodeTransport(pool_of(client))).run(ping())
+            return caught.value
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("way", ["blocking", "asyncio"])
+def test_sentinels_that_are_all_silent_are_a_timeout_that_is_not_tried_again(way: str) -> None:
+    with silent_sentinels(2) as sentinels:
+        places = [f"127.0.0.1:{sentinel.getsockname()[1]}" for sentinel in sentinels]
+        away = f"127.0.0.1:{free_port()}"
+        error = error_of_ping(f"redis-sentinel://{','.join([away, *places])}?master=mymaster", way)
+        assert type(error) is BrokerTimeoutError
+        assert all(place in str(error) for place in (away, *places)), error
+        assert str(error).count("Timeout reading from") == 2
+        # The look before a connection is lent, and the connection itself; a second try would make it three.
+        assert [searches_seen(sentinel) for sentinel in sentinels] == [2, 2]
+
+
+@pytest.mark.parametrize("way", ["blocking", "asyncio"])
+def test_a_sentinel_that_answers_beside_a_silent_one_is_asked_again(way: str) -> None:
+    """So it is while a failover goes on whose old master took a sentinel along."""
+    with silent_sentinels(1) as (silent,), redis_server(free_port()) as other, sentinel_server(other.port) as port:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{port}"
+        error = error_of_ping(f"redis-sentinel://{hosts}?master=unknown", way)
+        assert type(error) is BrokerConnectionError
+        assert f"127.0.0.1:{port}: knows no such master" in str(error)
+        assert searches_seen(silent) == ATTEMPTS + 1
 
 
 # A connection that was made tells the pool ----------------------------------------------------------------------------

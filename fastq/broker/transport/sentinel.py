@@ -19,9 +19,10 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.connection import Connection
 from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
-from fastq.broker.transport.faults import REFUSALS
+from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.clock import Clock, SystemClock
 
@@ -85,6 +86,8 @@ class _Search:
     def __init__(self, service_name: str) -> None:
         self._name = service_name
         self._errors: list[Exception] = []
+        self._said: list[str] = []
+        self._was_answered = False
 
     def ask(self, pipeline: Any) -> Any:
         """Put the questions into a pipeline; what the sentinel makes of that master's health comes with its address."""
@@ -92,28 +95,44 @@ class _Search:
         pipeline.execute_command("SENTINEL MASTER", self._name)
         return pipeline
 
-    def note(self, error: Exception) -> None:
+    def note(self, sentinel: Any, error: Exception) -> None:
         """Take down that a sentinel could not be asked."""
         self._errors.append(error)
+        self._note_words(sentinel, str(error).rstrip("."))
 
-    def master_of(self, answers: Sequence[Any]) -> tuple[str, int] | None:
+    def master_of(self, sentinel: Any, answers: Sequence[Any]) -> tuple[str, int] | None:
         """Return the address in one sentinel's answers, None where it knows none or takes that server for dead."""
         named, state = answers
+        self._was_answered = True
         if isinstance(named, Exception):
-            self.note(named)
-        if isinstance(named, Exception) or named is None:
+            self.note(sentinel, named)
+            return None
+        if named is None:
+            self._note_words(sentinel, "knows no such master")
             return None
         address = named[0].decode(), int(named[1])
         is_about_it = isinstance(state, dict) and (state["ip"], state["port"]) == address
-        return None if is_about_it and (state["is_sdown"] or state["is_odown"]) else address
+        if is_about_it and (state["is_sdown"] or state["is_odown"]):
+            self._note_words(sentinel, f"takes {address[0]}:{address[1]} for down")
+            return None
+        return address
 
     def failure(self) -> Exception:
-        """Return what to raise where no sentinel named a master: a refused user before all else."""
+        """Return what to raise where no sentinel named a master: a refused user before all else.
+
+        Where some timed out and none answered it is a time-out, which is not tried again: each search costs seconds.
+        """
         for error in self._errors:
             if isinstance(error, (*REFUSALS, NoPermissionError)):
                 return error
-        reasons = "; ".join(str(error).rstrip(".") for error in self._errors)
-        return MasterNotFoundError(f"No master found for {self._name!r}" + (f": {reasons}" if reasons else ""))
+        text = f"No master found for {self._name!r}: {'; '.join(self._said)}"
+        timed_out = any(isinstance(error, (RedisTimeoutError, TimeoutError)) for error in self._errors)
+        return RedisTimeoutError(text) if timed_out and not self._was_answered else MasterNotFoundError(text)
+
+    def _note_words(self, sentinel: Any, words: str) -> None:
+        place = sentinel.connection_pool.connection_kwargs
+        address = f"{place['host']}:{place['port']}"
+        self._said.append(words if address in words else f"{address}: {words}")
 
 
 class _Sentinels(Sentinel):
@@ -122,10 +141,10 @@ class _Sentinels(Sentinel):
         for at, sentinel in enumerate(self.sentinels):
             try:
                 answers = search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
-            except (RedisError, OSError) as error:
-                search.note(error)
+            except CONNECT_FAULTS as error:
+                search.note(sentinel, error)
                 continue
-            if found := search.master_of(answers):
+            if found := search.master_of(sentinel, answers):
                 _put_first(self.sentinels, at)
                 return found
         raise search.failure()
@@ -137,10 +156,10 @@ class _AsyncSentinels(AsyncSentinel):
         for at, sentinel in enumerate(self.sentinels):
             try:
                 answers = await search.ask(sentinel.pipeline(transaction=False)).execute(raise_on_error=False)
-            except (RedisError, OSError) as error:
-                search.note(error)
+            except CONNECT_FAULTS as error:
+                search.note(sentinel, error)
                 continue
-            if found := search.master_of(answers):
+            if found := search.master_of(sentinel, answers):
                 _put_first(self.sentinels, at)
                 return found
         raise search.failure()
