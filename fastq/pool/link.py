@@ -28,7 +28,7 @@ _REAP_S = 0.005
 class PoolStartError(FastqError):
     """Tell that the app cannot be loaded, or that children do not start; the text is for the user.
 
-    ``is_misuse`` says that what the pool was told to run is not there.
+    ``is_misuse`` says that a setting is at fault: what it names is not there, or cannot be used.
     """
 
     def __init__(self, text: str, *, is_misuse: bool = False) -> None:

@@ -223,6 +223,7 @@ class ServerProcess:
             raise self._failure
 
     async def _begin(self) -> None:
+        self.archive_keeper.make_directory()
         await self.crew.start()
         await wait_for_redis(self._broker, self._options.connect_timeout_s)
         self.where = await describe_redis(self._broker)

@@ -215,6 +215,22 @@ def test_a_name_that_leads_to_no_health_check_is_misuse(app_workers: Workers) ->
     assert worker.lines == ["fastq-worker: health_check='bare:number' is not callable: 5"]
 
 
+@pytest.mark.parametrize(
+    ("place", "why"), [("bare.py/spilled", "Not a directory"), ("bare.py", "File exists"), ("/proc/1", "")]
+)
+def test_a_directory_that_cannot_be_written_to_is_misuse_before_anything_starts(
+    app_workers: Workers, place: str, why: str
+) -> None:
+    """The app is not imported, and Redis not asked: neither would do."""
+    directory = app_workers.directory / place
+    worker = app_workers.start(
+        "--archive-full", "spill", "--archive-spill-to", str(directory), "--redis", NOWHERE, app="nothere:mux"
+    )
+    assert worker.ended() == 2, worker.text
+    (line,) = worker.lines
+    assert line.startswith(f"fastq-worker: archive_spill_to='{directory}': failed tasks cannot be written there: {why}")
+
+
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 @pytest.mark.parametrize("flag", ["--is-failure", "--retry-delay", "--error-handler", "--health-check"])
 def test_a_hook_that_fails_at_its_import_is_shown_with_its_traceback(

@@ -26,6 +26,7 @@ async def janitor_of(bench: Bench, **settings: Any) -> Janitor:
     """Return the janitor of a server with these settings, once its rules are set."""
     config = ServerConfig(queues={QUEUE: 1}, **settings)
     keeper = ArchiveKeeper(bench.broker, config, bench.clock)
+    keeper.make_directory()
     await keeper.set_rules()
     return Janitor(bench.commands, config, keeper, bench.clock)
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ from fastq.broker.transport.aio import AsyncBroker
 from fastq.clock import Clock
 from fastq.info import at_unix_ns
 from fastq.inspector.task_lines import lines_of
+from fastq.pool.protocol import PoolStartError
 from fastq.server.config import ServerConfig
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -58,13 +60,23 @@ class ArchiveKeeper:
         self._seen: dict[str, _Seen] = {}
         self._others: dict[str, ArchiveRule] = {}
 
+    def make_directory(self) -> None:
+        """Make the directory for tasks that spill; ``PoolStartError`` if nothing can be written there."""
+        if self._directory is None:
+            return
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=self._directory):
+                pass
+        except OSError as error:
+            why = f"failed tasks cannot be written there: {error.strerror or error}"
+            raise PoolStartError(f"archive_spill_to={str(self._directory)!r}: {why}", is_misuse=True) from error
+
     async def set_rules(self) -> None:
         """Set the rules of this server's configuration; those of other queues stay as they are.
 
-        Raises ``BrokerError``, and ``OSError`` if the directory for tasks that spill cannot be made.
+        Raises ``BrokerError``.
         """
-        if self._directory is not None:
-            self._directory.mkdir(parents=True, exist_ok=True)
         for queue, rule in self._rules.items():
             before = await self._broker.run(read_archive_rule(queue))
             if before == rule:
