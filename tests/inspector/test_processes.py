@@ -25,9 +25,11 @@ from tests.waiting import PATIENCE_S
 STARTED = datetime(2026, 11, 21, 1, 2, 3, 456000, UTC)
 
 
-def publish(db: Any, server_id: str, tasks: int = 0, *, host: str = "h", expires_s: float = 600) -> ServerInfo:
+def publish(
+    db: Any, server_id: str, tasks: int = 0, *, host: str = "h", expires_s: float = 600, status: str = "active"
+) -> ServerInfo:
     """Let a server have sent a heartbeat that lasts; return what an inspector is to say of it."""
-    info = PublishedServerInfo(host, 7, server_id, 4, {"low": 1, "high": 5}, True, "active", STARTED, tasks)
+    info = PublishedServerInfo(host, 7, server_id, 4, {"low": 1, "high": 5}, True, status, STARTED, tasks)
     workers = tuple(
         WorkerInfo(host, 7, server_id, f"{server_id}-{n}", "t", b"p", "low", STARTED.replace(second=n), None)
         for n in range(tasks)
@@ -38,7 +40,7 @@ def publish(db: Any, server_id: str, tasks: int = 0, *, host: str = "h", expires
     for worker in reversed(workers):
         db.hset(keys.workers(host, 7, server_id), worker.task_id, encode_worker_info(worker))
         db.zadd(keys.all_workers(), {keys.workers(host, 7, server_id): int(expiry)})
-    return ServerInfo(server_id, host, 7, 4, {"low": 1, "high": 5}, True, STARTED, "active", workers)
+    return ServerInfo(server_id, host, 7, 4, {"low": 1, "high": 5}, True, STARTED, status, workers)
 
 
 def test_there_are_no_servers_where_none_runs(ask: Ask, db: Redis) -> None:

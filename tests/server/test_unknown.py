@@ -10,9 +10,11 @@ from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Retried
 from fastq.broker.operations.presence import ServerIdentity, Shown, publish_server_state
 from fastq.pool.outcome import Kind
+from fastq.server.inflight.outcomes import Archived
 from fastq.server.inflight.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
 from fastq.wire import keys
-from fastq.wire.codec import decode_task_message
+from fastq.wire.codec import decode_task_message, encode_server_info
+from fastq.wire.messages import ServerInfo
 from fastq.wire.notice import ServerNotice
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, run
@@ -23,9 +25,13 @@ PEER = ServerIdentity("host", 8, "peer")
 KNOWN, OTHER = ("q", "email:send"), ("q", "sms")
 
 
-async def show(bench: Bench, patterns: Sequence[str], queues: Sequence[str] = ("q",), ttl_s: int = 100) -> None:
+async def show(
+    bench: Bench, patterns: Sequence[str], queues: Sequence[str] = ("q",), ttl_s: int = 100, status: str = "active"
+) -> None:
     notice = ServerNotice("1", tuple(queues), tuple(patterns)).encode()
-    await bench.broker.run_many(publish_server_state(PEER, Shown(b"", {}, notice), NOW_S, ttl_s))
+    info = ServerInfo(PEER.host, PEER.pid, PEER.server_id, 1, dict.fromkeys(queues, 1), False, status, None, 0)
+    shown = Shown(encode_server_info(info), {}, notice)
+    await bench.broker.run_many(publish_server_state(PEER, shown, NOW_S, ttl_s))
 
 
 async def chosen(types: UnknownTypes, *asked: tuple[str, str]) -> set[tuple[str, str]]:
@@ -65,6 +71,17 @@ def test_servers_that_are_gone_know_nothing(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         await show(bench, ["email:"], ttl_s=10)
         bench.clock.advance(11)
+        assert await chosen(unknown(bench), KNOWN) == set()
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("status", ["stopped", "closed", "new", ""])
+def test_servers_that_take_no_tasks_have_handlers_for_nobody(status: str, db: Redis, url: str) -> None:
+    """One that was told to be quiet would never take what is given back for it."""
+
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:"], status=status)
         assert await chosen(unknown(bench), KNOWN) == set()
 
     on_bench(db, url, test)
@@ -186,22 +203,26 @@ def test_a_task_that_is_cancelled_while_peers_are_asked_is_not_passed_on() -> No
     run(running)
 
 
-def test_tasks_of_unknown_types_fail_when_peers_cannot_be_heard_before_the_end() -> None:
+@pytest.mark.parametrize(("canceled", "ends"), [(None, "Retried"), (CancelAs.ARCHIVE, "Archived")])
+def test_no_attempt_is_charged_when_peers_cannot_be_heard_before_the_end(canceled: CancelAs | None, ends: str) -> None:
     async def running() -> None:
         bench = CrewBench()
 
         async def never(queue: str, task_type: str) -> bool:
             await asyncio.Event().wait()
-            return True
+            return False
 
         object.__setattr__(bench.crew._callbacks, "passes_on", never)
         bench.accept("a", type="known")
         bench.tell(("a", Kind.NOT_FOUND, NO_HANDLER))
         bench.take_all()
         await asyncio.sleep(0)
+        bench.task("a").canceled = canceled
         await bench.crew.settle(0.0)
-        (result,) = bench.finished
-        assert isinstance(result.write, Retried)
-        assert result.write.is_failure
+        assert bench.ended() == [("a", ends)]
+        write = bench.finished[0].write
+        assert isinstance(write, Retried | Archived)
+        assert decode_task_message(write.message).retried == 0
+        assert isinstance(write, Archived) or not write.is_failure
 
     run(running)

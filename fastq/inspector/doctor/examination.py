@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fastq.broker.inspect.keyspace import count_keys, node_tags
+from fastq.broker.inspect.notices import read_servers
 from fastq.broker.inspect.queue_pulse import Pulse, read_pulse
 from fastq.broker.inspect.queues import list_queues
-from fastq.broker.inspect.registry import Listed, read_infos, read_registry
+from fastq.broker.inspect.registry import Listed, read_registry
 from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause
-from fastq.errors import InvalidMessageError, QueueNotFoundError
+from fastq.errors import QueueNotFoundError
 from fastq.inspector.doctor.clocks import check_clock, check_server_clocks
 from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen
 from fastq.inspector.doctor.handlers import check_handlers
@@ -24,7 +25,6 @@ from fastq.inspector.doctor.slow import check_slow_commands
 from fastq.inspector.doctor.suspects import KEY_KINDS, Survey
 from fastq.inspector.doctor.vitals import Vitals, read_vitals
 from fastq.inspector.doctor.walk import Scope, survey_keys, survey_queue
-from fastq.wire.codec import decode_server_info
 
 __all__ = ["LIMIT", "Order", "Report", "examine"]
 
@@ -147,17 +147,12 @@ class _Round:
         return {} if isinstance(served, Refused) else unserved(pulses, served[0])
 
     def _served(self) -> Flow[tuple[frozenset[str], int]]:
-        """Return which queues are served, and by how many servers; nothing is forgotten by looking."""
+        """Return from which queues tasks are taken, and how many servers live; nothing is forgotten by looking."""
         registry: list[Listed] = yield from read_registry()
-        live = [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]
-        infos: list[bytes] = yield from read_infos(live)
-        queues: set[str] = set()
-        for info in infos:
-            try:
-                queues.update(decode_server_info(info).queues)
-            except InvalidMessageError:
-                continue
-        return frozenset(queues), len(infos)
+        servers = yield from read_servers(
+            [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]
+        )
+        return frozenset().union(*(server.queues for server in servers if server.is_active)), len(servers)
 
     def look_at_tasks(self) -> Flow[None]:
         report, order = self._report, self._order

@@ -1,19 +1,18 @@
 """Checks by what servers tell of themselves: types of tasks that none has a handler for, archives that Go's trim."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from fastq._muxmatch import PatternIndex
-from fastq.broker.inspect.registry import read_infos, read_registry
+from fastq.broker.inspect.notices import read_servers
+from fastq.broker.inspect.registry import read_registry
 from fastq.broker.inspect.tasks import FoundTask, list_ids, read_tasks
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
-from fastq.broker.operations.notices import read_notices
 from fastq.errors import InvalidMessageError
 from fastq.inspector.doctor.finding import Finding, Level, unseen
 from fastq.states import TaskState
-from fastq.wire.codec import decode_server_info, view_task_message
-from fastq.wire.keys import server_info
+from fastq.wire.codec import view_task_message
 from fastq.wire.notice import ServerNotice
 
 __all__ = ["check_handlers"]
@@ -23,39 +22,18 @@ SAMPLED: Final = 100
 SHOWN: Final = 5
 
 
-class _Serving(NamedTuple):
-    """A living server: its queues, and its notice; None of Go's, which have none."""
-
-    queues: frozenset[str]
-    notice: ServerNotice | None
-
-
 def check_handlers(queues: Sequence[str]) -> Flow[list[Finding]]:
     """Look at a few tasks of each queue that is served, and at who serves it."""
-    servers = yield from _servers()
+    registry = yield from read_registry()
+    servers = yield from read_servers([one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2])
     findings: list[Finding] = []
     for queue in queues:
-        serving = [server.notice for server in servers if queue in server.queues]
-        if serving:
-            findings += yield from _check_types(queue, serving)
-            findings += yield from _check_archive(queue, serving)
+        serving = [server for server in servers if queue in server.queues]
+        if taking := [server.notice for server in serving if server.is_active]:
+            findings += yield from _check_types(queue, taking)
+        if serving:  # an archive is trimmed by those that are quiet, too
+            findings += yield from _check_archive(queue, [server.notice for server in serving])
     return findings or [Finding("task types", Level.OK, f"queues: {len(queues)}; no type without a handler was seen")]
-
-
-def _servers() -> Flow[list[_Serving]]:
-    registry = yield from read_registry()
-    live = [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]
-    infos = yield from read_infos(live)
-    notices = yield from read_notices(live)
-    servers = []
-    for data in infos:
-        try:
-            info = decode_server_info(data)
-        except InvalidMessageError:
-            continue
-        key = server_info(info.host, info.pid, info.server_id)
-        servers.append(_Serving(frozenset(info.queues), notices.get(key)))
-    return servers
 
 
 def _check_types(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[list[Finding]]:

@@ -291,7 +291,7 @@ class Crew:
             try:
                 is_passed_on = await choose(task.queue, task.view.type)
             except asyncio.CancelledError:
-                pass  # at the end of the shutdown: it fails
+                is_passed_on = True  # at the end of the shutdown: who has a handler is not known, and costs no attempt
             except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task is to end
                 _log.exception("whether another server has a handler for task %s could not be asked", task.id)
             if not task.held:

@@ -6,7 +6,7 @@ import random
 from typing import Final, TypeAlias
 
 from fastq._muxmatch import PatternIndex
-from fastq.broker.operations.notices import live_notices
+from fastq.broker.inspect.notices import live_servers
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.clock import Clock
 from fastq.errors import BrokerError
@@ -66,17 +66,19 @@ class UnknownTypes:
         return queue in self._served and self._served[queue].find(task_type) is not None
 
     async def _read(self) -> dict[str, PatternIndex]:
-        """Return the patterns of all living servers by queue; those that were read last if that fails."""
+        """Return the patterns of all servers that take tasks, by queue; those that were read last if that fails."""
         try:
-            notices = await self._broker.drive(live_notices(self._clock.unix_ns() // 1_000_000_000))
+            servers = await self._broker.drive(live_servers(self._clock.unix_ns() // 1_000_000_000))
         except BrokerError as error:
             _log.warning("what types other servers know could not be read anew: %s", error)
             return self._served
         served: dict[str, PatternIndex] = {}
-        for notice in notices.values():
-            for queue in notice.queues:
+        for server in servers:
+            if server.notice is None or not server.is_active:
+                continue
+            for queue in server.queues:
                 index = served.setdefault(queue, PatternIndex())
-                for pattern in notice.patterns:
+                for pattern in server.notice.patterns:
                     if pattern not in index:
                         index.add(pattern)
         return served

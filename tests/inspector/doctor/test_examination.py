@@ -289,7 +289,9 @@ def test_tasks_that_nobody_serves_are_told_of_unless_their_queue_is_paused(broke
     Seeded(db, "low").pend("p1")
     Seeded(db, "other").pend("p1", "p2")
     assert unserved() == ["low", "other"]
-    publish(db, "x")  # it serves low and high
+    publish(db, "x", status="stopped")  # it has low and high, and was told to be quiet
+    assert unserved() == ["low", "other"]
+    publish(db, "x")
     assert unserved() == ["other"]
     db.set(keys.paused("other"), int(time.time()))
     assert unserved() == []

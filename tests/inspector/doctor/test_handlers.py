@@ -20,10 +20,12 @@ from tests.inspector.harness import Seeded
 FAR_S = 4_000_000_000
 
 
-def serve(db: Any, server_id: str, patterns: Sequence[str] | None, queue: str = "default") -> None:
+def serve(
+    db: Any, server_id: str, patterns: Sequence[str] | None, queue: str = "default", status: str = "active"
+) -> None:
     """Let a server of a queue live; without patterns it is one of Go's."""
     key = keys.server_info("h", 7, server_id)
-    info = ServerInfo("h", 7, server_id, 1, {queue: 1}, False, "active", None, 0)
+    info = ServerInfo("h", 7, server_id, 1, {queue: 1}, False, status, None, 0)
     db.set(key, encode_server_info(info))
     db.zadd(keys.all_servers(), {key: int(time.time()) + 600})
     if patterns is not None:
@@ -75,17 +77,26 @@ def test_of_queues_that_go_s_servers_serve_too_it_cannot_be_told(queue: Seeded, 
     assert [found.level for found in look(url)] == [Level.OK], "all types that were seen have a handler"
 
 
+def test_servers_that_take_no_more_tasks_have_handlers_for_nobody(queue: Seeded, url: str) -> None:
+    serve(queue.db, "a", ["email:"])
+    serve(queue.db, "quiet", ["sms", "fax"], status="stopped")
+    serve(queue.db, "quiet go", None, status="stopped")
+    (found,) = look(url)
+    assert (found.level, found.examples) == (Level.PROBLEM, ("fax", "sms"))
+
+
 def test_what_nobody_serves_is_told_elsewhere(queue: Seeded, url: str) -> None:
     assert [found.level for found in look(url)] == [Level.OK]
 
 
 @pytest.mark.parametrize(("rule", "patterns", "count"), [(5, None, 1), (5, ["email:"], 0), (10_000, None, 0)])
+@pytest.mark.parametrize("status", ["active", "stopped"])
 def test_archives_with_a_rule_that_go_s_servers_do_not_follow_are_named(
-    rule: int, patterns: list[str] | None, count: int, db: Redis, url: str
+    rule: int, patterns: list[str] | None, count: int, status: str, db: Redis, url: str
 ) -> None:
     Seeded(db)
     serve(db, "a", ["email:"])
-    serve(db, "b", patterns)
+    serve(db, "b", patterns, status=status)
     broker = open_broker(url)
     broker.run(set_archive_rule("default", ArchiveRule(rule)))
     broker.close()
