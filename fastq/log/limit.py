@@ -8,6 +8,8 @@ __all__ = ["LINES", "PER_S", "LogLimit"]
 LINES: Final = 10
 PER_S: Final = 10.0
 MAX_KINDS: Final = 200
+LOOK_EVERY_S: Final = 1.0
+"""How often room is looked for where there are that many kinds: a look passes all of them."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -20,11 +22,12 @@ class LogLimit(Generic[K]):
 
     def __init__(self) -> None:
         self._windows: dict[K | None, _Window] = {}
+        self._look_s = 0.0
 
     def allows(self, kind: K | None, now_s: float) -> bool:
         """Return whether a line of a kind may be logged now; if not, it is counted."""
         window = self._windows.get(kind)
-        if window is None and len(self._windows) >= MAX_KINDS:
+        if window is None and not self._has_room(now_s):
             window = self._windows.get(kind := None)
         if window is None or (now_s >= window.ends_s and not window.held_back):
             window = self._windows[kind] = _Window(now_s + PER_S)
@@ -33,6 +36,15 @@ class LogLimit(Generic[K]):
             return True
         window.held_back += 1
         return False
+
+    def _has_room(self, now_s: float) -> bool:
+        """Return whether there is room for another kind; those that are over, with nothing to be counted, make room."""
+        if len(self._windows) >= MAX_KINDS and now_s >= self._look_s:
+            self._look_s = now_s + LOOK_EVERY_S
+            self._windows = {
+                kind: window for kind, window in self._windows.items() if now_s < window.ends_s or window.held_back
+            }
+        return len(self._windows) < MAX_KINDS
 
     @property
     def holds_back(self) -> bool:

@@ -87,12 +87,14 @@ class UnblockedStderr(io.TextIOBase):
                     return
                 self._is_writing = True
                 texts, self._waiting, self._size = self._waiting, [], 0
-                dropped, self._dropped = self._dropped, 0
             text = "".join(texts)
             if not self._put(text.encode(self.encoding, self.errors)):
                 with self._changed:
-                    self._dropped += dropped + text.count("\n")
-            elif dropped:
+                    self._dropped += text.count("\n")
+                continue
+            with self._changed:  # what was dropped meanwhile, too: another line may never come
+                dropped, self._dropped = self._dropped, 0
+            if dropped:
                 _log.error("%d lines of this log were dropped here: stderr did not take them", dropped)
 
     def _put(self, data: bytes) -> bool:

@@ -328,3 +328,21 @@ def test_a_client_given_by_the_user_is_used_and_given_back(db: Redis, shared_ser
             assert await client.hgetall("h") == {b"field": b"value"}
 
     run(test)
+
+
+def test_a_connection_that_was_given_up_ends_though_its_cancellation_was_swallowed(
+    db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would wait on, unknown to the watch, that closes what it knows."""
+    monkeypatch.setattr("fastq.broker.transport.wait.PING_EVERY_S", 0.01)
+
+    async def test() -> None:
+        async with watch_at(url) as watch:
+            wait = waiting(watch)
+            await watched(watch)
+            (line,) = watch._lines.values()
+            line._end(None)  # as end() does, but for the cancellation
+            assert await wait is False
+            await until(line._task.done)
+
+    run(test)

@@ -1,6 +1,6 @@
 """The limit of log lines: what passes, what is counted."""
 
-from fastq.log.limit import LINES, MAX_KINDS, PER_S, LogLimit
+from fastq.log.limit import LINES, LOOK_EVERY_S, MAX_KINDS, PER_S, LogLimit
 
 
 def test_the_first_lines_of_a_kind_pass_and_the_rest_is_counted() -> None:
@@ -26,3 +26,20 @@ def test_kinds_beyond_a_number_are_one() -> None:
         assert limit.allows(f"kind {kind}", 0.0)
     assert [limit.allows(str(number), 0.0) for number in range(LINES + 2)] == [True] * LINES + [False] * 2
     assert limit.ended(PER_S) == [(None, 2)]
+
+
+def test_kinds_of_which_nothing_came_lately_make_room() -> None:
+    limit = LogLimit[str]()
+    for kind in range(MAX_KINDS):
+        assert limit.allows(f"kind {kind}", 0.0)
+    assert [limit.allows(str(number), PER_S) for number in range(LINES + 2)] == [True] * (LINES + 2)
+
+
+def test_room_is_looked_for_again_after_a_while() -> None:
+    limit = LogLimit[str]()
+    for kind in range(MAX_KINDS):
+        assert limit.allows(f"kind {kind}", 0.0)
+    last_s = PER_S - LOOK_EVERY_S / 2
+    assert limit.allows("one too many", last_s)
+    assert [limit.allows(str(number), PER_S) for number in range(LINES)] == [True] * (LINES - 1) + [False]
+    assert all(limit.allows(f"late {number}", last_s + LOOK_EVERY_S) for number in range(LINES + 2))

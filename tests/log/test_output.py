@@ -12,7 +12,7 @@ import pytest
 
 from fastq.log.output import MAX_WAITING, UnblockedStderr, unblocked_stderr
 from fastq.log.setup import set_up_logging
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 LINE = "x" * 999 + "\n"
 
@@ -38,6 +38,19 @@ def fill(writer: int) -> int:
         pass
     fcntl.fcntl(writer, fcntl.F_SETFL, flags)
     return size
+
+
+@contextlib.contextmanager
+def errors_logged() -> Iterator[None]:
+    """Let fastq's errors go to what stderr is now."""
+    logger = logging.getLogger("fastq")
+    before = (logger.handlers, logger.propagate, logger.level)
+    set_up_logging("error", "text")
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = before[:2]
+        logger.setLevel(before[2])
 
 
 def read_all(reader: int) -> bytes:
@@ -77,23 +90,39 @@ def test_a_pipe_without_a_reader_blocks_nobody_and_what_was_dropped_is_counted(
     for _ in range(2 * MAX_WAITING // len(LINE) + 100):  # what waits, and what the thread holds
         stream.write(LINE)
     assert not stream.finish(0.0)
-    logger = logging.getLogger("fastq")
-    before = (logger.handlers, logger.propagate, logger.level)
-    set_up_logging("error", "text")
-    try:
+    with errors_logged():
         # It flows again.
         data = b""
         while b"were dropped here" not in data:
             data += os.read(reader, 1 << 16)
         assert stream.finish(PATIENCE_S)
-    finally:
-        logger.handlers, logger.propagate = before[:2]
-        logger.setLevel(before[2])
     lines = data[filled:].decode().splitlines()
     assert lines[0] == "first"
     dropped = 2 * MAX_WAITING // len(LINE) + 100 - (len(lines) - 2)
     assert lines[-1].endswith(f"ERROR: log: {dropped} lines of this log were dropped here: stderr did not take them")
     assert dropped >= 100
+
+
+def test_what_was_dropped_last_is_counted_though_no_line_follows(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = pipe
+    filled = fill(writer)
+    stream = UnblockedStderr(writer)
+    monkeypatch.setattr(sys, "stderr", stream)
+    stream.write("first\n")
+    wait_until(lambda: not stream._waiting)  # the thread has it, and waits for the pipe
+    stream.write("x" * MAX_WAITING + "\n")
+    with errors_logged():
+        data = b""
+        while len(data) < filled + len("first\n"):
+            data += os.read(reader, 1 << 16)
+        assert stream.finish(PATIENCE_S)
+    os.close(writer)
+    data += read_all(reader)
+    first, told = data[filled:].decode().splitlines()
+    assert first == "first"
+    assert told.endswith("ERROR: log: 1 lines of this log were dropped here: stderr did not take them")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")

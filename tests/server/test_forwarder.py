@@ -72,6 +72,19 @@ def test_it_wakes_when_the_next_task_is_due(due_s: float, pause_s: float, db: Re
     on_bench(db, url, test)
 
 
+@pytest.mark.parametrize("due_s", [float("-inf"), -1e300, float("inf"), 1e300])
+def test_a_time_that_no_clock_reaches_is_told_without_harm(due_s: float, db: Redis, url: str) -> None:
+    """Anybody may publish, and put any score into a set."""
+
+    async def test(bench: Bench) -> None:
+        forwarding = forwarder(bench)
+        assert await forwarding.tick() == 5.0
+        forwarding.note_due(QUEUE, due_s)
+        assert 0.0 < await forwarding.tick() <= 5.0
+
+    on_bench(db, url, test)
+
+
 def test_a_task_is_forwarded_right_at_the_beginning_of_its_second(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         forwarding = forwarder(bench)

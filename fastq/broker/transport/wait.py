@@ -174,8 +174,8 @@ class _Line:
             await connection.disconnect(nowait=True)
 
     async def _read(self, connection: Any) -> None:
-        """Serve until the sentinels name another master."""
-        while not is_replaced(self._pool, connection):
+        """Serve until the sentinels name another master, or ``end`` was called and its cancellation swallowed."""
+        while not (self.is_over or is_replaced(self._pool, connection)):
             error: ResponseError | None = None
             try:
                 heard = await self._next(connection)

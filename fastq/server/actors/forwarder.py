@@ -92,5 +92,5 @@ class Forwarder(Actor):
 
     def _moment_of(self, due_s: float) -> float:
         # Scores are compared with whole seconds: a task is due from the beginning of the one that reaches its score.
-        wait_s = math.ceil(min(due_s, 1e18)) - self._clock.unix_ns() / 1e9
+        wait_s = math.ceil(max(-1e18, min(due_s, 1e18))) - self._clock.unix_ns() / 1e9
         return self._clock.monotonic_s() + max(SHORTEST_PAUSE_S, wait_s)
