@@ -94,6 +94,10 @@ def _show(session: Session, info: QueueInfo) -> None:
             ("Latency", span(info.latency) if info.pending else "-"),
             ("Memory", size(info.memory_usage)),
             ("Archive", _archive(info)),
+            (
+                "Lost",
+                Cell(f"{number(info.lost)} today, with their servers", fg="yellow") if info.lost else "none today",
+            ),
         ],
     )
     screen.say()

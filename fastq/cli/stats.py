@@ -61,7 +61,8 @@ _COLUMNS: Final = (
 def stats(session: Session, as_json: bool) -> None:
     """Show how many tasks there are in each state and queue, what was done today, and how Redis is.
 
-    Days are UTC; a failed attempt counts as processed, too. LATENCY is how long the oldest pending task has waited.
+    Days are UTC; a failed attempt counts as processed, too. LOST are tasks whose server died: no failed attempt.
+    LATENCY is how long the oldest pending task has waited.
     """
     queues = _queue_infos(session)
     redis = _redis_facts(session)
@@ -150,16 +151,20 @@ def _show(session: Session, queues: Sequence[QueueInfo], redis: Mapping[str, str
     else:
         screen.say("There are none yet.")
     for info in queues:
+        if info.lost:
+            screen.say(
+                Cell(f"{clean(info.queue)}: {number(info.lost)} tasks were lost with their servers today", fg="yellow")
+            )
         if info.archive_dropped:
             dropped = f"{number(info.archive_dropped)} failed tasks were dropped from the archive"
             screen.say(Cell(f"{clean(info.queue)}: {dropped} (fastq queue inspect {clean(info.queue)})", fg="yellow"))
     screen.say()
-    processed, failed = _total(queues, "processed"), _total(queues, "failed")
+    processed, failed, lost = (_total(queues, name) for name in ("processed", "failed", "lost"))
     heading(screen, f"Today, {session.now.astimezone(UTC):%Y-%m-%d} UTC")
     table(
         screen,
-        [Column("PROCESSED", right=True), Column("FAILED", right=True), Column("ERRORS", right=True)],
-        [[number(processed), number(failed), share(failed, processed)]],
+        [Column(title, right=True) for title in ("PROCESSED", "FAILED", "ERRORS", "LOST")],
+        [[number(processed), number(failed), share(failed, processed), number(lost)]],
     )
     screen.say()
     _show_redis(session, redis)

@@ -31,6 +31,7 @@ BY_STATE: Final[dict[TaskState, tuple[tuple[Column, Show], ...]]] = {
         _FAILED,
         (Column("RETRIED", right=True), lambda info, now: number(info.retried)),
         (Column("MAX RETRY", right=True), lambda info, now: number(info.max_retry)),
+        (Column("LOST", right=True), lambda info, now: number(info.lost)),
     ),
     TaskState.ARCHIVED: (_FAILED, _ERROR),
     TaskState.COMPLETED: (

@@ -39,3 +39,4 @@ def _queue_keys(queue: str) -> Iterator[str]:
     for day in (today, today - timedelta(days=1)):  # it may have begun before midnight
         yield keys.processed(queue, day)
         yield keys.failed(queue, day)
+        yield keys.lost(queue, day)

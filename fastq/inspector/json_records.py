@@ -46,6 +46,7 @@ def queue_record(info: QueueInfo) -> dict[str, Any]:
         "completed": info.completed,
         "processed": info.processed,
         "failed": info.failed,
+        "lost": info.lost,
         "processed_total": info.processed_total,
         "failed_total": info.failed_total,
         "archive_max": info.archive_max,

@@ -79,6 +79,7 @@ def _queue_info(queue: str, stats: QueueStats, aggregating: int, memory: int | N
         archive_max=stats.archive_max,
         archive_full=stats.archive_full,
         archive_dropped=stats.archive_dropped,
+        lost=stats.lost,
         **{state.value: size for state, size in stats.sizes.items()},
     )
 

@@ -17,7 +17,8 @@ class QueueInfo:
     oldest pending task has waited. ``processed`` and ``failed`` are those of the UTC day; a failure counts as
     processed, too. ``memory_usage`` is an estimate in bytes from a few tasks, None where Redis does not tell. The
     archive keeps ``archive_max`` tasks; ``archive_full`` is what happens then: "trim", "pause" or "spill".
-    ``archive_dropped`` counts the failed tasks that it has deleted unseen.
+    ``archive_dropped`` counts the failed tasks that it has deleted unseen. ``lost`` counts, for the UTC day, how often
+    fastq's servers found a task whose server had died.
     """
 
     queue: str
@@ -41,6 +42,7 @@ class QueueInfo:
     archive_max: int = 10_000
     archive_full: str = "trim"
     archive_dropped: int = 0
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,7 @@ class Site:
         self.clear()
         today = datetime.now(UTC).date()
         days = (today, today - timedelta(days=1))  # it may have begun before midnight
-        counters = [key(self.queue, day) for day in days for key in (keys.processed, keys.failed)]
+        counters = [key(self.queue, day) for day in days for key in (keys.processed, keys.failed, keys.lost)]
         others = (keys.paused, keys.processed_total, keys.failed_total, *_PLACES.values())
         self._unlink([*counters, *(key(self.queue) for key in others)])
         self._broker.run(Operation("SREM", None, (keys.all_queues(),), (self.queue,), idempotent=True))

@@ -29,6 +29,7 @@ __all__ = [
     "groups",
     "last_tick",
     "lease",
+    "lost",
     "moved",
     "moving",
     "paused",
@@ -207,6 +208,11 @@ def processed(queue: str, day: date) -> str:
 def failed(queue: str, day: date) -> str:
     """Name the counter of one UTC day's failures; an aware datetime is taken to UTC."""
     return f"asynq:{{{queue}}}:failed:{_day_text(day)}"
+
+
+def lost(queue: str, day: date) -> str:
+    """Name the counter of fastq's own of one UTC day's lost tasks; an aware datetime is taken to UTC."""
+    return f"asynq:{{{queue}}}:lost:{_day_text(day)}"
 
 
 def unique(queue: str, task_type: str, payload: bytes | None) -> str:

@@ -48,6 +48,7 @@ KEY_PATTERNS: dict[str, str] = {
     "aggregation_set": keys.aggregation_set("q", "{group}", "{set}"),
     "failed": keys.failed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
     "group": keys.group("q", "{group}"),
+    "lost": keys.lost("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
     "processed": keys.processed("q", date(2000, 1, 1)).replace("2000-01-01", "{day}"),
     "entries": keys.scheduler_entries("host:pid:id"),
     "notice": keys.server_notice(keys.server_info("host", 0, "id")).replace(":0:", ":pid:"),

@@ -4,6 +4,7 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,23 @@ def test_stats_counts_by_state_and_queue(filled: Fastq) -> None:
     assert rows["default"].endswith(" 40 10 25.00%")
     assert rows["critical"].startswith("critical 1 0 1 0 0 0 0 0 ")
     assert rows["low"].startswith("low (paused) 0 0 0 0 0 0 0 0 - ")
-    assert "40 10 25.00%" in lines
+    assert lines[lines.index("40 10 25.00% 0") - 1] == "PROCESSED FAILED ERRORS LOST"
+
+
+def test_what_was_lost_today_is_shown(filled: Fastq, db: Redis) -> None:
+    today = datetime.now(UTC).date()
+    db.set(keys.lost("default", today), 1200)
+    db.set(keys.lost("low", today), 2)
+    db.set(keys.lost("low", today - timedelta(days=2)), 9)
+    lines = filled.lines("stats")
+    assert "40 10 25.00% 1,202" in lines
+    assert [line for line in lines if "lost" in line] == [
+        "default: 1,200 tasks were lost with their servers today",
+        "low: 2 tasks were lost with their servers today",
+    ]
+    assert "Lost 1,200 today, with their servers" in filled.lines("queue", "inspect", "default")
+    assert "Lost none today" in filled.lines("queue", "inspect", "critical")
+    assert [queue["lost"] for queue in filled.json("queue", "inspect", "default", "low")] == [1200, 2]
 
 
 def test_stats_fits_a_small_terminal(filled: Fastq, tmp_path: Path) -> None:

@@ -58,10 +58,10 @@ def test_tasks_of_each_state_are_listed(filled: Fastq, state: str) -> None:
 
 def test_tasks_to_be_retried_are_listed(filled: Fastq) -> None:
     head, row = listed(filled, "retry")
-    assert head == "ID TYPE PAYLOAD NEXT RETRY LAST ERROR LAST FAILED RETRIED MAX RETRY"
+    assert head == "ID TYPE PAYLOAD NEXT RETRY LAST ERROR LAST FAILED RETRIED MAX RETRY LOST"
     assert row.startswith("r1 mail:send again in ")
     assert " ValueError: no such\\nuser 1m " in row
-    assert row.endswith(" ago 3 25")
+    assert row.endswith(" ago 3 25 0")
 
 
 @pytest.mark.parametrize("state", TaskState)

@@ -14,7 +14,7 @@ from fastq.server.commands import Commands
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
-from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS, message
+from tests.broker.harness import GOS, NOW, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.redis_servers import redis_server
 from tests.server.harness import TRUSTING, Bench, logged, on_bench
 
@@ -109,6 +109,34 @@ def test_a_count_of_losses_that_is_none_stops_nothing(garbage: str, db: Redis, u
         assert bench.queue.places() == {"retry": ["a", "b"]}
 
     on_bench(db, url, test)
+
+
+def test_what_was_lost_is_counted_by_day_until_the_other_counters_go(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.activate("a", "b", until_s=1)
+        bench.queue.activate("once", until_s=1, retry=0)
+        bench.queue.activate("held", until_s=NOW_S)
+        recovering = recoverer(bench)
+        await recovering.tick()
+        await recovering.tick()
+        key = keys.lost(QUEUE, NOW)
+        assert bench.db.get(key) == b"3"
+        assert bench.db.expiretime(key) == bench.db.expiretime(keys.failed(QUEUE, NOW))
+
+    on_bench(db, url, test)
+
+
+def test_a_counter_that_is_none_is_said_and_keeps_no_task_from_being_recovered(
+    db: Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(bench: Bench) -> None:
+        bench.db.set(keys.lost(QUEUE, NOW), "many")
+        bench.queue.activate("a", until_s=1)
+        await recoverer(bench).tick()
+        assert bench.queue.places() == {"retry": ["a"]}
+
+    on_bench(db, url, test)
+    assert logged(caplog)[-1].startswith("queue default: the counter of lost tasks of the day lacks 1: ")
 
 
 def test_what_was_lost_is_said_with_its_ids_and_what_follows(

@@ -44,7 +44,8 @@ class QueueStats(NamedTuple):
     """Hold what a queue has in each state but aggregating, its counters of today (UTC) and in total.
 
     ``oldest_pending_ns`` is since when the oldest pending task waits (Unix ns), None if there is none. The archive
-    keeps ``archive_max`` tasks, ``archive_full`` is what happens then, and it has dropped ``archive_dropped`` tasks.
+    keeps ``archive_max`` tasks, ``archive_full`` is what happens then, and it has dropped ``archive_dropped`` tasks. ``lost``
+    were lost today with their servers.
     """
 
     sizes: dict[TaskState, int]
@@ -58,6 +59,7 @@ class QueueStats(NamedTuple):
     archive_max: int
     archive_full: str
     archive_dropped: int
+    lost: int
 
 
 _STATES: Final = (
@@ -87,13 +89,14 @@ def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
         keys.failed_total(queue),
         keys.paused(queue),
         keys.archive_rule(queue),
+        keys.lost(queue, today),
     )
     args = (keys.task_prefix(queue),)
     return Operation("queue_stats", load_script("queue_stats"), script_keys, args, _parse_stats, idempotent=True)
 
 
 def _parse_stats(reply: list[Any]) -> QueueStats:
-    sizes, (groups, *counters, paused, oldest, most, full, dropped) = reply[:6], reply[6:]
+    sizes, (groups, *counters, paused, oldest, most, full, dropped, lost) = reply[:6], reply[6:]
     processed, failed, processed_total, failed_total = (int(counter or 0) for counter in counters)
     return QueueStats(
         sizes=dict(zip(_STATES, sizes, strict=True)),
@@ -107,6 +110,7 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
         archive_max=int(most or ARCHIVE_MAX_SIZE),
         archive_full=full.decode() or "trim",
         archive_dropped=int(dropped or 0),
+        lost=int(lost or 0),
     )
 
 

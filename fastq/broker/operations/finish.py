@@ -34,6 +34,7 @@ __all__ = [
     "finish_done",
     "requeue",
     "retry",
+    "stats_expiry",
 ]
 
 ARCHIVE_MAX_SIZE: Final = 10_000
@@ -111,7 +112,7 @@ def finish_done(
         "done",
         load_script("done"),
         (keys.active(queue), keys.lease(queue), keys.processed(queue, now), keys.processed_total(queue)),
-        (keys.task_prefix(queue), _stats_expiry(now), side, Guard(owner).words()[0], len(ids), *ids, *locks),
+        (keys.task_prefix(queue), stats_expiry(now), side, Guard(owner).words()[0], len(ids), *ids, *locks),
         partial(_outcomes, len(ids)),
     )
 
@@ -131,7 +132,7 @@ def complete(
         keys.processed(queue, now),
         keys.processed_total(queue),
     )
-    args: tuple[Word, ...] = (keys.task_prefix(queue), _stats_expiry(now), side, Guard(owner).words()[0], *words)
+    args: tuple[Word, ...] = (keys.task_prefix(queue), stats_expiry(now), side, Guard(owner).words()[0], *words)
     return Operation("complete", load_script("complete"), script_keys, args, partial(_outcomes, len(tasks)))
 
 
@@ -145,7 +146,7 @@ def retry(
     script_keys = (keys.active(queue), keys.lease(queue), keys.retry(queue), *_counters(queue, now))
     args: tuple[Word, ...] = (
         keys.task_prefix(queue),
-        _stats_expiry(now),
+        stats_expiry(now),
         side,
         *guard.words(),
         keys.due_channel(queue),
@@ -168,7 +169,7 @@ def archive(
     )
     args: tuple[Word, ...] = (
         keys.task_prefix(queue),
-        _stats_expiry(now),
+        stats_expiry(now),
         side,
         *guard.words(),
         *archive_bounds(now),
@@ -203,7 +204,8 @@ def _counters(queue: str, now: datetime) -> tuple[str, ...]:
     )
 
 
-def _stats_expiry(now: datetime) -> int:
+def stats_expiry(now: datetime) -> int:
+    """Return until when the counters of a day are kept (Unix s)."""
     return int((now.astimezone(UTC) + STATS_TTL).timestamp())
 
 

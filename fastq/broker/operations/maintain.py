@@ -1,13 +1,15 @@
 """Maintain: the operations that move tasks whose time has come, in bounded batches."""
 
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from fastq.broker.operation import Operation
 from fastq.broker.operations.archive_rule import ArchiveRule, parse_rule
+from fastq.broker.operations.finish import stats_expiry
 from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
-__all__ = ["Cleaned", "Forwarded", "delete_expired_completed", "forward"]
+__all__ = ["Cleaned", "Forwarded", "count_lost", "delete_expired_completed", "forward"]
 
 
 class Forwarded(NamedTuple):
@@ -66,3 +68,12 @@ def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cl
 def _parse_cleaned(reply: list[Any]) -> Cleaned:
     deleted, completed, archived, dropped, *rule = reply
     return Cleaned(deleted, completed, archived, int(dropped or 0), parse_rule(rule) if any(rule) else None)
+
+
+def count_lost(queue: str, count: int, now: datetime) -> tuple[Operation[int], Operation[int]]:
+    """Count tasks that were lost with their servers, for the UTC day; never twice, so not at all if a reply is lost."""
+    key = keys.lost(queue, now)
+    return (
+        Operation("INCRBY", None, (key,), (count,), int),
+        Operation("EXPIREAT", None, (key,), (stats_expiry(now),), int, idempotent=True),
+    )

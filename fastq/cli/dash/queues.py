@@ -99,12 +99,13 @@ class QueuesView(View):
 
     def _draw_sum(self, queues: Sequence[QueueInfo]) -> None:
         whole = self.desk.tracks.whole
-        done, failed = (sum(getattr(info, name) for info in queues) for name in ("processed", "failed"))
+        done, failed, lost = (sum(getattr(info, name) for info in queues) for name in ("processed", "failed", "lost"))
         text = Text(f" {number(len(queues))} queues  {number(sum(info.size for info in queues))} tasks  ")
         text.append(f"{per_second(whole.rate)}/s ", style="bold").append(spark(whole.processed, 16), style="green")
         text.append(f"  {per_second(whole.failure_rate)} failed/s", style="red" if whole.failure_rate else "")
         if self.size.width >= WIDE:
             text.append(f"  today {number(done)} done, {share(failed, done)} failed")
+            text.append(f", {number(lost)} lost" if lost else "", style="yellow")
         self._sum.say(text)
 
     def _draw_more(self) -> None:
@@ -131,11 +132,11 @@ def _more(info: QueueInfo, width: int) -> Text:
     text = Text()
     for state, counted in state_texts(info, width):
         text.append(f" {counted} ", style=STATE_COLOURS[state] if getattr(info, state.value) else "dim")
+    lost = f", {number(info.lost)} lost with their servers" if info.lost else ""
     paused = "  paused" if info.paused else ""
     dropped = f"  {number(info.archive_dropped)} dropped from the archive" if info.archive_dropped else ""
     text.append(
-        f"\n today {number(info.processed)} done, {number(info.failed)} failed"
-        f""
+        f"\n today {number(info.processed)} done, {number(info.failed)} failed{lost}"
         f"  in total {number(info.processed_total)} done{paused}{dropped}"
     )
     return text

@@ -16,7 +16,7 @@ GROUP_COLUMNS: Final = (Column("GROUP", cut=True), Column("SIZE", right=True))
 MOST_PAYLOAD: Final = 400
 """Of a payload no more is worth writing on a line."""
 
-_RANKS: Final = {"MAX RETRY": 4, "LAST FAILED": 3, "RETRIED": 2, "GROUP": 1}
+_RANKS: Final = {"LOST": 5, "MAX RETRY": 4, "LAST FAILED": 3, "RETRIED": 2, "GROUP": 1}
 _ID, _TYPE, _PAYLOAD = COMMON
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import Finish, Guard, Retried, archive, retry
 from fastq.broker.operations.lease import LeasedTask, Listed, list_leases
+from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
 from fastq.clock import Clock
 from fastq.errors import BrokerError, InvalidMessageError
@@ -177,7 +178,9 @@ class Recoverer(Actor):
         outcomes = await self._commands.run(operation)
         moved = [fate for fate, outcome in zip(fates, outcomes, strict=True) if outcome is Finish.OK]
         self._done[Repair.RECOVERED] += len(moved)
-        self._say_lost(queue, moved)
+        if moved:
+            self._say_lost(queue, moved)
+            await self._count_lost(queue, len(moved))
         astray = [fate.id for fate, outcome in zip(fates, outcomes, strict=True) if outcome is Finish.NOT_ACTIVE]
         mended = 0
         while astray:
@@ -187,6 +190,12 @@ class Recoverer(Actor):
             mended += done.mended
             astray = astray[done.looked_at :]
         return len(moved) + mended
+
+    async def _count_lost(self, queue: str, count: int) -> None:
+        """Count what was lost for the day; that this fails is said, and keeps no task from being recovered."""
+        results = await self._commands.run_many(count_lost(queue, count, at_unix_ns(self._clock.unix_ns())))
+        if error := next((result for result in results if isinstance(result, BrokerError)), None):
+            self._log.warning("queue %s: the counter of lost tasks of the day lacks %d: %s", queue, count, error)
 
     def _say_lost(self, queue: str, fates: Sequence[_Fate]) -> None:
         """Say once for each kind of end what was lost, why, and what follows."""

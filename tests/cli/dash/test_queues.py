@@ -1,5 +1,6 @@
 """The view of all queues."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from redis import Redis
@@ -25,6 +26,15 @@ async def test_queues_are_listed_with_what_is_in_them(filled: Fastq) -> None:
         await dash.sees("act 2  pend 3  aggr 2  sched 2  retry 1  arch 1  compl 1", "today 40 done, 10 failed")
         await dash.press("k")
         await dash.sees("today 0 done")
+
+
+@on_a_loop
+async def test_what_was_lost_today_is_told(filled: Fastq, db: Redis) -> None:
+    db.set(keys.lost("default", datetime.now(UTC).date()), 7)
+    async with driven(filled.url, size=(160, 40)) as dash:
+        await dash.sees("today 40 done, 25.00% failed, 7 lost")
+        await dash.press("j")
+        await dash.sees("today 40 done, 10 failed, 7 lost with their servers  in total")
 
 
 @on_a_loop

@@ -27,6 +27,7 @@ KNOWN = {
         keys.failed_total(QUEUE),
         keys.processed(QUEUE, date(2026, 1, 2)),
         keys.failed(QUEUE, date(2026, 1, 2)),
+        keys.lost(QUEUE, date(2026, 1, 2)),
         keys.tick(QUEUE, "n:x", 7),
         keys.last_tick(QUEUE, "n"),
     ],
