@@ -14,9 +14,27 @@ class AppNameError(ValueError):
 def split_name(name: str) -> tuple[str, str]:
     """Return module and attribute of ``module:attr``; the attribute may have dots."""
     module, colon, attribute = name.partition(":")
-    if not colon or not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-        raise AppNameError(f"{name!r} is not of the form module:attr, for example myapp.tasks:mux")
+    if not colon or not _is_dotted(module) or not _is_dotted(attribute):
+        raise AppNameError(f"{name!r} is not of the form module:attr, for example {_example_for(name)}")
     return module, attribute
+
+
+def _is_dotted(name: str) -> bool:
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _example_for(name: str) -> str:
+    """Return what was meant, where a file is named in place of the module, or a dot stands in place of the colon."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        module, _, attribute = name.rpartition(".")
+    module = _module_of(module)
+    is_meant = _is_dotted(module) and _is_dotted(attribute) and attribute != "py"
+    return f"{module}:{attribute}" if is_meant else "myapp.tasks:mux"
+
+
+def _module_of(path: str) -> str:
+    return path.removesuffix(".py").removeprefix("./").replace("/", ".")
 
 
 def resolve(name: str) -> object:
@@ -31,10 +49,11 @@ def resolve(name: str) -> object:
         # Only the named module's own absence is about the name; a missing import inside it is the app's defect.
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise
-        raise AppNameError(
-            f"{name!r}: there is no module {error.name!r} in {_search_path()}; "
-            "start in the app's directory, or install the app"
-        ) from error
+        advice = "start in the app's directory, or install the app"
+        if module_name.endswith(".py"):
+            advice = f"name the module, not its file: {_module_of(module_name)}:{attribute}"
+        text = f"{name!r}: there is no module {error.name!r} in {_search_path()}; {advice}"
+        raise AppNameError(text) from error
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise AppNameError(f"{name!r}: {module_name} has no {attribute!r}{_suggest(part, found)}")

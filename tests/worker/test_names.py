@@ -59,7 +59,7 @@ def test_a_name_is_a_module_and_an_attribute(name: str, parts: tuple[str, str]) 
     ],
 )
 def test_what_is_no_name_is_refused_with_an_example(name: str) -> None:
-    with pytest.raises(AppNameError, match=r"is not of the form module:attr, for example myapp.tasks:mux") as raised:
+    with pytest.raises(AppNameError, match=r"is not of the form module:attr, for example (my)?app.tasks:mux") as raised:
         split_name(name)
     assert repr(name) in str(raised.value)
 
@@ -137,3 +137,28 @@ def test_things_in_modules_without_a_dict_are_passed_by(monkeypatch: pytest.Monk
     module.thing = thing  # type: ignore[attr-defined]  # made here
     monkeypatch.setitem(sys.modules, "made", module)
     assert name_of(thing, "hook") == "made:thing"
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [
+        ("app.mux", "app:mux"),
+        ("pkg.app.mux", "pkg.app:mux"),
+        ("./app.py:mux", "app:mux"),
+        ("pkg/app.py:mux", "pkg.app:mux"),
+        ("app.py", "myapp.tasks:mux"),
+        ("app", "myapp.tasks:mux"),
+        ("/srv/app.py:mux", "myapp.tasks:mux"),
+        ("app:mux x", "myapp.tasks:mux"),
+        (".", "myapp.tasks:mux"),
+    ],
+)
+def test_a_name_of_another_form_is_answered_with_the_one_that_was_meant(name: str, example: str) -> None:
+    with pytest.raises(AppNameError) as raised:
+        resolve(name)
+    assert str(raised.value) == f"{name!r} is not of the form module:attr, for example {example}"
+
+
+def test_who_names_a_file_is_told_its_module() -> None:
+    with pytest.raises(AppNameError, match=r"no module 'json\.py' in .*; name the module, not its file: json:dumps$"):
+        resolve("json.py:dumps")

@@ -44,8 +44,8 @@ class QueueStats(NamedTuple):
     """Hold what a queue has in each state but aggregating, its counters of today (UTC) and in total.
 
     ``oldest_pending_ns`` is since when the oldest pending task waits (Unix ns), None if there is none. The archive
-    keeps ``archive_max`` tasks, ``archive_full`` is what happens then, and it has dropped ``archive_dropped`` tasks. ``lost``
-    were lost today with their servers.
+    keeps ``archive_max`` tasks, ``archive_full`` is what happens then, and it has dropped ``archive_dropped`` tasks.
+    ``lost`` tasks were lost today with their servers.
     """
 
     sizes: dict[TaskState, int]
