@@ -46,7 +46,8 @@ _PLACES: Final = frozenset(
     }
 )
 _ASIDE: Final = re.compile(
-    r"paused|moved|archive_rule|scheduled_groups|(processed|failed)(:\d{4}-\d\d-\d\d)?|lost:\d{4}-\d\d-\d\d|(tick|last_tick):.*",
+    r"paused|moved|archive_rule|scheduled_groups|(processed|failed)(:\d{4}-\d\d-\d\d)?|lost:\d{4}-\d\d-\d\d"
+    r"|(tick|last_tick):.*",
     re.DOTALL,
 )
 _SHARED: Final = re.compile(
