@@ -101,7 +101,7 @@ class Driver:
 
     def child_cpu_ns(self) -> int:
         """Return the CPU time of all children."""
-        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self.pool.child_pids)
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self.pool.child_states)
 
 
 def rounds_of(

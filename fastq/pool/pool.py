@@ -174,13 +174,8 @@ class ProcessPool:
         return self._forks.pid
 
     @property
-    def child_pids(self) -> list[int]:
-        """Return the process ids of all children that are not known to be dead."""
-        return list(self.child_states)
-
-    @property
     def child_states(self) -> dict[int, State]:
-        """Return where each of these children is in its life."""
+        """Return where each child that is not known to be dead is in its life, by process id."""
         return {handle.pid: handle.state for handle in self._supervisor.handles if handle.pid}
 
     def running(self) -> list[Running]:

@@ -313,7 +313,7 @@ class ServerProcess:
             return ending.last_words_s(answers())
 
         await self.crew.settle(0.0 if self._hurry.is_set() else left_s())
-        await stop_all(self.healthchecker, self.recoverer)  # who asks hooks; without them defaults would decide
+        await self.healthchecker.stop()  # it asks the hook child, which ends now
         await self.hooks.stop()
         await self.forks.stop()
         await stop_all(self.subscriber)

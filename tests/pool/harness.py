@@ -176,9 +176,9 @@ async def bench(config: PoolConfig | None = None) -> AsyncIterator[Bench]:
     pids: set[int] = set()
     try:
         await made.pool.start()
-        pids |= {*made.pool.child_pids, made.pool.preloader_pid}
+        pids |= {*made.pool.child_states, made.pool.preloader_pid}
         yield made
-        pids |= {*made.pool.child_pids, made.pool.preloader_pid}
+        pids |= {*made.pool.child_states, made.pool.preloader_pid}
     finally:
         await made.pool.stop()
         made.beacon.close()

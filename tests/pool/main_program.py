@@ -27,7 +27,7 @@ async def main() -> None:
         await asyncio.sleep(0.001)
     print(pool.preloader_pid, flush=True)  # noqa: T201
     await start
-    print(*pool.child_pids, flush=True)  # noqa: T201
+    print(*pool.child_states, flush=True)  # noqa: T201
     pool.submit([Submission(number, order.encode()) for number, order in enumerate(orders)])
     await asyncio.Event().wait()
 

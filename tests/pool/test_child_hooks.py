@@ -25,7 +25,7 @@ def test_each_child_begins_and_ends_with_its_hooks(tmp_path: Path) -> None:
             assert (await b.run()).kind is Kind.DONE
             b.submit(b.task("async", "noop", is_async=True))
             assert (await b.outcome("async")).kind is Kind.RESULT
-            return set(b.pool.child_pids)
+            return set(b.pool.child_states)
 
     pids = run(test())
     found = notes(tmp_path)
@@ -50,7 +50,7 @@ def test_a_child_whose_start_fails_serves_nothing_and_another_is_tried(tmp_path:
         async with bench(settings(str(tmp_path), runner=RUNNER)) as b:
             assert (await b.run()).kind is Kind.DONE
             (tmp_path / "ill").touch()
-            (pid,) = b.pool.child_pids
+            (pid,) = b.pool.child_states
             os.kill(pid, signal.SIGKILL)
             await until(lambda: len(b.notices) >= 2)
             for notice in b.notices:

@@ -12,7 +12,7 @@ def test_coroutines_of_one_child_run_at_the_same_time() -> None:
             go = b.beacon.file("go")
             b.submit(*(b.task(number, "wait_for", is_async=True, file=str(go)) for number in range(20)))
             pids = {(await b.beacon.pids())[0] for _ in range(20)}
-            assert pids == set(b.pool.child_pids)
+            assert pids == set(b.pool.child_states)
             assert len(b.pool.running()) == 20
             go.touch()
             assert {event.kind for event in await b.outcomes(range(20))} == {Kind.RESULT}

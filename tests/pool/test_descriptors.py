@@ -87,7 +87,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
 async def test():
     async with bench(settings(processes=160)) as b:
         assert await b.run("pid")
-        print(len(b.pool.child_pids), b.notices)
+        print(len(b.pool.child_states), b.notices)
 asyncio.run(test())
 """
 

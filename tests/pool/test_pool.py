@@ -125,7 +125,7 @@ def test_running_tasks_are_known_with_their_child_and_start() -> None:
             b.submit(b.task("one", "sleep", timeout=3600), b.task("two", "sleep"))
             pids = {*await b.beacon.pids(), *await b.beacon.pids()}
             running = b.pool.running()
-            assert {one.pid for one in running} == pids == set(b.pool.child_pids)
+            assert {one.pid for one in running} == pids == set(b.pool.child_states)
             limits = {one.submission.key: one.deadline_ns and one.deadline_ns - one.started_ns for one in running}
             assert limits == {"one": 3600 * 10**9, "two": 0}
 
@@ -188,9 +188,9 @@ def test_stop_in_the_middle_of_a_start_leaves_nobody() -> None:
     async def test() -> None:
         made = Bench(settings(processes=2))
         start = asyncio.create_task(made.pool.start())
-        while not made.pool.child_pids:
+        while not made.pool.child_states:
             await asyncio.sleep(0)
-        pids = [made.pool.preloader_pid, *made.pool.child_pids]
+        pids = [made.pool.preloader_pid, *made.pool.child_states]
         start.cancel()
         await made.pool.stop()
         made.beacon.close()
@@ -292,8 +292,8 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(options: dict[str, str
 def test_all_children_are_alive_after_the_start() -> None:
     async def test() -> None:
         async with bench(settings(processes=4)) as b:
-            assert len(b.pool.child_pids) == 4
-            assert all(is_alive(pid) for pid in b.pool.child_pids)
+            assert len(b.pool.child_states) == 4
+            assert all(is_alive(pid) for pid in b.pool.child_states)
             assert b.pool.description == "runs orders"
 
     run(test())

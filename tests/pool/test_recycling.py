@@ -18,7 +18,7 @@ def test_a_child_runs_no_more_than_its_share_of_tasks() -> None:
             pids = [int(event.data) for event in await b.outcomes(range(70))]
             shares = [pids.count(pid) for pid in dict.fromkeys(pids)]
             assert shares == [7] * 10
-            await gone(*set(pids) - set(b.pool.child_pids))
+            await gone(*set(pids) - set(b.pool.child_states))
 
     run(test())
 
@@ -26,7 +26,7 @@ def test_a_child_runs_no_more_than_its_share_of_tasks() -> None:
 def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
     async def test() -> None:
         async with bench(settings(max_tasks_per_child=1, prefetch_time=600)) as b:
-            (old,) = b.pool.child_pids
+            (old,) = b.pool.child_states
             go = b.beacon.file("go")
             b.submit(b.task("last", "wait_for", file=str(go)), b.task("next", "pid"))
             assert await b.beacon.pids() == [old]
@@ -55,7 +55,7 @@ def test_who_waits_for_room_hears_of_a_successor_that_is_ready() -> None:
 def test_successors_start_one_at_a_time() -> None:
     async def test() -> None:
         async with bench(settings(max_tasks_per_child=1, processes=3, start_method="spawn", prefetch_time=600)) as b:
-            old = set(b.pool.child_pids)
+            old = set(b.pool.child_states)
             go = b.beacon.file("go")
             b.submit(*(b.task(number, "wait_for", file=str(go)) for number in range(3)))
             assert {pid for _ in old for pid in await b.beacon.pids()} == old
@@ -80,14 +80,14 @@ def test_successors_start_one_at_a_time() -> None:
 def test_a_child_above_its_memory_is_replaced_and_what_waited_moves_on(is_async: bool) -> None:
     async def test() -> None:
         async with bench(settings(max_memory_per_child=200 * MB, prefetch_time=600, async_concurrency=4)) as b:
-            (old,) = b.pool.child_pids
+            (old,) = b.pool.child_states
             await b.run("noop")
             big = b.task("big", "allocate", size=str(250 * MB))
             b.submit(big, *(b.task(number, "noop" if is_async else "pid", is_async=is_async) for number in range(10)))
             assert (await b.outcome("big")).kind is Kind.RESULT
             events = await b.outcomes(range(10))
             assert {event.kind for event in events} == {Kind.RESULT}
-            assert {int(event.data.split()[-1]) for event in events} == set(b.pool.child_pids) - {old}
+            assert {int(event.data.split()[-1]) for event in events} == set(b.pool.child_states) - {old}
             await gone(old)
             (info,) = [info for info in b.infos if "grown" in info]
             assert re.fullmatch(

@@ -23,7 +23,7 @@ BIG = 600_000
 def test_a_result_that_is_lost_for_want_of_a_descriptor_costs_its_child_and_charges_nobody() -> None:
     async def test() -> None:
         async with bench() as b:
-            (before,) = b.pool.child_pids
+            (before,) = b.pool.child_states
             await b.room()
             with no_descriptors():
                 b.submit(b.task("big", "size", size=str(BIG)))
@@ -53,13 +53,13 @@ def test_a_task_that_cannot_be_handed_over_goes_back_and_the_pool_goes_on() -> N
 def test_children_that_are_to_leave_and_cannot_be_followed_leave_and_no_outcome_is_lost() -> None:
     async def test() -> None:
         async with bench(settings(processes=2, max_tasks_per_child=2, prefetch_time=600)) as b:
-            old = set(b.pool.child_pids)
+            old = set(b.pool.child_states)
             b.submit(*(b.task(number) for number in range(2)))
             await b.outcomes(range(2))
             with no_descriptors():
                 b.submit(*(b.task(number) for number in range(2, 4)))
                 assert {event.kind for event in await b.outcomes(range(2, 4))} == {Kind.DONE}
-                await until(lambda: not old & set(b.pool.child_pids))
+                await until(lambda: not old & set(b.pool.child_states))
             assert {(await b.run("noop")).kind for _ in range(6)} == {Kind.DONE}
 
     run(test())
@@ -102,7 +102,7 @@ def test_a_child_that_is_frozen_before_it_begins_anything_is_replaced(monkeypatc
 
     async def test() -> None:
         async with bench(settings(prefetch_time=600)) as b:
-            (before,) = b.pool.child_pids
+            (before,) = b.pool.child_states
             os.kill(before, signal.SIGSTOP)
             b.submit(b.task("task", "pid"))
             event = await b.outcome("task")

@@ -31,7 +31,7 @@ def patience_with_the_preloader(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_crash_is_an_answer_and_the_child_is_replaced(do: str, fate: str, start_method: str) -> None:
     async def test() -> None:
         async with bench(settings(start_method=start_method)) as b:
-            (before,) = b.pool.child_pids
+            (before,) = b.pool.child_states
             event = await b.run(do)
             assert event.kind is Kind.CRASHED
             assert f"worker process {before} died with {fate}, peak RSS" in event.data.decode()
@@ -57,7 +57,7 @@ def test_what_waits_behind_a_crash_is_run_by_the_next_child() -> None:
 def test_system_exit_in_a_runner_does_not_end_the_child() -> None:
     async def test() -> None:
         async with bench() as b:
-            (before,) = b.pool.child_pids
+            (before,) = b.pool.child_states
             assert (await b.run("exit_softly")).kind is Kind.BROKEN
             assert int((await b.run("pid")).data) == before
 
@@ -80,7 +80,7 @@ def test_a_killed_preloader_is_replaced_and_its_children_die_with_their_grandchi
         async with bench(settings(processes=2)) as b:
             preloader = b.pool.preloader_pid
             b.submit(b.task("hang", "with_grandchildren"))
-            pids = [*await b.beacon.pids(), *b.pool.child_pids]
+            pids = [*await b.beacon.pids(), *b.pool.child_states]
             os.kill(preloader, signal.SIGKILL)
             event = await b.outcome("hang")
             assert event.kind is Kind.RERUN
@@ -272,7 +272,7 @@ def test_children_that_fail_together_count_as_one(tmp_path: Path, monkeypatch: p
         config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", processes=6)
         async with bench(config) as b:
             how.write_text("die at start")
-            for pid in b.pool.child_pids:
+            for pid in b.pool.child_states:
                 os.kill(pid, signal.SIGKILL)
             await until(lambda: len(b.notices) >= 2)
             assert len(b.notices) <= 3, "six children, not six notices at a time"
@@ -296,7 +296,7 @@ def test_a_preloader_that_dies_as_soon_as_it_is_there_is_not_replaced_without_a_
                 await until(lambda count=count: len(b.notices) >= count)  # type: ignore[misc]  # mypy cannot infer it
                 assert f"process {preloader}) died" in b.notices[-1]
                 assert "the next try is in" in b.notices[-1]
-                await until(lambda: b.pool.child_pids and set(b.pool.child_states.values()) == {State.READY})
+                await until(lambda: b.pool.child_states and set(b.pool.child_states.values()) == {State.READY})
             assert b.failed == []
 
     run(test())
@@ -310,9 +310,9 @@ def test_children_that_die_with_a_young_preloader_are_no_failed_starts_of_their_
 
     async def test() -> None:
         async with bench(settings(processes=3)) as b:
-            old = set(b.pool.child_pids)
+            old = set(b.pool.child_states)
             os.kill(b.pool.preloader_pid, signal.SIGKILL)
-            await until(lambda: not old & set(b.pool.child_pids))
+            await until(lambda: not old & set(b.pool.child_states))
             await until(lambda: list(b.pool.child_states.values()) == [State.READY] * 3)
             (notice,) = b.notices
             assert "the preloader" in notice
@@ -345,7 +345,7 @@ def test_a_reload_replaces_children_as_they_get_free_and_leaves_nothing_behind()
                 file = b.beacon.file(f"go-{count}")
                 b.submit(b.task(count, "wait_for", file=str(file)))
                 (running,) = await b.beacon.pids()
-                (idle,) = set(b.pool.child_pids) - {running}
+                (idle,) = set(b.pool.child_states) - {running}
                 replaced = await b.forks.reload()
                 preloaders.append(b.pool.preloader_pid)
                 await gone(idle)
@@ -388,19 +388,19 @@ def test_an_import_that_fails_leaves_the_old_children_at_work(tmp_path: Path) ->
         how = tmp_path / "how"
         config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", processes=2)
         async with bench(config) as b:
-            old, before = set(b.pool.child_pids), {b.pool.preloader_pid, *b.pool.child_pids}
+            old, before = set(b.pool.child_states), {b.pool.preloader_pid, *b.pool.child_states}
             how.write_text("raise at import")
             with pytest.raises(PoolStartError, match="RuntimeError: it worked before"):
                 await b.forks.reload()
-            assert {b.pool.preloader_pid, *b.pool.child_pids} == before
+            assert {b.pool.preloader_pid, *b.pool.child_states} == before
             how.write_text("raise at start")  # it can be imported, and its children do not start
             replaced = await b.forks.reload()
             await until(lambda: len(b.notices) >= 2)
-            assert old <= set(b.pool.child_pids)
+            assert old <= set(b.pool.child_states)
             assert (await b.run()).kind is Kind.DONE
             how.unlink()
             await replaced
-            assert not old & set(b.pool.child_pids)
+            assert not old & set(b.pool.child_states)
             assert (await b.run()).kind is Kind.DONE
 
     run(test())
@@ -443,7 +443,7 @@ def test_sigterm_to_every_process_leaves_children_at_their_work() -> None:
             go = b.beacon.file("go")
             b.submit(b.task("work", "wait_for", file=str(go)))
             await b.beacon.pids()
-            for pid in (*b.pool.child_pids, b.pool.preloader_pid):
+            for pid in (*b.pool.child_states, b.pool.preloader_pid):
                 os.kill(pid, signal.SIGTERM)
                 os.kill(pid, signal.SIGINT)
             go.touch()

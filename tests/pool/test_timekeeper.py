@@ -162,6 +162,6 @@ def test_a_timeout_never_hits_the_next_task() -> None:
             # RETURNED: it stood behind the other for too long, which is as good.
             assert {kind for do, kind in kinds if do == "spin"} <= {Kind.TIMEOUT, Kind.RETURNED}
             assert {kind for do, kind in kinds if do == "echo"} <= {Kind.RESULT, Kind.RETURNED}
-            assert len(b.pool.child_pids) == 1
+            assert len(b.pool.child_states) == 1
 
     run(test())

@@ -131,7 +131,7 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
             pool = process.crew.pool
             await until(lambda: process.custodian.ticks)
             assert status() == "active"
-            (child,) = pool.child_pids
+            (child,) = pool.child_states
             os.kill(child, signal.SIGSTOP)
             with Client(url) as client:
                 client.enqueue_many([Task("ok"), Task("ok")])
