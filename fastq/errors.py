@@ -259,4 +259,7 @@ class TaskTimeout(BaseException):
 
 
 class TaskCanceled(BaseException):
-    """Be raised inside a handler whose task was cancelled; clean up and let it pass."""
+    """Be raised inside a handler whose task was canceled, or has made its process grow above ``memory_limit``.
+
+    Clean up and let it pass.
+    """

@@ -10,7 +10,7 @@ ring; nobody but that child and the main process maps it. One page for all: the 
 for those decided by atomic swaps: a record's state, a row's word, the sleep flag and the bell. ``layout`` has it all.
 
     record   WAITING ─child─> RUNNING            row   IDLE ─child─> RUNNING ─child─> IDLE
-                └─main─> WITHDRAWN                             └─main─> TIMED_OUT | CANCELED | ABORTED ─child─> IDLE
+                └─main─> WITHDRAWN                             └─main─> TIMED_OUT | … ─child─> IDLE
     child    STARTING -> READY -> LEAVING (no more work) -> EXITING (told to) -> DEAD;  any -> KILLED -> DEAD
 
 A submission waits in the dispatcher, then in a ring, runs, and ends with one event. It starts when its record is
@@ -24,7 +24,8 @@ When it dies:
 - A child: the kernel tells the main process (pidfd), the preloader says how (status, peak RSS). What it had answered
   counts, what it had not begun moves on, what ran in it is CRASHED (TIMEOUT, CANCELED if it had been told to end). Its
   process group is killed before it is reaped, so grandchildren go with it. Its seat is filled again.
-- A child killed for a task: that task is charged, its other coroutines are RERUN.
+- A child killed for a task: that task is charged, its other coroutines are RERUN. One that has grown above the memory
+  limit, nobody knows by whom: all that ran in it is RERUN.
 - The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds the
   GIL. What ran is RERUN, what waited waits on; another preloader starts. Replaced by choice (a reload), it lives until
   its last child has been succeeded by one of the new preloader's.

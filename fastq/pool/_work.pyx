@@ -19,7 +19,8 @@ from fastq.pool._slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskEndedError, TaskTimeout
 from fastq.pool import layout
-from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
+from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind, reason_for
+from fastq.pool.outcome import TOLD_TO_END as _TOLD_TO_END
 from fastq.pool.processes import leave
 
 cdef extern from "Python.h":
@@ -39,7 +40,7 @@ cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 cdef uint32_t DONE = Kind.DONE
 cdef uint32_t BROKEN = Kind.BROKEN
 cdef uint32_t WRITTEN = Kind.WRITTEN
-cdef uint32_t LAST_ANSWER = Kind.CANCELED
+cdef uint32_t LAST_ANSWER = Kind.MEMORY_LIMIT
 cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
 MAX_RESULT = 64 * 1024 * 1024
 
@@ -53,8 +54,8 @@ _INTERRUPTIONS = {
     layout.ROW_TIMED_OUT: Kind.TIMEOUT,
     layout.ROW_CANCELED: Kind.CANCELED,
     layout.ROW_ABORTED: Kind.ABORTED,
+    layout.ROW_MEMORY_LIMIT: Kind.MEMORY_LIMIT,
 }
-_HANDLER_KNEW = (Kind.TIMEOUT, Kind.CANCELED)
 _DECISIONS = (Kind.SKIP_RETRY, Kind.REVOKED)
 
 
@@ -71,7 +72,7 @@ cdef class Task:
 
     @property
     def interruption(self) -> Kind | None:
-        """Return TIMEOUT, CANCELED or ABORTED once the end was asked for."""
+        """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the end was asked for."""
         return _INTERRUPTIONS.get(self.work.slots.state(self.row, self.seq))
 
     @property
@@ -160,7 +161,7 @@ cdef class Work:
             except TaskTimeout:
                 kind = Kind.TIMEOUT
             except TaskCanceled:
-                kind = Kind.CANCELED
+                kind = task.interruption or Kind.CANCELED
             except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the child
                 self.task = None
                 if self.forked:
@@ -181,9 +182,7 @@ cdef class Work:
         if kind is None:
             return
         task.told = True
-        if kind == Kind.TIMEOUT:
-            raise TaskTimeout("the task's time is up")
-        raise TaskCanceled("the task was cancelled" if kind == Kind.CANCELED else "the worker shuts down")
+        raise reason_for(kind)
 
     # Both kinds -------------------------------------------------------------------------------------------------
 
@@ -230,8 +229,8 @@ cdef class Work:
         if state != ROW_RUNNING:
             # Too late is too late, whatever the handler made of it; what its runner says about that outcome is kept.
             told = _INTERRUPTIONS.get(state, Kind.BROKEN)
-            if told != kind and not (told in _HANDLER_KNEW and kind in _DECISIONS):
-                kind, data = told, TOO_LATE if told in _HANDLER_KNEW else b""
+            if told != kind and not (told in _TOLD_TO_END and kind in _DECISIONS):
+                kind, data = told, TOO_LATE if told in _TOLD_TO_END else b""
         try:
             self.outbox.send(task, kind, data, now - task.started_ns)
         except OSError:  # no memory or no descriptor for the segment

@@ -15,7 +15,7 @@ class PoolConfig:
     ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``; ``name`` is what errors call the
     app, ``runner`` unless it is given. Times are seconds, memory bytes; 0 for ``max_tasks_per_child``,
     ``max_memory_per_child`` and ``memory_limit`` means no limit, for ``timeout_grace`` kill at once. A child above
-    ``max_memory_per_child`` is replaced after its task, one above ``memory_limit`` is killed while it runs.
+    ``max_memory_per_child`` is replaced after its task; one above ``memory_limit`` is replaced, and its task ended.
     ``start_timeout`` bounds the import of the app and the start of a child.
     """
 

@@ -64,6 +64,7 @@ class Handle:
         self.is_settled = False  # it has worked, or been ready for a while
         self.link: Link | None = None  # to the preloader that forked it
         self.is_outdated = False  # another preloader is in charge: it is to be replaced
+        self.is_too_big = False  # it has grown above memory_limit: it is to be replaced
         self.is_orphan = False  # its preloader is dead: nobody will say how it ended
         self.peak_rss = 0
         self.report_timer: asyncio.TimerHandle | None = None  # for the preloader's word on how it ended

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 2
+VERSION = 3
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -43,9 +43,10 @@ ROW_DEADLINE_AT = 16  # i64; 0 = none
 ROW_IDLE = 0
 ROW_RUNNING = 1
 ROW_TIMED_OUT = 2  # main asked for the end: the deadline has passed
-ROW_CANCELED = 3  # main asked for the end: somebody cancelled the task
+ROW_CANCELED = 3  # main asked for the end: somebody canceled the task
 ROW_ABORTED = 4  # main asked for the end: the pool shuts down
-ROW_SEEN = 0x80  # bit that a child adds to one of the last three once a coroutine was told
+ROW_MEMORY_LIMIT = 5  # main asked for the end: the child has grown above memory_limit
+ROW_SEEN = 0x80  # bit that a child adds to one of the last four once a coroutine was told
 
 # A record of a ring: a header, then its bytes, padded to 8.
 RECORD_SIZE_AT = 0  # u32, bytes of data

@@ -1,14 +1,19 @@
-"""Ends children that grow above the memory limit while they run a task, before the machine swaps or kills at random.
+"""Ends tasks whose child has grown above the memory limit, before the machine swaps or kills at random.
 
-Wakes at the pool's tick; reads the size of children that have tasks. It holds nothing but when it looked last.
+Wakes at the pool's tick; reads the size of each child. By child, it keeps what it saw when that was last within the
+limit. A child that was above it once is replaced, whatever becomes of its tasks.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from fastq.pool._feed import Submission
+from fastq.pool._ring import now_ns
 from fastq.pool.handle import Handle, State
+from fastq.pool.layout import ROW_MEMORY_LIMIT
 from fastq.pool.processes import rss_of
+from fastq.pool.timekeeper import Timekeeper
 
 __all__ = ["MemoryWatch"]
 
@@ -16,35 +21,78 @@ _EVERY_S = 0.1
 _LIVE = (State.READY, State.LEAVING)
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What was known of a child when it was last within the limit, and what was done about it since."""
+
+    within_ns: int = 0
+    finished: int = 0
+    """How many of its tasks had ended by then."""
+    kill_at_ns: int = 0
+    """The end of the grace of the task that was told to end, 0 if none was."""
+
+
 class MemoryWatch:
     """The limit of a child's resident memory in bytes, 0 for none."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, timekeeper: Timekeeper, on_notice: Callable[[str], None]) -> None:
         self._limit = limit
+        self._timekeeper = timekeeper
+        self._on_notice = on_notice
+        self._seen: dict[Handle, _Seen] = {}
         self._due_s = 0.0
 
     def check(self, handles: Sequence[Handle]) -> None:
-        """Kill children that are above the limit; the task that runs is charged.
-
-        Of several coroutines that is the one that began last, since those before it have run within the limit.
-        """
+        """Have every child that is above the limit replaced, and end the task that is to blame as its timeout would."""
         now_s = time.monotonic()
         if not self._limit or now_s < self._due_s:
             return
         self._due_s = now_s + _EVERY_S
-        for handle in handles:
-            if handle.state not in _LIVE or not handle.feed.pending:
-                continue
-            rss = rss_of(handle.pid)
-            if rss > self._limit and (blamed := _latest(handle)) is not None:
-                handle.text = f": it had grown to {rss / 1e6:.0f} MB, above memory_limit ({self._limit / 1e6:.0f} MB)"
-                handle.kill(blamed)
+        self._seen = {handle: self._seen.get(handle) or _Seen() for handle in handles if handle.state in _LIVE}
+        for handle, seen in self._seen.items():
+            finished, looked_ns = handle.feed.finished, now_ns()
+            if (rss := rss_of(handle.pid)) <= self._limit:
+                seen.within_ns, seen.finished, seen.kill_at_ns = looked_ns, finished, 0
+            else:
+                self._shrink(handle, seen, rss)
+
+    def _shrink(self, handle: Handle, seen: _Seen, rss: int) -> None:
+        size = f"grown to {rss / 1e6:.0f} MB, above memory_limit ({self._limit / 1e6:.0f} MB)"
+        if not handle.is_too_big:
+            handle.is_too_big = True
+            self._on_notice(f"worker process {handle.pid} has {size}; it is replaced")
+        running = _running(handle)
+        if not running or now_ns() < seen.kill_at_ns:
+            return
+        handle.text = f": it had {size}"
+        blamed = None if seen.kill_at_ns else _blamed(handle, seen, running)
+        if blamed is None:
+            handle.kill()  # nobody knows whose memory it is: all run again
+        elif self._timekeeper.interrupt(handle, blamed, ROW_MEMORY_LIMIT, now := now_ns()):
+            seen.kill_at_ns = now + self._timekeeper.grace_ns
 
 
-def _latest(handle: Handle) -> Submission | None:
-    started = [
+def _running(handle: Handle) -> list[tuple[int, Submission]]:
+    """Return what is in a handler, with the time at which it began."""
+    return [
         (row[2], submission)
         for submission in handle.feed.remaining()
         if (row := handle.feed.slots.look(submission.seq)) is not None
     ]
-    return max(started, key=lambda one: one[0])[1] if started else None
+
+
+def _blamed(handle: Handle, seen: _Seen, running: list[tuple[int, Submission]]) -> Submission | None:
+    """Return the task that made its child grow, as far as that can be known.
+
+    One that began since the child was within the limit may have found it like that. Of several coroutines it is the one
+    that the event loop is in, else the one that began last, since the others have run within the limit for longer.
+    """
+    feed = handle.feed
+    latest = running[-1][1]
+    if len(running) == 1 and feed.finished == seen.finished and feed.remaining()[0] is latest:
+        return latest  # no other has run since
+    in_step = feed.find(feed.in_step)
+    if in_step is not None:
+        return in_step
+    suspects = [one for one in running if one[0] <= seen.within_ns]
+    return max(suspects, key=lambda one: one[0])[1] if suspects else None

@@ -1,12 +1,16 @@
 """What can become of a task that the pool was given."""
 
+import resource
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["NOT_BEGUN", "TOO_LATE", "Kind"]
+from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.pool.processes import peak_rss
+
+__all__ = ["NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "Kind", "reason_for"]
 
 TOO_LATE: Final = b"too late"
-"""The data of a TIMEOUT or CANCELED whose handler was told, went on, and returned as if nothing had been."""
+"""The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was told, went on, and returned after all."""
 
 NOT_BEGUN: Final = b"not begun"
 """The data of a TIMEOUT whose time was up before it could begin: as in asynq, its handler is not called."""
@@ -33,17 +37,34 @@ class Kind(IntEnum):
     """The time was up: the handler was told and has ended since (what the runner says of it, else ``TOO_LATE``), or its
     child was killed (no data)."""
     CANCELED = 9
-    """Somebody cancelled it, otherwise as TIMEOUT."""
-    CRASHED = 10
-    """Its child died by itself, or was killed because the task blocked the event loop of others; ``data`` is a text
-    that names the signal or exit code and the peak RSS."""
-    BROKEN = 11
+    """Somebody canceled it, otherwise as TIMEOUT."""
+    MEMORY_LIMIT = 10
+    """Its child had grown above the memory limit, and its handler has ended since it was told; otherwise as TIMEOUT.
+    One that was killed is CRASHED."""
+    CRASHED = 11
+    """Its child died by itself, or was killed because the task blocked the event loop of others or did not end when the
+    child had grown above the memory limit; ``data`` is a text that names the signal or exit code and the peak RSS."""
+    BROKEN = 12
     """The runner itself raised, or answered what no runner may; ``data`` is the traceback."""
-    ABORTED = 12
+    ABORTED = 13
     """It ran when the pool was stopped and did not end in time: run it again, free of charge."""
-    RERUN = 13
-    """It ran in a child that was killed for another task's sake or with its preloader: again, free of charge."""
-    RETURNED = 14
+    RERUN = 14
+    """It ran in a child that was killed, and not because of it: again, free of charge."""
+    RETURNED = 15
     """It never started: give it back to its queue. Events of one batch are in the order of submission."""
-    WRITTEN = 15
+    WRITTEN = 16
     """The handler wrote ``data`` as its result and still runs."""
+
+
+TOLD_TO_END: Final = (Kind.TIMEOUT, Kind.CANCELED, Kind.MEMORY_LIMIT)
+"""What becomes of a task that was told to end for a reason of its own, not as the pool was stopped."""
+
+
+def reason_for(kind: Kind) -> TaskTimeout | TaskCanceled:
+    """Return the error that a handler of this process sees when it is told to end."""
+    if kind is Kind.TIMEOUT:
+        return TaskTimeout("the task's time is up")
+    if kind is Kind.MEMORY_LIMIT:
+        peak = peak_rss(resource.getrusage(resource.RUSAGE_SELF))
+        return TaskCanceled(f"its process has grown above memory_limit (peak RSS {peak / 1e6:.0f} MB)")
+    return TaskCanceled("the task was canceled" if kind is Kind.CANCELED else "the worker shuts down")

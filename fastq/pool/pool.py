@@ -18,6 +18,7 @@ from fastq.pool.fork_server import ForkServer
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import PoolStartError
 from fastq.pool.memory import Segment
+from fastq.pool.memory_watch import MemoryWatch
 from fastq.pool.protocol import CancelOutcome, PoolCallbacks, Running
 from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
@@ -60,6 +61,7 @@ class ProcessPool:
             self._forks,
         )
         self._timekeeper = Timekeeper(config.timeout_grace)
+        self._memory = MemoryWatch(config.memory_limit, self._timekeeper, callbacks.on_notice)
         self._tick: asyncio.TimerHandle | None = None
         self._busy = False
         self._changes = asyncio.Event()
@@ -278,6 +280,7 @@ class ProcessPool:
         """Check limits; also collect, should a wake-up have been lost with the child that owed it."""
         handles = self._supervisor.handles
         self._attempt(lambda: self._timekeeper.check(handles, now_ns()))
+        self._attempt(lambda: self._memory.check(handles))
         self._attempt(self._supervisor.check)
         self._attempt(lambda: self._deliver(self._dispatcher.relieve()))
         self._busy = self._dispatcher.pending > 0 or any(one.state is not State.READY for one in handles)

@@ -10,10 +10,11 @@ from typing import Protocol
 
 from fastq.pool._feed import Event, Submission
 from fastq.pool.link import PoolStartError
-from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
+from fastq.pool.outcome import NOT_BEGUN, TOLD_TO_END, TOO_LATE, Kind
 
 __all__ = [
     "NOT_BEGUN",
+    "TOLD_TO_END",
     "TOO_LATE",
     "CancelOutcome",
     "Event",

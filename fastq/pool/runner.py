@@ -11,7 +11,7 @@ from fastq.pool.outcome import Kind
 __all__ = ["Answer", "Runner", "RunnerFactory", "RunnerMisuseError", "TaskContext"]
 
 Answer = tuple[Kind, bytes] | None
-"""What a runner makes of a task; ``None`` is DONE without data. Only kinds up to CANCELED are a runner's to give."""
+"""What a runner makes of a task; ``None`` is DONE without data. Only kinds up to MEMORY_LIMIT are for a runner."""
 
 
 class TaskContext(Protocol):
@@ -27,10 +27,10 @@ class TaskContext(Protocol):
 
     @property
     def interruption(self) -> Kind | None:
-        """Return TIMEOUT, CANCELED or ABORTED once the end was asked for, whether or not the handler noticed.
+        """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the end was asked for; the handler may not know yet.
 
-        Whatever a runner answers then, that kind is the task's outcome, save for SKIP_RETRY and REVOKED after TIMEOUT
-        and CANCELED: the handler was told, and has decided. Hooks have no say after ABORTED.
+        Whatever a runner answers then, that kind is the task's outcome, save for SKIP_RETRY and REVOKED after the
+        first three: the handler was told, and has decided. Hooks have no say after ABORTED.
         """
 
     @property

@@ -67,7 +67,7 @@ class Seats:
             old = seat.current
             if old is None:
                 continue
-            if old.state is State.READY and (old.feed.left == 0 or old.feed.is_over_memory):
+            if old.state is State.READY and (old.feed.left == 0 or old.feed.is_over_memory or old.is_too_big):
                 self._retire(old)
             if old.state is not State.LEAVING and not (old.state is State.READY and old.is_outdated):
                 continue
@@ -96,7 +96,8 @@ class Seats:
             self._tell(
                 f"worker process {handle.pid} has grown to {size_mb:.0f} MB (max_memory_per_child); it is replaced"
             )
-        if handle.feed.is_over_memory or handle.is_outdated:  # what has not begun need not wait for what runs
+        # What has not begun need not wait for what runs.
+        if handle.feed.is_over_memory or handle.is_too_big or handle.is_outdated:
             self._dispatcher.put_back(handle.feed.take_back_all())
 
 

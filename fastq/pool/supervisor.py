@@ -21,7 +21,6 @@ from fastq.pool.failures import Failures
 from fastq.pool.fork_server import ForkServer
 from fastq.pool.handle import Handle, State, Surroundings
 from fastq.pool.link import Link, PoolStartError
-from fastq.pool.memory_watch import MemoryWatch
 from fastq.pool.processes import describe_status, open_pidfd, rss_of
 from fastq.pool.seats import Seats, dismiss
 from fastq.pool.verdicts import judge
@@ -67,7 +66,6 @@ class Supervisor:
         self._forks = forks
         self._handles: dict[int, Handle] = {}
         self._failures = Failures()
-        self._memory = MemoryWatch(config.memory_limit)
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
         self._has_stop = False  # children have something to do before they exit
@@ -279,9 +277,8 @@ class Supervisor:
     # Tick ---------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Kill what is too big, or too slow to start, to begin a task or to exit; without a pidfd, look who is gone."""
+        """Kill what is too slow to start, to begin a task or to exit; without a pidfd, look who is gone."""
         now = time.monotonic()
-        self._memory.check(self.handles)
         for handle in self.handles:
             age = now - handle.since_s
             if handle.state is State.READY and age > _YOUNG_S and self._has_begun and not handle.is_settled:

@@ -26,15 +26,15 @@ class Timekeeper:
     """Tell tasks to end, and see to it that they do."""
 
     def __init__(self, grace_s: float) -> None:
-        self._grace_ns = round(grace_s * 1e9)
+        self.grace_ns = round(grace_s * 1e9)
         self._told: dict[int, _Told] = {}
 
     def interrupt(self, handle: Handle, submission: Submission, reason: int, now_ns: int) -> bool:
         """Ask for the end of a running task; false when it does not run or was asked before."""
         if handle.state not in _LIVE or not handle.feed.slots.interrupt(submission.seq, reason):
             return False
-        self._told[submission.seq] = _Told(handle, submission, now_ns + self._grace_ns)
-        if self._grace_ns:
+        self._told[submission.seq] = _Told(handle, submission, now_ns + self.grace_ns)
+        if self.grace_ns:
             handle.signal(submission)
         else:
             handle.kill(submission)
@@ -62,6 +62,7 @@ class Timekeeper:
         if not has_heard:
             # None where a callback blocks, or what an ended task has left behind.
             blamed = feed.find(feed.in_step)
-            grace_s = self._grace_ns / 1e9
-            told.handle.text = f": the task blocked the event loop for {grace_s:g} s while another was to end"
+            if blamed is not told.submission:
+                grace_s = self.grace_ns / 1e9
+                told.handle.text = f": the task blocked the event loop for {grace_s:g} s while another was to end"
         told.handle.kill(blamed)

@@ -16,6 +16,7 @@ __all__ = ["judge"]
 _ASKED = {
     layout.ROW_TIMED_OUT: Kind.TIMEOUT,
     layout.ROW_CANCELED: Kind.CANCELED,
+    layout.ROW_MEMORY_LIMIT: Kind.CRASHED,
 }
 
 

@@ -136,7 +136,10 @@ class ServerConfig:
     max_tasks_per_child: int = _setting("count", 0, "replace a child after so many tasks; 0: never", least=0)
     max_memory_per_child: int = _setting("bytes", 0, "replace a child above so much memory; 0: no limit", least=0)
     memory_limit: int = _setting(
-        "bytes", 0, "kill a child above so much memory while it runs a task, which is charged; 0: no limit", least=0
+        "bytes",
+        0,
+        "end a task that makes its child grow above so much memory, as its timeout would; 0: no limit",
+        least=0,
     )
     start_timeout: Duration = _setting(
         "seconds", 60.0, "how long the import of the app may take, and the start of a child", least=0.1

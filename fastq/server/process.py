@@ -372,7 +372,7 @@ class ServerProcess:
 
     async def _judge(self, task: HeldTask, kind: Kind, data: bytes) -> FailureReport:
         found = report_of(kind, data)
-        error = kind.name.lower() if kind in (Kind.TIMEOUT, Kind.CANCELED) else "crashed"
+        error = {Kind.TIMEOUT: "timeout", Kind.CANCELED: "canceled", Kind.MEMORY_LIMIT: "canceled"}.get(kind, "crashed")
         report = await self.hooks.judge(error, found.error, task.view.data)
         # The hooks decide; the text is what this process saw.
         return found if report is None else replace(report, error=found.error)

@@ -14,7 +14,7 @@ import orjson
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.log.setup import set_up_logging
 from fastq.mux import ServeMux, is_async
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import TOLD_TO_END, Kind, reason_for
 from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
@@ -150,7 +150,7 @@ class HandlerRunner:
         if context.is_forked:
             raise error  # it ends a process that the handler has forked
         error = _named(error, context)
-        kind, report = _kind(error), self._hooks.report(task, error)
+        kind, report = _kind(error, context), self._hooks.report(task, error)
         if self._tracebacks != "never" and (self._tracebacks == "always" or _archives(kind, task)):
             report = replace(report, trace=trace_of(error))
         return kind, report.encode()
@@ -158,25 +158,22 @@ class HandlerRunner:
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
     """Turn what a task raised once it was told to end into the reason for that, save for its own decisions."""
-    reasons: dict[Kind, type[BaseException]] = {Kind.TIMEOUT: TaskTimeout, Kind.CANCELED: TaskCanceled}
-    reason = reasons.get(context.interruption) if context.interruption is not None else None
-    if reason is None or isinstance(error, reason) or caused_by(error, SkipRetry) or caused_by(error, RevokeTask):
+    told = context.interruption
+    if told is None or told not in TOLD_TO_END or caused_by(error, SkipRetry) or caused_by(error, RevokeTask):
         return error
-    return reason(_REASONS[reason]).with_traceback(error.__traceback__)
-
-
-_REASONS = {TaskTimeout: "the task's time is up", TaskCanceled: "the task was cancelled"}
+    reason = reason_for(told)
+    return error if isinstance(error, type(reason)) else reason.with_traceback(error.__traceback__)
 
 
 def _archives(kind: Kind, task: RunningTask) -> bool:
     return kind is Kind.SKIP_RETRY or (kind is not Kind.REVOKED and task.retried >= task.max_retry)
 
 
-def _kind(error: BaseException) -> Kind:
+def _kind(error: BaseException, context: TaskContext) -> Kind:
     if isinstance(error, TaskTimeout):
         return Kind.TIMEOUT
     if isinstance(error, TaskCanceled):
-        return Kind.CANCELED
+        return Kind.MEMORY_LIMIT if context.interruption is Kind.MEMORY_LIMIT else Kind.CANCELED
     if isinstance(error, HandlerNotFoundError):
         return Kind.NOT_FOUND
     if caused_by(error, RevokeTask):

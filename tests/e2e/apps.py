@@ -262,6 +262,16 @@ def take_memory(task: RunningTask) -> None:
     tell("ran", task)
 
 
+@mux.handler("overeat")
+def overeat(task: RunningTask) -> None:
+    """Take so many megabytes, and go on until somebody minds."""
+    try:
+        HOARD.append(bytearray(task.json() << 20))
+        time.sleep(LONG_S)
+    finally:
+        tell("cleaned", task)
+
+
 @mux.handler("with-process")
 def start_process(task: RunningTask) -> None:
     """Hang, with a process of its own that would go on."""

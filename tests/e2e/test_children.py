@@ -1,5 +1,6 @@
 """The settings of children, seen from outside: how many there are, how long they live, what they may take."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -32,6 +33,23 @@ def test_a_child_above_its_memory_is_replaced_between_tasks(workers: Workers, cl
     other = client.enqueue("told").id
     assert view.expect("ran", other).pid != hungry
     wait_until(lambda: not is_running(hungry))
+    assert worker.stop() == 0, worker.text
+
+
+def test_a_handler_above_the_memory_limit_can_clean_up_and_has_failed(
+    workers: Workers, client: Client, view: View
+) -> None:
+    worker = workers.start("--concurrency", "1", "--memory-limit", "250M", "--timeout-grace", "60").is_ready()
+    greedy = client.enqueue("overeat", 300).id
+    pid = view.expect("cleaned", greedy).pid
+    message = view.until("retry", greedy)
+    assert message is not None
+    assert message.retried == 1
+    assert re.match(r"TaskCanceled: its process has grown above memory_limit \(peak RSS \d+ MB\)", message.error_msg)
+    assert view.expect("ran", client.enqueue("told").id).pid != pid
+    assert re.search(
+        rf"worker process {pid} has grown to \d+ MB, above memory_limit \(262 MB\); it is replaced", worker.text
+    )
     assert worker.stop() == 0, worker.text
 
 

@@ -1,4 +1,4 @@
-"""Handlers that hold the interpreter, hang, or are cancelled: leases hold, limits hold, slots are used again."""
+"""Handlers that hold the interpreter, hang, or are canceled: leases hold, limits hold, slots are used again."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -201,14 +201,14 @@ def cancel(view: View, task_id: str) -> None:
 @pytest.mark.parametrize(
     ("type", "error"),
     [
-        ("clean", "TaskCanceled: the task was cancelled"),
-        ("spin", "TaskCanceled: the task was cancelled"),
-        ("async-wait", "TaskCanceled: the task was cancelled"),
-        ("deaf", "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
-        ("c-loop", "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
+        ("clean", "TaskCanceled: the task was canceled"),
+        ("spin", "TaskCanceled: the task was canceled"),
+        ("async-wait", "TaskCanceled: the task was canceled"),
+        ("deaf", "TaskCanceled: the handler did not end when it was canceled and its process was killed"),
+        ("c-loop", "TaskCanceled: the handler did not end when it was canceled and its process was killed"),
     ],
 )
-def test_a_running_task_is_cancelled(workers: Workers, client: Client, view: View, type: str, error: str) -> None:
+def test_a_running_task_is_canceled(workers: Workers, client: Client, view: View, type: str, error: str) -> None:
     task_id = client.enqueue(Task(type)).id
     start(workers, type)
     view.expect("started", task_id)
@@ -220,7 +220,7 @@ def test_a_running_task_is_cancelled(workers: Workers, client: Client, view: Vie
     view.until("completed", client.enqueue("ok", retention=3600).id)
 
 
-def test_a_waiting_task_is_cancelled_and_never_runs(workers: Workers, client: Client, view: View) -> None:
+def test_a_waiting_task_is_canceled_and_never_runs(workers: Workers, client: Client, view: View) -> None:
     for n in range(12):
         client.enqueue(Task("wait", task_id=f"id-{n:02}", retention=3600))
     view.open(times=4)  # quick at first, so that some are fetched ahead
@@ -231,7 +231,7 @@ def test_a_waiting_task_is_cancelled_and_never_runs(workers: Workers, client: Cl
     cancel(view, waiting)
     message = view.until("retry", waiting)
     assert message is not None
-    assert message.error_msg == "TaskCanceled: the task was cancelled before it began"
+    assert message.error_msg == "TaskCanceled: the task was canceled before it began"
     view.open(times=8)
     wait_until(lambda: view.size("completed") == 11)
     assert waiting not in {event.task_id for event in view.events()}
@@ -247,7 +247,7 @@ def test_a_task_that_is_enqueued_after_its_id_was_canceled_runs(workers: Workers
     assert view.until("completed", "to-come") is not None
 
 
-def test_cancelling_what_is_not_here_harms_nobody(workers: Workers, client: Client, view: View) -> None:
+def test_canceling_what_is_not_here_harms_nobody(workers: Workers, client: Client, view: View) -> None:
     worker = start(workers, "ok")
     cancel(view, "nobody")
     view.db.publish("asynq:cancel", b"\xff\xfe")

@@ -247,6 +247,33 @@ def grow(order: dict[str, str], context: TaskContext) -> Answer:
     return None
 
 
+def grow_and_clean_up(order: dict[str, str], context: TaskContext) -> Answer:
+    """Keep so many bytes, and say what is raised in here."""
+    signal_beacon(order, f"started {os.getpid()}")
+    try:
+        allocate(order, context)
+        time.sleep(10**6)
+    except BaseException as error:
+        signal_beacon(order, f"cleaned {type(error).__name__}: {error}")
+        raise
+    return None
+
+
+def wait_and_grow(order: dict[str, str], context: TaskContext) -> Answer:
+    """Keep so many bytes once the file is there, and go on."""
+    wait_for(order, context)
+    allocate(order, context)
+    signal_beacon(order, "grown")
+    time.sleep(10**6)
+    return None
+
+
+def grow_and_ignore(order: dict[str, str], context: TaskContext) -> Answer:
+    """Keep so many bytes, and swallow whatever is raised inside."""
+    allocate(order, context)
+    return ignore(order, context)
+
+
 def scribble(order: dict[str, str], context: TaskContext) -> Answer:
     """Write over the shared memory, as a wild pointer might."""
     for name in os.listdir("/proc/self/fd"):
@@ -280,7 +307,8 @@ HANDLERS: dict[str, Callable[[dict[str, str], TaskContext], Answer]] = {
         noop, nap, echo, size, pid, spin, spin_silently, sleep, hold_gil, hold_gil_in_c, ignore, return_late, decide,
         clean_up, explain, segfault,
         exit_hard, exit_softly, kill_self, fork_and_return, wait_for, with_grandchildren, leave_grandchild,
-        use_terminate, write, allocate, grow, scribble, wrong_answer, raise_error, limits,
+        use_terminate, write, allocate, grow, grow_and_clean_up, grow_and_ignore, wait_and_grow,
+        scribble, wrong_answer, raise_error, limits,
     )
 }  # fmt: skip
 
@@ -317,8 +345,25 @@ async def async_sleep(order: dict[str, str]) -> None:
 
 
 async def async_grow(order: dict[str, str]) -> None:
+    """Keep so many bytes, and go on."""
     _KEPT.append(bytearray(os.urandom(1024) * (int(order["size"]) // 1024)))
+    signal_beacon(order, "grown")
     await asyncio.sleep(10**6)
+
+
+async def async_grow_for_a_while(order: dict[str, str]) -> None:
+    """Hold so many bytes once the file is there, and give them back at the end."""
+    await async_wait_for(order)
+    held = bytearray(os.urandom(1024) * (int(order["size"]) // 1024))
+    signal_beacon(order, "grown")
+    await asyncio.sleep(10**6)
+    del held
+
+
+async def async_grow_and_block(order: dict[str, str]) -> None:
+    _KEPT.append(bytearray(os.urandom(1024) * (int(order["size"]) // 1024)))
+    signal_beacon(order, "grown")
+    time.sleep(10**6)
 
 
 async def async_ignore(order: dict[str, str]) -> None:
@@ -359,6 +404,8 @@ COROUTINES = {
         async_wait_for,
         async_sleep,
         async_grow,
+        async_grow_for_a_while,
+        async_grow_and_block,
         async_ignore,
         async_block,
         async_cancel_self,

@@ -168,13 +168,13 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
     assert "task bad of queue q cannot be read" in caplog.text
 
 
-def test_a_task_that_was_cancelled_a_moment_ago_is_not_begun() -> None:
+def test_a_task_that_was_canceled_a_moment_ago_is_not_begun() -> None:
     def test(bench: Bench) -> None:
         bench.canceled["q", "a"] = CancelAs.RETRY
         bench.accept("a", "b")
         (result,) = bench.finished
         assert isinstance(result.write, Retried)
-        assert decode_task_message(result.write.message).error_msg.startswith("TaskCanceled: the task was cancelled")
+        assert decode_task_message(result.write.message).error_msg.startswith("TaskCanceled: the task was canceled")
         assert bench.crew.pool.pending == 1
 
     on_crew(test)
@@ -290,7 +290,7 @@ def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_another
         assert isinstance(result.write, Retried)
         message = decode_task_message(result.write.message)
         assert message.retried == 1
-        assert message.error_msg.startswith("WorkerCrashedError: twice the worker process that ran it was killed")
+        assert message.error_msg.startswith("WorkerCrashedError: its worker process was killed twice for")
 
     on_crew(test)
 
@@ -353,7 +353,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
 # Control ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_waiting_task_that_is_cancelled_is_withdrawn_and_fails() -> None:
+def test_a_waiting_task_that_is_canceled_is_withdrawn_and_fails() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
         assert bench.crew.cancel(Cancellation("a"))
@@ -380,7 +380,7 @@ def test_a_cancellation_of_a_task_on_its_way_back_to_its_queue_is_not_swallowed(
     on_crew(test)
 
 
-def test_tasks_of_one_id_in_two_queues_are_cancelled_both() -> None:
+def test_tasks_of_one_id_in_two_queues_are_canceled_both() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):
             bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
@@ -440,7 +440,7 @@ def test_the_last_outcome_that_was_named_counts_and_a_bare_id_names_none(
     on_crew(test)
 
 
-def test_a_cancelled_coroutine_whose_child_was_killed_for_another_is_not_run_again() -> None:
+def test_a_canceled_coroutine_whose_child_was_killed_for_another_is_not_run_again() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
         told, other = bench.submission("a"), bench.submission("b")

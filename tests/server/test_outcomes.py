@@ -165,7 +165,7 @@ def test_fields_of_newer_peers_survive() -> None:
     ("kind", "text"),
     [
         (Kind.TIMEOUT, "TaskTimeout: the handler did not end in time and its process was killed"),
-        (Kind.CANCELED, "TaskCanceled: the handler did not end when it was cancelled and its process was killed"),
+        (Kind.CANCELED, "TaskCanceled: the handler did not end when it was canceled and its process was killed"),
     ],
 )
 def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: Kind, text: str) -> None:
@@ -178,7 +178,8 @@ def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: Kind, tex
     ("kind", "text"),
     [
         (Kind.TIMEOUT, "TaskTimeout: the handler returned after its time was up"),
-        (Kind.CANCELED, "TaskCanceled: the handler returned after it was cancelled"),
+        (Kind.CANCELED, "TaskCanceled: the handler returned after it was canceled"),
+        (Kind.MEMORY_LIMIT, "TaskCanceled: the handler returned after its process had grown above memory_limit"),
     ],
 )
 def test_a_handler_that_returned_too_late_was_not_killed(kind: Kind, text: str) -> None:
@@ -249,7 +250,7 @@ def test_a_result_written_mid_run_goes_with_the_completion_unless_the_handler_re
         assert write.result == result
 
 
-# Cancelled with an outcome ----------------------------------------------------------------------------------------
+# Canceled with an outcome ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -265,13 +266,13 @@ def test_an_outcome_that_was_asked_for_stands_unless_the_task_was_done(kind: Kin
     assert overrides(task, kind) is (kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID))
 
 
-def test_a_task_cancelled_to_be_deleted_goes_with_its_lock() -> None:
+def test_a_task_canceled_to_be_deleted_goes_with_its_lock() -> None:
     task = held(retention=60)
     task.canceled = CancelAs.DELETE
     assert canceled_of(task, FailureReport("E: x"), NOW_S) == Done("a", "lock")
 
 
-def test_a_task_cancelled_to_be_archived_is_whatever_the_hooks_say() -> None:
+def test_a_task_canceled_to_be_archived_is_whatever_the_hooks_say() -> None:
     task = held()
     task.canceled = CancelAs.ARCHIVE
     write = canceled_of(task, FailureReport("E: x", is_failure=False, retry_in_s=7.0), NOW_S)
@@ -279,8 +280,8 @@ def test_a_task_cancelled_to_be_archived_is_whatever_the_hooks_say() -> None:
     assert rewritten(write) == changed(error_msg="E: x", last_failed_at=NOW_S)
 
 
-def test_a_task_cancelled_while_its_server_shuts_down_says_so() -> None:
-    assert report_of(Kind.ABORTED, b"").error == "TaskCanceled: the task was cancelled while its server shut down"
+def test_a_task_canceled_while_its_server_shuts_down_says_so() -> None:
+    assert report_of(Kind.ABORTED, b"").error == "TaskCanceled: the task was canceled while its server shut down"
 
 
 def test_a_task_whose_time_was_up_before_it_began_is_not_said_to_have_been_killed() -> None:

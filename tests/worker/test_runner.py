@@ -10,7 +10,7 @@ import pytest
 
 from fastq import ServeMux, current_task
 from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
-from fastq.pool.outcome import Kind
+from fastq.pool.outcome import TOLD_TO_END, Kind
 from fastq.pool.runner import Answer, RunnerMisuseError
 from fastq.worker.hooks import Hooks
 from fastq.worker.report import FailureReport
@@ -219,12 +219,13 @@ def test_a_plain_function_that_returns_an_awaitable_is_a_mistake_that_is_said() 
     ("interruption", "kind", "text"),
     [
         (Kind.TIMEOUT, Kind.TIMEOUT, "TaskTimeout: the task's time is up"),
-        (Kind.CANCELED, Kind.CANCELED, "TaskCanceled: the task was cancelled"),
+        (Kind.CANCELED, Kind.CANCELED, "TaskCanceled: the task was canceled"),
+        (Kind.MEMORY_LIMIT, Kind.MEMORY_LIMIT, "TaskCanceled: its process has grown above memory_limit (peak RSS "),
         (Kind.ABORTED, Kind.FAILED, "CancelledError"),
         (None, Kind.FAILED, "CancelledError"),
     ],
 )
-def test_a_cancelled_coroutine_is_told_by_the_reason(interruption: Kind | None, kind: Kind, text: str) -> None:
+def test_a_canceled_coroutine_is_told_by_the_reason(interruption: Kind | None, kind: Kind, text: str) -> None:
     answer = run_coroutine(
         fail_with(asyncio.CancelledError()), FakeContext(interruption=interruption), Hooks(), encoded()
     )
@@ -233,7 +234,7 @@ def test_a_cancelled_coroutine_is_told_by_the_reason(interruption: Kind | None, 
     assert report_of(answer).error.startswith(text)
 
 
-@pytest.mark.parametrize("interruption", [Kind.TIMEOUT, Kind.CANCELED])
+@pytest.mark.parametrize("interruption", TOLD_TO_END)
 @pytest.mark.parametrize(("decision", "kind"), [(SkipRetry("no"), Kind.SKIP_RETRY), (RevokeTask("no"), Kind.REVOKED)])
 def test_a_decision_after_the_end_was_asked_for_is_not_ignored(
     interruption: Kind, decision: Exception, kind: Kind, run: Run

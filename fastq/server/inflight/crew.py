@@ -22,7 +22,7 @@ from fastq.clock import Clock
 from fastq.errors import InvalidMessageError
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, ProcessPool
-from fastq.pool.protocol import CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
+from fastq.pool.protocol import TOLD_TO_END, CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.inflight._intake import Intake, split_done, to_submit
 from fastq.server.inflight.failure_log import FailureLog
 from fastq.server.inflight.held import HeldTask, HeldTasks, view_leased
@@ -45,9 +45,12 @@ from fastq.worker.report import FailureReport
 
 __all__ = ["Crew", "CrewCallbacks", "given_back"]
 
-_CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was cancelled before it began").encode()
+_CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was canceled before it began").encode()
 
-_RERUN_TWICE: Final = b"twice the worker process that ran it was killed for another task's sake, or with its preloader"
+_KILLED_TWICE: Final = (
+    b"its worker process was killed twice for reasons outside of this task (another task, memory of unknown origin, "
+    b"the end of the preloader); the first time it ran again without charge, this time the attempt counts as failed"
+)
 
 Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
 ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
@@ -198,7 +201,7 @@ class Crew:
             _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
 
     def _cancel_early(self, queue: str, tasks: Sequence[HeldTask], asked_s: float) -> list[Result]:
-        """End the tasks that were cancelled a moment ago, and return what came of them."""
+        """End the tasks that were canceled a moment ago, and return what came of them."""
         results = []
         for task in tasks:
             task.canceled = self._callbacks.canceled_as(queue, task.id, asked_s)
@@ -238,7 +241,7 @@ class Crew:
             # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
             kind = Kind.CANCELED
         if kind is Kind.RERUN and task.reruns and not self._is_closed:
-            kind, data = Kind.CRASHED, _RERUN_TWICE
+            kind, data = Kind.CRASHED, _KILLED_TWICE
         try:
             if self._goes_again(task, kind):
                 again.append(self._intake.submission(task))
@@ -376,4 +379,4 @@ def given_back(task: HeldTask) -> Result:
 
 
 def _is_unreported_failure(kind: Kind, data: bytes) -> bool:
-    return kind in (Kind.TIMEOUT, Kind.CANCELED, Kind.CRASHED, Kind.BROKEN) and not has_report(kind, data)
+    return kind in (*TOLD_TO_END, Kind.CRASHED, Kind.BROKEN) and not has_report(kind, data)

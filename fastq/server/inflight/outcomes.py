@@ -111,14 +111,14 @@ def passed_on(task: HeldTask, data: bytes, now_s: int, delay_s: int) -> Write:
 
 
 def overrides(task: HeldTask, kind: Kind) -> bool:
-    """Tell whether who cancelled a task has decided its outcome; what was done, or cannot be read, is as it is."""
+    """Tell whether who canceled a task has decided its outcome; what was done, or cannot be read, is as it is."""
     if task.canceled is CancelAs.DELETE:
         return kind not in (Kind.DONE, Kind.RESULT)
     return task.canceled is CancelAs.ARCHIVE and kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID)
 
 
 def canceled_of(task: HeldTask, report: FailureReport, now_s: int) -> Write:
-    """Return the write for a task that was cancelled with a decision, whatever its handler or the hooks say."""
+    """Return the write for a task that was canceled with a decision, whatever its handler or the hooks say."""
     if task.canceled is CancelAs.DELETE:
         return Done(task.view.id, task.view.unique_key)
     return failure_of(task, Kind.SKIP_RETRY, report, now_s, lambda retried: 0.0)
@@ -126,13 +126,14 @@ def canceled_of(task: HeldTask, report: FailureReport, now_s: int) -> Write:
 
 _TOO_LATE: Final = {
     Kind.TIMEOUT: "TaskTimeout: the handler returned after its time was up",
-    Kind.CANCELED: "TaskCanceled: the handler returned after it was cancelled",
+    Kind.CANCELED: "TaskCanceled: the handler returned after it was canceled",
+    Kind.MEMORY_LIMIT: "TaskCanceled: the handler returned after its process had grown above memory_limit",
 }
 _TEXTS: Final = {
     Kind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
-    Kind.CANCELED: "TaskCanceled: the handler did not end when it was cancelled and its process was killed",
-    Kind.ABORTED: "TaskCanceled: the task was cancelled while its server shut down",
-    Kind.RERUN: "its process was ended for another task's sake",
+    Kind.CANCELED: "TaskCanceled: the handler did not end when it was canceled and its process was killed",
+    Kind.ABORTED: "TaskCanceled: the task was canceled while its server shut down",
+    Kind.RERUN: "its process was killed, and not because of it",
     Kind.RETURNED: "it had not begun",
     Kind.CRASHED: "WorkerCrashedError: ",
     Kind.BROKEN: "WorkerCrashedError: ",
