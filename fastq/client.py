@@ -80,7 +80,7 @@ class AsyncClient:
     async def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:
         """Put one task into its queue, at once or not at all; see ``Client.enqueue``.
 
-        If the call is cancelled while Redis is asked, the task may or may not have been enqueued.
+        If the call is canceled while Redis is asked, the task may or may not have been enqueued.
         """
         return await self._broker.drive(self._producer.enqueue(task, payload, options))
 

@@ -61,7 +61,7 @@ class Semaphore:
             return self._broker.drive(acquire_token(token, self.max_tokens, self._now_s()))
         except Exception:
             raise
-        except BaseException:  # the task is cancelled or its time is up, and it may have the token by now
+        except BaseException:  # the task is canceled or its time is up, and it may have the token by now
             self._give_back(holder)
             raise
 
@@ -107,7 +107,7 @@ class Semaphore:
         holder = current_task()
         try:
             self._give_back(holder)
-        except BaseException:  # the task was cancelled, or its time ran out, before it was through
+        except BaseException:  # the task was canceled, or its time ran out, before it was through
             self._give_back(holder)
             raise
 

@@ -356,3 +356,12 @@ def test_what_keeps_to_the_limits_is_accepted(path: str, source: str) -> None:
 )
 def test_what_breaks_a_limit_is_named(path: str, source: str, fault: str) -> None:
     assert faults(path, source) == [fault]
+
+
+BRITISH = re.compile(r"(?<!\.)cancell(?:ed(?!Error)|ing)", re.IGNORECASE)  # asyncio's own names are British
+
+
+def test_canceled_is_spelled_as_in_asynq() -> None:
+    texts = [path for folder in ("fastq", "docs") for path in (ROOT / folder).rglob("*.*")]
+    texts = [path for path in texts if path.suffix in (".py", ".pyi", ".pyx", ".pxi", ".pxd", ".lua", ".md", ".json")]
+    assert [str(path) for path in texts if BRITISH.search(path.read_text())] == []

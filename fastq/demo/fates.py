@@ -21,7 +21,7 @@ class Fate(Enum):
     SKIPPED = "raised SkipRetry, archived at once"
     REVOKED = "raised RevokeTask, deleted"
     TIMED_OUT = "hung, timed out, archived"
-    CANCELED = "hung, cancelled, archived"
+    CANCELED = "hung, canceled, archived"
     CRASHED = "crashed its process, archived"
     REFUSED = "refused at enqueue as duplicates"
     LOST = "lost"
@@ -70,7 +70,7 @@ SCATTERED: Final = (
 """The lots that are strewn over the first wave by chance."""
 
 STUCK: Final = Lot("stuck", Fate.CANCELED, "hang:sleep", _NO_RETRY, failures=1)
-"""Cancelled by the demo as soon as it has begun."""
+"""Canceled by the demo as soon as it has begun."""
 
 SINGLES: Final = (
     (Lot("looping", Fate.TIMED_OUT, "hang:loop", _SHORT, failures=1), 0, 0.15),

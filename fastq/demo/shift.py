@@ -50,7 +50,7 @@ class Shift:
         self._tail = LedgerTail(worker.ledger)
         self._stuck = books.the(STUCK.name)
         self._stuck_has_begun = False
-        self._is_cancelled = False
+        self._is_canceled = False
         self._last: Mapping[str, QueueCounts] = {}
         self._last_change_s = time.monotonic()
         self._quiet_polls = 0
@@ -91,7 +91,7 @@ class Shift:
 
     def _cancel_stuck(self) -> None:
         self._stuck_has_begun = self._stuck_has_begun or self._tail.names(self._stuck)
-        if self._stuck_has_begun and not self._is_cancelled:
+        if self._stuck_has_begun and not self._is_canceled:
             # Heard by nobody while the worker's subscription is being renewed: said again at the next look.
             cancel = Operation("PUBLISH", None, (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
-            self._is_cancelled = self._broker.run(cancel) > 0
+            self._is_canceled = self._broker.run(cancel) > 0

@@ -21,7 +21,7 @@ __all__ = ["AsyncInspector"]
 class AsyncInspector(NamedByState[Coroutine[Any, Any, list[TaskInfo]], Coroutine[Any, Any, int]]):
     """Look at what is in Redis and act on it from an asyncio program; as ``Inspector``, with every method awaitable.
 
-    ``redis`` is as for ``AsyncClient``. A call that is cancelled may have been carried out, wholly or in part.
+    ``redis`` is as for ``AsyncClient``. A call that is canceled may have been carried out, wholly or in part.
     """
 
     def __init__(self, redis: str | AsyncRedis | None = None) -> None:

@@ -142,7 +142,7 @@ class Coroutines:
         self._end(task, kind, answer)
 
     def _look(self) -> None:
-        """End what a handler's code has cancelled before its first step: it never saw it, and told nobody."""
+        """End what a handler's code has canceled before its first step: it never saw it, and told nobody."""
         self._stage.check()
         for running, _ in list(self._running.values()):
             if running.done():
@@ -150,7 +150,7 @@ class Coroutines:
         self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look) if self._running and self._loop else None
 
     def _ended(self, running: asyncio.Task[None]) -> None:
-        """End a coroutine that was cancelled before its first step: it never saw it."""
+        """End a coroutine that was canceled before its first step: it never saw it."""
         for unseen, task in list(self._running.values()):
             if unseen is running:
                 self._end(task, task.interruption or Kind.BROKEN, _if_unasked(task))
@@ -168,5 +168,5 @@ async def _wait_for(outcome: Awaitable[object]) -> None:
 
 
 def _if_unasked(task: Task) -> Answer:
-    """Return what to say of a coroutine that was cancelled by somebody other than the pool."""
-    return None if task.interruption else (Kind.BROKEN, b"the coroutine was cancelled from within its own code")
+    """Return what to say of a coroutine that was canceled by somebody other than the pool."""
+    return None if task.interruption else (Kind.BROKEN, b"the coroutine was canceled from within its own code")

@@ -82,7 +82,7 @@ class Runner(Protocol):
         """
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
-        """Return a coroutine that runs the task; it is cancelled when the end is asked for."""
+        """Return a coroutine that runs the task; it is canceled when the end is asked for."""
 
 
 class RunnerMisuseError(Exception):

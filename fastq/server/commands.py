@@ -69,7 +69,7 @@ class Commands:
                 # What a sender that is about to start can take is left to it.
                 most = max(1, len(self._waiting) - self._starting)
                 taken, self._waiting = self._waiting[:most], self._waiting[most:]
-                # Who was cancelled before his operations were sent holds nothing of what they would bring.
+                # Who was canceled before his operations were sent holds nothing of what they would bring.
                 batch = [asked for asked in taken if not asked[1].done()]
                 if not batch:
                     continue
@@ -98,7 +98,7 @@ class Commands:
 
 
 def _give(answer: asyncio.Future[list[Any]], results: list[Any]) -> None:
-    if not answer.done():  # its caller may have been cancelled
+    if not answer.done():  # its caller may have been canceled
         answer.set_result(results)
 
 

@@ -143,7 +143,7 @@ class HandlerRunner:
             if outcome is None or (message.retention <= 0 and not self._keep_results):
                 return None
             return Kind.RESULT, encode_returned(task, outcome)
-        except BaseException as error:  # noqa: BLE001 - as above; a cancelled coroutine reports, and ends
+        except BaseException as error:  # noqa: BLE001 - as above; a canceled coroutine reports, and ends
             return self._failed(task, error, context)
 
     def _failed(self, task: RunningTask, error: BaseException, context: TaskContext) -> Answer:

@@ -120,7 +120,7 @@ def test_a_lost_task_is_let_go_of_and_the_others_are_kept(
         assert bench.queue.scores("lease").get("taken") == scores.get(how)
 
     on_bench(db, url, test)
-    assert logged(caplog) == ["lost the lease of task taken of queue default; it is cancelled here"]
+    assert logged(caplog) == ["lost the lease of task taken of queue default; it is canceled here"]
 
 
 def test_a_task_that_ended_meanwhile_is_not_taken_for_lost(db: Redis, url: str) -> None:

@@ -17,7 +17,7 @@ __all__ = ["CancelAs", "Cancellation", "cancel_processing", "read_cancellation"]
 
 
 class CancelAs(StrEnum):
-    """Say what is to become of a cancelled task."""
+    """Say what is to become of a canceled task."""
 
     RETRY = "retry"
     """As asynq has it: it waits for its next attempt; after the last, or if its handler asks for it, it is archived."""

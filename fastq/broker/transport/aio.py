@@ -70,7 +70,7 @@ class AsyncNodeTransport:
         return self.where
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands in one write and read their replies; a cancelled call gives up its connection."""
+        """Send the commands in one write and read their replies; a canceled call gives up its connection."""
         async with self._turns:
             try:
                 connection = await self._pool.get_connection()
@@ -95,7 +95,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         await connection.disconnect(nowait=True)
         return [Unsent(error)] * len(commands)
     except BaseException:
-        await connection.disconnect(nowait=True)  # cancelled between PING and PONG: out of step
+        await connection.disconnect(nowait=True)  # canceled between PING and PONG: out of step
         raise
     replies: list[Any] = []
     loop, limit_s = asyncio.get_running_loop(), connection.socket_timeout
@@ -113,7 +113,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         await connection.disconnect(nowait=True)
         replies.extend([Lost(_named(error, limit_s))] * (len(commands) - len(replies)))
     except BaseException:
-        await connection.disconnect(nowait=True)  # cancelled between command and reply: out of step
+        await connection.disconnect(nowait=True)  # canceled between command and reply: out of step
         raise
     finally:
         connection.socket_timeout = limit_s

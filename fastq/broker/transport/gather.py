@@ -44,7 +44,7 @@ class GatheringTransport:
         return await self._transport.place_of(key)
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Return what came back for each command; a caller that is cancelled leaves the others alone."""
+        """Return what came back for each command; a caller that is canceled leaves the others alone."""
         if self._under_way < MOST_UNDER_WAY:
             self._under_way += 1
             try:
@@ -113,5 +113,5 @@ def _size(command: Command) -> int:
 
 
 def _give(answer: asyncio.Future[list[Any]], replies: list[Any]) -> None:
-    if not answer.done():  # its caller may have been cancelled
+    if not answer.done():  # its caller may have been canceled
         answer.set_result(replies)

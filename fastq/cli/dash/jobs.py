@@ -19,7 +19,7 @@ from fastq.inspector import QueueInfo, actions
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
 from fastq.states import TaskState
 
-__all__ = ["Deed", "Job", "Place", "Progress", "StoppedError", "cancelling", "doing", "doing_all", "may", "pausing"]
+__all__ = ["Deed", "Job", "Place", "Progress", "StoppedError", "canceling", "doing", "doing_all", "may", "pausing"]
 
 
 class StoppedError(Exception):
@@ -161,7 +161,7 @@ def doing(name: str, desk: Desk, infos: Sequence[TaskInfo]) -> Job:
     return Job(question, deed.past, len(infos), work, destroys=deed is DELETE)
 
 
-def cancelling(desk: Desk, infos: Sequence[TaskInfo]) -> Job:
+def canceling(desk: Desk, infos: Sequence[TaskInfo]) -> Job:
     """Ask the servers that run tasks to stop them; what becomes of them then is the servers' to say."""
 
     async def work(progress: Progress) -> None:

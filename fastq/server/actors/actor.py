@@ -69,7 +69,7 @@ class Actor:
     async def finish(self, within_s: float) -> None:
         """End once the tick under way is through, or in the middle of it after so many seconds.
 
-        For those whose ticks hold what Redis has answered: a cancelled one would forget it.
+        For those whose ticks hold what Redis has answered: a canceled one would forget it.
         """
         self._finishing = True
         self.wake()

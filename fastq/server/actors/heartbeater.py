@@ -1,7 +1,7 @@
 """The heartbeater: keeps the leases of all held tasks, and tells inspectors what this server is and does.
 
 Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
-more, which are then cancelled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
+more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
 after 30 s and other servers take the tasks over.
 """
 
@@ -102,5 +102,5 @@ class Heartbeater(Actor):
                 self._held.drop(task)
             elif task.held and not task.ended:
                 # One that ended meanwhile gave its lease back itself.
-                self._log.warning("lost the lease of task %s of queue %s; it is cancelled here", task.id, task.queue)
+                self._log.warning("lost the lease of task %s of queue %s; it is canceled here", task.id, task.queue)
                 self._lost(task)

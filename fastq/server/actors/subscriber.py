@@ -1,4 +1,4 @@
-"""The subscriber: hears which tasks are to be cancelled and what is to become of them, and what other topics say.
+"""The subscriber: hears which tasks are to be canceled and what is to become of them, and what other topics say.
 
 Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of the topics that it is given; after a
 lost connection it subscribes again. It keeps what names no task held here for 2 s, for a dequeue that is under way. If
@@ -60,7 +60,7 @@ class Subscriber(Actor):
         self._clock = clock
         self._topics = (
             Topic((keys.CANCEL_CHANNEL,), self._hear_bare, ""),
-            Topic((keys.CANCEL_AS_CHANNEL,), self._hear_full, "tasks are cancelled, but always retried"),
+            Topic((keys.CANCEL_AS_CHANNEL,), self._hear_full, "tasks are canceled, but always retried"),
             *topics,
         )
         self._unknown = Recent[tuple[str | None, str], _Heard](REMEMBER_S, clock)

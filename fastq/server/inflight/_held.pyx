@@ -18,7 +18,7 @@ cdef class HeldTask:
 
     ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``returning`` when it
     then goes back to its queue, ``reruns`` how often it was started again because its child was killed for another's sake. ``canceled`` is what is to become of it once
-    somebody has cancelled it. ``written`` is the last result that the handler wrote while it ran. ``in_doubt`` is true
+    somebody has canceled it. ``written`` is the last result that the handler wrote while it ran. ``in_doubt`` is true
     while a write that ends it may or may not have been carried out; ``write_by_s`` is until when such writes are tried,
     once Redis has ``refused`` one for good. ``seq`` counts the tasks taken from the queue. ``submission`` is what the
     pool has of it, while it is held.
