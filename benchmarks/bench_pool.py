@@ -18,7 +18,7 @@ from statistics import median, quantiles
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from fastq.pool._feed import Event, Submission
+from fastq.pool._child_queue import Event, Submission
 from fastq.pool.config import PoolConfig
 from fastq.pool.pool import ProcessPool
 from fastq.pool.protocol import PoolCallbacks

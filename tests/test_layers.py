@@ -47,7 +47,7 @@ MEETING_POINTS = {
     # Limits are a process', and the pool's children are to have those that the server was given.
     ("server.run", "pool.descriptors"),
     # The compiled side of the protocol: submissions and events as C sees them.
-    ("server.inflight._intake", "pool._feed"),
+    ("server.inflight._intake", "pool._child_queue"),
     ("server.actors.aggregator", "client"),
     # An archive that spills writes the lines of an export.
     ("server.actors.archive_keeper", "inspector.task_lines"),
@@ -317,7 +317,7 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
                 ("server/server", "pool.config"),
                 ("server/janitor", "client"),
                 ("server/server", "inspector.queues"),
-                ("pool/child", "server.actor"),
+                ("pool/child_main", "server.actor"),
                 ("client", "server"),
                 ("inspector/queues", "client"),
                 ("scheduler", "inspector"),

@@ -1,9 +1,10 @@
 """The pool: tasks as bytes in, outcomes as events out, handlers in processes that can be killed.
 
 Actors. The *main process* (asyncio, no user code) owns the pool: ``pool`` (facade), ``_dispatcher`` (who gets what),
-``_feed`` (one child's rings, near side), ``supervisor`` and ``seats`` (who lives), ``timekeeper`` (who must end),
-``verdicts`` (what the dead leave behind). The *preloader* imports the app once, forks, reaps; ``fork_server`` is shared
-by all pools of a server that have their children from it. *Children* run tasks.
+``child`` (what is known of one), ``_child_queue`` (its rings, near side), ``supervisor`` and ``seats`` (who lives),
+``timekeeper`` (who must end), ``dead_child`` (what the dead leave behind). The *preloader* imports the app once, forks,
+reaps; ``fork_server`` is shared by all pools of a server that have their children from it. *Children* run tasks
+(``child_main``).
 
 Memory. One segment a child, made by the main process and passed by descriptor: header, slot table, task ring, result
 ring; nobody but that child and the main process maps it. One page for all: the bell. Every word has one writer, but
@@ -34,11 +35,11 @@ When it dies:
 - What leaves its process group (``setsid`` in a grandchild) is out of reach.
 """
 
-from fastq.pool._feed import Event, Submission
+from fastq.pool._child_queue import Event, Submission
 from fastq.pool.config import PoolConfig
-from fastq.pool.link import PoolStartError
 from fastq.pool.outcome import Kind
 from fastq.pool.pool import ProcessPool
+from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.protocol import CancelOutcome, Pool, PoolCallbacks, Running
 from fastq.pool.runner import Answer, Runner, RunnerFactory, TaskContext
 

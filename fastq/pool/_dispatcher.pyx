@@ -14,7 +14,7 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from fastq.pool cimport _atomics as atomic
-from fastq.pool._feed cimport Estimate, Event, Feed, Submission
+from fastq.pool._child_queue cimport Estimate, Event, ChildQueue, Submission
 from fastq.pool._ring cimport Memory
 
 from fastq.pool import layout
@@ -37,9 +37,9 @@ cdef int64_t SHORTAGE_NS = 1_000_000_000
 
 
 cdef class Dispatcher:
-    """Hold what waits, the feeds it goes to, and the estimates."""
+    """Hold what waits, the queues it goes to, and the estimates."""
 
-    cdef list feeds
+    cdef list queues
     cdef object waiting
     cdef dict estimates
     cdef Estimate mean
@@ -61,20 +61,20 @@ cdef class Dispatcher:
         self.bell = bell.base + <Py_ssize_t>layout.BELL_AT
         self.prefetch_ns = prefetch_time * 1e9
         self.max_records = prefetch_records
-        self.feeds = []
+        self.queues = []
         self.waiting = deque()
         self.estimates = {}
         self.mean = Estimate(MEAN_SPAN)
         self.mean.ns = self.prefetch_ns
 
-    def add(self, feed: Feed) -> None:
+    def add(self, queue: ChildQueue) -> None:
         """Let a child take part."""
-        self.feeds.append(feed)
+        self.queues.append(queue)
 
-    def remove(self, feed: Feed) -> None:
+    def remove(self, queue: ChildQueue) -> None:
         """Forget a child, if it took part."""
-        if feed in self.feeds:
-            self.feeds.remove(feed)
+        if queue in self.queues:
+            self.queues.remove(queue)
 
     # In ---------------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ cdef class Dispatcher:
     def dispatch(self) -> list:
         """Give out what waits, as far as it may be; once closed, return it all instead."""
         cdef Submission submission
-        cdef Feed feed
+        cdef ChildQueue queue
         cdef bint stuck[2]
         if not self.waiting:
             return []
@@ -115,37 +115,37 @@ cdef class Dispatcher:
         stuck[0], stuck[1] = not self.come[0], not self.come[1]
         kept = []
         try:
-            for feed in self.feeds:
-                feed.measure_backlog(now)
+            for queue in self.queues:
+                queue.measure_backlog(now)
             while self.waiting and not (stuck[0] and stuck[1]):
                 submission = self.waiting[0]
                 if not stuck[submission.is_async]:
-                    feed = self.choose(submission, now)
-                    if feed is not None and self.push(feed, submission, now):
+                    queue = self.choose(submission, now)
+                    if queue is not None and self.push(queue, submission, now):
                         self.waiting.popleft()
                         continue
                     stuck[submission.is_async] = True
-                    keep_one(self.feeds, submission.is_async, now)
+                    keep_one(self.queues, submission.is_async, now)
                 kept.append(submission)
                 self.waiting.popleft()
         finally:
             self.waiting.extendleft(reversed(kept))
-            for feed in self.feeds:
-                if feed.touched:
-                    feed.ring_if_asleep()
+            for queue in self.queues:
+                if queue.touched:
+                    queue.ring_if_asleep()
         return []
 
-    cdef bint push(self, Feed feed, Submission submission, int64_t now) except -1:
+    cdef bint push(self, ChildQueue queue, Submission submission, int64_t now) except -1:
         """Give a submission to a child; false when it has no room, or on any error: then it waits, or goes back."""
         try:
-            if not feed.push(submission, self.seq + 1):
+            if not queue.push(submission, self.seq + 1):
                 return False
         except Exception as error:  # noqa: BLE001 - of descriptors, of memory: whatever it is, nothing else may suffer
             self.shortage = error
             self.short_until = now + SHORTAGE_NS
             return False
         self.seq += 1
-        feed.kept_until = 0
+        queue.kept_until = 0
         return True
 
     def take_shortage(self) -> Exception | None:
@@ -158,50 +158,50 @@ cdef class Dispatcher:
         self.waiting.clear()
         return events
 
-    cdef Feed choose(self, Submission submission, int64_t now):
+    cdef ChildQueue choose(self, Submission submission, int64_t now):
         """Return the child that will be free first, ``None`` when none may take this one now."""
-        cdef Feed feed
-        cdef Feed best = None
-        for feed in self.feeds:
-            if self.may_take(feed, submission, now) and (best is None or feed.backlog_ns < best.backlog_ns):
-                best = feed
+        cdef ChildQueue queue
+        cdef ChildQueue best = None
+        for queue in self.queues:
+            if self.may_take(queue, submission, now) and (best is None or queue.backlog_ns < best.backlog_ns):
+                best = queue
         return best
 
-    cdef bint may_take(self, Feed feed, Submission submission, int64_t now):
-        cdef Py_ssize_t count = feed.count()
-        if not feed.open or feed.left == 0:
+    cdef bint may_take(self, ChildQueue queue, Submission submission, int64_t now):
+        cdef Py_ssize_t count = queue.count()
+        if not queue.open or queue.left == 0:
             return False
-        if is_kept(feed, now) and (count or feed.kept_for_async != submission.is_async):
+        if is_kept(queue, now) and (count or queue.kept_for_async != submission.is_async):
             return False
         if count == 0:
             return True
         if submission.is_async:
-            return count == feed.async_count and count < feed.slots.count
+            return count == queue.async_count and count < queue.slots.count
         return (
-            feed.async_count == 0
-            and feed.backlog_ns < self.prefetch_ns
+            queue.async_count == 0
+            and queue.backlog_ns < self.prefetch_ns
             and count < self.max_records
-            and feed.bytes + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
+            and queue.bytes + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
         )
 
     # Out --------------------------------------------------------------------------------------------------------
 
     def collect(self, events: list) -> list:
-        """Append an event for every result there is; return the feeds that cannot be read any more, each with the error."""
-        cdef Feed feed
+        """Append an event for every result there is; return the queues that cannot be read any more, each with the error."""
+        cdef ChildQueue queue
         unreadable = []
-        for feed in self.feeds:
-            if feed.has_results():
+        for queue in self.queues:
+            if queue.has_results():
                 try:
-                    feed.collect(events, self.mean)
+                    queue.collect(events, self.mean)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are read, and the child is replaced
-                    unreadable.append((feed, error))
+                    unreadable.append((queue, error))
         return unreadable
 
-    def collect_last(self, feed: Feed, events: list) -> None:
+    def collect_last(self, queue: ChildQueue, events: list) -> None:
         """Append an event for every result of a child that is dead."""
         try:
-            feed.collect(events, self.mean)
+            queue.collect(events, self.mean)
         except Exception:  # noqa: BLE001 - what cannot be read is judged with the rest
             pass
 
@@ -211,11 +211,11 @@ cdef class Dispatcher:
 
     def fall_asleep(self) -> bool:
         """Ask the children to ring from now on; false, and they need not, when there is a result already."""
-        cdef Feed feed
+        cdef ChildQueue queue
         atomic.store32(self.bell, ASLEEP)
         atomic.fence()  # the bell is visible before the rings are read again
-        for feed in self.feeds:
-            if feed.has_results():
+        for queue in self.queues:
+            if queue.has_results():
                 atomic.store32(self.bell, AWAKE)
                 return False
         return True
@@ -224,7 +224,7 @@ cdef class Dispatcher:
 
     def free(self, only_async: bool) -> int:
         """Estimate how many more submissions would start within ``prefetch_time``, and find their place."""
-        cdef Feed feed
+        cdef ChildQueue queue
         cdef Py_ssize_t count
         cdef int64_t now = atomic.now_ns()
         cdef double room
@@ -232,44 +232,44 @@ cdef class Dispatcher:
         cdef double mean = max(self.mean.ns, 1.0)
         if self.closed or now < self.short_until:
             return 0
-        for feed in self.feeds:
-            if not feed.open or feed.left == 0:
+        for queue in self.queues:
+            if not queue.open or queue.left == 0:
                 continue
-            count = feed.count()
-            if count and is_kept(feed, now):
+            count = queue.count()
+            if count and is_kept(queue, now):
                 continue
-            if only_async or feed.async_count:
-                room = feed.slots.count - count if count == feed.async_count else 0
+            if only_async or queue.async_count:
+                room = queue.slots.count - count if count == queue.async_count else 0
             elif count == 0:
                 room = max(1.0, min(self.prefetch_ns / mean, self.max_records))
             else:
-                feed.measure_backlog(now)
-                room = max(0.0, min((self.prefetch_ns - feed.backlog_ns) / mean, self.max_records - count))
-            room = min(room, self.places(feed))
-            total += min(room, feed.left) if feed.left > 0 else room
+                queue.measure_backlog(now)
+                room = max(0.0, min((self.prefetch_ns - queue.backlog_ns) / mean, self.max_records - count))
+            room = min(room, self.places(queue))
+            total += min(room, queue.left) if queue.left > 0 else room
         return max(0, <int64_t>total - <int64_t>len(self.waiting))
 
-    cdef double places(self, Feed feed):
+    cdef double places(self, ChildQueue queue):
         """Estimate for how many more submissions of the usual size there are bytes left; a big one has its place."""
         # Coroutines that run have left the ring, and are bounded by their number alone.
-        cdef int64_t held = feed.tasks.unread() if feed.async_count else feed.bytes
+        cdef int64_t held = queue.tasks.unread() if queue.async_count else queue.bytes
         return max(0.0 if held else 1.0, (MAX_BYTES - held) / max(1.0, self.mean_bytes))
 
     def relieve(self) -> list:
         """Move what waits behind an overdue task, or too long, to free children; return events for what none can take."""
-        cdef Feed feed
+        cdef ChildQueue queue
         cdef int64_t now = atomic.now_ns()
         # The pool asks every quarter of it, or half at first: so nothing waits for more than twice as long.
         cdef int64_t limit = now - <int64_t>(1.5 * self.prefetch_ns)
         stuck, late = [], []
-        for feed in self.feeds:
-            if feed.is_overdue(now, self.prefetch_ns / 2):
-                stuck += feed.take_back_all()
-            elif 0 < feed.oldest_waiting() < limit:
-                late += feed.take_back_all()
+        for queue in self.queues:
+            if queue.is_overdue(now, self.prefetch_ns / 2):
+                stuck += queue.take_back_all()
+            elif 0 < queue.oldest_waiting() < limit:
+                late += queue.take_back_all()
         self.put_back(stuck + late)
         events = self.dispatch()
-        if now >= self.next_return and any([submission.feed is None for submission in stuck]):
+        if now >= self.next_return and any([submission.queue is None for submission in stuck]):
             limit = now  # another server may have a free child; but among more children than cores some always look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         return events + self.return_late(limit, now)
@@ -278,8 +278,8 @@ cdef class Dispatcher:
         """Return events for all that waits if it waited for too long; a few stay that a child is kept for."""
         cdef Submission submission
         cdef int patient[2]
-        patient[0] = PATIENT_TASKS if is_one_kept(self.feeds, False, now) else 0
-        patient[1] = PATIENT_TASKS if is_one_kept(self.feeds, True, now) else 0
+        patient[0] = PATIENT_TASKS if is_one_kept(self.queues, False, now) else 0
+        patient[1] = PATIENT_TASKS if is_one_kept(self.queues, True, now) else 0
         staying, leaving = deque(), []
         for submission in self.waiting:
             if patient[submission.is_async] and submission.submitted_at > now - PATIENCE_NS:
@@ -303,18 +303,18 @@ cdef class Dispatcher:
 
     def close(self) -> list[Submission]:
         """Withdraw everything that was not begun, here and in the rings, in order; what comes later is RETURNED."""
-        cdef Feed feed
+        cdef ChildQueue queue
         self.closed = True
-        for feed in self.feeds:
-            self.put_back(feed.take_back_all())
+        for queue in self.queues:
+            self.put_back(queue.take_back_all())
         rest = list(self.waiting)
         self.waiting.clear()
         return rest
 
     def withdraw(self, submission: Submission) -> bool:
         """Withdraw one submission; false when it was begun, or is not here."""
-        if submission.feed is not None:
-            return submission.feed.take_back(submission)
+        if submission.queue is not None:
+            return submission.queue.take_back(submission)
         try:
             self.waiting.remove(submission)
         except ValueError:
@@ -324,46 +324,46 @@ cdef class Dispatcher:
     @property
     def pending(self) -> int:
         """Return how many submissions have had no event yet."""
-        cdef Feed feed
+        cdef ChildQueue queue
         cdef Py_ssize_t total = len(self.waiting)
-        for feed in self.feeds:
-            total += feed.count()
+        for queue in self.queues:
+            total += queue.count()
         return total
 
 
-cdef bint is_kept(Feed feed, int64_t now):
+cdef bint is_kept(ChildQueue queue, int64_t now):
     """Return whether a child is kept for one sort: until it has run dry, and a while for one of that sort to come."""
-    if not feed.kept_until:
+    if not queue.kept_until:
         return False
-    if feed.count():
-        feed.kept_until = now + PATIENCE_NS
-    elif feed.kept_until <= now:
-        feed.kept_until = 0
-    return feed.kept_until > 0
+    if queue.count():
+        queue.kept_until = now + PATIENCE_NS
+    elif queue.kept_until <= now:
+        queue.kept_until = 0
+    return queue.kept_until > 0
 
 
-cdef bint is_one_kept(list feeds, bint is_async, int64_t now):
+cdef bint is_one_kept(list queues, bint is_async, int64_t now):
     """Return whether a child is kept for coroutines, or for plain tasks."""
-    cdef Feed feed
-    for feed in feeds:
-        if feed.kept_for_async == is_async and is_kept(feed, now):
+    cdef ChildQueue queue
+    for queue in queues:
+        if queue.kept_for_async == is_async and is_kept(queue, now):
             return True
     return False
 
 
-cdef void keep_one(list feeds, bint is_async, int64_t now):
+cdef void keep_one(list queues, bint is_async, int64_t now):
     """Keep a child for a sort that is stuck, if all others are busy with the other sort, which might never end."""
-    cdef Feed feed
-    cdef Feed best = None
-    if is_one_kept(feeds, is_async, now):
+    cdef ChildQueue queue
+    cdef ChildQueue best = None
+    if is_one_kept(queues, is_async, now):
         return
-    for feed in feeds:
-        if not feed.open or feed.left == 0 or is_kept(feed, now):
+    for queue in queues:
+        if not queue.open or queue.left == 0 or is_kept(queue, now):
             continue
-        if feed.count() == 0 or is_async == (feed.async_count > 0):
+        if queue.count() == 0 or is_async == (queue.async_count > 0):
             return  # this one will come to it
-        if best is None or feed.count() < best.count():
-            best = feed
+        if best is None or queue.count() < best.count():
+            best = queue
     if best is not None:
         best.kept_for_async = is_async
         best.kept_until = now + PATIENCE_NS

@@ -71,7 +71,7 @@ cdef class Outbox:
                 pass
         return 0
 
-    cdef int send(self, Task task, uint32_t kind, bytes data, int64_t ran_ns) except -1:
+    cdef int send(self, Attempt task, uint32_t kind, bytes data, int64_t ran_ns) except -1:
         """Put a record into the ring, however long that takes; what is WRITTEN only while the task runs."""
         cdef Record record
         cdef unsigned long thread

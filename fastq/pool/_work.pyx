@@ -59,7 +59,7 @@ _INTERRUPTIONS = {
 _DECISIONS = (Kind.SKIP_RETRY, Kind.REVOKED)
 
 
-cdef class Task:
+cdef class Attempt:
     """One running task, as its runner sees it (``runner.TaskContext``)."""
 
     cdef Work work
@@ -110,7 +110,7 @@ cdef class Work:
     cdef int64_t max_memory
     cdef int64_t measured_at
     # The plain task that is in user code now, and may be interrupted by a signal.
-    cdef Task task
+    cdef Attempt task
     # What every task's context variables are copied from.
     cdef readonly object context
     cdef readonly bint forked
@@ -128,7 +128,7 @@ cdef class Work:
 
     def run(self) -> int:
         """Run plain tasks until there is a reason to stop, and return it."""
-        cdef Task task
+        cdef Attempt task
         cdef Record record
         while True:
             if atomic.load32(self.memory.base + COMMAND_AT) == EXIT:
@@ -143,7 +143,7 @@ cdef class Work:
             if task is not None:
                 self.run_plain(task)
 
-    cdef void run_plain(self, Task task):
+    cdef void run_plain(self, Attempt task):
         answer = None
         cdef uint32_t kind = DONE
         if 0 < task.deadline_ns <= task.started_ns:
@@ -174,8 +174,8 @@ cdef class Work:
         self.finish(task, kind, answer)
 
     def interrupt(self, signum, frame) -> None:
-        """Handle the soft signal: raise in the handler if it was meant for the task that is in it."""
-        cdef Task task = self.task
+        """Child the soft signal: raise in the handler if it was meant for the task that is in it."""
+        cdef Attempt task = self.task
         if task is None or task.told:
             return
         kind = task.interruption
@@ -186,13 +186,13 @@ cdef class Work:
 
     # Both kinds -------------------------------------------------------------------------------------------------
 
-    cdef Task take(self, Record *record, int row):
+    cdef Attempt take(self, Record *record, int row):
         """Claim a record and begin it in a row; ``None`` when it was withdrawn."""
-        cdef Task task = None
+        cdef Attempt task = None
         cdef int64_t absolute
         cdef bint ours = self.tasks.claim(record)
         if ours:
-            task = Task.__new__(Task)
+            task = Attempt.__new__(Attempt)
             task.work, task.row, task.seq, task.told = self, row, record.seq, False
             task.data = PyBytes_FromStringAndSize(record.data, record.size)
             task.started_ns = atomic.now_ns()
@@ -210,7 +210,7 @@ cdef class Work:
                 task.data = data
         return task
 
-    cdef void finish(self, Task task, uint32_t kind, object answer):
+    cdef void finish(self, Attempt task, uint32_t kind, object answer):
         """End a task's row and send its outcome."""
         cdef int64_t now = atomic.now_ns()
         cdef int state
@@ -244,9 +244,9 @@ cdef class Work:
             or atomic.load32(self.memory.base + REPORT_AT) != 0
         )
 
-    cdef int write(self, Task task, bytes data) except -1:
+    cdef int write(self, Attempt task, bytes data) except -1:
         """Send a result from within user code, in whatever thread that is."""
-        cdef Task shielded = None
+        cdef Attempt shielded = None
         cdef bint gets_signals = self.outbox.is_own_thread()
         task.check()
         if gets_signals:
@@ -295,10 +295,10 @@ cdef class Work:
 
     # Coroutines -------------------------------------------------------------------------------------------------
 
-    def begin_async(self, row: int) -> Task | None:
+    def begin_async(self, row: int) -> Attempt | None:
         """Begin the next record in a row if it is for a coroutine; ``None`` when it is not, or there is none."""
         cdef Record record
-        cdef Task task
+        cdef Attempt task
         while not atomic.load32(self.memory.base + REPORT_AT) and self.tasks.look(&record) == FOUND:
             if not record.kind & ASYNC:
                 return None
@@ -307,13 +307,13 @@ cdef class Work:
                 return task
         return None
 
-    def finish_async(self, task: Task, kind: int, answer) -> None:
+    def finish_async(self, task: Attempt, kind: int, answer) -> None:
         """Send a coroutine's outcome; end a process that the coroutine forked."""
         if self.forked:
             leave(None)
         self.finish(task, kind, answer)
 
-    def was_told(self, task: Task) -> bool:
+    def was_told(self, task: Attempt) -> bool:
         """Tell, once, that the end of a coroutine's task was asked for."""
         return self.slots.see(task.row, task.seq)
 

@@ -1,196 +1,125 @@
-"""A child: takes tasks from its ring, runs them through the runner, answers. Forked by the preloader, or fresh.
+"""What the main process owns of one child: its segment, its rings' near side, its control socket, its fate.
 
-Wakes when the main process rings; reads the task ring, the slot table and the command word; writes results and rows.
-If it dies, its ring and rows tell the main process what it was at. It dies with the main process, in any case.
+Two descriptors: the socket and the pidfd.
 """
 
-import logging
+import asyncio
 import os
-import select
-import socket
-import sys
+import signal
 import time
-import traceback
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Self
 
-from fastq.pool import signals
+from fastq.pool._child_queue import ChildQueue, Submission
 from fastq.pool._ring import Memory
-from fastq.pool._steps import Stage
-from fastq.pool._work import NOTHING_LEFT, PARKED, TOLD_TO_EXIT, WANTS_COROUTINE, Work
-from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError
-from fastq.pool.coroutines import Coroutines
-from fastq.pool.lifeline import arm
-from fastq.pool.loader import RunnerLoadError, load_runner
-from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
-from fastq.pool.processes import end_process, flush_output, leave, own_rss
-from fastq.pool.runner import Runner
+from fastq.pool.config import PoolConfig
+from fastq.pool.control import Channel
+from fastq.pool.layout import Layout
+from fastq.pool.memory import Segment, write_header
+from fastq.pool.preloader_client import PreloaderClient
+from fastq.pool.processes import kill_group, send_signal
+from fastq.pool.signals import SOFT_SIGNAL
+from fastq.pool.wakeup import Wakeup
 
-__all__ = ["ChildSetup", "begin"]
+__all__ = ["Child", "ChildState", "SharedBell"]
 
-_IDLE_MS = 60_000
-_PAUSE_S = 0.001
-_BUSY_PAUSE_S = 0.005
-_MAX_TEXT = 64_000
 
-_log = logging.getLogger("fastq.worker")
+class ChildState(Enum):
+    """Say where a child is in its life."""
+
+    STARTING = auto()
+    """Ordered; it has not said that it is ready."""
+    READY = auto()
+    """It could take tasks, and does if its queue is open."""
+    LEAVING = auto()
+    """It gets no more; once it has answered for what it has, it is told to exit."""
+    EXITING = auto()
+    """It was told to exit."""
+    KILLED = auto()
+    """The main process has sent SIGKILL; its end is not known yet."""
+    DEAD = auto()
+    """It is gone, and everything it had is resolved."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChildSetup:
-    """Name the descriptors and settings a child starts with; ``timer_fd`` is -1 where there are no timers."""
+class SharedBell:
+    """Hold what all children share: the bell, and the two descriptors on which they ring."""
 
-    lifeline_fd: int
-    control_fd: int
-    segment_fd: int
-    bell_fd: int
-    ring_fd: int
+    bell: Segment
+    ring: Wakeup
     timer_fd: int
-    max_memory: int
+
+
+class Child:
+    """Stand for one child, from the order to fork it until everything it had is resolved."""
+
+    def __init__(self, number: int, config: PoolConfig, shape: Layout) -> None:
+        self.number = number
+        self.state = ChildState.STARTING
+        self.since_s = time.monotonic()  # in this state
+        self.pid = 0
+        self.pidfd = -1
+        self.blamed: Submission | None = None  # the task for whose sake the main process killed it
+        self.is_settled = False  # it has worked, or been ready for a while
+        self.preloader: PreloaderClient | None = None  # to the preloader that forked it
+        self.is_outdated = False  # another preloader is in charge: it is to be replaced
+        self.is_too_big = False  # it has grown above memory_limit: it is to be replaced
+        self.is_orphan = False  # its preloader is dead: nobody will say how it ended
+        self.peak_rss = 0
+        self.report_timer: asyncio.TimerHandle | None = None  # for the preloader's word on how it ended
+        self.status: int | None = None
+        self.text = ""  # why it could not start
+        self.segment = Segment.create(shape.size)
+        write_header(self.segment, shape)
+        try:
+            self.channel, self._far_channel = Channel.pair()
+        except OSError:
+            self.segment.close_fd()
+            raise
+        self.channel.set_blocking(False)
+        self.queue = ChildQueue(Memory(self.segment.memory), shape, self.channel, config.max_tasks_per_child)
 
     @classmethod
-    def from_fds(cls, fds: list[int], max_memory: int) -> Self:
-        """Take the descriptors in the order of ``fds()``; the timer's may be missing."""
-        lifeline, control, segment, bell, ring, *timer = fds
-        return cls(lifeline, control, segment, bell, ring, timer[0] if timer else -1, max_memory)
+    def create(cls, number: int, config: PoolConfig) -> Self:
+        """Make everything that a new child needs."""
+        return cls(number, config, Layout(config.async_concurrency, config.ring_bytes))
 
-    def fds(self) -> list[int]:
-        """Return every descriptor in the order in which they are passed."""
-        every = [getattr(self, field.name) for field in fields(self)[:-1]]
-        return [fd for fd in every if fd >= 0]
+    def order_fds(self, shared_bell: SharedBell) -> list[int]:
+        """Return the descriptors that go with the order, as ``ChildSetup`` expects them."""
+        fds = [self._far_channel.fileno(), self.segment.fd, shared_bell.bell.fd, shared_bell.ring.write_fd]
+        return fds if shared_bell.timer_fd < 0 else [*fds, shared_bell.timer_fd]
 
+    def ordered(self) -> None:
+        """Close what is the child's alone, once it was passed on."""
+        self._far_channel.close()
+        self.segment.close_fd()
 
-class Host:
-    """Do for the child's hot loop what needs the operating system."""
+    def kill(self, blamed: Submission | None = None) -> None:
+        """Send SIGKILL to the child's process group; ``blamed`` is the task that is to answer for it."""
+        if self.state in (ChildState.KILLED, ChildState.DEAD):
+            return
+        self.state = ChildState.KILLED
+        self.blamed = blamed
+        self.queue.set_open(False)
+        if not self.pid or self.status is not None:
+            return
+        # Once it is reaped the preloader has killed the group before that, and the number may be another's.
+        if send_signal(self.pid, self.pidfd, signal.SIGKILL):
+            kill_group(self.pid)
 
-    def __init__(self, setup: ChildSetup) -> None:
-        self.ring_fd = setup.ring_fd
-        self.timer_fd = setup.timer_fd
-        self.wake_fd = setup.control_fd
-        self.max_memory = setup.max_memory
-        self.channel = Channel(socket.socket(fileno=setup.control_fd))
-        self.on_drained: Callable[[], object] | None = None
-        self._poller = select.poll()
-        self._poller.register(setup.control_fd, select.POLLIN)
+    def signal(self, submission: Submission) -> None:
+        """Tell the child that its row asks for the end of a task; it checks that it still runs it."""
+        if submission.is_async:
+            self.queue.wake()
+        else:
+            send_signal(self.pid, self.pidfd, SOFT_SIGNAL)
 
-    def sleep(self) -> None:
-        """Wait until the main process rings; for the thread that runs the tasks."""
-        self._poller.poll(_IDLE_MS)
-        self.drain()
-        if self.on_drained is not None:
-            self.on_drained()
-
-    def pause(self) -> None:
-        """Wait a little, in any other thread: the main process' ring is not for it."""
-        time.sleep(_PAUSE_S)
-
-    def drain(self) -> None:
-        """Make the wake-up silent again."""
-        try:
-            self.channel.drain()
-        except ChannelClosedError:
-            os._exit(1)  # the main process is gone, and the lifeline about to be cut
-
-    def receive_segment(self, wanted: bool) -> bytes:
-        """Take the next segment off the control socket; return what it holds, if that is wanted."""
-        frame = self.channel.receive()
-        (fd,) = frame.fds
-        if not wanted:
-            os.close(fd)
-            return b""
-        return unpack_segment(fd, frame.number("size"))
-
-    def send_segment(self, data: bytes, number: int) -> None:
-        """Put bytes that do not fit the ring into a segment and pass it to the main process."""
-        fd = pack_segment(data)
-        try:
-            while not self._send_descriptor(fd, len(data), number):
-                time.sleep(_BUSY_PAUSE_S)
-        finally:
-            os.close(fd)
-
-    def _send_descriptor(self, fd: int, size: int, number: int) -> bool:
-        """Pass a segment; return False if no descriptor may travel now."""
-        try:
-            self.channel.send("segment", [fd], size=size, number=number)
-        except ChannelBusyError:
-            return False
-        return True
-
-    def rss(self) -> int:
-        """Return this process' resident bytes."""
-        return own_rss()
-
-
-def run_child(setup: ChildSetup, runner: Runner) -> None:
-    """Serve the rings until told to exit; the caller has made this process lead its group and armed its lifeline."""
-    try:
-        _serve(setup, runner)
-        end_process()
-    except BaseException as error:  # noqa: BLE001 - a defect: what ran is charged now, not when the app's threads end
-        leave(error)
-
-
-def _serve(setup: ChildSetup, runner: Runner) -> None:
-    segment, bell = Segment.attach(setup.segment_fd), Segment.attach(setup.bell_fd)
-    shape = read_header(segment)
-    host, memory = Host(setup), Memory(segment.memory)
-    work = Work(memory, Memory(bell.memory), shape, runner, host)
-    stage = Stage(memory)
-    signals.install(work.interrupt)
-    os.register_at_fork(before=flush_output, after_in_child=work.disown)
-    os.register_at_fork(after_in_child=stage.disown)
-    coroutines = Coroutines(work, stage, runner, host, shape.rows)
-    try:
-        for start in runner.child_start:
-            coroutines.call(start)
-    except BaseException:  # noqa: BLE001 - whatever it is, this child must not serve
-        host.channel.send("unfit", text=f"child_start failed:\n{traceback.format_exc()[-_MAX_TEXT:]}")
-        sys.exit(1)
-    host.channel.send(
-        "ready",
-        pid=os.getpid(),
-        rss=work.measure(),
-        has_plain=runner.has_plain,
-        has_async=runner.has_async,
-        has_stop=bool(runner.child_stop),
-        description=runner.description,
-    )
-    while (why := work.run()) != TOLD_TO_EXIT:
-        if why == WANTS_COROUTINE:
-            coroutines.serve()
-        elif why in (NOTHING_LEFT, PARKED) and work.fall_asleep():
-            host.sleep()
-            work.wake_up()
-    for stop in runner.child_stop:
-        try:
-            coroutines.call(stop)
-        except BaseException:  # noqa: BLE001 - nothing can be done but to say so; the others are called all the same
-            _log.exception("child_stop failed")
-
-
-def begin(setup: ChildSetup, spec: str, argument: str, runner: Runner | None = None) -> None:
-    """Load the runner, unless it is there, and serve; the caller has armed the lifeline."""
-    if runner is None:
-        try:
-            runner = load_runner(spec, argument)
-        except RunnerLoadError as error:
-            Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error), is_misuse=error.is_misuse)
-            sys.exit(1)
-    run_child(setup, runner)
-
-
-def main() -> None:
-    """Be a fresh child: ``python -m fastq.pool.child MAX_MEMORY RUNNER ARGUMENT FD...``, started by the preloader."""
-    max_memory, spec, argument, *fds = sys.argv[1:]
-    setup = ChildSetup.from_fds([int(fd) for fd in fds], int(max_memory))
-    for fd in setup.fds():
-        os.set_inheritable(fd, False)
-    arm(setup.lifeline_fd)
-    signals.leave_to_main()
-    begin(setup, spec, argument)
-
-
-if __name__ == "__main__":
-    main()
+    def close(self) -> None:
+        """Give everything back; the child is dead."""
+        self.state = ChildState.DEAD
+        self.ordered()
+        self.channel.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1

@@ -12,7 +12,7 @@ from inspect import isawaitable
 from typing import Protocol
 
 from fastq.pool._steps import Stage
-from fastq.pool._work import Task, Work
+from fastq.pool._work import Attempt, Work
 from fastq.pool.outcome import NOT_BEGUN, Kind
 from fastq.pool.processes import leave
 from fastq.pool.runner import Answer, Runner
@@ -41,7 +41,7 @@ class Coroutines:
         self._runner = runner
         self._host = host
         self._free = list(range(rows - 1, -1, -1))
-        self._running: dict[int, tuple[asyncio.Task[None], Task]] = {}  # by row
+        self._running: dict[int, tuple[asyncio.Task[None], Attempt]] = {}  # by row
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Future[None] | None = None
         self._look_out: asyncio.TimerHandle | None = None
@@ -126,7 +126,7 @@ class Coroutines:
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
 
-    async def _run(self, task: Task) -> None:
+    async def _run(self, task: Attempt) -> None:
         kind, answer = Kind.DONE, None
         try:
             if 0 < task.deadline_ns <= task.started_ns:
@@ -155,7 +155,7 @@ class Coroutines:
             if unseen is running:
                 self._end(task, task.interruption or Kind.BROKEN, _if_unasked(task))
 
-    def _end(self, task: Task, kind: Kind, answer: Answer) -> None:
+    def _end(self, task: Attempt, kind: Kind, answer: Answer) -> None:
         # By the coroutine itself, not by a callback of its end, which costs as much again as all else here.
         self._work.finish_async(task, kind, answer)
         del self._running[task.row]
@@ -167,6 +167,6 @@ async def _wait_for(outcome: Awaitable[object]) -> None:
     await outcome
 
 
-def _if_unasked(task: Task) -> Answer:
+def _if_unasked(task: Attempt) -> Answer:
     """Return what to say of a coroutine that was canceled by somebody other than the pool."""
     return None if task.interruption else (Kind.BROKEN, b"the coroutine was canceled from within its own code")

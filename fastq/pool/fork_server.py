@@ -1,7 +1,7 @@
 """The preloader as all pools of a server share it: started once, asked for children, replaced when it dies.
 
-Wakes on its link and on ``reload``, which imports the app in a new preloader: once that has worked, children are forked
-from the new one, and the old one ends with the last of its own. If an import fails, what was there stays.
+Wakes on its preloader and on ``reload``, which imports the app in a new preloader: once that has worked, children are
+forked from the new one, and the old one ends with the last of its own. If an import fails, what was there stays.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Protocol
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import Frame
 from fastq.pool.failures import Failures
-from fastq.pool.link import Link, LinkEvents, PoolStartError
+from fastq.pool.preloader_client import PoolStartError, PreloaderClient, PreloaderEvents
 
 __all__ = ["ForkServer", "ForkUser"]
 
@@ -29,13 +29,13 @@ class ForkUser(Protocol):
     def on_frame(self, frame: Frame) -> None:
         """Hear what became of a child."""
 
-    def on_lost(self, link: Link) -> bool:
+    def on_lost(self, preloader: PreloaderClient) -> bool:
         """Give up the children of a dead preloader; return whether any of them has worked."""
 
     def on_room(self) -> None:
         """Order what could not be ordered before: the preloader has answered an order."""
 
-    def on_up(self, link: Link) -> None:
+    def on_up(self, preloader: PreloaderClient) -> None:
         """Learn that children are forked by another preloader now, from another import of the app."""
 
     def on_failed(self, error: PoolStartError) -> None:
@@ -49,11 +49,11 @@ class ForkServer:
         self.config = config
         self._on_notice = on_notice
         self._on_info = on_info
-        self._link = self._new_link()
-        self._next: Link | None = None  # is importing the app
-        self._retired: dict[Link, asyncio.Future[None]] = {}
+        self._preloader = self._new_preloader()
+        self._next: PreloaderClient | None = None  # is importing the app
+        self._retired: dict[PreloaderClient, asyncio.Future[None]] = {}
         self._users: list[ForkUser] = []
-        self._children: dict[int, tuple[ForkUser, Link]] = {}
+        self._children: dict[int, tuple[ForkUser, PreloaderClient]] = {}
         self._number = 0
         self._unanswered: set[int] = set()  # the orders of which no preloader has said what came of them
         self._failures = Failures()
@@ -65,19 +65,19 @@ class ForkServer:
     @property
     def pid(self) -> int:
         """Return the process id of the preloader in charge, 0 before the start."""
-        return self._link.pid
+        return self._preloader.pid
 
     def pids(self) -> set[int]:
         """Return the process ids of all preloaders."""
-        return {link.pid for link in (self._link, self._next, *self._retired) if link is not None}
+        return {preloader.pid for preloader in (self._preloader, self._next, *self._retired) if preloader is not None}
 
     async def join(self, user: ForkUser) -> None:
         """Let a user order children; the first one waits for the import, whose failure is a ``PoolStartError``."""
         self._users.append(user)
-        if not self._link.pid:
+        if not self._preloader.pid:
             async with self._changing:
-                if not self._link.pid:  # a reload may have come before
-                    self._up(await self._load(self._link))
+                if not self._preloader.pid:  # a reload may have come before
+                    self._up(await self._load(self._preloader))
 
     def leave(self, user: ForkUser) -> None:
         """Forget a user, whose children are all gone."""
@@ -89,27 +89,27 @@ class ForkServer:
     @property
     def takes_orders(self) -> bool:
         """Return whether children can be ordered now."""
-        return not self._is_closed and self._link.is_up and len(self._unanswered) < _MAX_UNANSWERED
+        return not self._is_closed and self._preloader.is_up and len(self._unanswered) < _MAX_UNANSWERED
 
     def next_number(self) -> int:
         """Return a number for the next child."""
         self._number += 1
         return self._number
 
-    def order(self, user: ForkUser, number: int, fds: list[int], config: PoolConfig) -> Link | None:
+    def order(self, user: ForkUser, number: int, fds: list[int], config: PoolConfig) -> PreloaderClient | None:
         """Order a child of ``config``; return whose it will be, None when none can be ordered now."""
-        link = self._link
-        if not link.order(number, fds, config):
+        preloader = self._preloader
+        if not preloader.order(number, fds, config):
             return None
-        self._children[number] = (user, link)
+        self._children[number] = (user, preloader)
         self._unanswered.add(number)
-        return link
+        return preloader
 
     def forget(self, number: int) -> None:
         """Forget a dead child; a preloader that was replaced ends with its last one."""
-        _, link = self._children.pop(number, (None, self._link))
+        _, preloader = self._children.pop(number, (None, self._preloader))
         self._unanswered.discard(number)
-        self._end_if_childless(link)
+        self._end_if_childless(preloader)
 
     def settle(self) -> None:
         """Learn that a child works: the preloader is a good one."""
@@ -123,50 +123,50 @@ class ForkServer:
         Raises ``PoolStartError`` when that fails; everything is as before then.
         """
         async with self._changing:
-            old = self._link
+            old = self._preloader
             self._up(await self._replace())
             gone = self._retired[old] = asyncio.get_running_loop().create_future()
         self._end_if_childless(old)
         return gone
 
     async def _replace(self) -> Frame:
-        link = self._next = self._new_link()
+        preloader = self._next = self._new_preloader()
         try:
-            loaded = await self._load(link)
+            loaded = await self._load(preloader)
         except BaseException:
-            await link.stop(0)
+            await preloader.stop(0)
             raise
         finally:
             self._next = None
-        self._link = link
+        self._preloader = preloader
         return loaded
 
-    async def _load(self, link: Link) -> Frame:
+    async def _load(self, preloader: PreloaderClient) -> Frame:
         """Have a preloader import the app, and tell of that if it takes long."""
         text = f"importing {self.config.name} …"
         slow = asyncio.get_running_loop().call_later(_SLOW_IMPORT_S, self._on_info, text)
         try:
-            return await link.start()
+            return await preloader.start()
         finally:
             slow.cancel()
 
-    def _new_link(self) -> Link:
-        return Link(self.config, LinkEvents(self._on_frame, self._on_lost))
+    def _new_preloader(self) -> PreloaderClient:
+        return PreloaderClient(self.config, PreloaderEvents(self._on_frame, self._on_lost))
 
     def _up(self, loaded: Frame) -> None:
         self._loaded_s = time.monotonic()
         for text in filter(None, loaded.text("findings").split("\n")):
             self._on_notice(f"{self.config.name}: {text}")
         for user in self._users:
-            user.on_up(self._link)
+            user.on_up(self._preloader)
 
-    def _end_if_childless(self, link: Link) -> None:
-        if link in self._retired and not any(one is link for _, one in self._children.values()):
-            self._spawn(self._end(link))
+    def _end_if_childless(self, preloader: PreloaderClient) -> None:
+        if preloader in self._retired and not any(one is preloader for _, one in self._children.values()):
+            self._spawn(self._end(preloader))
 
-    async def _end(self, link: Link) -> None:
-        await link.stop(_EXIT_S)
-        gone = self._retired.pop(link, None)
+    async def _end(self, preloader: PreloaderClient) -> None:
+        await preloader.stop(_EXIT_S)
+        gone = self._retired.pop(preloader, None)
         if gone is not None and not gone.done():
             gone.set_result(None)
 
@@ -186,22 +186,22 @@ class ForkServer:
             for user in list(self._users):
                 user.on_room()
 
-    def _on_lost(self, link: Link) -> None:
-        text = f"the preloader (process {link.pid}) died; its children are replaced"
-        have_worked = [user.on_lost(link) for user in self._users]
-        if link is not self._link:
+    def _on_lost(self, preloader: PreloaderClient) -> None:
+        text = f"the preloader (process {preloader.pid}) died; its children are replaced"
+        have_worked = [user.on_lost(preloader) for user in self._users]
+        if preloader is not self._preloader:
             self._on_notice(text)  # and by children of the one in charge, as they would have been anyway
             return
         if time.monotonic() - self._loaded_s < _YOUNG_S and not any(have_worked):
             self._failed(text)
         else:
             self._on_notice(text)
-        self._spawn(self._restart(link))
+        self._spawn(self._restart(preloader))
 
-    async def _restart(self, link: Link) -> None:
-        await link.stop(0)
+    async def _restart(self, preloader: PreloaderClient) -> None:
+        await preloader.stop(0)
         async with self._changing:
-            while link is self._link and not self._is_closed:
+            while preloader is self._preloader and not self._is_closed:
                 await asyncio.sleep(self._failures.wait_s)
                 try:
                     self._up(await self._replace())
@@ -232,5 +232,5 @@ class ForkServer:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        for link in (self._link, *self._retired):
-            await link.stop(_EXIT_S)
+        for preloader in (self._preloader, *self._retired):
+            await preloader.stop(_EXIT_S)

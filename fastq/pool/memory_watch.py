@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fastq.pool._feed import Submission
+from fastq.pool._child_queue import Submission
 from fastq.pool._ring import now_ns
-from fastq.pool.handle import Handle, State
+from fastq.pool.child import Child, ChildState
 from fastq.pool.layout import ROW_MEMORY_LIMIT
 from fastq.pool.processes import rss_of
 from fastq.pool.timekeeper import Timekeeper
@@ -18,7 +18,7 @@ from fastq.pool.timekeeper import Timekeeper
 __all__ = ["MemoryWatch"]
 
 _EVERY_S = 0.1
-_LIVE = (State.READY, State.LEAVING)
+_LIVE = (ChildState.READY, ChildState.LEAVING)
 
 
 @dataclass(slots=True)
@@ -39,59 +39,59 @@ class MemoryWatch:
         self._limit = limit
         self._timekeeper = timekeeper
         self._on_notice = on_notice
-        self._seen: dict[Handle, _Seen] = {}
+        self._seen: dict[Child, _Seen] = {}
         self._due_s = 0.0
 
-    def check(self, handles: Sequence[Handle]) -> None:
+    def check(self, children: Sequence[Child]) -> None:
         """Have every child that is above the limit replaced, and end the task that is to blame as its timeout would."""
         now_s = time.monotonic()
         if not self._limit or now_s < self._due_s:
             return
         self._due_s = now_s + _EVERY_S
-        self._seen = {handle: self._seen.get(handle) or _Seen() for handle in handles if handle.state in _LIVE}
-        for handle, seen in self._seen.items():
-            finished, looked_ns = handle.feed.finished, now_ns()
-            if (rss := rss_of(handle.pid)) <= self._limit:
+        self._seen = {child: self._seen.get(child) or _Seen() for child in children if child.state in _LIVE}
+        for child, seen in self._seen.items():
+            finished, looked_ns = child.queue.finished, now_ns()
+            if (rss := rss_of(child.pid)) <= self._limit:
                 seen.within_ns, seen.finished, seen.kill_at_ns = looked_ns, finished, 0
             else:
-                self._shrink(handle, seen, rss)
+                self._shrink(child, seen, rss)
 
-    def _shrink(self, handle: Handle, seen: _Seen, rss: int) -> None:
+    def _shrink(self, child: Child, seen: _Seen, rss: int) -> None:
         size = f"grown to {rss / 1e6:.0f} MB, above memory_limit ({self._limit / 1e6:.0f} MB)"
-        if not handle.is_too_big:
-            handle.is_too_big = True
-            self._on_notice(f"worker process {handle.pid} has {size}; it is replaced")
-        running = _running(handle)
+        if not child.is_too_big:
+            child.is_too_big = True
+            self._on_notice(f"worker process {child.pid} has {size}; it is replaced")
+        running = _running(child)
         if not running or now_ns() < seen.kill_at_ns:
             return
-        handle.text = f": it had {size}"
-        blamed = None if seen.kill_at_ns else _blamed(handle, seen, running)
+        child.text = f": it had {size}"
+        blamed = None if seen.kill_at_ns else _blamed(child, seen, running)
         if blamed is None:
-            handle.kill()  # nobody knows whose memory it is: all run again
-        elif self._timekeeper.interrupt(handle, blamed, ROW_MEMORY_LIMIT, now := now_ns()):
+            child.kill()  # nobody knows whose memory it is: all run again
+        elif self._timekeeper.interrupt(child, blamed, ROW_MEMORY_LIMIT, now := now_ns()):
             seen.kill_at_ns = now + self._timekeeper.grace_ns
 
 
-def _running(handle: Handle) -> list[tuple[int, Submission]]:
+def _running(child: Child) -> list[tuple[int, Submission]]:
     """Return what is in a handler, with the time at which it began."""
     return [
         (row[2], submission)
-        for submission in handle.feed.remaining()
-        if (row := handle.feed.slots.look(submission.seq)) is not None
+        for submission in child.queue.remaining()
+        if (row := child.queue.slots.look(submission.seq)) is not None
     ]
 
 
-def _blamed(handle: Handle, seen: _Seen, running: list[tuple[int, Submission]]) -> Submission | None:
+def _blamed(child: Child, seen: _Seen, running: list[tuple[int, Submission]]) -> Submission | None:
     """Return the task that made its child grow, as far as that can be known.
 
     One that began since the child was within the limit may have found it like that. Of several coroutines it is the one
     that the event loop is in, else the one that began last, since the others have run within the limit for longer.
     """
-    feed = handle.feed
+    queue = child.queue
     latest = running[-1][1]
-    if len(running) == 1 and feed.finished == seen.finished and feed.remaining()[0] is latest:
+    if len(running) == 1 and queue.finished == seen.finished and queue.remaining()[0] is latest:
         return latest  # no other has run since
-    in_step = feed.find(feed.in_step)
+    in_step = queue.find(queue.in_step)
     if in_step is not None:
         return in_step
     suspects = [one for one in running if one[0] <= seen.within_ns]

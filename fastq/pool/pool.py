@@ -10,15 +10,15 @@ import os
 from collections.abc import Callable, Sequence
 
 from fastq.pool import layout
+from fastq.pool._child_queue import Event, Submission
 from fastq.pool._dispatcher import Dispatcher
-from fastq.pool._feed import Event, Submission
 from fastq.pool._ring import Memory, RingCorruptError, now_ns
+from fastq.pool.child import Child, ChildState, SharedBell
 from fastq.pool.config import PoolConfig
 from fastq.pool.fork_server import ForkServer
-from fastq.pool.handle import Handle, State, Surroundings
-from fastq.pool.link import PoolStartError
 from fastq.pool.memory import Segment
 from fastq.pool.memory_watch import MemoryWatch
+from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.protocol import CancelOutcome, PoolCallbacks, Running
 from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
@@ -48,7 +48,7 @@ class ProcessPool:
         self._owns_forks = forks is None
         self._supervisor = Supervisor(
             config,
-            Surroundings(self._bell, self._ring, self._timer_fd),
+            SharedBell(self._bell, self._ring, self._timer_fd),
             self._dispatcher,
             Reports(
                 self._deliver,
@@ -112,9 +112,9 @@ class ProcessPool:
         rest = self._dispatcher.close()
         if rest:
             self._deliver(self._dispatcher.submit(rest))  # it is closed: RETURNED
-        for handle in self._supervisor.handles:
-            for submission in handle.feed.remaining():
-                self._timekeeper.interrupt(handle, submission, layout.ROW_ABORTED, now_ns())
+        for child in self._supervisor.children:
+            for submission in child.queue.remaining():
+                self._timekeeper.interrupt(child, submission, layout.ROW_ABORTED, now_ns())
         if self._dispatcher.pending:
             await self.drain(_ABORT_GRACE_S)
         await self._supervisor.stop(_EXIT_S)
@@ -158,11 +158,11 @@ class ProcessPool:
     @property
     def can_work(self) -> bool:
         """Return whether there is a child that takes tasks, or works off what it has."""
-        return any(handle.state in (State.READY, State.LEAVING) for handle in self._supervisor.handles)
+        return any(child.state in (ChildState.READY, ChildState.LEAVING) for child in self._supervisor.children)
 
     def submissions(self) -> list[Submission]:
         """Return everything that has had no final event yet."""
-        given = [submission for handle in self._supervisor.handles for submission in handle.feed.remaining()]
+        given = [submission for child in self._supervisor.children for submission in child.queue.remaining()]
         return given + self._dispatcher.list_waiting()
 
     @property
@@ -176,31 +176,31 @@ class ProcessPool:
         return self._forks.pid
 
     @property
-    def child_states(self) -> dict[int, State]:
+    def child_states(self) -> dict[int, ChildState]:
         """Return where each child that is not known to be dead is in its life, by process id."""
-        return {handle.pid: handle.state for handle in self._supervisor.handles if handle.pid}
+        return {child.pid: child.state for child in self._supervisor.children if child.pid}
 
     def running(self) -> list[Running]:
         """Return what is in a handler now."""
         found = []
-        for handle in self._supervisor.handles:
-            for submission in handle.feed.remaining():
-                if (row := handle.feed.slots.look(submission.seq)) is not None:
-                    found.append(Running(submission, handle.pid, row[2], row[3]))
+        for child in self._supervisor.children:
+            for submission in child.queue.remaining():
+                if (row := child.queue.slots.look(submission.seq)) is not None:
+                    found.append(Running(submission, child.pid, row[2], row[3]))
         return found
 
     def cancel(self, submission: Submission) -> CancelOutcome:
         """Withdraw a task, or tell it to end."""
         if self._dispatcher.withdraw(submission):
             return CancelOutcome.WITHDRAWN
-        handle = self._handle_of(submission)
-        if handle and self._timekeeper.interrupt(handle, submission, layout.ROW_CANCELED, now_ns()):
+        child = self._child_of(submission)
+        if child and self._timekeeper.interrupt(child, submission, layout.ROW_CANCELED, now_ns()):
             return CancelOutcome.TOLD
         return CancelOutcome.TOO_LATE
 
-    def _handle_of(self, submission: Submission) -> Handle | None:
-        feed = submission.feed
-        return next((one for one in self._supervisor.handles if one.feed is feed), None) if feed else None
+    def _child_of(self, submission: Submission) -> Child | None:
+        queue = submission.queue
+        return next((one for one in self._supervisor.children if one.queue is queue), None) if queue else None
 
     # Turns ------------------------------------------------------------------------------------------------------
 
@@ -217,8 +217,8 @@ class ProcessPool:
         events: list[Event] = []
         try:
             for _ in range(_ROUNDS):
-                for feed, error in self._dispatcher.collect(events):
-                    self._condemn(feed, error)
+                for queue, error in self._dispatcher.collect(events):
+                    self._condemn(queue, error)
                 events += self._dispatcher.dispatch()
                 self._supervisor.seats.recycle()
                 if self._dispatcher.fall_asleep():
@@ -228,19 +228,19 @@ class ProcessPool:
         finally:
             self._deliver(events)
 
-    def _condemn(self, feed: object, error: Exception) -> None:
+    def _condemn(self, queue: object, error: Exception) -> None:
         """Kill a child whose rings cannot be read any more, so that its tasks are judged.
 
         Its task answers for it where the child wrote what it must not, and none where this process lacked something.
         """
-        for handle in self._supervisor.handles:
-            if handle.feed is feed:
-                remaining = handle.feed.remaining() if isinstance(error, RingCorruptError) else []
-                handle.text = f": {error}"
-                handle.kill(remaining[0] if remaining else None)
+        for child in self._supervisor.children:
+            if child.queue is queue:
+                remaining = child.queue.remaining() if isinstance(error, RingCorruptError) else []
+                child.text = f": {error}"
+                child.kill(remaining[0] if remaining else None)
                 if not remaining:
                     self._callbacks.on_notice(
-                        f"worker process {handle.pid} is replaced: its results cannot be read: {error!r}"
+                        f"worker process {child.pid} is replaced: its results cannot be read: {error!r}"
                     )
 
     def _deliver(self, events: list[Event]) -> None:
@@ -278,13 +278,13 @@ class ProcessPool:
 
     def _on_tick(self) -> None:
         """Check limits; also collect, should a wake-up have been lost with the child that owed it."""
-        handles = self._supervisor.handles
-        self._attempt(lambda: self._timekeeper.check(handles, now_ns()))
-        self._attempt(lambda: self._memory.check(handles))
+        children = self._supervisor.children
+        self._attempt(lambda: self._timekeeper.check(children, now_ns()))
+        self._attempt(lambda: self._memory.check(children))
         self._attempt(self._supervisor.check)
         self._attempt(lambda: self._deliver(self._dispatcher.relieve()))
-        self._busy = self._dispatcher.pending > 0 or any(one.state is not State.READY for one in handles)
-        waits = any(one.feed.oldest_waiting() for one in handles)
+        self._busy = self._dispatcher.pending > 0 or any(one.state is not ChildState.READY for one in children)
+        waits = any(one.queue.oldest_waiting() for one in children)
         self._schedule((self._tick_s / 2 if waits else self._tick_s) if self._busy else _IDLE_TICK_S)
         self._tell_of_shortage()
         self._pump()

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastq.pool import signals
-from fastq.pool.child import ChildSetup, begin
+from fastq.pool.child_main import ChildSetup, begin
 from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError, Frame
 from fastq.pool.descriptors import raise_soft_limit, set_soft_limit
 from fastq.pool.fork_safety import findings, open_descriptors
@@ -123,7 +123,7 @@ class Preloader:
         for fd in setup.fds():
             os.set_inheritable(fd, True)
         fds = [str(fd) for fd in setup.fds()]
-        command = [sys.executable, "-m", "fastq.pool.child", str(setup.max_memory), spec, argument, *fds]
+        command = [sys.executable, "-m", "fastq.pool.child_main", str(setup.max_memory), spec, argument, *fds]
         os.execv(sys.executable, command)
 
     def _reap(self) -> None:

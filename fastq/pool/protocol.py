@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from fastq.pool._feed import Event, Submission
-from fastq.pool.link import PoolStartError
+from fastq.pool._child_queue import Event, Submission
 from fastq.pool.outcome import NOT_BEGUN, TOLD_TO_END, TOO_LATE, Kind
+from fastq.pool.preloader_client import PoolStartError
 
 __all__ = [
     "NOT_BEGUN",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastq.pool._dispatcher import Dispatcher
-from fastq.pool.handle import Handle, State
+from fastq.pool.child import Child, ChildState
 
 __all__ = ["Seat", "Seats"]
 
@@ -20,8 +20,8 @@ __all__ = ["Seat", "Seats"]
 class Seat:
     """Hold the child that works, and the one that is to follow it."""
 
-    current: Handle | None = None
-    successor: Handle | None = None
+    current: Child | None = None
+    successor: Child | None = None
 
 
 class Seats:
@@ -31,7 +31,7 @@ class Seats:
         self,
         count: int,
         dispatcher: Dispatcher,
-        order: Callable[[], Handle | None],
+        order: Callable[[], Child | None],
         tell: Callable[[str], None],
     ) -> None:
         self._all = [Seat() for _ in range(count)]
@@ -42,7 +42,7 @@ class Seats:
     @property
     def all_ready(self) -> bool:
         """Tell whether every seat has a child that takes tasks, or soon again will."""
-        return all(seat.current and seat.current.state in (State.READY, State.LEAVING) for seat in self._all)
+        return all(seat.current and seat.current.state in (ChildState.READY, ChildState.LEAVING) for seat in self._all)
 
     def fill(self) -> None:
         """Give every empty seat its successor, or else a new child."""
@@ -50,15 +50,15 @@ class Seats:
             if seat.current is None:
                 seat.current = seat.successor or self._order()
                 seat.successor = None
-            if seat.current is not None and seat.current.state is State.READY:
-                seat.current.feed.set_open(True)
+            if seat.current is not None and seat.current.state is ChildState.READY:
+                seat.current.queue.set_open(True)
 
-    def leave(self, handle: Handle) -> None:
+    def leave(self, child: Child) -> None:
         """Take a dead child off its seat."""
         for seat in self._all:
-            if seat.current is handle:
+            if seat.current is child:
                 seat.current = None
-            if seat.successor is handle:
+            if seat.successor is child:
                 seat.successor = None
 
     def recycle(self) -> None:
@@ -67,42 +67,42 @@ class Seats:
             old = seat.current
             if old is None:
                 continue
-            if old.state is State.READY and (old.feed.left == 0 or old.feed.is_over_memory or old.is_too_big):
+            if old.state is ChildState.READY and (old.queue.left == 0 or old.queue.is_over_memory or old.is_too_big):
                 self._retire(old)
-            if old.state is not State.LEAVING and not (old.state is State.READY and old.is_outdated):
+            if old.state is not ChildState.LEAVING and not (old.state is ChildState.READY and old.is_outdated):
                 continue
             if seat.successor is None and not self._is_starting_one:
                 seat.successor = self._order()
-                if seat.successor is None and old.state is State.LEAVING and not old.feed.pending:
+                if seat.successor is None and old.state is ChildState.LEAVING and not old.queue.pending:
                     dismiss(old)  # it is of no use, and what its successor lacks may be what it holds
-            if seat.successor is None or seat.successor.state is not State.READY:
+            if seat.successor is None or seat.successor.state is not ChildState.READY:
                 continue
-            if old.state is State.READY:
+            if old.state is ChildState.READY:
                 self._retire(old)
-            if not old.feed.pending:
+            if not old.queue.pending:
                 dismiss(old)
                 seat.current = None
                 self.fill()
 
     @property
     def _is_starting_one(self) -> bool:
-        return any(seat.successor and seat.successor.state is State.STARTING for seat in self._all)
+        return any(seat.successor and seat.successor.state is ChildState.STARTING for seat in self._all)
 
-    def _retire(self, handle: Handle) -> None:
-        handle.state = State.LEAVING
-        handle.feed.set_open(False)
-        if handle.feed.is_over_memory:
-            size_mb = handle.feed.rss / 1e6
+    def _retire(self, child: Child) -> None:
+        child.state = ChildState.LEAVING
+        child.queue.set_open(False)
+        if child.queue.is_over_memory:
+            size_mb = child.queue.rss / 1e6
             self._tell(
-                f"worker process {handle.pid} has grown to {size_mb:.0f} MB (max_memory_per_child); it is replaced"
+                f"worker process {child.pid} has grown to {size_mb:.0f} MB (max_memory_per_child); it is replaced"
             )
         # What has not begun need not wait for what runs.
-        if handle.feed.is_over_memory or handle.is_too_big or handle.is_outdated:
-            self._dispatcher.put_back(handle.feed.take_back_all())
+        if child.queue.is_over_memory or child.is_too_big or child.is_outdated:
+            self._dispatcher.put_back(child.queue.take_back_all())
 
 
-def dismiss(handle: Handle) -> None:
+def dismiss(child: Child) -> None:
     """Let a child that has nothing to do end."""
-    handle.state = State.EXITING
-    handle.since_s = time.monotonic()
-    handle.feed.tell_to_exit()
+    child.state = ChildState.EXITING
+    child.since_s = time.monotonic()
+    child.queue.tell_to_exit()

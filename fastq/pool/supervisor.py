@@ -11,19 +11,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fastq.pool._child_queue import Event
 from fastq.pool._dispatcher import Dispatcher
-from fastq.pool._feed import Event
 from fastq.pool._ring import now_ns
+from fastq.pool.child import Child, ChildState, SharedBell
 from fastq.pool.config import PoolConfig
 from fastq.pool.control import ChannelClosedError, Frame
+from fastq.pool.dead_child import resolve_dead_child
 from fastq.pool.descriptors import check_descriptors
 from fastq.pool.failures import Failures
 from fastq.pool.fork_server import ForkServer
-from fastq.pool.handle import Handle, State, Surroundings
-from fastq.pool.link import Link, PoolStartError
+from fastq.pool.preloader_client import PoolStartError, PreloaderClient
 from fastq.pool.processes import describe_status, open_pidfd, rss_of
 from fastq.pool.seats import Seats, dismiss
-from fastq.pool.verdicts import judge
 
 __all__ = ["Reports", "Supervisor"]
 
@@ -49,22 +49,22 @@ class Reports:
 
 
 class Supervisor:
-    """Own the seats and every handle."""
+    """Own the seats and every child."""
 
     def __init__(
         self,
         config: PoolConfig,
-        surroundings: Surroundings,
+        shared_bell: SharedBell,
         dispatcher: Dispatcher,
         reports: Reports,
         forks: ForkServer,
     ) -> None:
         self._config = config
-        self._surroundings = surroundings
+        self._shared_bell = shared_bell
         self._dispatcher = dispatcher
         self._reports = reports
         self._forks = forks
-        self._handles: dict[int, Handle] = {}
+        self._children: dict[int, Child] = {}
         self._failures = Failures()
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
@@ -75,9 +75,9 @@ class Supervisor:
         self.description = ""
 
     @property
-    def handles(self) -> list[Handle]:
+    def children(self) -> list[Child]:
         """Return every child that is not dead."""
-        return list(self._handles.values())
+        return list(self._children.values())
 
     async def start(self) -> None:
         """Have the app imported and order the children; they get ready one by one (``on_change``).
@@ -91,63 +91,63 @@ class Supervisor:
 
     # Orders -------------------------------------------------------------------------------------------------------
 
-    def _order(self) -> Handle | None:
+    def _order(self) -> Child | None:
         """Order one more child; ``None`` when that must wait."""
         if not self._forks.takes_orders or self._closed or self._failures.wait_s:
             return None
         try:
-            handle = Handle.create(self._forks.next_number(), self._config)
+            child = Child.create(self._forks.next_number(), self._config)
         except OSError as error:
             self._failed(f"no worker process can be started: {error}")
             return None
-        fds = handle.order_fds(self._surroundings)
-        handle.link = self._forks.order(self, handle.number, fds, self._config)
-        if handle.link is None:
-            handle.close()
+        fds = child.order_fds(self._shared_bell)
+        child.preloader = self._forks.order(self, child.number, fds, self._config)
+        if child.preloader is None:
+            child.close()
             return None
-        handle.ordered()
-        self._handles[handle.number] = handle
-        asyncio.get_running_loop().add_reader(handle.channel, self._on_words, handle)
-        return handle
+        child.ordered()
+        self._children[child.number] = child
+        asyncio.get_running_loop().add_reader(child.channel, self._on_words, child)
+        return child
 
     # News ---------------------------------------------------------------------------------------------------------
 
-    def _on_words(self, handle: Handle) -> None:
+    def _on_words(self, child: Child) -> None:
         """Hear a new child: it is ready, or says why not."""
         frame = None
         with contextlib.suppress(ChannelClosedError):
-            frame = handle.channel.poll()
+            frame = child.channel.poll()
             if frame is None:
                 return
-        asyncio.get_running_loop().remove_reader(handle.channel)
-        if frame is None or handle.state is not State.STARTING:
+        asyncio.get_running_loop().remove_reader(child.channel)
+        if frame is None or child.state is not ChildState.STARTING:
             return  # its end is reported by others
         if frame.op in ("failed", "unfit"):
-            self._on_failure(handle, frame)
+            self._on_failure(child, frame)
             return
-        if not handle.pid:  # the preloader's own word is still under way, or the preloader stuck
-            self._watch(handle, frame.number("pid"), open_pidfd(frame.number("pid")))
+        if not child.pid:  # the preloader's own word is still under way, or the preloader stuck
+            self._watch(child, frame.number("pid"), open_pidfd(frame.number("pid")))
         refusal = _too_small(self._config, frame.number("rss"))
         if refusal:
-            handle.text = f": {refusal}"
-            handle.kill()
+            child.text = f": {refusal}"
+            child.kill()
             if not self._has_begun:  # later it is a failed start among others
                 self._reports.on_failed(PoolStartError(refusal))
             return
-        if not handle.is_outdated:
+        if not child.is_outdated:
             self.only_async = bool(frame.body.get("has_async")) and not frame.body.get("has_plain")
             self.description = frame.text("description")
             self._reports.on_description(self.description)
         self._has_stop = bool(frame.body.get("has_stop"))
-        handle.state, handle.since_s = State.READY, time.monotonic()
-        self._dispatcher.add(handle.feed)
+        child.state, child.since_s = ChildState.READY, time.monotonic()
+        self._dispatcher.add(child.queue)
         self.seats.fill()
         self.seats.recycle()
         self._has_begun = self._has_begun or self.seats.all_ready
         self._reports.on_change()
 
-    def _on_failure(self, handle: Handle, frame: Frame) -> None:
-        handle.text = f"\n{frame.text('text')}"
+    def _on_failure(self, child: Child, frame: Frame) -> None:
+        child.text = f"\n{frame.text('text')}"
         if frame.op == "failed" and not self.description:  # none was ever ready: the app, not the moment, is at fault
             self._closed = True
             is_misuse = bool(frame.number("is_misuse"))
@@ -155,59 +155,59 @@ class Supervisor:
 
     def on_frame(self, frame: Frame) -> None:
         """Hear the preloader: a child was forked, or has ended."""
-        handle = self._handles[frame.number("child")]
+        child = self._children[frame.number("child")]
         if frame.op == "forked":
-            self._on_forked(handle, frame)
+            self._on_forked(child, frame)
         elif frame.op == "unforked":
-            handle.text = f"\n{frame.text('text')}"
-            self._bury(handle)
+            child.text = f"\n{frame.text('text')}"
+            self._bury(child)
         elif frame.op == "exited":
-            handle.status = frame.number("status")
-            handle.peak_rss = frame.number("peak_rss")
-            self._bury(handle)
+            child.status = frame.number("status")
+            child.peak_rss = frame.number("peak_rss")
+            self._bury(child)
 
-    def _on_forked(self, handle: Handle, frame: Frame) -> None:
-        if not handle.pid:
+    def _on_forked(self, child: Child, frame: Frame) -> None:
+        if not child.pid:
             pid = frame.number("pid")
-            self._watch(handle, pid, frame.fds[0] if frame.fds else open_pidfd(pid))
+            self._watch(child, pid, frame.fds[0] if frame.fds else open_pidfd(pid))
         else:
             for fd in frame.fds:
                 os.close(fd)
-        if handle.state is State.KILLED:  # before its number was known
-            handle.state = State.STARTING
-            handle.kill(handle.blamed)
+        if child.state is ChildState.KILLED:  # before its number was known
+            child.state = ChildState.STARTING
+            child.kill(child.blamed)
 
-    def _watch(self, handle: Handle, pid: int, pidfd: int) -> None:
-        handle.pid, handle.pidfd = pid, pidfd
+    def _watch(self, child: Child, pid: int, pidfd: int) -> None:
+        child.pid, child.pidfd = pid, pidfd
         if pidfd >= 0:
-            asyncio.get_running_loop().add_reader(pidfd, self._on_end, handle)
+            asyncio.get_running_loop().add_reader(pidfd, self._on_end, child)
 
-    def _on_end(self, handle: Handle) -> None:
+    def _on_end(self, child: Child) -> None:
         """Know from the kernel that a child is dead; the preloader is to say how."""
         loop = asyncio.get_running_loop()
-        loop.remove_reader(handle.pidfd)
-        handle.report_timer = loop.call_later(0 if handle.is_orphan else _REPORT_WAIT_S, self._bury, handle)
+        loop.remove_reader(child.pidfd)
+        child.report_timer = loop.call_later(0 if child.is_orphan else _REPORT_WAIT_S, self._bury, child)
 
-    def on_lost(self, link: Link) -> bool:
+    def on_lost(self, preloader: PreloaderClient) -> bool:
         """Give up the children of a dead preloader; return whether any of them has worked."""
-        orphans = [handle for handle in self.handles if handle.link is link]
-        have_worked = any(handle.feed.finished for handle in orphans)
-        for handle in orphans:
-            handle.is_orphan = True
-            if handle.pid:
-                handle.kill()
-            if not handle.pid or handle.report_timer:  # one that was forked has died of its lifeline
-                self._bury(handle)
+        orphans = [child for child in self.children if child.preloader is preloader]
+        have_worked = any(child.queue.finished for child in orphans)
+        for child in orphans:
+            child.is_orphan = True
+            if child.pid:
+                child.kill()
+            if not child.pid or child.report_timer:  # one that was forked has died of its lifeline
+                self._bury(child)
         return have_worked
 
     def on_room(self) -> None:
         """Order what could not be ordered before: the preloader has answered an order."""
         self.seats.fill()
 
-    def on_up(self, link: Link) -> None:
+    def on_up(self, preloader: PreloaderClient) -> None:
         """Fill the seats from another preloader, and begin to replace the children of the one before."""
-        for handle in self.handles:
-            handle.is_outdated = handle.link is not link
+        for child in self.children:
+            child.is_outdated = child.preloader is not preloader
         self.seats.fill()
         self.seats.recycle()
 
@@ -218,40 +218,40 @@ class Supervisor:
 
     # The end of a child -------------------------------------------------------------------------------------------
 
-    def _bury(self, handle: Handle) -> None:
+    def _bury(self, child: Child) -> None:
         """Resolve everything a dead child had, and see to its seat."""
-        if handle.state is State.DEAD:
+        if child.state is ChildState.DEAD:
             return
-        if handle.state is State.STARTING and not self._closed:
-            self._hear_last_words(handle)
+        if child.state is ChildState.STARTING and not self._closed:
+            self._hear_last_words(child)
         loop = asyncio.get_running_loop()
-        loop.remove_reader(handle.channel)
-        if handle.report_timer is not None:
-            handle.report_timer.cancel()
-        if handle.pidfd >= 0:
-            loop.remove_reader(handle.pidfd)
-        events = judge(handle, self._dispatcher)
-        failed = _failed_to_start(handle) and not events and not handle.is_orphan
-        if handle.feed.finished:
-            self._settled(handle)
-        self._dispatcher.remove(handle.feed)
-        handle.close()
-        del self._handles[handle.number]
-        self._forks.forget(handle.number)
-        self.seats.leave(handle)
+        loop.remove_reader(child.channel)
+        if child.report_timer is not None:
+            child.report_timer.cancel()
+        if child.pidfd >= 0:
+            loop.remove_reader(child.pidfd)
+        events = resolve_dead_child(child, self._dispatcher)
+        failed = _failed_to_start(child) and not events and not child.is_orphan
+        if child.queue.finished:
+            self._settled(child)
+        self._dispatcher.remove(child.queue)
+        child.close()
+        del self._children[child.number]
+        self._forks.forget(child.number)
+        self.seats.leave(child)
         if failed and not self._closed:
-            self._failed(_why(handle))
+            self._failed(_why(child))
         try:
             self.seats.fill()
         finally:
             self._reports.on_resolved(events)
             self._reports.on_change()
 
-    def _hear_last_words(self, handle: Handle) -> None:
+    def _hear_last_words(self, child: Child) -> None:
         """Learn why a child did not start; where this process has stood still, its end may be heard of first."""
         with contextlib.suppress(ChannelClosedError):
-            if (frame := handle.channel.poll()) is not None and frame.op in ("failed", "unfit"):
-                self._on_failure(handle, frame)
+            if (frame := child.channel.poll()) is not None and frame.op in ("failed", "unfit"):
+                self._on_failure(child, frame)
 
     def _failed(self, text: str) -> None:
         """Count a start that went wrong, and give up if that was one too many, else try again after a while."""
@@ -267,10 +267,10 @@ class Supervisor:
         self._reports.on_notice(f"{text}\nthe next try is in {wait_s:.1f} s")
         self._refill = asyncio.get_running_loop().call_later(wait_s + _CLOCK_S, self.seats.fill)
 
-    def _settled(self, handle: Handle) -> None:
+    def _settled(self, child: Child) -> None:
         """Note that a child works; at the start one of them does not make up for others that cannot start."""
         if self._has_begun:
-            handle.is_settled = True
+            child.is_settled = True
             self._failures.clear()
             self._forks.settle()
 
@@ -279,20 +279,20 @@ class Supervisor:
     def check(self) -> None:
         """Kill what is too slow to start, to begin a task or to exit; without a pidfd, look who is gone."""
         now = time.monotonic()
-        for handle in self.handles:
-            age = now - handle.since_s
-            if handle.state is State.READY and age > _YOUNG_S and self._has_begun and not handle.is_settled:
-                self._settled(handle)
-            elif handle.state is State.STARTING and age > self._config.start_timeout:
-                handle.text = f"\nit was not ready after {self._config.start_timeout} s"
-                handle.kill()
-            elif handle.state is State.READY and handle.feed.is_deaf(now_ns(), _DEAF_NS):
-                self._reports.on_notice(f"worker process {handle.pid} is replaced: it has begun nothing for 30 s")
-                handle.kill()
-            elif handle.state is State.EXITING and age > _EXIT_WAIT_S:
-                handle.kill()
-            elif handle.is_orphan and handle.pidfd < 0 and not _exists(handle.pid):
-                self._bury(handle)
+        for child in self.children:
+            age = now - child.since_s
+            if child.state is ChildState.READY and age > _YOUNG_S and self._has_begun and not child.is_settled:
+                self._settled(child)
+            elif child.state is ChildState.STARTING and age > self._config.start_timeout:
+                child.text = f"\nit was not ready after {self._config.start_timeout} s"
+                child.kill()
+            elif child.state is ChildState.READY and child.queue.is_deaf(now_ns(), _DEAF_NS):
+                self._reports.on_notice(f"worker process {child.pid} is replaced: it has begun nothing for 30 s")
+                child.kill()
+            elif child.state is ChildState.EXITING and age > _EXIT_WAIT_S:
+                child.kill()
+            elif child.is_orphan and child.pidfd < 0 and not _exists(child.pid):
+                self._bury(child)
         self.seats.fill()  # what could not be ordered before
         self.seats.recycle()
 
@@ -306,20 +306,20 @@ class Supervisor:
         self._closed = True
         if self._refill is not None:
             self._refill.cancel()
-        for handle in self.handles:
-            if handle.feed.pending or handle.state is State.STARTING:
-                handle.kill()
-            elif handle.state is not State.KILLED:
-                dismiss(handle)
+        for child in self.children:
+            if child.queue.pending or child.state is ChildState.STARTING:
+                child.kill()
+            elif child.state is not ChildState.KILLED:
+                dismiss(child)
         until = time.monotonic() + (_EXIT_WAIT_S if self._has_stop else within)
-        while self._handles and time.monotonic() < until:
+        while self._children and time.monotonic() < until:
             await asyncio.sleep(0.002)
-        for handle in self.handles:
-            handle.kill()
-        while self._handles and time.monotonic() < until + _LAST_REPORT_WAIT_S:
+        for child in self.children:
+            child.kill()
+        while self._children and time.monotonic() < until + _LAST_REPORT_WAIT_S:
             await asyncio.sleep(0.002)
-        for handle in self.handles:
-            self._bury(handle)
+        for child in self.children:
+            self._bury(child)
         self._forks.leave(self)
 
 
@@ -342,16 +342,16 @@ def _too_small(config: PoolConfig, rss: int) -> str:
     return ""
 
 
-def _failed_to_start(handle: Handle) -> bool:
-    if handle.feed.finished:
+def _failed_to_start(child: Child) -> bool:
+    if child.queue.finished:
         return False
-    young = handle.state is State.READY and time.monotonic() - handle.since_s < _YOUNG_S
-    return handle.state is State.STARTING or young or handle.text != ""
+    young = child.state is ChildState.READY and time.monotonic() - child.since_s < _YOUNG_S
+    return child.state is ChildState.STARTING or young or child.text != ""
 
 
-def _why(handle: Handle) -> str:
-    fate = "" if handle.status is None else f" with {describe_status(handle.status)}"
-    return f"worker process {handle.pid} ended at its start{fate}{handle.text}"
+def _why(child: Child) -> str:
+    fate = "" if child.status is None else f" with {describe_status(child.status)}"
+    return f"worker process {child.pid} ended at its start{fate}{child.text}"
 
 
 def _exists(pid: int) -> bool:

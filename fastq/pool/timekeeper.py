@@ -6,18 +6,18 @@ not be read again from the rows, save for when the grace of those that were told
 
 from dataclasses import dataclass
 
-from fastq.pool._feed import Submission
-from fastq.pool.handle import Handle, State
+from fastq.pool._child_queue import Submission
+from fastq.pool.child import Child, ChildState
 from fastq.pool.layout import ROW_TIMED_OUT
 
 __all__ = ["Timekeeper"]
 
-_LIVE = (State.READY, State.LEAVING)
+_LIVE = (ChildState.READY, ChildState.LEAVING)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    handle: Handle
+    child: Child
     submission: Submission
     kill_at_ns: int
 
@@ -29,26 +29,26 @@ class Timekeeper:
         self.grace_ns = round(grace_s * 1e9)
         self._told: dict[int, _Told] = {}
 
-    def interrupt(self, handle: Handle, submission: Submission, reason: int, now_ns: int) -> bool:
+    def interrupt(self, child: Child, submission: Submission, reason: int, now_ns: int) -> bool:
         """Ask for the end of a running task; false when it does not run or was asked before."""
-        if handle.state not in _LIVE or not handle.feed.slots.interrupt(submission.seq, reason):
+        if child.state not in _LIVE or not child.queue.slots.interrupt(submission.seq, reason):
             return False
-        self._told[submission.seq] = _Told(handle, submission, now_ns + self.grace_ns)
+        self._told[submission.seq] = _Told(child, submission, now_ns + self.grace_ns)
         if self.grace_ns:
-            handle.signal(submission)
+            child.signal(submission)
         else:
-            handle.kill(submission)
+            child.kill(submission)
         return True
 
-    def check(self, handles: list[Handle], now_ns: int) -> None:
+    def check(self, children: list[Child], now_ns: int) -> None:
         """Tell tasks whose time is up, and kill children whose tasks were told and have had their grace."""
-        for handle in handles:
-            if handle.state in _LIVE and handle.feed.pending:
-                for seq in handle.feed.slots.overdue(now_ns):
-                    if (submission := handle.feed.find(seq)) is not None:
-                        self.interrupt(handle, submission, ROW_TIMED_OUT, now_ns)
+        for child in children:
+            if child.state in _LIVE and child.queue.pending:
+                for seq in child.queue.slots.overdue(now_ns):
+                    if (submission := child.queue.find(seq)) is not None:
+                        self.interrupt(child, submission, ROW_TIMED_OUT, now_ns)
         for seq, told in list(self._told.items()):
-            row = told.handle.feed.slots.look(seq) if told.handle.state in _LIVE else None
+            row = told.child.queue.slots.look(seq) if told.child.state in _LIVE else None
             if row is None:
                 del self._told[seq]
             elif now_ns >= told.kill_at_ns:
@@ -57,12 +57,12 @@ class Timekeeper:
 
     def _kill(self, told: _Told, *, has_heard: bool) -> None:
         """Kill a child, and blame the task that was told to end; or the one that blocks the loop, so that it cannot."""
-        feed = told.handle.feed
+        queue = told.child.queue
         blamed: Submission | None = told.submission
         if not has_heard:
             # None where a callback blocks, or what an ended task has left behind.
-            blamed = feed.find(feed.in_step)
+            blamed = queue.find(queue.in_step)
             if blamed is not told.submission:
                 grace_s = self.grace_ns / 1e9
-                told.handle.text = f": the task blocked the event loop for {grace_s:g} s while another was to end"
-        told.handle.kill(blamed)
+                told.child.text = f": the task blocked the event loop for {grace_s:g} s while another was to end"
+        told.child.kill(blamed)

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from fastq.pool._child_queue import ChildQueue, Event, Submission
 from fastq.pool._dispatcher import Dispatcher
-from fastq.pool._feed import Event, Feed, Submission
 from fastq.pool._ring import Memory, Ring, now_ns
 from fastq.pool._slots import Slots
 from fastq.pool.control import Channel
@@ -34,12 +34,12 @@ class Child:
         self.channel, self.far = Channel.pair()
         self.channel.set_blocking(False)
         self.far.set_blocking(False)
-        self.feed = Feed(memory, SHAPE, self.channel, max_tasks)
-        self.feed.set_open(True)
+        self.queue = ChildQueue(memory, SHAPE, self.channel, max_tasks)
+        self.queue.set_open(True)
         self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, SHAPE.task_ring_at, SHAPE.ring_bytes)
         self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, SHAPE.result_ring_at, SHAPE.ring_bytes)
         self.slots = Slots(memory, SHAPE.rows)
-        dispatcher.add(self.feed)
+        dispatcher.add(self.queue)
 
     def begin(self, ago_ns: int = 0) -> int:
         """Take the next task and start it, as if so long ago."""
@@ -98,7 +98,7 @@ class Desk:
 
     @property
     def loads(self) -> list[int]:
-        return [child.feed.pending for child in self.children]
+        return [child.queue.pending for child in self.children]
 
 
 @pytest.fixture(name="desk")

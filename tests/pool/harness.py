@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from pathlib import Path
 from typing import TypeVar
 
-from fastq.pool._feed import Event, Submission
+from fastq.pool._child_queue import Event, Submission
 from fastq.pool.config import PoolConfig
-from fastq.pool.link import PoolStartError
 from fastq.pool.outcome import Kind
 from fastq.pool.pool import ProcessPool
+from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.protocol import PoolCallbacks
 from tests.waiting import PATIENCE_S
 

@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 
-from fastq.pool._feed import Event, Submission
+from fastq.pool._child_queue import Event, Submission
 from fastq.pool.pool import ProcessPool
 from fastq.pool.protocol import PoolCallbacks
 from tests.pool.harness import settings

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from fastq.pool._feed import Submission
+from fastq.pool._child_queue import Submission
 from fastq.pool.outcome import Kind
 from tests.pool.harness import Bench, bench, run, settings
 from tests.waiting import PATIENCE_S

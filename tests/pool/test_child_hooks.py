@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fastq.pool.handle import State
-from fastq.pool.link import PoolStartError
+from fastq.pool.child import ChildState
 from fastq.pool.outcome import Kind
+from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import bench, run, settings
 from tests.waiting import until
 
@@ -59,7 +59,7 @@ def test_a_child_whose_start_fails_serves_nothing_and_another_is_tried(tmp_path:
                 assert "the next try is in" in notice
             assert b.failed == []
             (tmp_path / "ill").unlink()
-            await until(lambda: list(b.pool.child_states.values()) == [State.READY])
+            await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY])
             assert (await b.run()).kind is Kind.DONE
         assert len(notes(tmp_path)) == 2
 

@@ -17,7 +17,7 @@ from fastq.pool.descriptors import (
     raise_soft_limit,
     set_soft_limit,
 )
-from fastq.pool.link import PoolStartError
+from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import bench, run, settings
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from fastq.pool._feed import Submission
+from fastq.pool._child_queue import Submission
 from fastq.pool._ring import now_ns
 from fastq.pool.layout import SLEEPING_AT
 from fastq.pool.outcome import Kind
@@ -115,7 +115,7 @@ def test_what_waited_too_long_moves_to_a_free_child_else_goes_back_in_order() ->
         desk, prefetch_ns = Desk(2, prefetch_s), int(prefetch_s * S)
         desk.learn(1000)
         busy, free = desk.children
-        free.feed.set_open(False)
+        free.queue.set_open(False)
         began_ns = now_ns()
         desk.submit(*range(100))
         assert desk.loads == [100, 0]
@@ -127,7 +127,7 @@ def test_what_waited_too_long_moves_to_a_free_child_else_goes_back_in_order() ->
             child.close()
     assert at_once == []
     spin_until(now_ns() + 3 * prefetch_ns)
-    free.feed.set_open(True)
+    free.queue.set_open(True)
     assert desk.dispatcher.relieve() == []
     assert desk.loads == [1, 99]
     free.begin()
@@ -148,7 +148,7 @@ def test_a_child_whose_task_is_well_past_its_estimate_is_not_asked_to_do_more(de
     late.begin(ago_ns=100 * S)
     quick.begin()
     assert desk.dispatcher.free(only_async=False) > 256, "both may take more"
-    late.slots.start(0, late.feed.remaining()[0].seq, now_ns() - 160 * S, 0)
+    late.slots.start(0, late.queue.remaining()[0].seq, now_ns() - 160 * S, 0)
     assert desk.dispatcher.free(only_async=False) <= 255
     desk.submit(*range(20))
     assert desk.loads == [1, 21]
@@ -158,11 +158,11 @@ def test_a_child_whose_task_is_well_past_its_estimate_is_not_asked_to_do_more(de
 def test_what_waits_behind_an_overdue_task_moves_to_a_free_child(desk: Desk) -> None:
     desk.learn(1000)
     overdue, free = desk.children
-    free.feed.set_open(False)
+    free.queue.set_open(False)
     desk.submit(*range(10))
     assert desk.loads == [10, 0]
     overdue.begin(ago_ns=310 * S)
-    free.feed.set_open(True)
+    free.queue.set_open(True)
     assert desk.dispatcher.relieve() == []
     assert desk.loads == [1, 9]
 
@@ -218,9 +218,9 @@ def test_what_waits_behind_coroutines_stays_however_long_they_run(desk: Desk) ->
     desk.submit_async(1, 2, size=10)
     (child,) = desk.children
     child.begin(ago_ns=5000 * S)
-    given = [one.seq for one in child.feed.remaining()]
+    given = [one.seq for one in child.queue.remaining()]
     assert desk.dispatcher.relieve() == []
-    assert [one.seq for one in child.feed.remaining()] == given, "nothing was taken back and given again"
+    assert [one.seq for one in child.queue.remaining()] == given, "nothing was taken back and given again"
 
 
 @pytest.mark.parametrize("desk", [(1, 600.0, 5)], indirect=True)
@@ -231,10 +231,10 @@ def test_a_child_that_may_run_few_more_is_given_those_that_were_taken_back_from_
         child.work_off()
         desk.dispatcher.collect([])
     desk.submit(2, 3, 4)
-    assert child.feed.left == 0
+    assert child.queue.left == 0
     seq = child.begin(ago_ns=310 * S)
     assert [event.submission.key for event in desk.dispatcher.relieve()] == [3, 4]
-    assert child.feed.left == 2
+    assert child.queue.left == 2
     child.end(seq)
     desk.dispatcher.collect([])
     desk.submit(3, 4)
@@ -242,12 +242,12 @@ def test_a_child_that_may_run_few_more_is_given_those_that_were_taken_back_from_
 
 
 def test_what_runs_does_not_count_as_waiting(desk: Desk) -> None:
-    feed = desk.children[0].feed
+    queue = desk.children[0].queue
     desk.submit(1, 2)
-    assert feed.oldest_waiting() > 0
+    assert queue.oldest_waiting() > 0
     desk.children[0].begin()
-    assert feed.pending == 1
-    assert feed.oldest_waiting() == 0
+    assert queue.pending == 1
+    assert queue.oldest_waiting() == 0
 
 
 def test_order_survives_being_put_back(desk: Desk) -> None:
@@ -265,7 +265,7 @@ def test_a_child_is_given_no_more_than_it_may_run(desk: Desk) -> None:
     assert desk.dispatcher.free(only_async=False) == 2
     desk.submit(2, 3, 4)
     assert desk.loads == [2]
-    assert desk.children[0].feed.left == 0
+    assert desk.children[0].queue.left == 0
     assert desk.dispatcher.free(only_async=False) == 0
 
 
@@ -275,13 +275,13 @@ def test_withdrawing_gives_the_right_to_run_one_more_back() -> None:
     desk.dispatcher.submit([task])
     assert desk.dispatcher.withdraw(task)
     assert not desk.dispatcher.withdraw(task)
-    assert desk.children[0].feed.left == 1
+    assert desk.children[0].queue.left == 1
     desk.children[0].close()
 
 
 def test_only_a_sleeper_is_woken_and_once(desk: Desk) -> None:
     child, other = desk.children
-    other.feed.set_open(False)
+    other.queue.set_open(False)
     desk.submit(1)
     assert not child.was_woken()
     child.work_off()

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from fastq.pool.handle import State
+from fastq.pool.child import ChildState
 from fastq.pool.pool import ProcessPool
 from fastq.pool.protocol import PoolCallbacks
 from tests.pool.harness import bench, run, settings
@@ -25,12 +25,12 @@ def test_pools_of_one_preloader_order_no_more_children_together_than_it_may_have
             try:
                 starts = [asyncio.create_task(pool.start()) for pool in pools]
                 await asyncio.sleep(0)
-                assert [len(pool._supervisor.handles) for pool in pools] == [2, 0]
+                assert [len(pool._supervisor.children) for pool in pools] == [2, 0]
             finally:
                 os.kill(b.pool.preloader_pid, signal.SIGCONT)
             await asyncio.gather(*starts)
             for pool in pools:
-                assert list(pool.child_states.values()) == [State.READY] * 3
+                assert list(pool.child_states.values()) == [ChildState.READY] * 3
                 await pool.stop()
 
     run(test())

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from fastq.pool.link import PoolStartError
 from fastq.pool.memory_watch import _Seen as Seen
 from fastq.pool.outcome import TOO_LATE, Kind
+from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import Bench, bench, gone, run, settings
 
 MB = 1 << 20
@@ -24,7 +24,7 @@ def hold_looks(b: Bench) -> None:
 
 def look(b: Bench) -> None:
     b.pool._memory._due_s = 0.0
-    b.pool._memory.check(b.pool._supervisor.handles)
+    b.pool._memory.check(b.pool._supervisor.children)
     hold_looks(b)
 
 
@@ -68,8 +68,8 @@ def test_a_handler_that_returns_after_it_was_told_has_still_failed() -> None:
             assert (await b.run("allocate", size=BIG)).kind is Kind.RESULT
             b.submit(b.task("late", "return_late"))
             await b.beacon.pids()
-            (handle,) = b.pool._supervisor.handles
-            b.pool._memory._seen[handle] = Seen(finished=handle.feed.finished)  # as if it had grown since
+            (child,) = b.pool._supervisor.children
+            b.pool._memory._seen[child] = Seen(finished=child.queue.finished)  # as if it had grown since
             look(b)
             event = await b.outcome("late")
             assert (event.kind, event.data) == (Kind.MEMORY_LIMIT, TOO_LATE)
@@ -157,9 +157,9 @@ def test_coroutines_beside_one_that_was_told_and_gave_nothing_back_run_again() -
             b.submit(*others, b.task("big", "grow", is_async=True, size=BIG))
             while await b.beacon.next() != "grown":
                 pass
-            (handle,) = b.pool._supervisor.handles
+            (child,) = b.pool._supervisor.children
             (kept,) = [row for row in b.pool.running() if row.submission.key == "big"]
-            b.pool._memory._seen[handle] = Seen(kept.started_ns)
+            b.pool._memory._seen[child] = Seen(kept.started_ns)
             look(b)
             assert (await b.outcome("big")).kind is Kind.MEMORY_LIMIT
             b.pool._memory._due_s = 0.0

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from fastq.pool.handle import State
-from fastq.pool.link import PoolStartError
+from fastq.pool.child import ChildState
 from fastq.pool.outcome import Kind
+from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import bench, gone, run, settings
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ def test_the_successor_is_ready_before_its_predecessor_has_ended() -> None:
             go = b.beacon.file("go")
             b.submit(b.task("last", "wait_for", file=str(go)), b.task("next", "pid"))
             assert await b.beacon.pids() == [old]
-            await until(lambda: list(b.pool.child_states.values()) == [State.LEAVING, State.READY])
+            await until(lambda: list(b.pool.child_states.values()) == [ChildState.LEAVING, ChildState.READY])
             # Not more handlers than slots: it does not start before the other has ended.
             assert [one.submission.key for one in b.pool.running()] == ["last"]
             go.touch()
@@ -63,8 +63,10 @@ def test_successors_start_one_at_a_time() -> None:
 
             def are_all_there() -> bool:
                 states = list(b.pool.child_states.values())
-                starting.add(states.count(State.STARTING))
-                return sorted(states, key=lambda state: state.value) == [State.READY] * 3 + [State.LEAVING] * 3
+                starting.add(states.count(ChildState.STARTING))
+                return (
+                    sorted(states, key=lambda state: state.value) == [ChildState.READY] * 3 + [ChildState.LEAVING] * 3
+                )
 
             await until(are_all_there)
             assert starting == {0, 1}

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from fastq.pool._feed import Event
+from fastq.pool._child_queue import Event
 from fastq.pool._ring import RingCorruptError, now_ns
-from fastq.pool.handle import State
+from fastq.pool.child import ChildState
 from fastq.pool.outcome import Kind
 from tests.pool.desk import Desk, S, desk_fixture
 from tests.pool.harness import bench, gone, no_descriptors, run, settings
@@ -108,7 +108,7 @@ def test_a_child_that_is_frozen_before_it_begins_anything_is_replaced(monkeypatc
             event = await b.outcome("task")
             assert event.kind is Kind.RESULT
             assert int(event.data) != before
-            assert list(b.pool.child_states.values()) == [State.READY]
+            assert list(b.pool.child_states.values()) == [ChildState.READY]
             await gone(before)
 
     run(test())
@@ -125,7 +125,7 @@ def test_a_task_that_cannot_be_handed_over_waits_and_is_not_lost(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("fastq.pool._feed.pack_segment", fail)
+        patch.setattr("fastq.pool._child_queue.pack_segment", fail)
         assert desk.submit("big", size=600_000) == []
         assert desk.submit("behind") == []
         assert desk.dispatcher.pending == 2
@@ -144,8 +144,8 @@ def test_a_result_that_cannot_be_read_keeps_nobody_from_the_others(desk: Desk, m
     desk.children[0].results.put(999, b"", kind=Kind.DONE)
     desk.children[1].end(seqs[1])
     events: list[Event] = []
-    ((feed, error),) = desk.dispatcher.collect(events)
-    assert feed is desk.children[0].feed
+    ((queue, error),) = desk.dispatcher.collect(events)
+    assert queue is desk.children[0].queue
     assert isinstance(error, RingCorruptError)
     assert [event.submission.key for event in events] == ["two"]
     assert desk.dispatcher.collect(events) == [], "it is told once"
@@ -156,7 +156,7 @@ def test_a_child_that_takes_nothing_is_known_after_a_while(desk: Desk) -> None:
     now = now_ns()
 
     def is_deaf(at_s: float) -> bool:
-        return child.feed.is_deaf(now + int(at_s * S), 30 * S)
+        return child.queue.is_deaf(now + int(at_s * S), 30 * S)
 
     assert not is_deaf(0)
     desk.submit(1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastq.pool._feed import Submission
+from fastq.pool._child_queue import Submission
 from fastq.pool._ring import now_ns
 from fastq.pool.outcome import Kind
 from tests.pool.desk import MS, Desk, desk_fixture, spin_until
@@ -28,15 +28,15 @@ def test_one_child_runs_dry_for_a_sort_that_waits_while_all_are_busy_with_the_ot
         if not waits:
             break
         for child in desk.children:
-            for submission in child.feed.remaining()[:1]:
+            for submission in child.queue.remaining()[:1]:
                 child.results.put(submission.seq, b"", kind=Kind.DONE, a=1000)
         desk.dispatcher.collect([])
         assert desk.dispatcher.dispatch() == []
         give(object(), is_async=not is_async)
-    (at,) = [child for child in desk.children if "stuck" in [one.key for one in child.feed.remaining()]]
-    assert at.feed.pending == 1
+    (at,) = [child for child in desk.children if "stuck" in [one.key for one in child.queue.remaining()]]
+    assert at.queue.pending == 1
     (other,) = [child for child in desk.children if child is not at]
-    assert other.feed.pending > 0, "it went on"
+    assert other.queue.pending > 0, "it went on"
 
 
 @pytest.mark.parametrize("desk", [(1, 0.001)], indirect=True)
@@ -60,7 +60,7 @@ def test_a_child_is_kept_on_for_a_task_that_was_withdrawn_and_may_come_again_but
     assert desk.dispatcher.withdraw(stuck)
     assert desk.dispatcher.free(only_async=False) == 3, "the other's slots"
     for child in desk.children:
-        for submission in child.feed.remaining():
+        for submission in child.queue.remaining():
             child.results.put(submission.seq, b"", kind=Kind.DONE, a=1000)
     desk.dispatcher.collect([])
     desk.submit_async(3, 4, 5, size=1)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fastq.pool.handle import State
-from fastq.pool.link import PoolStartError
+from fastq.pool.child import ChildState
 from fastq.pool.outcome import Kind
+from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import bench, gone, run, settings
 from tests.processes import children
 from tests.waiting import PATIENCE_S, until, wait_until
@@ -277,7 +277,7 @@ def test_children_that_fail_together_count_as_one(tmp_path: Path, monkeypatch: p
             await until(lambda: len(b.notices) >= 2)
             assert len(b.notices) <= 3, "six children, not six notices at a time"
             how.unlink()
-            await until(lambda: list(b.pool.child_states.values()) == [State.READY] * 6)
+            await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY] * 6)
             assert b.failed == []
 
     run(test())
@@ -296,7 +296,7 @@ def test_a_preloader_that_dies_as_soon_as_it_is_there_is_not_replaced_without_a_
                 await until(lambda count=count: len(b.notices) >= count)  # type: ignore[misc]  # mypy cannot infer it
                 assert f"process {preloader}) died" in b.notices[-1]
                 assert "the next try is in" in b.notices[-1]
-                await until(lambda: b.pool.child_states and set(b.pool.child_states.values()) == {State.READY})
+                await until(lambda: b.pool.child_states and set(b.pool.child_states.values()) == {ChildState.READY})
             assert b.failed == []
 
     run(test())
@@ -313,7 +313,7 @@ def test_children_that_die_with_a_young_preloader_are_no_failed_starts_of_their_
             old = set(b.pool.child_states)
             os.kill(b.pool.preloader_pid, signal.SIGKILL)
             await until(lambda: not old & set(b.pool.child_states))
-            await until(lambda: list(b.pool.child_states.values()) == [State.READY] * 3)
+            await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY] * 3)
             (notice,) = b.notices
             assert "the preloader" in notice
 
@@ -355,7 +355,7 @@ def test_a_reload_replaces_children_as_they_get_free_and_leaves_nothing_behind()
                 assert (await b.outcome(count)).kind is Kind.DONE
                 await replaced
                 await gone(running, preloaders[-2])
-                await until(lambda: list(b.pool.child_states.values()) == [State.READY] * 2)
+                await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY] * 2)
                 descriptors.append(len(os.listdir("/dev/fd")))
             assert len({*preloaders}) == 4
             assert len({*descriptors}) == 1

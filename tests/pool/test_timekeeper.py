@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fastq.pool._feed import Event
+from fastq.pool._child_queue import Event
 from fastq.pool.outcome import TOO_LATE, Kind
 from fastq.pool.protocol import CancelOutcome
 from fastq.pool.signals import SOFT_SIGNAL

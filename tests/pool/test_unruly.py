@@ -104,8 +104,8 @@ def test_a_coroutine_that_waits_for_room_takes_no_news_from_its_loop() -> None:
             b.submit(b.task("writer", "write", is_async=True, times="100", size="2000"))
             assert await b.beacon.next() == "writes"
             # Nothing is read meanwhile: this is the thread that would.
-            (handle,) = b.pool._supervisor.handles
-            wait_until(lambda: handle.segment.memory[layout.SPACE_WANTED_AT] == 1)
+            (child,) = b.pool._supervisor.children
+            wait_until(lambda: child.segment.memory[layout.SPACE_WANTED_AT] == 1)
             assert b.pool.cancel(sleeper) is CancelOutcome.TOLD
             assert (await b.outcome("sleeper")).kind is Kind.CANCELED
 

@@ -9,7 +9,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
-from fastq.pool._feed cimport Event, Submission
+from fastq.pool._child_queue cimport Event, Submission
 from fastq.server.inflight._held cimport HeldTask, HeldTasks
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp

@@ -108,13 +108,15 @@ cdef class Event:
         return event
 
 
-cdef class Feed:
+cdef class ChildQueue:
     """Give tasks to one child and take its results; made when the child is ordered, used once it is ready."""
 
     def __init__(self, memory: Memory, shape, channel, max_tasks: int) -> None:
         self.memory = memory
         self.tasks = Ring(memory, layout.TASK_TAIL_AT, layout.TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
-        self.results = Ring(memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
+        self.results = Ring(
+            memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes
+        )
         self.slots = Slots(memory, shape.rows)
         self.channel = channel
         self.wake_fd = channel.fileno()
@@ -189,7 +191,7 @@ cdef class Feed:
                 del self.in_flight[seq]
         if position < 0:
             return False
-        submission.seq, submission.position, submission.feed = seq, <uint64_t>position, self
+        submission.seq, submission.position, submission.queue = seq, <uint64_t>position, self
         submission.charge_ns = submission.estimate.ns
         self.charged_ns += submission.charge_ns
         self.backlog_ns += submission.charge_ns
@@ -248,7 +250,7 @@ cdef class Feed:
     cdef void forget(self, Submission submission):
         """Settle the books of a submission that left this child, in whatever way."""
         del self.in_flight[submission.seq]
-        submission.feed = None
+        submission.queue = None
         self.charged_ns -= submission.charge_ns
         self.bytes -= PyBytes_GET_SIZE(submission.data)
         self.async_count -= submission.is_async

@@ -24,7 +24,7 @@ cdef class Submission:
     cdef int64_t submitted_at
     cdef double charge_ns
     cdef Estimate estimate
-    cdef readonly Feed feed
+    cdef readonly ChildQueue queue
     @staticmethod
     cdef Submission make(object key, bytes data, str type, int64_t timeout_ns, int64_t deadline_unix_ns)
 
@@ -36,7 +36,7 @@ cdef class Event:
     @staticmethod
     cdef Event make(uint32_t kind, Submission submission, bytes data, int64_t ran_ns)
 
-cdef class Feed:
+cdef class ChildQueue:
     cdef Memory memory
     cdef Ring tasks
     cdef Ring results

@@ -20,7 +20,7 @@ class Submission:
     timeout_ns: int
     deadline_unix_ns: int
     seq: int
-    feed: Feed | None
+    queue: ChildQueue | None
     def __init__(
         self,
         key: object,
@@ -41,7 +41,7 @@ class Event:
     def __init__(self, kind: Kind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None: ...
 
 @final
-class Feed:
+class ChildQueue:
     slots: Slots
     open: bool
     left: int

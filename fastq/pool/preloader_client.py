@@ -1,7 +1,7 @@
 """The main process' end of the preloader: starts it, sends orders, hears how children end, notices when it dies.
 
-Wakes on the control socket. If the preloader dies or stops reading, ``on_lost`` is called once; another link is then
-made, this one is never used again.
+Wakes on the control socket. If the preloader dies or stops reading, ``on_lost`` is called once; another client is
+made then, this one is never used again.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError, Fr
 from fastq.pool.descriptors import given_soft_limit
 from fastq.pool.processes import describe_code, kill_group
 
-__all__ = ["Link", "LinkEvents", "PoolStartError"]
+__all__ = ["PoolStartError", "PreloaderClient", "PreloaderEvents"]
 
 _SETTLE_S = 0.5
 _REAP_S = 0.005
@@ -37,17 +37,17 @@ class PoolStartError(FastqError):
 
 
 @dataclass(frozen=True, slots=True)
-class LinkEvents:
+class PreloaderEvents:
     """Say whom to tell."""
 
     on_frame: Callable[[Frame], None]
-    on_lost: Callable[["Link"], None]
+    on_lost: Callable[["PreloaderClient"], None]
 
 
-class Link:
+class PreloaderClient:
     """Own one preloader process."""
 
-    def __init__(self, config: PoolConfig, events: LinkEvents) -> None:
+    def __init__(self, config: PoolConfig, events: PreloaderEvents) -> None:
         self._config = config
         self._events = events
         self._process: subprocess.Popen[bytes] | None = None

@@ -2,12 +2,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from fastq.pool._child_queue import Event, Submission
 from fastq.pool._dispatcher import Dispatcher
-from fastq.pool._feed import Event, Submission
 from fastq.pool._ring import Memory, Ring
 from fastq.pool._slots import Slots
+from fastq.pool.child import Child, ChildState
 from fastq.pool.config import PoolConfig
-from fastq.pool.handle import Handle, State
+from fastq.pool.dead_child import resolve_dead_child
 from fastq.pool.layout import (
     PAGE,
     RESULT_HEAD_AT,
@@ -20,7 +21,6 @@ from fastq.pool.layout import (
     Layout,
 )
 from fastq.pool.outcome import Kind
-from fastq.pool.verdicts import judge
 
 CONFIG = PoolConfig("a:b", async_concurrency=4, ring_bytes=1 << 16, prefetch_time=10)
 
@@ -30,13 +30,13 @@ class Corpse:
 
     def __init__(self) -> None:
         self.dispatcher = Dispatcher(Memory(bytearray(PAGE)), CONFIG.prefetch_time, CONFIG.prefetch_records)
-        self.handle = Handle.create(1, CONFIG)
-        self.handle.pid, self.handle.status, self.handle.peak_rss = 4711, 9, 80_000_000
-        self.handle.state = State.READY
-        self.handle.feed.set_open(True)
-        self.dispatcher.add(self.handle.feed)
+        self.child = Child.create(1, CONFIG)
+        self.child.pid, self.child.status, self.child.peak_rss = 4711, 9, 80_000_000
+        self.child.state = ChildState.READY
+        self.child.queue.set_open(True)
+        self.dispatcher.add(self.child.queue)
         shape = Layout(CONFIG.async_concurrency, CONFIG.ring_bytes)
-        memory = Memory(self.handle.segment.memory)
+        memory = Memory(self.child.segment.memory)
         self.tasks = Ring(memory, TASK_TAIL_AT, TASK_HEAD_AT, shape.task_ring_at, shape.ring_bytes)
         self.results = Ring(memory, RESULT_TAIL_AT, RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
         self.slots = Slots(memory, shape.rows)
@@ -57,15 +57,15 @@ class Corpse:
         self.slots.finish(0, seq)
         self.results.put(seq, data, kind=Kind.RESULT, a=1000)
 
-    def judge(self) -> dict[object, Event]:
-        return {event.submission.key: event for event in judge(self.handle, self.dispatcher)}
+    def resolve_dead_child(self) -> dict[object, Event]:
+        return {event.submission.key: event for event in resolve_dead_child(self.child, self.dispatcher)}
 
 
 @pytest.fixture
 def corpse() -> Iterator[Corpse]:
     made = Corpse()
     yield made
-    made.handle.close()
+    made.child.close()
 
 
 def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
@@ -75,7 +75,7 @@ def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
     corpse.submit("answered", "running", "waiting")
     corpse.answer(b"its result")
     corpse.begin()
-    events = corpse.judge()
+    events = corpse.resolve_dead_child()
     assert {key: event.kind for key, event in events.items()} == {"answered": Kind.RESULT, "running": Kind.CRASHED}
     assert events["answered"].data == b"its result"
     assert events["running"].data == b"worker process 4711 died with signal SIGKILL, peak RSS 80 MB"
@@ -85,7 +85,7 @@ def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
 def test_a_task_claimed_but_not_yet_in_its_row_is_charged(corpse: Corpse) -> None:
     corpse.submit("claimed")
     corpse.tasks.take()
-    assert corpse.judge()["claimed"].kind is Kind.CRASHED
+    assert corpse.resolve_dead_child()["claimed"].kind is Kind.CRASHED
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_task_claimed_but_not_yet_in_its_row_is_charged(corpse: Corpse) -> Non
 def test_a_child_that_dies_of_being_told_to_end_has_ended(corpse: Corpse, reason: int, kind: Kind) -> None:
     corpse.submit("told")
     corpse.slots.interrupt(corpse.begin(), reason)
-    assert corpse.judge()["told"].kind is kind
+    assert corpse.resolve_dead_child()["told"].kind is kind
 
 
 def test_a_child_killed_for_one_task_charges_that_one_only(corpse: Corpse) -> None:
@@ -103,8 +103,8 @@ def test_a_child_killed_for_one_task_charges_that_one_only(corpse: Corpse) -> No
     seqs = [corpse.begin(row) for row in range(3)]
     corpse.slots.interrupt(seqs[0], ROW_TIMED_OUT)
     corpse.slots.interrupt(seqs[1], ROW_TIMED_OUT)  # never heard of it: the first one held the loop up
-    corpse.handle.state, corpse.handle.blamed = State.KILLED, blamed
-    kinds = {key: event.kind for key, event in corpse.judge().items()}
+    corpse.child.state, corpse.child.blamed = ChildState.KILLED, blamed
+    kinds = {key: event.kind for key, event in corpse.resolve_dead_child().items()}
     assert kinds == {"blamed": Kind.TIMEOUT, "deaf": Kind.RERUN, "running": Kind.RERUN}
 
 
@@ -112,14 +112,14 @@ def test_a_child_that_dies_by_itself_charges_all_that_ran(corpse: Corpse) -> Non
     corpse.submit("one", "two", is_async=True)
     corpse.begin(0)
     corpse.begin(1)
-    assert {event.kind for event in corpse.judge().values()} == {Kind.CRASHED}
+    assert {event.kind for event in corpse.resolve_dead_child().values()} == {Kind.CRASHED}
 
 
 def test_results_that_cannot_be_read_are_judged_with_the_rest(corpse: Corpse) -> None:
     corpse.submit("running")
     corpse.begin()
     corpse.results.put(999, b"", kind=Kind.DONE)
-    assert corpse.judge()["running"].kind is Kind.CRASHED
+    assert corpse.resolve_dead_child()["running"].kind is Kind.CRASHED
 
 
 def test_a_result_written_for_a_task_that_has_ended_is_dropped(corpse: Corpse) -> None:
@@ -135,7 +135,7 @@ def test_a_result_written_for_a_task_that_has_ended_is_dropped(corpse: Corpse) -
 def test_the_task_that_blocked_the_loop_is_told_so(corpse: Corpse) -> None:
     (blocker,) = corpse.submit("blocker", is_async=True)
     corpse.begin(0)
-    corpse.handle.state, corpse.handle.blamed = State.KILLED, blocker
-    corpse.handle.text = ": the task blocked the event loop"
-    event = corpse.judge()["blocker"]
+    corpse.child.state, corpse.child.blamed = ChildState.KILLED, blocker
+    corpse.child.text = ": the task blocked the event loop"
+    event = corpse.resolve_dead_child()["blocker"]
     assert (event.kind, event.data.decode().rpartition(": ")[2]) == (Kind.CRASHED, "the task blocked the event loop")

@@ -1,0 +1,196 @@
+"""A child: takes tasks from its ring, runs them through the runner, answers. Forked by the preloader, or fresh.
+
+Wakes when the main process rings; reads the task ring, the slot table and the command word; writes results and rows.
+If it dies, its ring and rows tell the main process what it was at. It dies with the main process, in any case.
+"""
+
+import logging
+import os
+import select
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Self
+
+from fastq.pool import signals
+from fastq.pool._ring import Memory
+from fastq.pool._steps import Stage
+from fastq.pool._work import NOTHING_LEFT, PARKED, TOLD_TO_EXIT, WANTS_COROUTINE, Work
+from fastq.pool.control import Channel, ChannelBusyError, ChannelClosedError
+from fastq.pool.coroutines import Coroutines
+from fastq.pool.lifeline import arm
+from fastq.pool.loader import RunnerLoadError, load_runner
+from fastq.pool.memory import Segment, pack_segment, read_header, unpack_segment
+from fastq.pool.processes import end_process, flush_output, leave, own_rss
+from fastq.pool.runner import Runner
+
+__all__ = ["ChildSetup", "begin"]
+
+_IDLE_MS = 60_000
+_PAUSE_S = 0.001
+_BUSY_PAUSE_S = 0.005
+_MAX_TEXT = 64_000
+
+_log = logging.getLogger("fastq.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSetup:
+    """Name the descriptors and settings a child starts with; ``timer_fd`` is -1 where there are no timers."""
+
+    lifeline_fd: int
+    control_fd: int
+    segment_fd: int
+    bell_fd: int
+    ring_fd: int
+    timer_fd: int
+    max_memory: int
+
+    @classmethod
+    def from_fds(cls, fds: list[int], max_memory: int) -> Self:
+        """Take the descriptors in the order of ``fds()``; the timer's may be missing."""
+        lifeline, control, segment, bell, ring, *timer = fds
+        return cls(lifeline, control, segment, bell, ring, timer[0] if timer else -1, max_memory)
+
+    def fds(self) -> list[int]:
+        """Return every descriptor in the order in which they are passed."""
+        every = [getattr(self, field.name) for field in fields(self)[:-1]]
+        return [fd for fd in every if fd >= 0]
+
+
+class Host:
+    """Do for the child's hot loop what needs the operating system."""
+
+    def __init__(self, setup: ChildSetup) -> None:
+        self.ring_fd = setup.ring_fd
+        self.timer_fd = setup.timer_fd
+        self.wake_fd = setup.control_fd
+        self.max_memory = setup.max_memory
+        self.channel = Channel(socket.socket(fileno=setup.control_fd))
+        self.on_drained: Callable[[], object] | None = None
+        self._poller = select.poll()
+        self._poller.register(setup.control_fd, select.POLLIN)
+
+    def sleep(self) -> None:
+        """Wait until the main process rings; for the thread that runs the tasks."""
+        self._poller.poll(_IDLE_MS)
+        self.drain()
+        if self.on_drained is not None:
+            self.on_drained()
+
+    def pause(self) -> None:
+        """Wait a little, in any other thread: the main process' ring is not for it."""
+        time.sleep(_PAUSE_S)
+
+    def drain(self) -> None:
+        """Make the wake-up silent again."""
+        try:
+            self.channel.drain()
+        except ChannelClosedError:
+            os._exit(1)  # the main process is gone, and the lifeline about to be cut
+
+    def receive_segment(self, wanted: bool) -> bytes:
+        """Take the next segment off the control socket; return what it holds, if that is wanted."""
+        frame = self.channel.receive()
+        (fd,) = frame.fds
+        if not wanted:
+            os.close(fd)
+            return b""
+        return unpack_segment(fd, frame.number("size"))
+
+    def send_segment(self, data: bytes, number: int) -> None:
+        """Put bytes that do not fit the ring into a segment and pass it to the main process."""
+        fd = pack_segment(data)
+        try:
+            while not self._send_descriptor(fd, len(data), number):
+                time.sleep(_BUSY_PAUSE_S)
+        finally:
+            os.close(fd)
+
+    def _send_descriptor(self, fd: int, size: int, number: int) -> bool:
+        """Pass a segment; return False if no descriptor may travel now."""
+        try:
+            self.channel.send("segment", [fd], size=size, number=number)
+        except ChannelBusyError:
+            return False
+        return True
+
+    def rss(self) -> int:
+        """Return this process' resident bytes."""
+        return own_rss()
+
+
+def run_child(setup: ChildSetup, runner: Runner) -> None:
+    """Serve the rings until told to exit; the caller has made this process lead its group and armed its lifeline."""
+    try:
+        _serve(setup, runner)
+        end_process()
+    except BaseException as error:  # noqa: BLE001 - a defect: what ran is charged now, not when the app's threads end
+        leave(error)
+
+
+def _serve(setup: ChildSetup, runner: Runner) -> None:
+    segment, bell = Segment.attach(setup.segment_fd), Segment.attach(setup.bell_fd)
+    shape = read_header(segment)
+    host, memory = Host(setup), Memory(segment.memory)
+    work = Work(memory, Memory(bell.memory), shape, runner, host)
+    stage = Stage(memory)
+    signals.install(work.interrupt)
+    os.register_at_fork(before=flush_output, after_in_child=work.disown)
+    os.register_at_fork(after_in_child=stage.disown)
+    coroutines = Coroutines(work, stage, runner, host, shape.rows)
+    try:
+        for start in runner.child_start:
+            coroutines.call(start)
+    except BaseException:  # noqa: BLE001 - whatever it is, this child must not serve
+        host.channel.send("unfit", text=f"child_start failed:\n{traceback.format_exc()[-_MAX_TEXT:]}")
+        sys.exit(1)
+    host.channel.send(
+        "ready",
+        pid=os.getpid(),
+        rss=work.measure(),
+        has_plain=runner.has_plain,
+        has_async=runner.has_async,
+        has_stop=bool(runner.child_stop),
+        description=runner.description,
+    )
+    while (why := work.run()) != TOLD_TO_EXIT:
+        if why == WANTS_COROUTINE:
+            coroutines.serve()
+        elif why in (NOTHING_LEFT, PARKED) and work.fall_asleep():
+            host.sleep()
+            work.wake_up()
+    for stop in runner.child_stop:
+        try:
+            coroutines.call(stop)
+        except BaseException:  # noqa: BLE001 - nothing can be done but to say so; the others are called all the same
+            _log.exception("child_stop failed")
+
+
+def begin(setup: ChildSetup, spec: str, argument: str, runner: Runner | None = None) -> None:
+    """Load the runner, unless it is there, and serve; the caller has armed the lifeline."""
+    if runner is None:
+        try:
+            runner = load_runner(spec, argument)
+        except RunnerLoadError as error:
+            Channel(socket.socket(fileno=setup.control_fd)).send("failed", text=str(error), is_misuse=error.is_misuse)
+            sys.exit(1)
+    run_child(setup, runner)
+
+
+def main() -> None:
+    """Run a child that the preloader started: ``python -m fastq.pool.child_main MAX_MEMORY RUNNER ARGUMENT FD...``."""
+    max_memory, spec, argument, *fds = sys.argv[1:]
+    setup = ChildSetup.from_fds([int(fd) for fd in fds], int(max_memory))
+    for fd in setup.fds():
+        os.set_inheritable(fd, False)
+    arm(setup.lifeline_fd)
+    signals.leave_to_main()
+    begin(setup, spec, argument)
+
+
+if __name__ == "__main__":
+    main()

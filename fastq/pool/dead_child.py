@@ -1,0 +1,52 @@
+"""Judge what a dead child leaves behind: each of its tasks gets exactly one outcome.
+
+Results that it had sent count. What it had not begun waits again. What ran in it is charged if the child died by
+itself; if the main process killed it, only the task that was to blame, and those that had been told and did not end.
+"""
+
+from fastq.pool import layout
+from fastq.pool._child_queue import Event, Submission
+from fastq.pool._dispatcher import Dispatcher
+from fastq.pool.child import Child, ChildState
+from fastq.pool.outcome import Kind
+from fastq.pool.processes import describe_status
+
+__all__ = ["resolve_dead_child"]
+
+_ASKED = {
+    layout.ROW_TIMED_OUT: Kind.TIMEOUT,
+    layout.ROW_CANCELED: Kind.CANCELED,
+    layout.ROW_MEMORY_LIMIT: Kind.CRASHED,
+}
+
+
+def resolve_dead_child(child: Child, dispatcher: Dispatcher) -> list[Event]:
+    """Return an event for everything that ran in a dead child, and let what it had not begun wait again."""
+    events: list[Event] = []
+    queue = child.queue
+    dispatcher.collect_last(queue, events)
+    dispatcher.put_back(queue.take_back_all())
+    for submission in queue.remaining():
+        kind = _verdict(child, submission)
+        events.append(queue.end(submission, kind, _obituary(child) if kind is Kind.CRASHED else b""))
+    return events
+
+
+def _verdict(child: Child, submission: Submission) -> Kind:
+    row = child.queue.slots.look(submission.seq)
+    state, seen = (row[0], row[1]) if row else (layout.ROW_IDLE, False)
+    was_killed = child.state is ChildState.KILLED
+    if state == layout.ROW_ABORTED:
+        return Kind.ABORTED
+    if was_killed and submission is not child.blamed and submission.is_async and not seen:
+        # It may have been told, but another task blocked its loop and it could not hear.
+        return Kind.RERUN
+    if state in _ASKED:
+        return _ASKED[state]
+    return Kind.CRASHED if not was_killed or submission is child.blamed else Kind.RERUN
+
+
+def _obituary(child: Child) -> bytes:
+    fate = "of unknown cause" if child.status is None else f"with {describe_status(child.status)}"
+    peak = f", peak RSS {child.peak_rss / 1e6:.0f} MB" if child.peak_rss else ""
+    return f"worker process {child.pid} died {fate}{peak}{child.text}".encode()
