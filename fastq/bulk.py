@@ -18,7 +18,7 @@ from fastq.results import ChunkResult, Column, Texts
 from fastq.states import TaskState
 from fastq.task import Task
 
-__all__ = ["MAX_CHUNK_BYTES", "MAX_CHUNK_TASKS", "BulkComposer", "Chunk"]
+__all__ = ["MAX_CHUNK_BYTES", "MAX_CHUNK_TASKS", "BulkComposer", "Chunk", "not_a_task"]
 
 MAX_CHUNK_TASKS: Final = 500
 MAX_CHUNK_BYTES: Final = 256_000
@@ -110,6 +110,11 @@ def _all_equal(values: Sequence[object]) -> bool:
     return values.count(values[0]) == len(values)
 
 
+def not_a_task(given: object) -> TypeError:
+    """Return the error for what is no ``Task``."""
+    return TypeError(f"enqueue_many takes Task objects, not {type(given).__name__}: {given!r}")
+
+
 class BulkComposer:
     """Compose the tasks of one ``enqueue_many`` call, whose options are checked already."""
 
@@ -124,7 +129,7 @@ class BulkComposer:
         for index, task in enumerate(tasks):
             try:
                 if not isinstance(task, Task):
-                    raise TypeError(f"enqueue_many takes Task objects, not {type(task).__name__}: {task!r}")
+                    raise not_a_task(task)
                 complete({**task.options, **self._checked} if task.options else self._checked, now_ns)
             except (TypeError, ValueError) as error:
                 error.add_note(f"this is task number {index}; nothing was enqueued")
@@ -146,7 +151,7 @@ class BulkComposer:
         size = 0
         for task_id, task in zip(new_task_ids(MAX_CHUNK_TASKS), tasks, strict=False):
             if not isinstance(task, Task):
-                raise TypeError(f"enqueue_many takes Task objects, not {type(task).__name__}: {task!r}")
+                raise not_a_task(task)
             if task.options:
                 options = complete({**task.options, **self._checked}, now_ns)
             else:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fastq.broker.operations.enqueue import NewTask
 from fastq.options import TaskOptions
 from fastq.states import TaskState
-from fastq.task import MAX_MESSAGE_BYTES, Task
+from fastq.task import MAX_MESSAGE_BYTES, Task, lock_payload
 from fastq.wire import keys
 from fastq.wire.codec import encode_task_message
 from fastq.wire.messages import TaskMessage
@@ -65,4 +65,4 @@ def compose(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewTask:
 def _lock(task: Task, options: TaskOptions) -> str:
     if options.unique_key is not None:
         return keys.unique_for_key(options.queue, task.type, options.unique_key)
-    return keys.unique(options.queue, task.type, task.lock_payload)
+    return keys.unique(options.queue, task.type, lock_payload(task))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from fastq.states import TaskState
 from fastq.wire.messages import TaskMessage
 
-__all__ = ["TaskInfo", "at_unix_ns"]
+__all__ = ["TaskInfo", "at_unix_ns", "task_info"]
 
 
 def at_unix_ns(unix_ns: int) -> datetime:
@@ -23,7 +23,7 @@ _EPOCH = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """Describe a task at the moment it was read.
+    """What was known of a task when it was read.
 
     Times are in UTC, None where there is none; a ``timeout`` or ``retention`` of zero means none. ``result`` is what
     the handler wrote, None if nothing. ``is_orphaned`` tells that an active task's lease has expired. ``lost`` is how
@@ -50,39 +50,38 @@ class TaskInfo:
     result: bytes | None
     lost: int = 0
 
-    @classmethod
-    def of_message(
-        cls,
-        message: TaskMessage,
-        state: TaskState,
-        *,
-        next_process_at: datetime | None = None,
-        is_orphaned: bool = False,
-        result: bytes | None = None,
-        lost: int = 0,
-    ) -> "TaskInfo":
-        """Describe the task that a message holds."""
-        return cls(
-            id=message.id,
-            queue=message.queue,
-            type=message.type,
-            payload=message.payload,
-            headers=message.headers,
-            state=state,
-            max_retry=message.retry,
-            retried=message.retried,
-            last_err=message.error_msg,
-            last_failed_at=_at_unix_s(message.last_failed_at),
-            timeout=_seconds(message.timeout),
-            deadline=_at_unix_s(message.deadline),
-            group=message.group_key,
-            next_process_at=next_process_at,
-            is_orphaned=is_orphaned,
-            retention=_seconds(message.retention),
-            completed_at=_at_unix_s(message.completed_at),
-            result=result,
-            lost=lost,
-        )
+
+def task_info(
+    message: TaskMessage,
+    state: TaskState,
+    *,
+    next_process_at: datetime | None = None,
+    is_orphaned: bool = False,
+    result: bytes | None = None,
+    lost: int = 0,
+) -> TaskInfo:
+    """Describe the task that a message holds."""
+    return TaskInfo(
+        id=message.id,
+        queue=message.queue,
+        type=message.type,
+        payload=message.payload,
+        headers=message.headers,
+        state=state,
+        max_retry=message.retry,
+        retried=message.retried,
+        last_err=message.error_msg,
+        last_failed_at=_at_unix_s(message.last_failed_at),
+        timeout=_seconds(message.timeout),
+        deadline=_at_unix_s(message.deadline),
+        group=message.group_key,
+        next_process_at=next_process_at,
+        is_orphaned=is_orphaned,
+        retention=_seconds(message.retention),
+        completed_at=_at_unix_s(message.completed_at),
+        result=result,
+        lost=lost,
+    )
 
 
 def _at_unix_s(unix_s: int) -> datetime | None:

@@ -19,7 +19,7 @@ from fastq.errors import ServerClosedError, ServerStartError
 from fastq.scheduler.hooks import PostEnqueue, PreEnqueue
 from fastq.scheduler.option_list import option_strings
 from fastq.scheduler.scheduler import Scheduler
-from fastq.task import Task
+from fastq.task import Task, lock_payload
 from fastq.wire.periodic_hash import config_hash
 
 __all__ = ["PeriodicTaskConfig", "PeriodicTaskManager", "Provider", "SchedulerOptions"]
@@ -33,7 +33,7 @@ _log = logging.getLogger("fastq.periodic")
 
 @dataclass(frozen=True, slots=True)
 class PeriodicTaskConfig:
-    """Describe a periodic task by what ``Scheduler.register`` takes; a bad spec or option is refused there."""
+    """A periodic task, as ``Scheduler.register`` takes it; a bad spec or option is refused there."""
 
     cronspec: str
     task: Task | str
@@ -52,22 +52,12 @@ class PeriodicTaskConfig:
         if not isinstance(self.options, Mapping):
             raise TypeError(f"options must be a mapping, not {self.options!r}")
 
-    def identity(self) -> Hashable:
-        """Return what tells this configuration from a changed one: asynq's hash, and what that leaves out."""
-        try:
-            task = self.task if isinstance(self.task, Task) else Task(self.task)
-            known = config_hash(self.cronspec, task.type, task.payload, option_strings(self.options))
-        except (TypeError, ValueError):
-            return repr(self)  # it cannot be registered; nothing but its looks is known
-        further = {**task.headers}, {**task.options}, task.lock_payload is None, self.options.get("unique_key")
-        return known, self.cronspec, task.type, repr(further), self.name, str(self.tz), self.missed
-
 
 Provider: TypeAlias = Callable[[], Iterable[PeriodicTaskConfig]]
 
 
 class SchedulerOptions(TypedDict, total=False):
-    """Name what a manager hands on to its ``Scheduler``."""
+    """What a manager hands on to its ``Scheduler``."""
 
     location: str | tzinfo
     heartbeat_interval: float | timedelta
@@ -76,7 +66,7 @@ class SchedulerOptions(TypedDict, total=False):
 
 
 class PeriodicTaskManager:
-    """Keep a scheduler's entries as a provider says: ``run`` until a signal, or ``start`` … ``shutdown`` on threads.
+    """A scheduler whose entries a provider names: ``run`` until a signal, or ``start`` … ``shutdown`` on threads.
 
     ``provider()`` returns all ``PeriodicTaskConfig`` there are to be; it is asked at the start, and every
     ``sync_interval`` (seconds or a ``timedelta``) on a thread of its own. When it raises, or returns anything else,
@@ -86,8 +76,8 @@ class PeriodicTaskManager:
 
     def __init__(
         self,
-        redis: str | BlockingRedis | None,
         provider: Provider,
+        redis: str | BlockingRedis | None = None,
         sync_interval: float | timedelta = 180,
         **scheduler: Unpack[SchedulerOptions],
     ) -> None:
@@ -198,4 +188,15 @@ def _configs_of(answer: object) -> list[tuple[Hashable, PeriodicTaskConfig]]:
     for config in configs:
         if not isinstance(config, PeriodicTaskConfig):
             raise TypeError(f"the provider must return PeriodicTaskConfig objects, but one is {config!r}")
-    return [(config.identity(), config) for config in configs]
+    return [(_identity(config), config) for config in configs]
+
+
+def _identity(config: PeriodicTaskConfig) -> Hashable:
+    """Return what tells a configuration from a changed one: asynq's hash, and what that leaves out."""
+    try:
+        task = config.task if isinstance(config.task, Task) else Task(config.task)
+        known = config_hash(config.cronspec, task.type, task.payload, option_strings(config.options))
+    except (TypeError, ValueError):
+        return repr(config)  # it cannot be registered; nothing but its looks is known
+    further = {**task.headers}, {**task.options}, lock_payload(task) is None, config.options.get("unique_key")
+    return known, config.cronspec, task.type, repr(further), config.name, str(config.tz), config.missed

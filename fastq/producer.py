@@ -16,7 +16,7 @@ from fastq.compose import compose, message_of, starting_state
 from fastq.errors import BrokerError
 from fastq.info import TaskInfo
 from fastq.options import TaskOptions, check_options, complete
-from fastq.results import EnqueueResults, enqueued_info, error_of
+from fastq.results import ChunkResult, EnqueueResults, enqueued_info, error_of
 from fastq.task import Task
 
 __all__ = ["Producer"]
@@ -59,7 +59,7 @@ class Producer:
 
     def _put_chunks(self, composer: BulkComposer, tasks: Iterable[Task], *, keep_tasks: bool) -> Flow[EnqueueResults]:
         """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
-        results = EnqueueResults()
+        results: list[ChunkResult] = []
         chunks = composer.chunks(tasks)
         chunk, failure = _next(chunks)
         while chunk is not None:
@@ -67,16 +67,17 @@ class Producer:
             ticket = yield Send(put_operations(batches, due))
             following, failure = _next(chunks)
             report = yield from settle_put(batches, due, (yield Receive(ticket)))
-            results.add(chunk.result(report, keep_tasks=keep_tasks))
+            results.append(chunk.result(report, keep_tasks=keep_tasks))
             _stop_if_redis_failed(report.outcomes, results)
             self._register.done(due, report.registered)
             chunk = following
         if failure is not None:
+            sent = EnqueueResults(results)
             failure.add_note(
-                f"enqueue_many: the first {len(results)} tasks were sent before this, {results.enqueued} were enqueued"
+                f"enqueue_many: the first {len(sent)} tasks were sent before this, {sent.enqueued} were enqueued"
             )
             raise failure
-        return results
+        return EnqueueResults(results)
 
 
 def _as_task(task: Task | str, payload: Any) -> Task:
@@ -95,12 +96,12 @@ def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
         return None, error
 
 
-def _stop_if_redis_failed(outcomes: Sequence[Sequence[object]], results: EnqueueResults) -> None:
+def _stop_if_redis_failed(outcomes: Sequence[Sequence[object]], so_far: Sequence[ChunkResult]) -> None:
     """Raise the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
     for batch in outcomes:
         for outcome in batch:
             if isinstance(outcome, BrokerError):
-                outcome.results = results
+                outcome.results = results = EnqueueResults(so_far)
                 outcome.add_note(
                     f"enqueue_many: {results.enqueued} tasks were enqueued before this; the error's results attribute "
                     f"tells of the {len(results)} tasks that were tried, the rest was not"

@@ -8,18 +8,18 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias, overload
 
 from fastq.broker.operations.enqueue import Outcome
 from fastq.compose import starting_state
 from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
-from fastq.info import TaskInfo, at_unix_ns
+from fastq.info import TaskInfo, at_unix_ns, task_info
 from fastq.options import TaskOptions
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.wire.messages import TaskMessage
 
-__all__ = ["ChunkResult", "Column", "EnqueueResults", "Texts", "enqueued_info", "error_of"]
+__all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "Texts", "enqueued_info", "error_of"]
 
 
 def error_of(outcome: Outcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
@@ -71,6 +71,11 @@ class ChunkResult:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def all_enqueued(self) -> bool:
+        """Return whether no task of the chunk has an error."""
+        return self.outcomes is None
+
     def task_id(self, index: int) -> str:
         """Return a task's id."""
         return self.ids[index]
@@ -114,26 +119,38 @@ def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> Ta
     """Describe a task that has just been enqueued."""
     state = starting_state(options)
     next_ns = {TaskState.PENDING: now_ns, TaskState.SCHEDULED: options.process_at_ns}.get(state)
-    return TaskInfo.of_message(message, state, next_process_at=None if next_ns is None else at_unix_ns(next_ns))
+    return task_info(message, state, next_process_at=None if next_ns is None else at_unix_ns(next_ns))
+
+
+class ResultPart(Protocol):
+    """The results of some tasks that follow one another."""
+
+    def __len__(self) -> int: ...
+    @property
+    def all_enqueued(self) -> bool:
+        """Return whether no task has an error."""
+
+    def task_id(self, index: int) -> str:
+        """Return a task's id."""
+
+    def error(self, index: int) -> FastqError | None:
+        """Return what went wrong with a task, None if it was enqueued."""
+
+    def info(self, index: int) -> TaskInfo:
+        """Describe a task that was enqueued."""
 
 
 class EnqueueResults(Sequence[TaskInfo | FastqError]):
-    """Give a ``TaskInfo`` or the error of each task, in the order of the tasks, made when it is asked for.
+    """The results of ``enqueue_many``: a ``TaskInfo`` or the error of each task, in order, made when asked for.
 
     The tasks of a list or tuple are kept (they are the caller's), so that an info has payload and headers; those of an
     iterator are not, and their infos have an empty payload and no headers.
     """
 
-    def __init__(self) -> None:
-        self._chunks: list[ChunkResult] = []
-        self._starts: list[int] = []
-        self._length = 0
-
-    def add(self, chunk: ChunkResult) -> None:
-        """Append the results of the next chunk."""
-        self._chunks.append(chunk)
-        self._starts.append(self._length)
-        self._length += len(chunk)
+    def __init__(self, parts: Iterable[ResultPart] = ()) -> None:
+        self._parts = tuple(parts)
+        self._starts = list(accumulate(map(len, self._parts), initial=0))
+        self._length = self._starts.pop()
 
     def __len__(self) -> int:
         return self._length
@@ -145,26 +162,26 @@ class EnqueueResults(Sequence[TaskInfo | FastqError]):
     def __getitem__(self, index: int | slice) -> TaskInfo | FastqError | list[TaskInfo | FastqError]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(self._length))]
-        chunk, at = self._place(index)
-        error = chunk.error(at)
-        return chunk.info(at) if error is None else error
+        part, at = self._place(index)
+        error = part.error(at)
+        return part.info(at) if error is None else error
 
-    def _place(self, index: int) -> tuple[ChunkResult, int]:
+    def _place(self, index: int) -> tuple[ResultPart, int]:
         at = index + self._length if index < 0 else index
         if not 0 <= at < self._length:
             raise IndexError(f"result {index} of {self._length}")
         number = bisect_right(self._starts, at) - 1
-        return self._chunks[number], at - self._starts[number]
+        return self._parts[number], at - self._starts[number]
 
     def ids(self) -> Iterator[str]:
         """Yield the id of each task in order, whatever became of it."""
-        return (chunk.task_id(at) for chunk in self._chunks for at in range(len(chunk)))
+        return (part.task_id(at) for part in self._parts for at in range(len(part)))
 
     def errors(self) -> Iterator[tuple[int, FastqError]]:
         """Yield index and error of each task that was not enqueued."""
-        for start, chunk in zip(self._starts, self._chunks, strict=True):
-            for at in range(len(chunk)) if chunk.outcomes is not None else ():
-                if (error := chunk.error(at)) is not None:
+        for start, part in zip(self._starts, self._parts, strict=True):
+            for at in () if part.all_enqueued else range(len(part)):
+                if (error := part.error(at)) is not None:
                     yield start + at, error
 
     @property

@@ -9,7 +9,7 @@ import orjson
 from fastq.encoding import encode_strictly
 from fastq.options import NO_OPTIONS, check_headers, check_options, check_text
 
-__all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload"]
+__all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload", "lock_payload"]
 
 MAX_MESSAGE_BYTES: Final = 512 * 1024 * 1024
 """Redis takes no value above this (proto-max-bulk-len's default)."""
@@ -42,7 +42,7 @@ def _check_size(size: int, what: str) -> None:
 
 
 class Task:
-    """Hold a unit of work: ``type`` chooses the handler, ``payload`` is bytes, options say how it is to be run.
+    """A unit of work: ``type`` chooses the handler, ``payload`` is bytes, options say how it is to be run.
 
     A payload that is not bytes is encoded as JSON, numpy's scalars and arrays too; NaN and infinity are refused.
     ``None``, the default, means no payload: Go's ``nil``. On the wire it is the same as ``b""``, Go's ``[]byte{}``, but
@@ -63,14 +63,14 @@ class Task:
         self.headers: Mapping[str, str] = check_headers(headers) if headers else _NO_HEADERS
         self.options: Mapping[str, Any] = check_options(options) if options else NO_OPTIONS
 
-    @property
-    def lock_payload(self) -> bytes | None:
-        """Return what the unique lock is made from: the payload, or None if the task has none."""
-        return self.payload if self._has_payload else None
-
     def json(self) -> Any:
         """Decode the payload as JSON; ``ValueError`` if it is none."""
         return orjson.loads(self.payload)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.type!r}, <{len(self.payload)} bytes>)"
+
+
+def lock_payload(task: Task) -> bytes | None:
+    """Return what the unique lock of a task is made from: its payload, or None if it has none."""
+    return task.payload if task._has_payload else None

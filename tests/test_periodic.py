@@ -40,7 +40,7 @@ def provider() -> Provider:
 
 @pytest.fixture
 def manager(url: str, provider: Provider) -> Iterator[PeriodicTaskManager]:
-    with PeriodicTaskManager(url, provider) as manager:
+    with PeriodicTaskManager(provider, url) as manager:
         yield manager
 
 
@@ -103,7 +103,7 @@ def test_a_sync_removes_what_is_gone_adds_what_is_new_and_leaves_the_rest(
 )
 def test_any_change_makes_another_entry(url: str, db: Redis, changed: Config) -> None:
     provider = Provider(Config("@daily", "a"))
-    with PeriodicTaskManager(url, provider) as manager:
+    with PeriodicTaskManager(provider, url) as manager:
         before = published(db, "a").keys()
         provider.answer = [changed]
         manager.sync()
@@ -113,7 +113,7 @@ def test_any_change_makes_another_entry(url: str, db: Redis, changed: Config) ->
 
 def test_what_only_looks_different_is_the_same_entry(url: str, db: Redis) -> None:
     provider = Provider(Config("@daily", "a", {"queue": "low", "timeout": 60}))
-    with PeriodicTaskManager(url, provider) as manager:
+    with PeriodicTaskManager(provider, url) as manager:
         before = published(db, "a")
         provider.answer = [Config("@daily", Task("a"), {"timeout": timedelta(minutes=1), "queue": "low"})]
         manager.sync()
@@ -155,7 +155,7 @@ def test_a_provider_that_fails_or_talks_nonsense_changes_nothing_and_is_heard(
     url: str, db: Redis, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = Provider(Config("@daily", "a"))
-    with PeriodicTaskManager(url, provider, sync_interval=0.1):
+    with PeriodicTaskManager(provider, url, sync_interval=0.1):
         before = published(db, "a")
         provider.answer = answer
         wait_until(lambda: "the provider failed, the entries stay: " in caplog.text, PATIENCE_S)
@@ -166,7 +166,7 @@ def test_a_provider_that_fails_or_talks_nonsense_changes_nothing_and_is_heard(
 
 def test_the_provider_is_asked_again_every_interval(url: str, db: Redis) -> None:
     provider, others = Provider(), threads()
-    with PeriodicTaskManager(url, provider, sync_interval=timedelta(milliseconds=100)):
+    with PeriodicTaskManager(provider, url, sync_interval=timedelta(milliseconds=100)):
         wait_until(lambda: provider.asked >= 3, PATIENCE_S)
         provider.answer = [Config("@daily", "late")]
         published(db, "late")
@@ -188,7 +188,7 @@ def test_a_config_that_cannot_be_registered_is_said_once_and_tried_again(
         Config("@daily", "second", name="n"),
     ]
     provider = Provider(*bad, Config("@daily", "good"))
-    with PeriodicTaskManager(url, provider) as manager:
+    with PeriodicTaskManager(provider, url) as manager:
         published(db, "first", "good")
         manager.sync()
         assert caplog.text.count("cannot be registered") == 6
@@ -211,7 +211,7 @@ def test_the_end_does_not_wait_for_a_provider_that_hangs(
             released.wait(PATIENCE_S)
         return [Config("@daily", "a"), Config("@weekly", str(next(calls)))]
 
-    with PeriodicTaskManager(url, provider, sync_interval=0.1):
+    with PeriodicTaskManager(provider, url, sync_interval=0.1):
         assert hanging.wait(PATIENCE_S)
     assert "the end does not wait for it" in caplog.text
     released.set()
@@ -225,7 +225,7 @@ def test_the_end_does_not_wait_for_a_provider_that_hangs(
 def test_a_provider_that_fails_at_the_start_prevents_it(url: str, db: Redis, answer: Any) -> None:
     provider = Provider()
     provider.answer = answer
-    manager = PeriodicTaskManager(url, provider)
+    manager = PeriodicTaskManager(provider, url)
     with pytest.raises(ServerStartError, match=r"the provider's first answer is none: (RuntimeError|TypeError): "):
         manager.start()
     provider.answer = [Config("@daily", "a")]
@@ -252,7 +252,7 @@ def test_it_enqueues(url: str, db: Redis) -> None:
         enqueued.set()
 
     provider = Provider(Config("@every 1s", "t", {"queue": "low"}))
-    with PeriodicTaskManager(url, provider, heartbeat_interval=5, location="Europe/Paris", post_enqueue=post_enqueue):
+    with PeriodicTaskManager(provider, url, heartbeat_interval=5, location="Europe/Paris", post_enqueue=post_enqueue):
         assert enqueued.wait(PATIENCE_S)
     assert db.llen(keys.pending("low"))
 
@@ -269,7 +269,7 @@ def test_it_enqueues(url: str, db: Redis) -> None:
 )
 def test_what_makes_no_manager_is_refused_by_name(how: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
-        PeriodicTaskManager(None, **{"provider": list, **how})
+        PeriodicTaskManager(**{"provider": list, **how})
 
 
 @pytest.mark.parametrize(

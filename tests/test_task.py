@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fastq import Task
-from fastq.task import MAX_MESSAGE_BYTES, encode_payload
+from fastq.task import MAX_MESSAGE_BYTES, encode_payload, lock_payload
 from tests.bad_input import BAD_OPTIONS
 
 
@@ -46,9 +46,9 @@ def test_a_payload_that_is_no_json_says_so() -> None:
 
 
 def test_no_payload_and_an_empty_one_have_different_locks() -> None:
-    assert Task("t", None).lock_payload is None
-    assert Task("t", b"").lock_payload == b""
-    assert Task("t").lock_payload is None
+    assert lock_payload(Task("t", None)) is None
+    assert lock_payload(Task("t", b"")) == b""
+    assert lock_payload(Task("t")) is None
 
 
 @pytest.mark.parametrize(

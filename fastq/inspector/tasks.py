@@ -8,7 +8,7 @@ from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.inspect.tasks import FoundTask, list_ids, list_ids_newest_first, read_all_tasks, read_tasks
 from fastq.broker.operation import Flow, together
 from fastq.errors import InvalidMessageError, QueueNotFoundError, TaskNotFoundError
-from fastq.info import TaskInfo, at_unix_ns
+from fastq.info import TaskInfo, at_unix_ns, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
@@ -98,7 +98,7 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
     elif state in TIMED and found.score is not None:
         next_ns = int(max(-FAR_S, min(found.score, FAR_S))) * SECOND_NS  # a score may be infinite
     orphaned = state is TaskState.ACTIVE and (found.score is None or found.score <= now_ns // SECOND_NS)
-    return TaskInfo.of_message(
+    return task_info(
         _message_of(queue, task_id, found.message),
         state,
         next_process_at=None if next_ns is None else at_unix_ns(next_ns),

@@ -22,8 +22,8 @@ NOWHERE = "unix:///nowhere/redis.sock"
 PROGRAM = (sys.executable, "-m", "fastq.cli.scheduler")
 APPS = {
     "crons.py": "from fastq import *\nscheduler = Scheduler()\nscheduler.register('@every 1s', 't', queue='low')\n"
-    "manager = PeriodicTaskManager(None, lambda: [PeriodicTaskConfig('@every 1s', 't', {'queue': 'low'})])\n"
-    "number = 5\nfailing = PeriodicTaskManager(None, lambda: 1 / 0)\n"
+    "manager = PeriodicTaskManager(lambda: [PeriodicTaskConfig('@every 1s', 't', {'queue': 'low'})])\n"
+    "number = 5\nfailing = PeriodicTaskManager(lambda: 1 / 0)\n"
     "elsewhere = Scheduler('unix:///nowhere/redis.sock')\n",
     "badspec.py": "from fastq import *\nscheduler = Scheduler()\n\nscheduler.register('0 0 * * 7', 't')\n",
     "broken.py": "import json\njson.loads('{')\n",
