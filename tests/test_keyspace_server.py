@@ -22,6 +22,7 @@ from fastq.clock import ManualClock, SystemClock
 from fastq.pool.outcome import Kind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
+from fastq.running import GroupedTask
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.fetcher import Fetcher
@@ -40,7 +41,6 @@ from fastq.server.timing import STANDARD
 from fastq.wire import keys
 from fastq.wire.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
 from fastq.wire.notice import ServerNotice
-from fastq.worker.aggregation import GroupedTask
 from fastq.worker.report import FailureReport
 from tests.broker.harness import QUEUE, run
 from tests.keyspace import (
@@ -215,7 +215,7 @@ async def beat(stage: Stage) -> None:
 
 
 async def stop(stage: Stage) -> None:
-    await stage.heartbeater(ServerStatus.STOPPED).tick()
+    await stage.heartbeater(ServerStatus.QUIET).tick()
 
 
 async def leave(stage: Stage) -> None:

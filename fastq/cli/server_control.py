@@ -1,4 +1,4 @@
-"""``fastq server stop`` and ``quiet``: tell servers of fastq to end, or to fetch no more, and see that they do."""
+"""``fastq server stop`` and ``quiet``: tell servers to shut down, or to fetch no more, and see that they do."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WAIT_S: Final = 15.0
 """A server shows its new state at once; one that died meanwhile is gone from the list within 10 s."""
 LOOK_EVERY_S: Final = 0.2
-OBEYED: Final = {ServerOrder.STOP: {"closed"}, ServerOrder.QUIET: {"stopped", "closed"}}
+OBEYED: Final = {ServerOrder.STOP: {"stopping"}, ServerOrder.QUIET: {"quiet", "stopping"}}
 """The states in which a server does what it was told."""
 
 
@@ -45,7 +45,7 @@ def _options(command: F) -> F:
 @_options
 @pass_session
 def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:
-    """End servers as SIGTERM does: what runs has their shutdown timeout, what does not end in it is run again.
+    """Shut servers down as SIGTERM does: what runs has their shutdown timeout, what does not end in it is run again.
 
     SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. What starts a server again when it
     ends (systemd, Kubernetes) does so after this, too. Servers of Go have no ear for it: end them by a signal.
@@ -57,7 +57,7 @@ def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: 
 @_options
 @pass_session
 def quiet(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:
-    """Let servers take no more tasks, and finish what they have, as SIGTSTP does; only a restart takes it back.
+    """Let servers fetch no more tasks, and finish those they have, as SIGTSTP does; only a restart takes it back.
 
     SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. Servers of Go have no ear for it: send
     them the signal.
@@ -103,7 +103,7 @@ class _Telling:
     def _question(self, chosen: Sequence[ServerInfo]) -> str:
         names = ", ".join(map(name_of, chosen))
         tasks = sum(len(info.active_workers) for info in chosen)
-        what = "will end" if self._order is ServerOrder.STOP else "will take no more tasks until a restart"
+        what = "will shut down" if self._order is ServerOrder.STOP else "will fetch no more tasks until a restart"
         return f"{names}: {what}; {_running(tasks)} there now."
 
     def _tell(self, info: ServerInfo) -> None:
@@ -127,7 +127,7 @@ class _Telling:
             if now is None:
                 return f"{name_of(info)} is gone."
             if now.status in OBEYED[self._order]:
-                done = "is ending" if now.status == "closed" else "takes no more tasks"
+                done = "is stopping" if now.status == "stopping" else "is quiet"
                 return f"{name_of(info)} {done}; {_running(len(now.active_workers))} there."
         raise FastqError(f"{name_of(info)} was told, but shows no sign of it after {WAIT_S:g} s; see its log")
 

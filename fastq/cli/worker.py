@@ -44,7 +44,7 @@ for example FASTQ_QUEUES, and from the file given with --config (TOML, keys with
 
 \b
 Signals: TERM and INT finish what runs, give the rest back, and exit (a second one skips the waiting, as
-QUIT does); TSTP stops fetching only; HUP reloads the app's code; USR1 logs a line of state.
+QUIT does); TSTP fetches no more (quiet); HUP reloads the app's code; USR1 logs a line of state.
 Exit codes: 0 done, 1 could not run, 2 misused."""
 
 

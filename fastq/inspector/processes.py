@@ -28,6 +28,8 @@ from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInf
 __all__ = ["cluster_key_slot", "cluster_nodes", "list_scheduler_enqueue_events", "scheduler_entries", "servers"]
 
 SECOND_NS: Final = 1_000_000_000
+SHOWN_STATUS: Final = {"stopped": "quiet", "closed": "stopping"}
+"""Our words for asynq's, as ``stop`` means to shut down everywhere else."""
 
 T = TypeVar("T")
 
@@ -46,7 +48,7 @@ def servers(now_ns: int) -> Flow[list[ServerInfo]]:
             queues=info.queues,
             strict_priority=info.strict_priority,
             started=info.start_time,
-            status=info.status,
+            status=SHOWN_STATUS.get(info.status, info.status),
             active_workers=tuple(sorted(_decoded(decode_worker_info, workers), key=_started)),
         )
         for data, workers in found

@@ -65,7 +65,11 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """Describe a running server and what it is working on; ``status`` is "new", "active", "stopped" or "closed"."""
+    """A running server and what it is working on.
+
+    ``status`` is "active", "quiet" (fetches no more), "stopping" (shuts down) or "new". In Redis, and in asynq's tools,
+    "quiet" is "stopped" and "stopping" is "closed".
+    """
 
     id: str
     host: str

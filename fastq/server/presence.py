@@ -18,7 +18,7 @@ from fastq.pool.protocol import Running
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.held import HeldTask
 from fastq.wire.codec import decode_task_message
-from fastq.wire.messages import ServerInfo, WorkerInfo
+from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from fastq.wire.proto.convert import encode_server_info, encode_worker_info
 
@@ -30,12 +30,12 @@ MAX_PAYLOADS: Final = 1_000_000
 
 
 class ServerStatus(StrEnum):
-    """Name the stages of a server's life as asynq does."""
+    """The stages of a server's life; the values are asynq's, as they stand in Redis."""
 
     NEW = "new"
     ACTIVE = "active"
-    STOPPED = "stopped"
-    CLOSED = "closed"
+    QUIET = "stopped"
+    STOPPING = "closed"
 
 
 def new_identity() -> ServerIdentity:
@@ -50,7 +50,7 @@ def new_identity() -> ServerIdentity:
 class Showcase:
     """Encode what is to be seen; the server sets ``status`` as its life goes on, ``patterns`` once it has them.
 
-    An active server that cannot work fetches nothing, and is shown as stopped.
+    An active server that cannot work fetches nothing, and is shown as quiet.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class Showcase:
         most = min(MAX_PAYLOAD, MAX_PAYLOADS // max(1, len(shown)))
         workers = {task.id: self._worker(task, running, most) for task, running in shown.items()}
         identity, config = self._identity, self._config
-        info = ServerInfo(
+        info = ServerInfoMessage(
             host=identity.host,
             pid=identity.pid,
             server_id=identity.server_id,
             concurrency=self.slots,
             queues=config.queues,
             strict_priority=config.strict_priority,
-            status=self.status if self._can_work or self.status is not ServerStatus.ACTIVE else ServerStatus.STOPPED,
+            status=self.status if self._can_work or self.status is not ServerStatus.ACTIVE else ServerStatus.QUIET,
             start_time=self._started,
             active_worker_count=len(workers),
         )

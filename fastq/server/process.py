@@ -1,7 +1,7 @@
 """The main process of a server: wires the actors, starts and stops them in order.
 
 Start: the pool first, since without an app there is nothing to serve; then heartbeater … janitor, in asynq's order.
-Shutdown: stop fetching, give back what has not begun, let running handlers finish, requeue those that did not, flush,
+Shutdown: fetch no more, give back what has not begun, let running handlers finish, requeue those that did not, flush,
 take the server's name off the list.
 """
 
@@ -209,7 +209,7 @@ class ServerProcess:
     # Life -------------------------------------------------------------------------------------------------------
 
     async def run(self, on_ready: Callable[[], None]) -> None:
-        """Serve until ``stop_soon``; raise ``PoolStartError`` or ``BrokerError`` if it cannot begin or go on.
+        """Serve until ``begin_shutdown``; raise ``PoolStartError`` or ``BrokerError`` if it cannot begin or go on.
 
         ``on_ready`` is called once the children are there, Redis has answered, and fetching begins.
         """
@@ -245,20 +245,20 @@ class ServerProcess:
         await end_task(working)
         return was_done
 
-    def stop_soon(self) -> None:
+    def begin_shutdown(self) -> None:
         """Begin the shutdown; called again, skip the waiting."""
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
 
-    def stop_now(self) -> None:
+    def shut_down_now(self) -> None:
         """Begin the shutdown, and skip the waiting."""
         self._stopping.set()
         self._hurry.set()
 
-    def stop_fetching(self) -> None:
-        """Take no more tasks, and finish those that are here; the server goes on showing itself."""
-        self.showcase.status = ServerStatus.STOPPED
+    def quiet(self) -> None:
+        """Fetch no more tasks, and finish those that are here; the server goes on showing itself."""
+        self.showcase.status = ServerStatus.QUIET
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
 
@@ -266,10 +266,10 @@ class ServerProcess:
         """Do what somebody asks for through Redis; asked again, it is being done."""
         if order is ServerOrder.STOP and not self._stopping.is_set():
             _log.info("told through Redis to stop; running tasks have %g s", self.config.seconds("shutdown_timeout"))
-            self.stop_soon()
+            self.begin_shutdown()
         elif order is ServerOrder.QUIET and self.showcase.status is ServerStatus.ACTIVE:
-            _log.info("told through Redis to stop fetching; what is here is finished")
-            self.stop_fetching()
+            _log.info("told through Redis to be quiet: fetches no more, finishes the tasks that it has")
+            self.quiet()
 
     async def _until_drained(self) -> None:
         """Wait until the queues are empty and nothing is held here; paused queues do not count.
@@ -278,8 +278,8 @@ class ServerProcess:
         """
         taken_when_asked = -1
         while True:
-            if self.showcase.status is ServerStatus.STOPPED and not self.held and not self.acker.failed:
-                return  # told to fetch no more, and through with what was here
+            if self.showcase.status is ServerStatus.QUIET and not self.held and not self.acker.failed:
+                return  # quiet, and through with what was here
             if self.aggregation.is_busy:
                 taken_when_asked = -1  # a task is about to be enqueued
             elif self.fetcher.all_resting and not self.held and not self.acker.failed:
@@ -293,7 +293,7 @@ class ServerProcess:
         ending = Ending(self.config.seconds("shutdown_timeout"), self._hurry)
         await self.reloader.stop()
         beats = self.heartbeater.ticks
-        self.showcase.status = ServerStatus.CLOSED
+        self.showcase.status = ServerStatus.STOPPING
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
         await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)

@@ -1,7 +1,8 @@
 """Run a server as this process' main job: log, signals, banner, exit code.
 
-SIGTERM and SIGINT shut down, a second one skips the waiting, as SIGQUIT does; SIGTSTP stops fetching only; SIGHUP
-reloads the app; SIGUSR1 logs a line of state. No other signal of those that people send to services ends it.
+SIGTERM and SIGINT shut down, a second one skips the waiting, as SIGQUIT does. SIGTSTP makes it quiet: it fetches no
+more. SIGHUP reloads the app; SIGUSR1 logs a line of state. No other signal of those that people send to services ends
+it.
 """
 
 import asyncio
@@ -71,22 +72,22 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     had_terminal = _has_terminal()
 
-    def stop_fetching() -> None:
-        _log.info("told to stop fetching; what is here is finished")
-        process.stop_fetching()
+    def quiet() -> None:
+        _log.info("told to be quiet: fetches no more, finishes the tasks that it has")
+        process.quiet()
 
-    def stop_soon() -> None:
+    def shut_down() -> None:
         _log.info("told to stop; running tasks have %g s", options.config.seconds("shutdown_timeout"))
-        process.stop_soon()
+        process.begin_shutdown()
 
-    def stop_now() -> None:
+    def shut_down_now() -> None:
         _log.info("told to stop at once")
-        process.stop_now()
+        process.shut_down_now()
 
     def hang_up() -> None:
         if had_terminal and not _has_terminal():
             _log.info("the terminal was closed")
-            stop_soon()
+            shut_down()
         else:
             process.reloader.reload()
 
@@ -96,9 +97,9 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
         on_ready()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, stop_soon)
-    loop.add_signal_handler(signal.SIGQUIT, stop_now)
-    loop.add_signal_handler(signal.SIGTSTP, stop_fetching)
+        loop.add_signal_handler(signum, shut_down)
+    loop.add_signal_handler(signal.SIGQUIT, shut_down_now)
+    loop.add_signal_handler(signal.SIGTSTP, quiet)
     loop.add_signal_handler(signal.SIGHUP, hang_up)
     loop.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", process.summary()))
     if os.getpid() == 1:

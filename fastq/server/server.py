@@ -32,7 +32,7 @@ DEFAULT_CONFIG: Final = ServerConfig()
 class _State(Enum):
     NEW = auto()
     ACTIVE = auto()
-    STOPPED = auto()
+    QUIET = auto()
     CLOSED = auto()
 
 
@@ -65,7 +65,7 @@ class Server:
     def run(self) -> None:
         """Serve until a signal ends it; this process is the main process, and its log goes to stderr.
 
-        Only in the main thread: SIGTERM and SIGINT shut down, SIGTSTP stops fetching, SIGHUP reloads the app.
+        Only in the main thread: SIGTERM and SIGINT shut down, SIGTSTP is ``quiet``, SIGHUP reloads the app.
         ``ServerStartError`` says why it cannot begin or go on.
         """
         if threading.current_thread() is not threading.main_thread():
@@ -105,11 +105,11 @@ class Server:
             self._end(self._process)
             raise ServerStartError(answer["error"])
 
-    def stop(self) -> None:
-        """Fetch no more tasks, and finish those that are held; nothing happens unless it was started and serves."""
+    def quiet(self) -> None:
+        """Fetch no more tasks, and finish those that it has; nothing happens unless it was started and serves."""
         if self._state is _State.ACTIVE and self._process is not None:
             self._process.send_signal(signal.SIGTSTP)
-            self._state = _State.STOPPED
+            self._state = _State.QUIET
 
     def shutdown(self) -> None:
         """End the started process as SIGTERM does and wait for it; nothing happens without one.
@@ -125,6 +125,10 @@ class Server:
         if code is not None:
             self._end(process)
             raise FastqError(f"the server's process {process.pid} had ended by itself with exit code {code}")
+
+    def stop(self) -> None:
+        """Shut down: another name of ``shutdown``. asynq's ``Stop`` is ``quiet``."""
+        self.shutdown()
 
     def _end(self, process: subprocess.Popen[str]) -> int:
         self._state = _State.CLOSED
@@ -153,8 +157,8 @@ class Server:
     def _begin(self) -> None:
         if self._state is _State.CLOSED:
             raise ServerClosedError("the server was shut down; make another one")
-        if self._state is _State.STOPPED:
-            raise RuntimeError("the server is stopped and waits for its shutdown")
+        if self._state is _State.QUIET:
+            raise RuntimeError("the server is quiet and waits for its shutdown")
         if self._state is _State.ACTIVE:
             raise RuntimeError("the server is already running")
         self._state = _State.ACTIVE

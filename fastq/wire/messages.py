@@ -11,7 +11,7 @@ __all__ = [
     "UNDECODABLE_TYPE",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
-    "ServerInfo",
+    "ServerInfoMessage",
     "TaskMessage",
     "TaskView",
     "WorkerInfo",
@@ -22,7 +22,7 @@ UNDECODABLE_TYPE: Final = "fastq:undecodable"
 
 
 @dataclass(frozen=True, slots=True)
-class ServerInfo:
+class ServerInfoMessage:
     """Describe a running server; published every heartbeat."""
 
     host: str

@@ -73,7 +73,7 @@ def test_servers_are_not_stopped_unasked(fastq: Fastq, db: Any) -> None:
         assert pubsub.get_message(timeout=PATIENCE_S)["type"] == "subscribe"
         result = fastq.run("server", "stop", "x", input="n\n")
         assert result.exit_code == 1
-        assert "h:7 (x): will end; 2 tasks run there now. Go on? [y/N]" in result.stderr
+        assert "h:7 (x): will shut down; 2 tasks run there now. Go on? [y/N]" in result.stderr
         assert "nothing was done" in fastq.run("server", "quiet", "--all").stderr
         assert fastq.done("server", "quiet", "x", "--yes", "--no-wait") == "Told h:7 (x).\n"
         assert json.loads(pubsub.get_message(timeout=PATIENCE_S)["data"]) == {"do": "quiet"}

@@ -50,13 +50,13 @@ def test_a_quiet_server_finishes_what_runs_and_takes_nothing_more(
     client.enqueue("wait", task_id="runs", retention=3600)
     view.expect("started", "runs")
     said = fastq.done("server", "quiet", server.id[:6], "--yes")
-    assert said.startswith(f"{server.host}:{worker.pid} ({server.id[:8]}) takes no more tasks; ")
-    assert "told through Redis to stop fetching" in worker.text
+    assert said.startswith(f"{server.host}:{worker.pid} ({server.id[:8]}) is quiet; ")
+    assert "told through Redis to be quiet" in worker.text
     client.enqueue("ok", task_id="later")
     view.open()
     view.until("completed", "runs")
     assert view.state("later") == "pending"
-    assert "takes no more tasks" in fastq.done("server", "quiet", server.id, "--yes"), "once more is no error"
+    assert "is quiet" in fastq.done("server", "quiet", server.id, "--yes"), "once more is no error"
     assert worker.stop() == 0, worker.text
     assert view.state("later") == "pending"
 
@@ -69,7 +69,7 @@ def test_a_server_is_stopped_by_host_and_process_and_what_runs_goes_back(
     client.enqueue("sleep", headers={"seconds": "600"}, task_id="it", timeout=700)
     view.until("active", "it")
     said = fastq.done("server", "stop", f"{server.host}:{worker.pid}", "--yes")
-    assert said.removeprefix(f"{server.host}:{worker.pid} ({server.id[:8]}) ").startswith(("is ending; ", "is gone."))
+    assert said.removeprefix(f"{server.host}:{worker.pid} ({server.id[:8]}) ").startswith(("is stopping; ", "is gone."))
     assert worker.ended() == 0, worker.text
     assert view.state("it") == "pending"
 
@@ -80,7 +80,7 @@ def test_a_second_stop_does_not_hurry_the_first(workers: Workers, client: Client
     client.enqueue("wait", task_id="runs", retention=3600)
     view.expect("started", "runs")
     for _ in range(3):
-        assert "is ending; one task runs there." in fastq.done("server", "stop", server.id, "--yes")
+        assert "is stopping; one task runs there." in fastq.done("server", "stop", server.id, "--yes")
     view.open()
     assert worker.ended() == 0, worker.text
     assert view.state("runs") == "completed"
@@ -115,6 +115,6 @@ def test_an_order_to_another_server_is_nothing_to_this_one(workers: Workers, vie
     assert broker.run(send_order(server.id[:-1], ServerOrder.STOP)) == 0
     broker.run(send_order(server.id, ServerOrder.QUIET))
     broker.close()
-    worker.wait_for("told through Redis to stop fetching")
+    worker.wait_for("told through Redis to be quiet")
     assert "to stop; " not in worker.text
     assert worker.stop() == 0, worker.text

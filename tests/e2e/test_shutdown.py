@@ -134,7 +134,7 @@ def test_what_a_late_dequeue_leases_after_sigtstp_is_found_and_run(
     ids = enqueue_three(client)
     worker.wait_for(BEGIN)
     worker.signal(signal.SIGTSTP)
-    worker.wait_for("told to stop fetching")
+    worker.wait_for("told to be quiet")
     assert view.ids("pending") == ids
     proxy.release()
     late = client.enqueue(Task("ok", task_id="late", retention=3600)).id

@@ -116,7 +116,7 @@ def test_sigtstp_stops_fetching_and_nothing_else(workers: Workers, client: Clien
     running = client.enqueue("wait", retention=3600).id
     view.expect("started", running)
     worker.signal(signal.SIGTSTP)
-    worker.wait_for("told to stop fetching")
+    worker.wait_for("told to be quiet")
     late = client.enqueue("ok").id
     view.open()
     view.until("completed", running)
@@ -138,7 +138,7 @@ def test_no_task_is_lost_when_a_busy_worker_is_told_to_stop(
     wait_until(lambda: view.count("processed") > 1000 + 700 * again, interval_s=0.001)
     worker.signal(signum)
     if signum is signal.SIGTSTP:
-        worker.wait_for("told to stop fetching")
+        worker.wait_for("told to be quiet")
         wait_until(lambda: view.size("active") == 0)
         assert worker.stop() == 0, worker.text
     assert worker.ended() == 0, worker.text

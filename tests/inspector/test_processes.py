@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +19,7 @@ from fastq.wire.codec import (
     encode_server_info,
     encode_worker_info,
 )
-from fastq.wire.messages import ServerInfo as PublishedServerInfo
+from fastq.wire.messages import ServerInfoMessage
 from tests.inspector.harness import Ask
 from tests.waiting import PATIENCE_S
 
@@ -29,7 +30,7 @@ def publish(
     db: Any, server_id: str, tasks: int = 0, *, host: str = "h", expires_s: float = 600, status: str = "active"
 ) -> ServerInfo:
     """Let a server have sent a heartbeat that lasts; return what an inspector is to say of it."""
-    info = PublishedServerInfo(host, 7, server_id, 4, {"low": 1, "high": 5}, True, status, STARTED, tasks)
+    info = ServerInfoMessage(host, 7, server_id, 4, {"low": 1, "high": 5}, True, status, STARTED, tasks)
     workers = tuple(
         WorkerInfo(host, 7, server_id, f"{server_id}-{n}", "t", b"p", "low", STARTED.replace(second=n), None)
         for n in range(tasks)
@@ -50,6 +51,14 @@ def test_there_are_no_servers_where_none_runs(ask: Ask, db: Redis) -> None:
 def test_each_server_is_listed_with_what_it_is_working_on(ask: Ask, db: Redis) -> None:
     expected = [publish(db, "b", 0, host="a"), publish(db, "a", 3, host="b"), publish(db, "b", 1, host="b")]
     assert ask("servers") == expected
+
+
+@pytest.mark.parametrize(
+    ("in_redis", "shown"), [("new", "new"), ("stopped", "quiet"), ("closed", "stopping"), ("odd", "odd")]
+)
+def test_the_status_of_a_server_is_told_in_our_words(ask: Ask, db: Redis, in_redis: str, shown: str) -> None:
+    expected = publish(db, "a", status=in_redis)
+    assert ask("servers") == [replace(expected, status=shown)]
 
 
 def test_servers_that_are_silent_are_left_out_and_forgotten(ask: Ask, db: Redis) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fastq.cpus import whole_cpus
 from fastq.server import config as config_module
 from fastq.server.config import ServerConfig, default_concurrency, setting_kind
-from fastq.wire.messages import ServerInfo
+from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.proto.convert import decode_server_info, encode_server_info
 
 
@@ -82,7 +82,7 @@ def test_queues_are_the_servers_own() -> None:
 
 def test_the_largest_weight_can_be_published() -> None:
     config = ServerConfig(queues={"a": 2**31 - 1})
-    info = ServerInfo(
+    info = ServerInfoMessage(
         host="h",
         pid=1,
         server_id="s",

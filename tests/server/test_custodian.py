@@ -145,7 +145,7 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
             os.kill(pool.preloader_pid, signal.SIGCONT)
             await until(lambda: status() == "active")
             await until(lambda: process.crew.counts[Kind.DONE] == 2)
-            process.stop_soon()
+            process.begin_shutdown()
 
         scenes: list[asyncio.Task[None]] = []
         await process.run(lambda: scenes.append(asyncio.create_task(scene())))

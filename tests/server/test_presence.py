@@ -16,7 +16,7 @@ from fastq.server.config import ServerConfig
 from fastq.server.inflight.held import HeldTasks
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.wire.codec import decode_server_info, decode_worker_info, view_task_message
-from fastq.wire.messages import ServerInfo, WorkerInfo
+from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from tests.broker.harness import NOW_S, message
 
@@ -31,7 +31,7 @@ def running(task_id: str, *, started_s: float = 0.0, deadline_s: float = 0.0, **
     return Running(Submission(task, data), 99, int(started_s * 1e9), int(deadline_s * 1e9))
 
 
-def show(*tasks: Running, clock: ManualClock | None = None) -> tuple[ServerInfo, dict[str, WorkerInfo]]:
+def show(*tasks: Running, clock: ManualClock | None = None) -> tuple[ServerInfoMessage, dict[str, WorkerInfo]]:
     showcase = Showcase(ME, CONFIG, lambda: list(tasks), clock or ManualClock(NOW_S))
     info, workers, _ = showcase()
     return decode_server_info(info), {task_id: decode_worker_info(data) for task_id, data in workers.items()}
@@ -42,7 +42,7 @@ def test_a_server_shows_its_settings_as_they_were_given() -> None:
     assert workers == {}
     assert info.start_time is not None
     assert abs(info.start_time - datetime.now(UTC)) < timedelta(seconds=60)
-    assert info == ServerInfo(
+    assert info == ServerInfoMessage(
         host="host",
         pid=7,
         server_id="3c7b2c4e",

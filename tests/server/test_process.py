@@ -32,7 +32,7 @@ def test_who_asks_hooks_has_stopped_before_the_hooks(url: str, monkeypatch: pyte
         def is_ready() -> None:
             assert process.healthchecker._task is not None
             assert process.recoverer._task is not None
-            process.stop_soon()
+            process.begin_shutdown()
 
         await process.run(is_ready)
 
@@ -52,7 +52,7 @@ def test_a_task_that_is_scheduled_wakes_the_forwarder_in_time(db: Redis, url: st
             async with AsyncClient(url) as client:
                 await client.enqueue("ok", queue="b", process_in=1)
             await until(lambda: process.crew.counts[Kind.DONE] == 1)
-            process.stop_soon()
+            process.begin_shutdown()
 
         scheduling: list[asyncio.Task[None]] = []
         await process.run(lambda: scheduling.append(asyncio.create_task(schedule())))

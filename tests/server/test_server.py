@@ -93,24 +93,33 @@ def test_a_running_task_is_finished_by_shutdown(server: Server, client: Client, 
     assert view.state(task_id) == "completed"
 
 
-def test_stop_ends_fetching_only(server: Server, client: Client, view: View) -> None:
+def test_stop_is_shutdown(server: Server, view: View, mark: str) -> None:
+    server.stop()  # before the start nothing happens
+    server.start()
+    server.stop()
+    wait_until(lambda: not marked_processes(mark))
+    with pytest.raises(ServerClosedError):
+        server.start()
+
+
+def test_a_quiet_server_fetches_no_more(server: Server, client: Client, view: View) -> None:
     server.start()
     task_id = client.enqueue("wait", retention=60).id
     view.expect("started", task_id)
-    server.stop()
+    server.quiet()
     wait_until(lambda: b"stopped" in view.published())
     late = client.enqueue("ok").id
     view.open()
     view.until("completed", task_id)
     with pytest.raises(RuntimeError, match="waits for its shutdown"):
         server.start()
-    server.stop()
+    server.quiet()
     server.shutdown()
     assert view.state(late) == "pending"
 
 
 def test_a_server_starts_once(server: Server) -> None:
-    server.stop()
+    server.quiet()
     server.shutdown()  # neither does anything before the start
     server.start()
     with pytest.raises(RuntimeError, match="already running"):
@@ -121,7 +130,7 @@ def test_a_server_starts_once(server: Server) -> None:
     for again in (server.start, server.run):
         with pytest.raises(ServerClosedError):
             again()
-    server.stop()
+    server.quiet()
     server.shutdown()
 
 

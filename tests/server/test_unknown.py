@@ -14,7 +14,7 @@ from fastq.server.inflight.outcomes import Archived
 from fastq.server.inflight.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message, encode_server_info
-from fastq.wire.messages import ServerInfo
+from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.notice import ServerNotice
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, run
@@ -29,7 +29,7 @@ async def show(
     bench: Bench, patterns: Sequence[str], queues: Sequence[str] = ("q",), ttl_s: int = 100, status: str = "active"
 ) -> None:
     notice = ServerNotice("1", tuple(queues), tuple(patterns)).encode()
-    info = ServerInfo(PEER.host, PEER.pid, PEER.server_id, 1, dict.fromkeys(queues, 1), False, status, None, 0)
+    info = ServerInfoMessage(PEER.host, PEER.pid, PEER.server_id, 1, dict.fromkeys(queues, 1), False, status, None, 0)
     shown = Shown(encode_server_info(info), {}, notice)
     await bench.broker.run_many(publish_server_state(PEER, shown, NOW_S, ttl_s))
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from fastq.wire import codec
 from fastq.wire.codec import InvalidMessageError
-from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfoMessage, WorkerInfo
 from fastq.wire.proto import asynq_pb2 as pb
 from tests.fuzz.inputs import GOLDEN, span
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KINDS: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
-    "ServerInfo": (ServerInfo, codec.encode_server_info, codec.decode_server_info),
+    "ServerInfo": (ServerInfoMessage, codec.encode_server_info, codec.decode_server_info),
     "WorkerInfo": (WorkerInfo, codec.encode_worker_info, codec.decode_worker_info),
     "SchedulerEntry": (SchedulerEntry, codec.encode_scheduler_entry, codec.decode_scheduler_entry),
     "SchedulerEnqueueEvent": (
@@ -25,7 +25,7 @@ KINDS: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
     ),
 }
 ENCODED = [case for case in GOLDEN["cases"] if case["message"] != "TaskMessage"]
-SERVER = ServerInfo("h", 1, "s", 10, {"default": 1}, False, "active", EPOCH, 0)
+SERVER = ServerInfoMessage("h", 1, "s", 10, {"default": 1}, False, "active", EPOCH, 0)
 
 moments = st.none() | st.datetimes(
     min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC)

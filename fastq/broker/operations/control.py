@@ -1,4 +1,4 @@
-"""Control: tell one server to stop, or to fetch no more.
+"""Control: tell one server to stop, that is to shut down, or to be quiet, that is to fetch no more.
 
 Each server of fastq listens on a channel of its own; asynq has none for this, so that nobody hears who asks a Go
 server. Redis tells how many listen to a channel, which is how that is known beforehand.
@@ -15,12 +15,12 @@ __all__ = ["ServerOrder", "count_listeners", "read_order", "send_order"]
 
 
 class ServerOrder(StrEnum):
-    """Say what a server is to do; one that does it already goes on doing it."""
+    """What a server can be told; one that does it already goes on doing it."""
 
     STOP = "stop"
-    """Shut down, as SIGTERM has it."""
+    """Shut down, as after SIGTERM."""
     QUIET = "quiet"
-    """Fetch no more tasks, finish those that are there, and stay, as SIGTSTP has it."""
+    """Fetch no more tasks, finish those that are there, and stay, as after SIGTSTP."""
 
 
 def send_order(server_id: str, order: ServerOrder) -> Operation[int]:

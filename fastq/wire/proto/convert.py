@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from fastq.errors import InvalidMessageError
-from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfo, WorkerInfo
+from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, ServerInfoMessage, WorkerInfo
 from fastq.wire.proto import asynq_pb2 as pb
 
 __all__ = [
@@ -33,7 +33,7 @@ GO_ZERO_TIME_S = -62_135_596_800
 M = TypeVar("M", bound=Message)
 
 
-def encode_server_info(info: ServerInfo) -> bytes:
+def encode_server_info(info: ServerInfoMessage) -> bytes:
     """Return the bytes of ``info``, the same ones in whatever order its queues are."""
     return _serialise(
         pb.ServerInfo,
@@ -51,10 +51,10 @@ def encode_server_info(info: ServerInfo) -> bytes:
     )
 
 
-def decode_server_info(data: bytes) -> ServerInfo:
+def decode_server_info(data: bytes) -> ServerInfoMessage:
     """Return the server that ``data`` describes."""
     msg = _parse(pb.ServerInfo, data)
-    return ServerInfo(
+    return ServerInfoMessage(
         host=msg.host,
         pid=msg.pid,
         server_id=msg.server_id,

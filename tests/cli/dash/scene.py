@@ -14,7 +14,7 @@ from fastq.wire.codec import (
     encode_server_info,
     encode_worker_info,
 )
-from fastq.wire.messages import ServerInfo
+from fastq.wire.messages import ServerInfoMessage
 from tests.inspector.harness import Seeded
 
 __all__ = ["FAR_S", "fill_scene", "pass_time", "publish_entries", "publish_server"]
@@ -32,7 +32,7 @@ JOBS: Final = (
 def publish_server(db: Any, server_id: str, host: str, workers: list[WorkerInfo], *, concurrency: int = 8) -> None:
     """Let a server have sent a heartbeat that lasts."""
     started = datetime.now(UTC) - timedelta(hours=5, minutes=12)
-    info = ServerInfo(host, 4211, server_id, concurrency, QUEUES, False, "active", started, len(workers))
+    info = ServerInfoMessage(host, 4211, server_id, concurrency, QUEUES, False, "active", started, len(workers))
     db.set(keys.server_info(host, 4211, server_id), encode_server_info(info))
     db.zadd(keys.all_servers(), {keys.server_info(host, 4211, server_id): FAR_S})
     for worker in workers:

@@ -13,7 +13,7 @@ from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.handlers import check_handlers
 from fastq.wire import keys
 from fastq.wire.codec import encode_server_info
-from fastq.wire.messages import ServerInfo
+from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.notice import ServerNotice
 from tests.inspector.harness import Seeded
 
@@ -25,7 +25,7 @@ def serve(
 ) -> None:
     """Let a server of a queue live; without patterns it is one of Go's."""
     key = keys.server_info("h", 7, server_id)
-    info = ServerInfo("h", 7, server_id, 1, {queue: 1}, False, status, None, 0)
+    info = ServerInfoMessage("h", 7, server_id, 1, {queue: 1}, False, status, None, 0)
     db.set(key, encode_server_info(info))
     db.zadd(keys.all_servers(), {key: int(time.time()) + 600})
     if patterns is not None:
