@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from fastq import ServeMux
-from fastq.worker.running import RunningTask
+from fastq.running import RunningTask
 
 mux = ServeMux()
 

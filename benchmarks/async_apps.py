@@ -3,7 +3,7 @@
 import asyncio
 
 from fastq import ServeMux
-from fastq.worker.running import RunningTask
+from fastq.running import RunningTask
 
 mux = ServeMux()
 

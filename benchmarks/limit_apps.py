@@ -20,7 +20,7 @@ from typing import Final
 
 from benchmarks.apps import one_ms
 from fastq import ServeMux
-from fastq.worker.running import RunningTask
+from fastq.running import RunningTask
 
 mux = ServeMux()
 LEAK: Final = 10 << 20

@@ -1,4 +1,10 @@
-"""fastq: a task queue for heavy batch work that speaks Go asynq's protocol on Redis."""
+"""fastq: a task queue for heavy batch work that speaks Go asynq's protocol on Redis.
+
+What a producer and a handler need is imported at once; the rest, and all that it pulls in, when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from fastq._version import __version__
 from fastq.client import AsyncClient, Client
@@ -32,19 +38,22 @@ from fastq.errors import (
     TaskTimeout,
     WorkerCrashedError,
 )
+from fastq.hooks import Hooks
 from fastq.info import TaskInfo
-from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
-from fastq.mux import ServeMux
-from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
+from fastq.mux import Handler, Middleware, ServeMux
 from fastq.results import EnqueueResults
-from fastq.scheduler import Scheduler
+from fastq.running import GroupedTask, RunningTask, current_task
 from fastq.semaphore import Semaphore
-from fastq.server.config import ServerConfig
-from fastq.server.server import Server
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
-from fastq.worker.running import current_task
+
+if TYPE_CHECKING:
+    from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
+    from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
+    from fastq.scheduler import Scheduler
+    from fastq.server.config import ServerConfig
+    from fastq.server.server import Server
 
 __all__ = [
     "AsyncClient",
@@ -63,10 +72,14 @@ __all__ = [
     "EnqueueResults",
     "FastqError",
     "GroupInfo",
+    "GroupedTask",
+    "Handler",
     "HandlerNotFoundError",
+    "Hooks",
     "Inspector",
     "InvalidMessageError",
     "LeaseExpiredError",
+    "Middleware",
     "PeriodicTaskConfig",
     "PeriodicTaskManager",
     "QueueInfo",
@@ -74,6 +87,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueueStateError",
     "RevokeTask",
+    "RunningTask",
     "Scheduler",
     "SchedulerEnqueueEvent",
     "SchedulerEntry",
@@ -101,3 +115,33 @@ __all__ = [
     "__version__",
     "current_task",
 ]
+
+_LATER: Final = {
+    "AsyncInspector": "fastq.inspector",
+    "ClusterNode": "fastq.inspector",
+    "DailyStats": "fastq.inspector",
+    "GroupInfo": "fastq.inspector",
+    "Inspector": "fastq.inspector",
+    "PeriodicTaskConfig": "fastq.periodic",
+    "PeriodicTaskManager": "fastq.periodic",
+    "QueueInfo": "fastq.inspector",
+    "Scheduler": "fastq.scheduler",
+    "Server": "fastq.server.server",
+    "ServerConfig": "fastq.server.config",
+    "ServerInfo": "fastq.inspector",
+}
+"""Where the names are that are imported when they are first asked for."""
+
+
+if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        module = _LATER.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(module), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

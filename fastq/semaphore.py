@@ -18,7 +18,7 @@ from fastq.clock import Clock, SystemClock
 from fastq.errors import BrokerError, SemaphoreFullError
 from fastq.mux import is_async
 from fastq.options import check_text
-from fastq.worker.running import RunningTask, current_task
+from fastq.running import RunningTask, current_task
 
 __all__ = ["Semaphore"]
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("fastq.semaphore")
 
 
 class Semaphore:
-    """Let at most ``max_tokens`` tasks hold a token of ``scope`` at once; all who share a scope give the same number.
+    """At most ``max_tokens`` tasks hold a token of ``scope`` at once; all who share a scope give the same number.
 
     Inside a handler ``with semaphore:`` or ``async with semaphore:`` holds a token of the task that runs, or raises
     ``SemaphoreFullError``, upon which the task is tried again; ``is_failure`` can say that this does not count.
@@ -37,7 +37,7 @@ class Semaphore:
     ``ValueError`` or ``TypeError`` for a blank scope and for less than one token.
     """
 
-    def __init__(self, redis: str | BlockingRedis | None, scope: str, max_tokens: int) -> None:
+    def __init__(self, scope: str, max_tokens: int, redis: str | BlockingRedis | None = None) -> None:
         self.scope = check_text(scope, "scope")
         self.max_tokens = _checked_tokens(max_tokens)
         self._broker = open_broker(redis)

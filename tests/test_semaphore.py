@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from fastq import Semaphore, SemaphoreFullError, ServeMux, TaskCanceled, TaskTimeout
-from fastq.worker.running import CURRENT, RunningTask
+from fastq.running import CURRENT, RunningTask
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S
 from tests.worker.harness import FakeContext, running
@@ -37,7 +37,7 @@ def inside(task: RunningTask) -> Iterator[None]:
 
 @pytest.fixture
 def semaphore(url: str) -> Iterator[Semaphore]:
-    made = Semaphore(url, "api", 2)
+    made = Semaphore("api", 2, url)
     yield made
     made.close()
     made.close()
@@ -101,7 +101,7 @@ def test_a_task_without_a_deadline_is_refused(semaphore: Semaphore, db: Redis) -
 )
 def test_a_bad_scope_or_number_is_refused(scope: Any, tokens: Any, kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
-        Semaphore("redis://nowhere", scope, tokens)
+        Semaphore(scope, tokens, "redis://nowhere")
 
 
 # Around handlers --------------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_a_redis_that_goes_away_meanwhile_does_not_fail_the_handler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with redis_server() as server:
-        semaphore = Semaphore(server.url, "api", 1)
+        semaphore = Semaphore("api", 1, server.url)
         with inside(a_task("a")), semaphore:
             server.process.kill()
             server.process.wait()

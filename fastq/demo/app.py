@@ -10,7 +10,7 @@ from fastq.demo.ledger import LEDGER_VARIABLE, LedgerWriter
 from fastq.demo.work import Facts, features, fingerprint, squeeze
 from fastq.errors import RevokeTask, SkipRetry
 from fastq.mux import ServeMux
-from fastq.worker.running import RunningTask as Task
+from fastq.running import RunningTask as Task
 
 __all__ = ["mux", "retry_soon"]
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from fastq.errors import RevokeTask
 from fastq.mux import Handler
-from fastq.worker.running import RunningTask
+from fastq.running import RunningTask
 
 __all__ = ["LEDGER_VARIABLE", "Ending", "LedgerTail", "LedgerWriter", "Run", "read_ledger"]
 

@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 from fastq.mux import ServeMux
-from fastq.worker.running import RunningTask as Task
+from fastq.running import RunningTask as Task
 
 __all__ = ["ASYNC", "NOOP", "PLAIN", "mux", "order", "spin"]
 

@@ -24,7 +24,7 @@ from fastq.info import at_unix_ns
 from fastq.results import error_of
 from fastq.scheduler.composing import TickTask, compose_tick
 from fastq.scheduler.entry import Entry
-from fastq.scheduler.hooks import Hooks
+from fastq.scheduler.hooks import EnqueueHooks
 from fastq.wire.codec import encode_scheduler_enqueue_event, encode_scheduler_entry
 from fastq.wire.messages import SchedulerEnqueueEvent
 
@@ -44,7 +44,7 @@ class EngineOptions:
 
     scheduler_id: str
     heartbeat_s: float
-    hooks: Hooks
+    hooks: EnqueueHooks
 
     @property
     def ttl_s(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from fastq.info import TaskInfo
 from fastq.task import Task
 
-__all__ = ["Hooks", "PostEnqueue", "PreEnqueue"]
+__all__ = ["EnqueueHooks", "PostEnqueue", "PreEnqueue"]
 
 PreEnqueue: TypeAlias = Callable[[Task, Mapping[str, Any]], object]
 """Called before a tick's task is enqueued, with the options given to ``register``; what it raises stops that tick."""
@@ -18,7 +18,7 @@ PostEnqueue: TypeAlias = Callable[[TaskInfo | None, Exception | None], object]
 _log = logging.getLogger("fastq.scheduler")
 
 
-class Hooks:
+class EnqueueHooks:
     """Call the hooks that there are."""
 
     def __init__(self, pre_enqueue: PreEnqueue | None, post_enqueue: PostEnqueue | None) -> None:

@@ -19,7 +19,7 @@ from fastq.durations import nanoseconds_of
 from fastq.errors import CronSpecError, SchedulerEntryNotFoundError, ServerClosedError
 from fastq.scheduler.engine import Engine, EngineOptions
 from fastq.scheduler.entry import Entry, check_registration
-from fastq.scheduler.hooks import Hooks, PostEnqueue, PreEnqueue
+from fastq.scheduler.hooks import EnqueueHooks, PostEnqueue, PreEnqueue
 from fastq.scheduler.loop import Loop
 from fastq.scheduler.stop import Stop, told_to_stop
 from fastq.task import Task
@@ -55,7 +55,7 @@ class Scheduler:
         heartbeat_s = nanoseconds_of(heartbeat_interval, name="heartbeat_interval") / 1e9
         if heartbeat_s < MIN_HEARTBEAT_S:
             raise ValueError(f"heartbeat_interval must be at least {MIN_HEARTBEAT_S} seconds: {heartbeat_interval!r}")
-        options = EngineOptions(_new_id(), heartbeat_s, Hooks(pre_enqueue, post_enqueue))
+        options = EngineOptions(_new_id(), heartbeat_s, EnqueueHooks(pre_enqueue, post_enqueue))
         self._zone = load_zone(location)
         self._broker = open_broker(redis)
         self._engine = Engine(self._broker, options, SystemClock())

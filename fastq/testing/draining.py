@@ -13,6 +13,7 @@ from fastq.broker.operations.maintain import forward
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import BlockingRedis, open_broker
 from fastq.errors import InvalidMessageError, QueueNotFoundError
+from fastq.hooks import Hooks
 from fastq.info import at_unix_ns
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
@@ -22,7 +23,6 @@ from fastq.server.inflight.outcomes import Requeued, undecodable
 from fastq.server.inflight.result import Result
 from fastq.states import TaskState
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
-from fastq.worker.hooks import Hooks
 
 __all__ = ["drain"]
 
@@ -32,7 +32,7 @@ FORWARDED_AT_ONCE: Final = 100
 
 def drain(
     mux: ServeMux,
-    redis: str | BlockingRedis | None,
+    redis: str | BlockingRedis | None = None,
     *,
     queues: Sequence[str] | None = None,
     scheduled: bool = False,

@@ -31,7 +31,7 @@ LIFETIME_S = 120
 
 
 def aggregate_groups(
-    aggregator: GroupAggregator, redis: str | BlockingRedis | None, *, queues: Sequence[str] | None = None
+    aggregator: GroupAggregator, redis: str | BlockingRedis | None = None, *, queues: Sequence[str] | None = None
 ) -> list[str]:
     """Make one task of each group now, however young it is, and return the ids of the new tasks, which ``drain`` runs.
 

@@ -16,9 +16,10 @@ from fastq.broker.operations.enqueue import NewTask
 from fastq.compose import compose, message_of, starting_state
 from fastq.errors import InvalidMessageError
 from fastq.mux import is_async
-from fastq.options import NO_OPTIONS, complete
+from fastq.options import complete
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
+from fastq.running import GroupedTask
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.wire.codec import decode_task_message
@@ -31,7 +32,6 @@ __all__ = [
     "AggregationRunner",
     "Combined",
     "GroupAggregator",
-    "GroupedTask",
     "Unreadable",
     "aggregation_answer",
     "aggregation_argument",
@@ -41,21 +41,6 @@ __all__ = [
 ]
 
 AGGREGATOR_ERRORS: Final = (Exception, SystemExit)
-
-
-class GroupedTask(Task):
-    """Be a task of a group, as the aggregator sees it."""
-
-    __slots__ = ("id",)
-
-    def __init__(self, message: TaskMessage) -> None:
-        # Not Task.__init__: what came through the codec needs no checks, and a peer's type may be blank.
-        self.id = message.id
-        self.type = message.type
-        self.payload = message.payload
-        self.headers = message.headers
-        self.options = NO_OPTIONS
-        self._has_payload = True
 
 
 GroupAggregator: TypeAlias = Callable[[str, Sequence[GroupedTask]], Task]

@@ -17,12 +17,13 @@ from fastq.errors import (
     TaskTimeout,
     WorkerCrashedError,
 )
+from fastq.hooks import Hooks
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, TaskContext
+from fastq.running import RunningTask
 from fastq.wire.codec import decode_task_message
-from fastq.worker.hooks import ChildHooks, Hooks, child_hooks_of
+from fastq.worker.hooks import ChildHooks, child_hooks_of, failure_report, hooks_named, lost_report
 from fastq.worker.names import resolve
-from fastq.worker.running import RunningTask
 
 __all__ = ["HookRunner", "health_request", "judge_request", "load"]
 
@@ -49,7 +50,7 @@ def load(argument: str) -> "HookRunner":
     names: dict[str, Any] = orjson.loads(argument)
     child_hooks = child_hooks_of(names.pop("app", None))
     health_check = names.pop("health_check", None)
-    return HookRunner(Hooks.named(**names), resolve(health_check) if health_check else None, child_hooks)
+    return HookRunner(hooks_named(**names), resolve(health_check) if health_check else None, child_hooks)
 
 
 class _EndedContext:
@@ -86,8 +87,8 @@ class HookRunner:
         task = RunningTask(decode_task_message(message), _EndedContext(context))
         error = ERRORS[request["judge"]](request["text"])
         if isinstance(error, LeaseExpiredError):
-            return Kind.RESULT, self._hooks.report_lost(task, error).encode()
-        return Kind.RESULT, self._hooks.report(task, error).encode()
+            return Kind.RESULT, lost_report(self._hooks, task, error).encode()
+        return Kind.RESULT, failure_report(self._hooks, task, error).encode()
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Refuse: hooks are plain functions."""

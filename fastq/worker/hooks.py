@@ -6,23 +6,19 @@ asks nothing either; else is_failure, then retry_delay. A hook that raises is lo
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fastq.durations import nanoseconds_of
 from fastq.errors import RevokeTask, SkipRetry
+from fastq.hooks import Hooks
 from fastq.mux import ServeMux
+from fastq.running import RunningTask
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import FailureReport, describe_error
-from fastq.worker.running import RunningTask
 
-__all__ = ["ChildHooks", "Hooks", "caused_by", "child_hooks_of", "resolve_hook"]
+__all__ = ["ChildHooks", "caused_by", "child_hooks_of", "failure_report", "hooks_named", "lost_report", "resolve_hook"]
 
-ErrorHandler: TypeAlias = Callable[[RunningTask, BaseException], object]
-IsFailure: TypeAlias = Callable[[BaseException], bool]
 ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]
-RetryDelay: TypeAlias = Callable[[int, BaseException, RunningTask], float | timedelta]
 
 HOOK_ERRORS = (Exception, SystemExit)
 """What a hook may raise without harm to its task; the end of the task's time is none of it."""
@@ -30,57 +26,54 @@ HOOK_ERRORS = (Exception, SystemExit)
 _log = logging.getLogger("fastq.worker")
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Hold the app's hooks; None for the default."""
+def hooks_named(**names: str | None) -> Hooks:
+    """Import hooks by name; ``AppNameError`` for what is not callable."""
+    found: dict[str, Any] = {hook: resolve_hook(hook, name) for hook, name in names.items() if name}
+    return Hooks(**found)
 
-    error_handler: ErrorHandler | None = None
-    is_failure: IsFailure | None = None
-    retry_delay: RetryDelay | None = None
 
-    @classmethod
-    def named(cls, **names: str | None) -> "Hooks":
-        """Import hooks by name; ``AppNameError`` for what is not callable."""
-        return cls(**{hook: resolve_hook(hook, name) for hook, name in names.items() if name})  # type: ignore[arg-type]  # what it takes shows when it is called
+def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
+    """Describe a failure, and let the hooks decide what follows from it."""
+    text = describe_error(error)
+    _tell(hooks, task, error)
+    will_not_retry = task.retried >= task.max_retry or caused_by(error, SkipRetry)
+    if caused_by(error, RevokeTask) or will_not_retry:
+        return FailureReport(text)
+    return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error))
 
-    def report(self, task: RunningTask, error: BaseException) -> FailureReport:
-        """Describe a failure, and let the hooks decide what follows from it."""
-        text = describe_error(error)
-        self._tell(task, error)
-        will_not_retry = task.retried >= task.max_retry or caused_by(error, SkipRetry)
-        if caused_by(error, RevokeTask) or will_not_retry:
-            return FailureReport(text)
-        return FailureReport(text, self._counts(error), self._delay_s(task, error))
 
-    def report_lost(self, task: RunningTask, error: BaseException) -> FailureReport:
-        """Describe a task that was lost with its server: no failure of its own, so only its delay is asked for."""
-        return FailureReport(describe_error(error), is_failure=False, retry_in_s=self._delay_s(task, error))
+def lost_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
+    """Describe a task that was lost with its server: no failure of its own, so only its delay is asked for."""
+    return FailureReport(describe_error(error), is_failure=False, retry_in_s=_delay_s(hooks, task, error))
 
-    def _tell(self, task: RunningTask, error: BaseException) -> None:
-        if self.error_handler is not None:
-            try:
-                self.error_handler(task, error)
-            except HOOK_ERRORS:
-                _log.exception("error_handler raised; task %s", task.id)
 
-    def _counts(self, error: BaseException) -> bool:
-        if self.is_failure is None:
-            return True
+def _tell(hooks: Hooks, task: RunningTask, error: BaseException) -> None:
+    if hooks.error_handler is not None:
         try:
-            return bool(self.is_failure(error))
+            hooks.error_handler(task, error)
         except HOOK_ERRORS:
-            _log.exception("is_failure raised; the error counts as a failure")
-            return True
+            _log.exception("error_handler raised; task %s", task.id)
 
-    def _delay_s(self, task: RunningTask, error: BaseException) -> float | None:
-        if self.retry_delay is None:
-            return None
-        try:
-            delay = self.retry_delay(task.retried, error, task)
-            return max(0.0, nanoseconds_of(delay, name="retry_delay") / 1e9)
-        except HOOK_ERRORS:
-            _log.exception("retry_delay failed; the default delay is used")
-            return None
+
+def _counts(hooks: Hooks, error: BaseException) -> bool:
+    if hooks.is_failure is None:
+        return True
+    try:
+        return bool(hooks.is_failure(error))
+    except HOOK_ERRORS:
+        _log.exception("is_failure raised; the error counts as a failure")
+        return True
+
+
+def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | None:
+    if hooks.retry_delay is None:
+        return None
+    try:
+        delay = hooks.retry_delay(task.retried, error, task)
+        return max(0.0, nanoseconds_of(delay, name="retry_delay") / 1e9)
+    except HOOK_ERRORS:
+        _log.exception("retry_delay failed; the default delay is used")
+        return None
 
 
 def caused_by(error: BaseException, kind: type[BaseException]) -> bool:

@@ -8,7 +8,7 @@ import orjson
 
 from fastq.encoding import Fault, encode_leniently, marker
 from fastq.log.limit import LogLimit
-from fastq.worker.running import MAX_RESULT_BYTES, RunningTask
+from fastq.running import MAX_RESULT_BYTES, RunningTask
 
 __all__ = ["encode_returned"]
 

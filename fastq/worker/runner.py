@@ -12,17 +12,18 @@ from typing import Any
 import orjson
 
 from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.hooks import Hooks
 from fastq.log.setup import set_up_logging
 from fastq.mux import ServeMux, is_async
 from fastq.pool.outcome import TOLD_TO_END, Kind, reason_for
 from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
+from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
-from fastq.worker.hooks import Hooks, caused_by, resolve_hook
+from fastq.worker.hooks import caused_by, failure_report, hooks_named, resolve_hook
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned
-from fastq.worker.running import CURRENT, RunningTask
 from fastq.worker.telling import TellingRunner
 
 __all__ = ["HandlerRunner", "load", "runner_argument"]
@@ -64,7 +65,7 @@ def load(argument: str) -> Runner:
             resolve_aggregator(order["aggregator"])
         if order["health_check"]:
             resolve_hook("health_check", order["health_check"])
-        runner = HandlerRunner(_resolve_mux(order["app"]), Hooks.named(**order["hooks"]), tracebacks=tracebacks)
+        runner = HandlerRunner(_resolve_mux(order["app"]), hooks_named(**order["hooks"]), tracebacks=tracebacks)
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error
     return TellingRunner(runner) if level == "debug" else runner
@@ -150,7 +151,7 @@ class HandlerRunner:
         if context.is_forked:
             raise error  # it ends a process that the handler has forked
         error = _named(error, context)
-        kind, report = _kind(error, context), self._hooks.report(task, error)
+        kind, report = _kind(error, context), failure_report(self._hooks, task, error)
         if self._tracebacks != "never" and (self._tracebacks == "always" or _archives(kind, task)):
             report = replace(report, trace=trace_of(error))
         return kind, report.encode()

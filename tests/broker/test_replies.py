@@ -26,10 +26,10 @@ from fastq.broker.operations.health import server_version
 from fastq.broker.transport.open import open_broker
 from fastq.broker.transport.replies import fields_of, scored
 from fastq.inspector.doctor.examination import Order, examine
+from fastq.running import RunningTask
 from fastq.states import TaskState
 from fastq.testing import drain
 from fastq.wire import keys
-from fastq.worker.running import RunningTask
 from tests.inspector.doctor.harness import break_it
 from tests.redis_servers import RedisServer, redis_cluster
 from tests.waiting import wait_until
@@ -129,7 +129,7 @@ def test_an_asyncio_client_and_inspector(shared_server: RedisServer, db: Redis) 
 def test_drain_a_semaphore_and_a_scheduler(given: Redis) -> None:
     mux = ServeMux()
     seen: list[tuple[bool, int]] = []
-    semaphore = Semaphore(given, "scope", 1)
+    semaphore = Semaphore("scope", 1, given)
 
     @mux.handler("t")
     def handle(task: RunningTask) -> None:
@@ -158,7 +158,7 @@ def test_a_cluster_client_and_its_inspector() -> None:
 
 # A pipeline is no client ----------------------------------------------------------------------------------------------
 
-ASKING: Sequence[Callable[[Any], Any]] = (Client, Inspector, lambda given: Semaphore(given, "s", 1), Scheduler)
+ASKING: Sequence[Callable[[Any], Any]] = (Client, Inspector, lambda given: Semaphore("s", 1, given), Scheduler)
 
 
 @pytest.mark.parametrize("make", ASKING)

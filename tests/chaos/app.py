@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from fastq import FastqError, ServeMux
-from fastq.worker.running import RunningTask
+from fastq.running import RunningTask
 from tests.chaos.ledger import LedgerWriter, What
 from tests.chaos.slots import SlotLock
 from tests.chaos.workload import JOBS

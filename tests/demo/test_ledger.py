@@ -8,8 +8,8 @@ import pytest
 
 from fastq import RevokeTask, ServeMux, TaskTimeout
 from fastq.demo.ledger import Ending, LedgerTail, LedgerWriter, read_ledger
+from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage
-from fastq.worker.running import RunningTask
 
 ID = str(UUID(int=1))
 OTHER = str(UUID(int=2))

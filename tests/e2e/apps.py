@@ -20,8 +20,7 @@ import redis
 
 from fastq import Client, RevokeTask, Semaphore, ServeMux, SkipRetry, Task, TaskCanceled, TaskTimeout, current_task
 from fastq.mux import Handler
-from fastq.worker.aggregation import GroupedTask
-from fastq.worker.running import RunningTask
+from fastq.running import GroupedTask, RunningTask
 
 EVENTS = "e2e:events"
 LONG_S = 600
@@ -159,7 +158,7 @@ def wait(task: RunningTask) -> None:
 
 @functools.cache
 def semaphore(scope: str, tokens: int) -> Semaphore:
-    return Semaphore(os.environ["FASTQ_REDIS_URL"], scope, tokens)
+    return Semaphore(scope, tokens)
 
 
 @mux.handler("limited")

@@ -14,7 +14,7 @@ from fastq.cron import parse
 from fastq.info import TaskInfo
 from fastq.scheduler.engine import Engine, EngineOptions
 from fastq.scheduler.entry import Entry, check_registration
-from fastq.scheduler.hooks import Hooks
+from fastq.scheduler.hooks import EnqueueHooks
 from fastq.task import Task
 from fastq.wire import keys
 from fastq.wire.codec import (
@@ -68,7 +68,7 @@ class Bench:
         self.clock = clock
         self.heard = Heard()
         self.broker: BlockingBroker = open_broker(url)
-        hooks = Hooks(how.get("pre_enqueue"), how.get("post_enqueue", self.heard))
+        hooks = EnqueueHooks(how.get("pre_enqueue"), how.get("post_enqueue", self.heard))
         self.engine = Engine(self.broker, EngineOptions(scheduler_id, how.get("heartbeat_s", 10.0), hooks), clock)
 
     def add(self, spec: str, task: Task | str = "t", **how: Any) -> Entry:

@@ -9,6 +9,7 @@ import orjson
 from fastq import Task
 from fastq.broker.operations.aggregate import GroupRule
 from fastq.pool.outcome import Kind
+from fastq.running import GroupedTask
 from fastq.server.actors.aggregator import Aggregator, Combine
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
@@ -17,7 +18,6 @@ from fastq.worker.aggregation import (
     AggregationRunner,
     Combined,
     GroupAggregator,
-    GroupedTask,
     Unreadable,
     aggregation_answer,
     aggregation_request,

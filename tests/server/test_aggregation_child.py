@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from fastq import ServerConfig, Task
+from fastq.running import GroupedTask
 from fastq.server.children.aggregation_child import AggregationChild, AggregationFailure
 from fastq.wire.codec import decode_task_message
-from fastq.worker.aggregation import Combined, GroupedTask, Unreadable
+from fastq.worker.aggregation import Combined, Unreadable
 from tests.pool.harness import run
 from tests.processes import children
 from tests.server.harness import logged

@@ -14,12 +14,12 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import GroupRule
 from fastq.clock import ManualClock
 from fastq.errors import BrokerError
+from fastq.running import GroupedTask
 from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, Aggregator, Waits
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
 from fastq.wire import keys
-from fastq.worker.aggregation import GroupedTask
 from tests.broker.harness import NOW_S, QUEUE
 from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, logged, on_bench

@@ -6,8 +6,9 @@ import pytest
 from redis import Redis
 
 from fastq import Client, RevokeTask, ServeMux, SkipRetry
-from fastq.testing import Hooks, RunOutcome, drain
-from fastq.worker.running import RunningTask
+from fastq.hooks import Hooks
+from fastq.running import RunningTask
+from fastq.testing import RunOutcome, drain
 from tests.broker.harness import QueueBench
 
 

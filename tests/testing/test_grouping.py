@@ -8,10 +8,9 @@ from redis import Redis
 
 from fastq import Client, DuplicateTaskError, ServeMux, Task, TaskIDConflictError
 from fastq.broker.operations.aggregate import MAX_SET
+from fastq.running import GroupedTask, RunningTask
 from fastq.testing import aggregate_groups, drain
 from fastq.wire import keys
-from fastq.worker.aggregation import GroupedTask
-from fastq.worker.running import RunningTask
 from tests.broker.harness import QUEUE, QueueBench
 from tests.server.groups import leftovers
 

@@ -8,8 +8,9 @@ import pytest
 
 from fastq import RevokeTask, ServeMux, SkipRetry, Task, TaskTimeout, current_task
 from fastq.errors import HandlerNotFoundError
-from fastq.testing import Hooks, RunOutcome, TaskRun, run_task
-from fastq.worker.running import RunningTask
+from fastq.hooks import Hooks
+from fastq.running import RunningTask
+from fastq.testing import RunOutcome, TaskRun, run_task
 
 mux: ServeMux = ServeMux()
 BOOM = ValueError("boom")

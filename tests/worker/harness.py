@@ -3,8 +3,8 @@
 from typing import Any
 
 from fastq.pool.outcome import Kind
+from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage, encode_task_message
-from fastq.worker.running import RunningTask
 
 __all__ = ["FakeContext", "encoded", "running"]
 

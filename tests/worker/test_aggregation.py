@@ -10,13 +10,13 @@ import pytest
 from fastq import Task
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import RunnerMisuseError
+from fastq.running import GroupedTask
 from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import (
     AggregationRunner,
     Combined,
-    GroupedTask,
     Unreadable,
     aggregation_answer,
     aggregation_argument,

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from fastq.errors import RevokeTask, SkipRetry, TaskTimeout
-from fastq.worker.hooks import Hooks, caused_by
+from fastq.hooks import Hooks
+from fastq.running import RunningTask
+from fastq.worker.hooks import caused_by, failure_report, hooks_named, lost_report
 from fastq.worker.names import AppNameError
 from fastq.worker.report import FailureReport
-from fastq.worker.running import RunningTask
 from tests.worker.harness import running
 
 BOOM = ValueError("boom")
@@ -45,7 +46,7 @@ class Recorder:
 
 def test_a_failure_that_is_tried_again_goes_through_all_three_in_order() -> None:
     recorder = Recorder()
-    report = recorder.hooks().report(running(retried=3), BOOM)
+    report = failure_report(recorder.hooks(), running(retried=3), BOOM)
     assert recorder.calls == [
         ("error_handler", "id-1", BOOM),
         ("is_failure", BOOM),
@@ -67,31 +68,31 @@ def test_a_failure_that_is_tried_again_goes_through_all_three_in_order() -> None
 )
 def test_a_task_that_is_not_tried_again_is_only_told_of(fields: dict[str, int], error: BaseException) -> None:
     recorder = Recorder(is_failure=False)
-    report = recorder.hooks().report(running(**fields), error)
+    report = failure_report(recorder.hooks(), running(**fields), error)
     assert recorder.names() == ["error_handler"]
     assert (report.is_failure, report.retry_in_s) == (True, None)
 
 
 def test_without_hooks_the_defaults_stand() -> None:
-    report = Hooks().report(running(), BOOM)
+    report = failure_report(Hooks(), running(), BOOM)
     assert (report.error, report.is_failure, report.retry_in_s) == ("ValueError: boom", True, None)
 
 
 @pytest.mark.parametrize(("answer", "counts"), [(False, False), (0, False), (None, False), (True, True), ("yes", True)])
 def test_is_failure_decides_whether_it_counts(answer: object, counts: bool) -> None:
-    assert Recorder(is_failure=answer).hooks().report(running(), BOOM).is_failure is counts
+    assert failure_report(Recorder(is_failure=answer).hooks(), running(), BOOM).is_failure is counts
 
 
 @pytest.mark.parametrize(
     ("delay", "seconds"), [(5, 5.0), (0.25, 0.25), (timedelta(minutes=2), 120.0), (0, 0.0), (-3, 0.0)]
 )
 def test_retry_delay_is_seconds_or_a_timedelta_and_never_negative(delay: object, seconds: float) -> None:
-    assert Recorder(delay=delay).hooks().report(running(), BOOM).retry_in_s == seconds
+    assert failure_report(Recorder(delay=delay).hooks(), running(), BOOM).retry_in_s == seconds
 
 
 @pytest.mark.parametrize("delay", [None, "soon", float("nan"), float("inf"), True])
 def test_a_delay_that_is_none_stands_for_the_default(delay: object, caplog: pytest.LogCaptureFixture) -> None:
-    assert Recorder(delay=delay).hooks().report(running(), BOOM).retry_in_s is None
+    assert failure_report(Recorder(delay=delay).hooks(), running(), BOOM).retry_in_s is None
     assert [record.getMessage() for record in caplog.records] == ["retry_delay failed; the default delay is used"]
 
 
@@ -103,9 +104,9 @@ def test_a_hook_that_raises_is_logged_and_the_others_are_asked(
         raise error
 
     recorder = Recorder(is_failure=False)
-    report = Hooks(fail, recorder.is_failure, recorder.retry_delay).report(running(), BOOM)
+    report = failure_report(Hooks(fail, recorder.is_failure, recorder.retry_delay), running(), BOOM)
     assert (report.is_failure, report.retry_in_s) == (False, 7.0)
-    report = Hooks(recorder.error_handler, fail, fail).report(running(), BOOM)
+    report = failure_report(Hooks(recorder.error_handler, fail, fail), running(), BOOM)
     assert (report.is_failure, report.retry_in_s) == (True, None)
     assert [record.getMessage() for record in caplog.records] == [
         "error_handler raised; task id-1",
@@ -121,13 +122,13 @@ def test_a_task_whose_time_is_up_in_a_hook_ends_there() -> None:
         raise TaskTimeout("up")
 
     with pytest.raises(TaskTimeout):
-        Hooks(error_handler=hang).report(running(), BOOM)
+        failure_report(Hooks(error_handler=hang), running(), BOOM)
 
 
 @pytest.mark.parametrize("retried", [0, 25])
 def test_of_a_task_that_was_lost_only_the_delay_is_asked_for(retried: int) -> None:
     recorder = Recorder()
-    report = recorder.hooks().report_lost(running(retried=retried), BOOM)
+    report = lost_report(recorder.hooks(), running(retried=retried), BOOM)
     assert recorder.names() == ["retry_delay"]
     assert (report.is_failure, report.retry_in_s) == (False, 7.0)
 
@@ -142,15 +143,15 @@ def module_hook(*_: object) -> bool:
 
 
 def test_hooks_are_imported_by_name() -> None:
-    hooks = Hooks.named(is_failure="tests.worker.test_hooks:module_hook", retry_delay=None, error_handler="")
+    hooks = hooks_named(is_failure="tests.worker.test_hooks:module_hook", retry_delay=None, error_handler="")
     assert hooks == Hooks(None, module_hook, None)
 
 
 def test_a_name_that_is_no_hook_is_said() -> None:
     with pytest.raises(AppNameError, match=r"is_failure='tests.worker.test_hooks:not_callable' is not callable: 5"):
-        Hooks.named(is_failure="tests.worker.test_hooks:not_callable")
+        hooks_named(is_failure="tests.worker.test_hooks:not_callable")
     with pytest.raises(AppNameError, match="has no 'module_hok'; did you mean 'module_hook'"):
-        Hooks.named(is_failure="tests.worker.test_hooks:module_hok")
+        hooks_named(is_failure="tests.worker.test_hooks:module_hok")
 
 
 # Causes -----------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import pytest
 
 from fastq import ServeMux, current_task
 from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.hooks import Hooks
 from fastq.pool.outcome import TOLD_TO_END, Kind
 from fastq.pool.runner import Answer, RunnerMisuseError
-from fastq.worker.hooks import Hooks
+from fastq.running import RunningTask
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import HandlerRunner, load, runner_argument
-from fastq.worker.running import RunningTask
 from tests.worker.harness import FakeContext, encoded
 
 mux: ServeMux = ServeMux()

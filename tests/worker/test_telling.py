@@ -7,10 +7,10 @@ from contextvars import copy_context
 import pytest
 
 from fastq import ServeMux
+from fastq.hooks import Hooks
 from fastq.pool.outcome import Kind
-from fastq.worker.hooks import Hooks
+from fastq.running import RunningTask
 from fastq.worker.runner import HandlerRunner, load, runner_argument
-from fastq.worker.running import RunningTask
 from fastq.worker.telling import TellingRunner
 from tests.worker.harness import FakeContext, encoded
 

@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fastq import RevokeTask, ServeMux, SkipRetry, Task
-from fastq.worker.aggregation import GroupedTask
-from fastq.worker.running import RunningTask
+from fastq.running import GroupedTask, RunningTask
 
 RETRY_DELAY_S = 0.05
 FOREVER_S = 600.0

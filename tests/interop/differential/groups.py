@@ -6,7 +6,7 @@ from hashlib import md5
 from typing import Any, Final
 
 from fastq import Task
-from fastq.worker.aggregation import GroupedTask
+from fastq.running import GroupedTask
 
 __all__ = ["NO_TASK", "TYPE", "Due", "bundled", "bundler"]
 

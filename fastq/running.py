@@ -1,4 +1,4 @@
-"""A task as its handler sees it: the producer's task, and what is known only while it runs."""
+"""Tasks as the app sees them: ``RunningTask`` in a handler, ``GroupedTask`` in the group aggregator."""
 
 import time
 from contextvars import ContextVar
@@ -11,13 +11,13 @@ from fastq.options import NO_OPTIONS
 from fastq.task import Task, encode_payload
 from fastq.wire.messages import TaskMessage
 
-__all__ = ["MAX_RESULT_BYTES", "RunningTask", "current_task"]
+__all__ = ["MAX_RESULT_BYTES", "GroupedTask", "RunningTask", "current_task"]
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 
 
 class Context(Protocol):
-    """Name what a running task needs of the pool."""
+    """What a running task needs of the pool."""
 
     @property
     def started_ns(self) -> int:
@@ -32,7 +32,7 @@ class Context(Protocol):
 
 
 class RunningTask(Task):
-    """Be a task inside its handler."""
+    """A task inside its handler: the producer's task, and what is known only while it runs."""
 
     __slots__ = ("_context", "_message")
 
@@ -89,6 +89,21 @@ class RunningTask(Task):
             self._context.write_result(encoded)
         except TaskEndedError as error:
             raise TaskEndedError(f"no result can be written for task {self.id} of {self.queue!r}: {error}") from None
+
+
+class GroupedTask(Task):
+    """A task of a group, as the group aggregator gets it."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, message: TaskMessage) -> None:
+        # Not Task.__init__: what came through the codec needs no checks, and a peer's type may be blank.
+        self.id = message.id
+        self.type = message.type
+        self.payload = message.payload
+        self.headers = message.headers
+        self.options = NO_OPTIONS
+        self._has_payload = True
 
 
 def encode_result(data: Any) -> bytes:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fastq import TaskEndedError, current_task
+from fastq import running as running_module
+from fastq.running import CURRENT, MAX_RESULT_BYTES, encode_result
 from fastq.task import Task
-from fastq.worker import running as running_module
-from fastq.worker.running import CURRENT, MAX_RESULT_BYTES, encode_result
 from tests.worker.harness import FakeContext, running
 
 
