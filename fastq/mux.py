@@ -2,20 +2,27 @@
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, Never, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Never, Protocol, TypeAlias, TypeVar
 
 from fastq._muxmatch import PatternIndex
 from fastq.errors import HandlerNotFoundError
 from fastq.prioritizer import is_blank
+from fastq.running import RunningTask
 
 __all__ = ["Handler", "Middleware", "ServeMux", "is_async"]
 
+MAX_ROUTES: Final = 1000
+"""Types whose handler is remembered; types that contain an id have no end."""
+
+_log = logging.getLogger("fastq.mux")
+
 
 class _Typed(Protocol):
-    """Have a type, as a task does."""
+    """Anything with a type, as a task has."""
 
     @property
     def type(self) -> str: ...
@@ -24,16 +31,15 @@ class _Typed(Protocol):
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from fastq.worker.running import RunningTask
-
     # So that ``ServeMux()`` and ``Handler`` need no parameter; the language has defaults from 3.13 on only.
     TaskT = TypeVarWithDefault("TaskT", bound=_Typed, default=RunningTask)
 else:
     TaskT = TypeVar("TaskT", bound=_Typed)
 
-# A handler takes the task and returns its result, or an awaitable of it.
 Handler: TypeAlias = Callable[[TaskT], object]
+"""A function, ``def`` or ``async def``, that takes the ``RunningTask`` and returns its result."""
 Middleware: TypeAlias = Callable[[Handler[TaskT]], Handler[TaskT]]
+"""A function that takes the next handler and returns the handler to call in its place."""
 # Any function of one parameter: a bound cannot name the mux's own type of task.
 H = TypeVar("H", bound=Callable[[Never], object])
 E = TypeVar("E", bound=Callable[[Never], object])
@@ -123,21 +129,35 @@ def _not_found(task: _Typed) -> object:
     raise HandlerNotFoundError(task.type)
 
 
+class _Registered(NamedTuple):
+    """A handler, and the middleware of the mux that it was included from, the outermost first."""
+
+    handler: Callable[..., Any]
+    middleware: tuple[Callable[..., Any], ...] = ()
+
+
+_NOT_FOUND: Final = _Registered(_not_found)
+
+
 class ServeMux(Generic[TaskT]):
     """Map patterns to handlers: a type's own pattern first, then the longest pattern that the type begins with.
 
-    There is no separator: ``a`` matches ``ab``; case and white space count. Handlers and middleware may be added at any
-    time and from any thread, but a server reads ``patterns`` once, when a child has imported the app.
+    This is asynq's rule, and it knows no separator: ``image:resize`` also takes ``image:resize_v2`` unless that has a
+    handler of its own. The log says so once at debug level. Case and white space count. Handlers and middleware may be
+    added at any time and from any thread, but a server reads ``patterns`` once, when a child has imported the app.
     """
 
     def __init__(self) -> None:
         self._lock = RLock()
         self._index = PatternIndex()
-        self._handlers: dict[str, Callable[..., object]] = {}
+        self._handlers: dict[str, _Registered] = {}
         self._middleware: tuple[Middleware[TaskT], ...] = ()
         self._start_hooks: tuple[Callable[[], object], ...] = ()
         self._stop_hooks: tuple[Callable[[], object], ...] = ()
         self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around; None: no pattern matches
+        self._routes: dict[str, Handler[TaskT]] = {}  # the same by type
+        self._noted: set[str] = set()  # patterns that take other names, as the log has said or their end shows
+        self._is_included = False
 
     def handler(self, pattern: str) -> Callable[[H], H]:
         """Register the decorated function; see ``handle``."""
@@ -166,8 +186,9 @@ class ServeMux(Generic[TaskT]):
             if not callable(item):
                 raise TypeError(f"middleware cannot be called: {item!r}")
         with self._lock:
+            self._check_open()
             self._middleware += middleware
-            self._built = {}
+            self._built, self._routes = {}, {}
 
     def around(self, enter: E) -> E:
         """Run every handler, plain or async, inside ``with enter(task):``; also as a decorator. The first is outermost.
@@ -179,13 +200,35 @@ class ServeMux(Generic[TaskT]):
         self.use(_middleware_of(enter))
         return enter
 
+    def include(self, other: "ServeMux[TaskT]") -> None:
+        """Add the handlers of another mux, plain and async, each inside that mux's middleware and then this one's.
+
+        Its ``child_start`` and ``child_stop`` hooks come with them. ``ValueError`` names a pattern that both have, and
+        nothing is added then. Nothing can be added to ``other`` afterwards: that raises ``RuntimeError``.
+        """
+        if not isinstance(other, ServeMux):
+            raise TypeError(f"mux.include takes a ServeMux, not {other!r}")
+        if other is self:
+            raise ValueError("a ServeMux cannot include itself")
+        with other._lock, self._lock:
+            self._check_open()
+            for pattern in other._handlers:
+                if pattern in self._handlers:
+                    ours, theirs = self._handlers[pattern].handler, other._handlers[pattern].handler
+                    raise ValueError(f"pattern {pattern!r} is in both: here for {ours!r}, there for {theirs!r}")
+            other._is_included = True
+            for pattern, found in other._handlers.items():
+                self._add(pattern, _Registered(found.handler, (*other._middleware, *found.middleware)))
+            self._start_hooks += other._start_hooks
+            self._stop_hooks = (*other._stop_hooks, *self._stop_hooks)
+
     def check(self) -> None:
         """Put the middleware around every handler now; ``TypeError`` names what does not fit."""
-        for pattern, handler in list(self._handlers.items()):
-            if isinstance(handler, ServeMux) and any(handler.patterns().values()):
+        for pattern, found in list(self._handlers.items()):
+            if isinstance(found.handler, ServeMux) and any(found.handler.patterns().values()):
                 raise TypeError(
                     f"the ServeMux under pattern {pattern!r} has async handlers, which cannot be nested; "
-                    "register them in the outer ServeMux"
+                    "join the two with mux.include"
                 )
             self._build(pattern)
 
@@ -194,9 +237,10 @@ class ServeMux(Generic[TaskT]):
 
         It takes nothing, and may be ``async``; then it runs in the event loop of the handlers. What it opens is the
         child's own: connections, threads, sessions. A child in which it raises does not serve: the traceback is logged,
-        and another child is started after a while. Only those of the mux that is served are called, as they were
-        registered.
+        and another child is started after a while. Only those of the mux that is served, and of those it includes, are
+        called, as they were registered.
         """
+        self._check_open()
         self._start_hooks += (_checked_hook(hook, "child_start"),)
         return hook
 
@@ -205,6 +249,7 @@ class ServeMux(Generic[TaskT]):
 
         It has 5 s in all. It is not called in a child that is killed: with a task whose time is up, or with the server.
         """
+        self._check_open()
         self._stop_hooks = (_checked_hook(hook, "child_stop"), *self._stop_hooks)
         return hook
 
@@ -216,13 +261,12 @@ class ServeMux(Generic[TaskT]):
         """Return the handler as it was registered, and its pattern; if none matches, one that raises, and ``""``."""
         with self._lock:
             pattern = self._index.find(task_type)
-            return (_not_found, "") if pattern is None else (self._handlers[pattern], pattern)
+            return (_not_found, "") if pattern is None else (self._handlers[pattern].handler, pattern)
 
     def dispatch(self, task_type: str) -> Handler[TaskT]:
         """Return the handler of a type with all middleware around it; with no match it raises HandlerNotFoundError."""
-        pattern = self._index.find(task_type)
-        built = self._built.get(pattern)
-        return self._build(pattern) if built is None else built
+        handler = self._routes.get(task_type)
+        return self._route(task_type) if handler is None else handler
 
     def __call__(self, task: TaskT) -> object:
         """Run a task; so a mux can be a handler of another one, as a plain function would."""
@@ -231,7 +275,14 @@ class ServeMux(Generic[TaskT]):
     def patterns(self) -> dict[str, bool]:
         """Map each pattern, in the order of registration, to whether its handler is ``async`` (see ``is_async``)."""
         with self._lock:
-            return {pattern: is_async(handler) for pattern, handler in self._handlers.items()}
+            return {pattern: is_async(found.handler) for pattern, found in self._handlers.items()}
+
+    def _check_open(self) -> None:
+        """Raise ``RuntimeError`` if this mux is part of another one, which would not hear of what is added here."""
+        if self._is_included:
+            raise RuntimeError(
+                "this ServeMux is included in another one; add handlers, middleware and hooks before mux.include"
+            )
 
     def _register(self, pattern: str, handler: Callable[..., object]) -> None:
         if not isinstance(pattern, str):
@@ -244,8 +295,36 @@ class ServeMux(Generic[TaskT]):
             raise TypeError(f"the handler of pattern {pattern!r} is a generator, which would not run: {handler!r}")
         _check_takes_a_task(pattern, handler)
         with self._lock:
-            self._index.add(pattern)
-            self._handlers[pattern] = handler
+            self._check_open()
+            self._add(pattern, _Registered(handler))
+
+    def _add(self, pattern: str, registered: _Registered) -> None:
+        self._index.add(pattern)
+        self._handlers[pattern] = registered
+        self._routes = {}  # some of these types may be the new pattern's now
+        if not pattern[-1].isalnum():
+            self._noted.add(pattern)  # it ends in a separator, so it is meant as a prefix
+
+    def _route(self, task_type: str) -> Handler[TaskT]:
+        """Find the handler of a type that is not remembered, and remember it while there is room."""
+        pattern = self._index.find(task_type)
+        if pattern is not None and pattern not in self._noted and pattern != task_type:
+            self._note(pattern, task_type)
+        if len(self._routes) >= MAX_ROUTES:
+            built = self._built.get(pattern)
+            return self._build(pattern) if built is None else built
+        with self._lock:
+            handler = self._build(self._index.find(task_type))  # a handler may have been added meanwhile
+            self._routes[task_type] = handler
+            return handler
+
+    def _note(self, pattern: str, task_type: str) -> None:
+        self._noted.add(pattern)
+        _log.debug(
+            "pattern %r also takes type %r, which begins with it; a handler of its own would come first",
+            pattern,
+            task_type,
+        )
 
     def _build(self, pattern: str | None) -> Handler[TaskT]:
         """Put the middleware around a handler, the last added first."""
@@ -253,8 +332,8 @@ class ServeMux(Generic[TaskT]):
             built = self._built
             if pattern in built:
                 return built[pattern]
-            handler: Handler[TaskT] = _not_found if pattern is None else self._handlers[pattern]
-            for middleware in reversed(self._middleware):
+            handler, inner = _NOT_FOUND if pattern is None else self._handlers[pattern]
+            for middleware in reversed((*self._middleware, *inner)):
                 wrapped = middleware(handler)
                 if not callable(wrapped):
                     raise TypeError(f"middleware {middleware!r} must return a handler, not {wrapped!r}")

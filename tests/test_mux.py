@@ -16,9 +16,9 @@ from typing import Any, assert_type
 import pytest
 
 from fastq.errors import HandlerNotFoundError
-from fastq.mux import Handler, ServeMux, is_async
+from fastq.mux import MAX_ROUTES, Handler, ServeMux, is_async
+from fastq.running import RunningTask
 from fastq.task import Task
-from fastq.worker.running import RunningTask
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "golden" / "errors.json").read_text("utf-8"))["servemux"]
 
@@ -375,8 +375,113 @@ def test_a_nested_mux_with_async_handlers_is_refused() -> None:
     outer.handle("a", inner)
     outer.check()
     inner.handle("a:c", coroutine)
-    with pytest.raises(TypeError, match="under pattern 'a' has async handlers, which cannot be nested"):
+    with pytest.raises(TypeError, match=r"under pattern 'a' has async handlers, which cannot be nested.*mux\.include"):
         outer.check()
+
+
+# Several muxes
+
+
+def test_an_included_mux_brings_its_handlers_plain_and_async() -> None:
+    outer, inner = ServeMux[FakeTask](), ServeMux[FakeTask]()
+    outer.handle("a", plain)
+    assert outer.dispatch("a:b:c") is plain
+    inner.handle("a:b", coroutine)
+    inner.handle("b", hands_on)
+    outer.include(inner)
+    assert outer.patterns() == {"a": False, "a:b": True, "b": False}
+    assert outer.match("a:b:c") == (coroutine, "a:b")
+    assert outer.dispatch("a:b:c") is coroutine
+    outer.check()
+
+
+def test_the_middleware_of_an_included_mux_surrounds_its_handlers_only() -> None:
+    trace: list[str] = []
+    outer, middle, inner = (ServeMux[FakeTask]() for _ in range(3))
+    for name, mux in {"outer": outer, "middle": middle, "inner": inner}.items():
+        mux.handle(name, lambda task: trace.append("handler"))
+    inner.use(tracing("i", trace))
+    middle.use(tracing("m", trace))
+    middle.include(inner)
+    outer.include(middle)
+    outer.use(tracing("o", trace))
+    for name, around in {"outer": "o", "middle": "om", "inner": "omi"}.items():
+        outer(FakeTask(name))
+        assert [step[0] for step in trace if "before" in step] == list(around)
+        trace.clear()
+    with pytest.raises(HandlerNotFoundError):
+        outer(FakeTask("zzz"))
+    assert [step for step in trace if "before" in step] == ["o before"]
+
+
+def test_middleware_that_does_not_fit_is_found_in_an_included_mux_too() -> None:
+    outer, inner = ServeMux[FakeTask](), ServeMux[FakeTask]()
+    inner.use(tracing("i", []))
+    inner.handle("a", coroutine)
+    outer.include(inner)
+    with pytest.raises(TypeError, match="puts a plain function around the async handler of pattern 'a'"):
+        outer.check()
+
+
+def test_muxes_with_a_pattern_in_common_are_not_joined() -> None:
+    outer, inner = ServeMux[FakeTask](), ServeMux[FakeTask]()
+    outer.handle("a", plain)
+    inner.handle("new", plain)
+    inner.handle("a", coroutine)
+    with pytest.raises(
+        ValueError, match=r"pattern 'a' is in both: here for <function plain.*, there for <function cor"
+    ):
+        outer.include(inner)
+    assert outer.patterns() == {"a": False}
+    inner.handle("b", plain)  # it was not included
+    with pytest.raises(ValueError, match="cannot include itself"):
+        ServeMux.include(mux := ServeMux[FakeTask](), mux)
+    with pytest.raises(TypeError, match=r"mux\.include takes a ServeMux, not 'tasks:mux'"):
+        outer.include("tasks:mux")  # type: ignore[arg-type]  # what is tested
+
+
+def test_a_mux_that_was_included_takes_nothing_more() -> None:
+    def connect() -> None: ...
+
+    outer, inner = ServeMux[FakeTask](), ServeMux[FakeTask]()
+    inner.child_start(connect)
+    inner.child_stop(connect)
+    outer.include(inner)
+    assert outer.child_hooks() == ((connect,), (connect,))
+    late: list[Callable[[], object]] = [
+        lambda: inner.handle("a", plain),
+        lambda: inner.use(tracing("m", [])),
+        lambda: inner.child_start(connect),
+        lambda: inner.child_stop(connect),
+        lambda: inner.include(ServeMux[FakeTask]()),
+    ]
+    for add in late:
+        with pytest.raises(RuntimeError, match="is included in another one"):
+            add()
+    assert (inner.patterns(), inner.child_hooks()) == ({}, ((connect,), (connect,)))
+
+
+# Prefixes
+
+
+def test_the_log_says_once_that_a_pattern_takes_another_name(caplog: pytest.LogCaptureFixture) -> None:
+    mux = ServeMux[FakeTask]()
+    for pattern in ("image:resize", "image:crop", "mail:"):
+        mux.handle(pattern, plain)
+    with caplog.at_level("DEBUG", "fastq.mux"):
+        for name in ("image:resize", "image:resize", "image:resize_v2", "image:resize_v3", "mail:send", "zzz"):
+            mux.dispatch(name)
+    assert [record.getMessage() for record in caplog.records] == [
+        "pattern 'image:resize' also takes type 'image:resize_v2', which begins with it; "
+        "a handler of its own would come first"
+    ]
+
+
+def test_types_without_end_are_not_all_remembered() -> None:
+    mux = ServeMux[FakeTask]()
+    mux.handle("user:", plain)
+    assert {mux.dispatch(f"user:{number}") for number in range(2 * MAX_ROUTES)} == {plain}
+    assert len(mux._routes) == MAX_ROUTES
 
 
 def test_a_handler_without_a_pattern_or_not_of_one_task_is_refused_at_once() -> None:
