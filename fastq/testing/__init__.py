@@ -6,13 +6,12 @@
 from fastq.testing.assertions import assert_enqueued
 from fastq.testing.draining import drain
 from fastq.testing.grouping import aggregate_groups
-from fastq.testing.inline import InlineClient
+from fastq.testing.inline import AsyncInlineClient, InlineClient
 from fastq.testing.private_redis import embedded_redis
 from fastq.testing.runs import RunOutcome, TaskRun, run_task
-from fastq.worker.hooks import Hooks
 
 __all__ = [
-    "Hooks",
+    "AsyncInlineClient",
     "InlineClient",
     "RunOutcome",
     "TaskRun",

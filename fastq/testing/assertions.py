@@ -10,12 +10,12 @@ import orjson
 from fastq.broker.inspect.queues import group_sizes, list_queues
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import BlockingRedis, open_broker
-from fastq.client import Client
+from fastq.client import AsyncClient, Client
 from fastq.info import TaskInfo
 from fastq.inspector.tasks import Listing
 from fastq.states import TaskState
 from fastq.task import encode_payload
-from fastq.testing.inline import InlineClient
+from fastq.testing.inline import AsyncInlineClient, InlineClient
 
 __all__ = ["assert_enqueued"]
 
@@ -28,7 +28,7 @@ _ANY: Final[Any] = object()
 
 
 def assert_enqueued(
-    where: InlineClient | Client | BlockingRedis | str,
+    where: Client | AsyncInlineClient | BlockingRedis | str,
     type: str,
     *,
     payload: Any = _ANY,
@@ -38,7 +38,7 @@ def assert_enqueued(
     """Return the tasks of a type that were enqueued; ``AssertionError`` shows what there is instead of one at least.
 
     In a Redis (or that of a ``Client``) the tasks that wait are looked at: pending, scheduled, for a retry, in a group;
-    of an ``InlineClient`` all that were enqueued. A ``payload`` that is not bytes is compared as JSON. ``expected`` are
+    of an inline client all that were enqueued. A ``payload`` that is not bytes is compared as JSON. ``expected`` are
     fields of ``TaskInfo`` (queue, headers, group, max_retry, state ...). ``count`` is how many there are to be, 0 too.
 
     >>> from fastq.mux import ServeMux
@@ -62,9 +62,11 @@ def assert_enqueued(
     raise AssertionError(_explain(found, type, wanted, None if count is None else (len(matching), count)))
 
 
-def _tasks_of(where: InlineClient | Client | BlockingRedis | str) -> Iterator[TaskInfo]:
-    if isinstance(where, InlineClient):
+def _tasks_of(where: Client | AsyncInlineClient | BlockingRedis | str) -> Iterator[TaskInfo]:
+    if isinstance(where, InlineClient | AsyncInlineClient):
         yield from where.enqueued
+    elif isinstance(where, AsyncClient):
+        raise TypeError("assert_enqueued does not wait: give it the URL of Redis in the place of an AsyncClient")
     elif isinstance(where, Client):
         yield from _waiting_in(where._broker)
     else:

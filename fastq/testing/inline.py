@@ -1,36 +1,144 @@
-"""InlineClient: a client without Redis that runs what is enqueued, in this process."""
+"""InlineClient and AsyncInlineClient: clients without Redis that run what is enqueued, in this process."""
 
 import time
 from collections import deque
-from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from fastq._ids import new_task_id
-from fastq.compose import message_of, starting_state
+from fastq.bulk import BulkComposer, not_a_task
+from fastq.client import AsyncClient, Client
+from fastq.clock import SystemClock
+from fastq.compose import message_of
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
+from fastq.hooks import Hooks
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
-from fastq.options import TaskOptions, check_options, complete
-from fastq.results import enqueued_info
+from fastq.options import check_options, complete
+from fastq.results import EnqueueResults, enqueued_info
 from fastq.server.inflight.held import HeldTask
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun, as_task
 from fastq.wire.codec import encode_task_message, view_task_message
 from fastq.wire.messages import TaskMessage
-from fastq.worker.hooks import Hooks
 
-__all__ = ["InlineClient"]
-
-
-class _Waiting(NamedTuple):
-    message: TaskMessage
-    keeps: bool
+__all__ = ["AsyncInlineClient", "InlineClient"]
 
 
-class InlineClient:
-    """Be a ``Client`` in tests of code that enqueues: each task runs once, at once, through the mux.
+class _InlineResults:
+    """What became of the tasks of one ``enqueue_many``, as a part of ``EnqueueResults``."""
+
+    def __init__(self, results: Sequence[TaskInfo | DuplicateTaskError | TaskIDConflictError]) -> None:
+        self._results = results
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    @property
+    def all_enqueued(self) -> bool:
+        return all(isinstance(result, TaskInfo) for result in self._results)
+
+    def task_id(self, index: int) -> str:
+        result = self._results[index]
+        return result.id if isinstance(result, TaskInfo) else result.task_id
+
+    def error(self, index: int) -> FastqError | None:
+        result = self._results[index]
+        return None if isinstance(result, TaskInfo) else result
+
+    def info(self, index: int) -> TaskInfo:
+        result = self._results[index]
+        assert isinstance(result, TaskInfo)
+        return result
+
+
+class _InlineTasks:
+    """The tasks of an inline client: those that were enqueued, those that wait, and what came of those that ran."""
+
+    def __init__(self, mux: ServeMux, hooks: Hooks, *, raise_errors: bool) -> None:
+        self._runner = MessageRunner(mux, hooks)
+        self._raise_errors = raise_errors
+        self._backlog: deque[TaskMessage] = deque()
+        self._is_running = False
+        self._waiting: dict[tuple[str, str], TaskMessage] = {}
+        self._kept: set[tuple[str, str]] = set()
+        self._locks: dict[str, tuple[str, str]] = {}
+        self.enqueued: list[TaskInfo] = []
+        self.runs: list[TaskRun] = []
+
+    @property
+    def waiting(self) -> list[TaskMessage]:
+        """Return the messages of the tasks that wait: scheduled, in a group, or for their next attempt."""
+        return list(self._waiting.values())
+
+    def _put(self, task: Task, call: Mapping[str, Any]) -> TaskInfo:
+        """Put a task where it belongs; the errors are those of ``Client.enqueue``."""
+        now_ns = time.time_ns()
+        options = complete({**task.options, **call}, now_ns)
+        headers = {**task.headers, **call.get("headers", {})}
+        message = message_of(task, options, headers, options.task_id or new_task_id())
+        key = (options.queue, message.id)
+        if key in self._kept:
+            raise TaskIDConflictError(*key)
+        if message.unique_key in self._locks:
+            raise DuplicateTaskError(*key)
+        info = enqueued_info(message, options, now_ns)
+        self._kept.add(key)
+        if message.unique_key:
+            self._locks[message.unique_key] = key
+        self.enqueued.append(info)
+        if info.state is TaskState.PENDING:
+            self._backlog.append(message)
+        else:
+            self._waiting[key] = message
+        return info
+
+    def _put_each(
+        self, tasks: Iterable[Task], options: Mapping[str, Any]
+    ) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
+        """Put tasks one after the other, and yield what became of each; the caller runs it before it goes on."""
+        call = check_options(options)
+        keeps = isinstance(tasks, Sequence)
+        if isinstance(tasks, Sequence):
+            BulkComposer(call, SystemClock()).check(tasks)
+        for task in tasks:
+            if not isinstance(task, Task):
+                raise not_a_task(task)
+            try:
+                info = self._put(task, call)
+            except (DuplicateTaskError, TaskIDConflictError) as error:
+                yield error
+            else:
+                # The real client keeps no task of an iterator, so that its results have neither payload nor headers.
+                yield info if keeps else replace(info, payload=b"", headers={})
+
+    def _wake_waiting(self) -> int:
+        """Put all that waits into the backlog; return how many runs there were before."""
+        self._backlog.extend(self._waiting.values())
+        self._waiting.clear()
+        return len(self.runs)
+
+    def _settle(self, message: TaskMessage, run: TaskRun) -> None:
+        """Note a run and what becomes of its task; raise the handler's error if that is asked for."""
+        self.runs.append(run)
+        key = (message.queue, message.id)
+        if run.outcome is RunOutcome.RETRY:
+            self._waiting[key] = message.replace(
+                retried=message.retried + run.is_failure, error_msg=run.error_text, last_failed_at=int(time.time())
+            )
+        elif run.outcome in (RunOutcome.DONE, RunOutcome.REVOKE):
+            if self._locks.get(message.unique_key) == key:
+                del self._locks[message.unique_key]
+            if run.outcome is RunOutcome.REVOKE or message.retention <= 0:
+                self._kept.discard(key)
+        if self._raise_errors and run.error is not None and run.outcome is not RunOutcome.REVOKE:
+            raise run.error
+
+
+class InlineClient(_InlineTasks, Client):
+    """A ``Client`` for tests of code that enqueues, without Redis: each task runs once, at once, through the mux.
 
     ``enqueued`` has the infos of all tasks that were put, ``runs`` what came of those that ran. What a handler enqueues
     runs after it, not within it. Scheduled and grouped tasks, and those that failed, wait: see ``waiting`` and
@@ -49,49 +157,26 @@ class InlineClient:
     """
 
     def __init__(self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False) -> None:
-        self._runner = MessageRunner(mux, hooks)
-        self._raise_errors = raise_errors
-        self._backlog: deque[TaskMessage] = deque()
-        self._is_running = False
-        self._waiting: dict[tuple[str, str], TaskMessage] = {}
-        self._kept: set[tuple[str, str]] = set()
-        self._locks: dict[str, tuple[str, str]] = {}
-        self.enqueued: list[TaskInfo] = []
-        self.runs: list[TaskRun] = []
+        # Not Client.__init__: there is no Redis to open.
+        _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
 
     def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:
         """Put one task, and run it unless it is to wait; options and errors are those of ``Client.enqueue``."""
-        task = as_task(task, payload)
-        info, message = self._put(task, check_options(options))
-        if info.state is TaskState.PENDING:
-            self._backlog.append(message)
-            self._work()
-        else:
-            self._waiting[info.queue, info.id] = message
+        info = self._put(as_task(task, payload), check_options(options))
+        self._work()
         return info
 
-    def enqueue_many(self, tasks: Iterable[Task], **options: Any) -> list[TaskInfo | FastqError]:
-        """Put many tasks, one after the other; a duplicate or conflict is that task's result."""
-        results: list[TaskInfo | FastqError] = []
-        for task in tasks:
-            if not isinstance(task, Task):
-                raise TypeError(f"enqueue_many takes Task objects, not {type(task).__name__}: {task!r}")
-            try:
-                results.append(self.enqueue(task, **options))
-            except (DuplicateTaskError, TaskIDConflictError) as error:
-                results.append(error)
-        return results
-
-    @property
-    def waiting(self) -> list[TaskMessage]:
-        """Return the messages of the tasks that wait: scheduled, in a group, or for their next attempt."""
-        return list(self._waiting.values())
+    def enqueue_many(self, tasks: Iterable[Task], **options: Any) -> EnqueueResults:
+        """Put many tasks and run them, one after the other; a duplicate or conflict is that task's result."""
+        results = []
+        for result in self._put_each(tasks, options):
+            results.append(result)
+            self._work()
+        return EnqueueResults([_InlineResults(results)])
 
     def run_waiting(self) -> list[TaskRun]:
         """Run all that waits now, once each, whatever its time; return these runs and those of what they enqueued."""
-        before = len(self.runs)
-        self._backlog.extend(self._waiting.values())
-        self._waiting.clear()
+        before = self._wake_waiting()
         self._work()
         return self.runs[before:]
 
@@ -101,60 +186,82 @@ class InlineClient:
     def close(self) -> None:
         """Do nothing."""
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _put(self, task: Task, call: dict[str, Any]) -> tuple[TaskInfo, TaskMessage]:
-        now_ns = time.time_ns()
-        options: TaskOptions = complete({**task.options, **call}, now_ns)
-        message = message_of(
-            task, options, {**task.headers, **call.get("headers", {})}, options.task_id or new_task_id()
-        )
-        key = (options.queue, message.id)
-        if key in self._kept:
-            raise TaskIDConflictError(*key)
-        if message.unique_key in self._locks:
-            raise DuplicateTaskError(*key)
-        info = enqueued_info(message, options, now_ns)
-        assert info.state is starting_state(options)
-        self._kept.add(key)
-        if message.unique_key:
-            self._locks[message.unique_key] = key
-        self.enqueued.append(info)
-        return info, message
-
     def _work(self) -> None:
-        """Run the backlog, unless a handler that is part of it has called."""
+        """Run the backlog, unless that is being done: a handler that is part of it may have called."""
         if self._is_running:
             return
         self._is_running = True
         try:
             while self._backlog:
-                self._run(self._backlog.popleft())
+                message = self._backlog.popleft()
+                run, _ = self._runner.run(_held(message))
+                self._settle(message, run)
         finally:
             self._is_running = False
 
-    def _run(self, message: TaskMessage) -> None:
-        view = view_task_message(encode_task_message(message))
-        run, _ = self._runner.run(HeldTask(message.queue, view, 0.0, 1))
-        self.runs.append(run)
-        self._settle(message, run)
-        if self._raise_errors and run.error is not None and run.outcome is not RunOutcome.REVOKE:
-            raise run.error
 
-    def _settle(self, message: TaskMessage, run: TaskRun) -> None:
-        key = (message.queue, message.id)
-        if run.outcome is RunOutcome.RETRY:
-            self._waiting[key] = message.replace(
-                retried=message.retried + run.is_failure, error_msg=run.error_text, last_failed_at=int(time.time())
-            )
-        elif run.outcome in (RunOutcome.DONE, RunOutcome.REVOKE):
-            if self._locks.get(message.unique_key) == key:
-                del self._locks[message.unique_key]
-            if run.outcome is RunOutcome.REVOKE or message.retention <= 0:
-                self._kept.discard(key)
+class AsyncInlineClient(_InlineTasks, AsyncClient):
+    """An ``AsyncClient`` for tests of asyncio code that enqueues, without Redis; otherwise as ``InlineClient``.
+
+    ``await client.enqueue(…)`` runs the task: an ``async def`` handler on the running loop, a plain one in a thread.
+    One task runs at a time; what another coroutine enqueues meanwhile runs after it.
+
+    >>> import asyncio
+    >>> mux = ServeMux()
+    >>> @mux.handler("greet")
+    ... async def greet(task):
+    ...     return f"hello {task.json()}"
+    >>> async def test():
+    ...     client = AsyncInlineClient(mux)
+    ...     await client.enqueue("greet", "world")
+    ...     return client.runs[0].json()
+    >>> asyncio.run(test())
+    'hello world'
+    """
+
+    def __init__(self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False) -> None:
+        # Not AsyncClient.__init__: there is no Redis to open.
+        _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
+
+    async def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:
+        """Put one task, and run it unless it is to wait; options and errors are those of ``Client.enqueue``."""
+        info = self._put(as_task(task, payload), check_options(options))
+        await self._work()
+        return info
+
+    async def enqueue_many(self, tasks: Iterable[Task], **options: Any) -> EnqueueResults:
+        """Put many tasks and run them, one after the other; a duplicate or conflict is that task's result."""
+        results = []
+        for result in self._put_each(tasks, options):
+            results.append(result)
+            await self._work()
+        return EnqueueResults([_InlineResults(results)])
+
+    async def run_waiting(self) -> list[TaskRun]:
+        """Run all that waits now, once each, whatever its time; return these runs and those of what they enqueued."""
+        before = self._wake_waiting()
+        await self._work()
+        return self.runs[before:]
+
+    async def ping(self) -> None:
+        """Do nothing: there is no Redis."""
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+    async def _work(self) -> None:
+        """Run the backlog, unless that is being done: a handler that is part of it may have called."""
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._backlog:
+                message = self._backlog.popleft()
+                run, _ = await self._runner.run_async(_held(message))
+                self._settle(message, run)
+        finally:
+            self._is_running = False
+
+
+def _held(message: TaskMessage) -> HeldTask:
+    return HeldTask(message.queue, view_task_message(encode_task_message(message)), 0.0, 1)

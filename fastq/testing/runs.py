@@ -19,19 +19,19 @@ from fastq._ids import new_task_id
 from fastq.broker.operations.finish import Retried
 from fastq.compose import message_of
 from fastq.errors import TaskCanceled, TaskTimeout
+from fastq.hooks import Hooks
 from fastq.mux import ServeMux, is_async
 from fastq.options import check_options, complete
 from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer
 from fastq.retry_delay import default_retry_delay
+from fastq.running import RunningTask
 from fastq.server.inflight.held import HeldTask
 from fastq.server.inflight.outcomes import Archived, Write, outcome_of
 from fastq.task import Task
 from fastq.wire.codec import TaskView, decode_task_message, encode_task_message, view_task_message
-from fastq.worker.hooks import Hooks
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import HandlerRunner
-from fastq.worker.running import RunningTask
 
 __all__ = ["NO_HOOKS", "MessageRunner", "RunOutcome", "TaskRun", "as_task", "run_task"]
 
@@ -43,7 +43,7 @@ A_FAILURE: Final = frozenset({TaskTimeout, TaskCanceled, SystemExit})
 
 
 class RunOutcome(StrEnum):
-    """Name what becomes of a task after a run."""
+    """What becomes of a task after a run."""
 
     DONE = "done"
     """Deleted, or kept as completed for its retention."""
@@ -57,7 +57,7 @@ class RunOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """Tell of one run of a task: what the handler did, and what a server makes of it.
+    """One run of a task: what the handler did, and what a server makes of it.
 
     ``result`` is what is kept with the task: what the handler returned, else what it wrote last, None for nothing;
     ``written`` is all that it wrote. ``error`` is the exception, ``error_text`` what is stored of it. ``is_failure``
@@ -137,10 +137,35 @@ class MessageRunner:
 
     def run(self, held: HeldTask) -> tuple[TaskRun, Write]:
         """Run a task; return what came of it, and the write that ends it."""
-        context = _Context(_time_is_up_ns(held.view))
-        recorder = _Recorder(self._hooks)
-        runner = HandlerRunner(self._mux, recorder.hooks(), keep_results=True)
-        kind, data = self._answer(runner, held.view.data, context) or (Kind.DONE, b"")
+        attempt, data = _Attempt(self._mux, held, self._hooks), held.view.data
+        if self._is_async(data):
+            return attempt.judged(_run_coroutine(_awaited(attempt.runner, data, attempt.context)))
+        return attempt.judged(contextvars.copy_context().run(attempt.runner.run, data, attempt.context))
+
+    async def run_async(self, held: HeldTask) -> tuple[TaskRun, Write]:
+        """Run a task as ``run`` does: an async handler on the running loop, a plain one in a thread."""
+        attempt, data = _Attempt(self._mux, held, self._hooks), held.view.data
+        if self._is_async(data):
+            return attempt.judged(await asyncio.create_task(_awaited(attempt.runner, data, attempt.context)))
+        return attempt.judged(await asyncio.to_thread(attempt.runner.run, data, attempt.context))
+
+    def _is_async(self, data: bytes) -> bool:
+        return is_async(self._mux.match(view_type(data))[0])
+
+
+class _Attempt:
+    """One run of a task: what its handler is called with, and what a server would make of the answer."""
+
+    def __init__(self, mux: ServeMux, held: HeldTask, hooks: Hooks) -> None:
+        self.context = _Context(_time_is_up_ns(held.view))
+        self._held = held
+        self._recorder = _Recorder(hooks)
+        self.runner = HandlerRunner(mux, self._recorder.hooks(), keep_results=True)
+
+    def judged(self, answer: Answer) -> tuple[TaskRun, Write]:
+        """Return what came of the run, and the write that ends it."""
+        held, context, recorder = self._held, self.context, self._recorder
+        kind, data = answer or (Kind.DONE, b"")
         error = recorder.error
         if error is not None and not isinstance(error, Exception) and type(error) not in A_FAILURE:
             raise error
@@ -164,12 +189,6 @@ class MessageRunner:
             hooks=tuple(recorder.asked),
         )
         return run, write
-
-    def _answer(self, runner: HandlerRunner, data: bytes, context: "_Context") -> Answer:
-        handler, _ = self._mux.match(view_type(data))
-        if not is_async(handler):
-            return contextvars.copy_context().run(runner.run, data, context)
-        return _run_coroutine(_awaited(runner, data, context))
 
 
 async def _awaited(runner: HandlerRunner, data: bytes, context: "_Context") -> Answer:

@@ -1,13 +1,28 @@
 """InlineClient: what is enqueued runs at once, and conflicts as it would in Redis."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from fastq import DuplicateTaskError, RevokeTask, ServeMux, Task, TaskIDConflictError, TaskInfo, TaskState
-from fastq.testing import Hooks, InlineClient, RunOutcome
-from fastq.worker.running import RunningTask
+from fastq import (
+    AsyncClient,
+    Client,
+    DuplicateTaskError,
+    EnqueueResults,
+    Hooks,
+    RevokeTask,
+    RunningTask,
+    ServeMux,
+    Task,
+    TaskIDConflictError,
+    TaskInfo,
+    TaskState,
+    current_task,
+)
+from fastq.testing import AsyncInlineClient, InlineClient, RunOutcome, assert_enqueued
 
 
 @pytest.fixture
@@ -69,6 +84,49 @@ def test_many_tasks_run_in_order_and_conflicts_are_their_results(client: InlineC
     assert ran == ["a", "b"]
     with pytest.raises(TypeError, match="enqueue_many takes Task objects, not str"):
         client.enqueue_many(["note"])  # type: ignore[list-item]  # what is tested
+
+
+def test_results_of_many_are_those_of_a_client(client: InlineClient, ran: list[str]) -> None:
+    tasks = [Task("note", b"x", task_id="a", retention=60), Task("note", task_id="a"), Task("note", b"y", task_id="b")]
+    results = client.enqueue_many(tasks)
+    assert isinstance(results, EnqueueResults)
+    assert (list(results.ids()), results.enqueued, len(results)) == (["a", "a", "b"], 2, 3)
+    [(index, error)] = results.errors()
+    assert (index, type(error)) == (1, TaskIDConflictError)
+    assert [result.payload for result in results if isinstance(result, TaskInfo)] == [b"x", b"y"]
+    again = client.enqueue_many(iter([Task("note", b"z", headers={"a": "1"})]))
+    assert isinstance(again[0], TaskInfo)
+    assert (again[0].payload, again[0].headers) == (b"", {}), "a client does not keep what an iterator gave"
+    assert (client.enqueued[-1].payload, client.runs[-1].payload) == (b"z", b"z")
+
+
+def test_a_list_is_checked_before_any_of_it_runs(client: InlineClient, ran: list[str]) -> None:
+    with pytest.raises(TypeError, match="unknown option 'que'"):
+        client.enqueue_many([Task("note")], que="low")
+    with pytest.raises(TypeError, match="enqueue_many takes Task objects, not str") as raised:
+        client.enqueue_many([Task("note"), "note"])  # type: ignore[list-item]  # what is tested
+    assert "this is task number 1; nothing was enqueued" in raised.value.__notes__
+    assert (ran, client.enqueued) == ([], [])
+
+
+def test_a_conflict_in_a_handler_is_no_result_of_its_task() -> None:
+    mux = ServeMux()
+    client = InlineClient(mux, raise_errors=True)
+
+    @mux.handler("parent")
+    def parent(task: RunningTask) -> None:
+        client.enqueue("child", task_id=task.id)
+
+    with pytest.raises(TaskIDConflictError):
+        client.enqueue_many([Task("parent", task_id="p")])
+
+
+def test_an_inline_client_stands_where_a_client_is_asked_for(client: InlineClient, ran: list[str]) -> None:
+    def register(client: Client) -> str:
+        with client as entered:
+            return entered.enqueue("note").id
+
+    assert [register(client)] == ran
 
 
 def test_tasks_of_another_time_and_of_groups_wait(client: InlineClient, ran: list[str]) -> None:
@@ -161,3 +219,105 @@ def test_bad_input_is_refused_and_nothing_runs(client: InlineClient, ran: list[s
     with pytest.raises(ValueError, match="queue must contain"):
         client.enqueue("note", queue=" ")
     assert (ran, client.enqueued, client.runs) == ([], [], [])
+
+
+# For asyncio
+
+
+def test_async_handlers_run_on_the_running_loop_and_plain_ones_beside_it() -> None:
+    mux = ServeMux()
+    seen: list[object] = []
+
+    @mux.handler("async")
+    async def on_the_loop(task: RunningTask) -> str:
+        await asyncio.sleep(0)
+        seen.append((asyncio.get_running_loop(), current_task().id))
+        return "async"
+
+    @mux.handler("plain")
+    def beside_it(task: RunningTask) -> str:
+        seen.append((threading.current_thread() is threading.main_thread(), current_task().id))
+        return asyncio.run(answer())  # no loop runs in this thread
+
+    async def answer() -> str:
+        return "plain"
+
+    async def produce(client: AsyncClient) -> object:
+        async with client as entered:
+            await entered.ping()
+            await entered.enqueue("async", task_id="a")
+            await entered.enqueue("plain", task_id="p")
+        return asyncio.get_running_loop()
+
+    client = AsyncInlineClient(mux)
+    loop = asyncio.run(produce(client))
+    assert seen == [(loop, "a"), (False, "p")]
+    assert [run.json() for run in client.runs] == ["async", "plain"]
+    assert [info.id for info in assert_enqueued(client, "async", count=1)] == ["a"]
+
+
+def test_an_async_handler_that_enqueues_does_not_wait_for_itself() -> None:
+    mux = ServeMux()
+    client = AsyncInlineClient(mux)
+    steps: list[str] = []
+
+    @mux.handler("chain")
+    async def chain(task: RunningTask) -> None:
+        steps.append(f"{task.json()} begins")
+        if task.json():
+            await client.enqueue("chain", task.json() - 1)
+        steps.append(f"{task.json()} ends")
+
+    asyncio.run(client.enqueue("chain", 2))
+    assert steps == ["2 begins", "2 ends", "1 begins", "1 ends", "0 begins", "0 ends"]
+
+
+def test_an_async_client_has_results_of_many_what_waits_and_errors() -> None:
+    mux = ServeMux()
+
+    @mux.handler("fail")
+    async def fail(task: RunningTask) -> None:
+        if not task.retried:
+            raise LookupError("boom")
+
+    async def produce() -> None:
+        client = AsyncInlineClient(mux)
+        results = await client.enqueue_many([Task("fail", task_id="f"), Task("fail", task_id="f")], max_retry=1)
+        assert isinstance(results, EnqueueResults)
+        assert [type(error) for _, error in results.errors()] == [TaskIDConflictError]
+        assert [message.id for message in client.waiting] == ["f"]
+        assert [run.outcome for run in await client.run_waiting()] == [RunOutcome.DONE]
+        with pytest.raises(LookupError, match="boom"):
+            await AsyncInlineClient(mux, raise_errors=True).enqueue("fail")
+
+    asyncio.run(produce())
+
+
+def test_a_canceled_caller_ends_its_handler() -> None:
+    mux = ServeMux()
+    begun = asyncio.Event()
+
+    @mux.handler("hang")
+    async def hang(task: RunningTask) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def produce() -> None:
+        client = AsyncInlineClient(mux)
+        calling = asyncio.ensure_future(client.enqueue("hang"))
+        await begun.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert client.runs == []
+        begun.clear()
+        again = asyncio.ensure_future(client.enqueue("hang"))  # nothing is left running
+        await begun.wait()
+        again.cancel()
+
+    asyncio.run(produce())
+
+
+def test_assert_enqueued_does_not_ask_an_async_client(url: str) -> None:
+    with pytest.raises(TypeError, match="give it the URL of Redis"):
+        assert_enqueued(AsyncClient(url), "t")  # type: ignore[arg-type]  # what is tested

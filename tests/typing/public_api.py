@@ -10,6 +10,7 @@ from typing import Any, assert_type
 import redis
 import redis.asyncio
 
+import fastq
 from fastq import (
     AsyncClient,
     AsyncInspector,
@@ -21,15 +22,21 @@ from fastq import (
     DuplicateTaskError,
     EnqueueResults,
     FastqError,
+    GroupedTask,
     GroupInfo,
+    Handler,
+    Hooks,
     Inspector,
     InvalidMessageError,
+    Middleware,
     PeriodicTaskConfig,
     PeriodicTaskManager,
     QueueInfo,
+    RunningTask,
     Scheduler,
     Semaphore,
     ServeMux,
+    Server,
     ServerInfo,
     Task,
     TaskIDConflictError,
@@ -38,9 +45,8 @@ from fastq import (
     TaskState,
     cron,
 )
-from fastq.mux import Handler
 from fastq.testing import (
-    Hooks,
+    AsyncInlineClient,
     InlineClient,
     RunOutcome,
     TaskRun,
@@ -50,7 +56,6 @@ from fastq.testing import (
     run_task,
 )
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
-from fastq.worker.running import RunningTask
 
 
 def a_task_has_typed_parts() -> None:
@@ -72,9 +77,9 @@ def a_scheduler_takes_what_is_to_be_enqueued_and_when() -> None:
     assert_type(scheduler.register("@daily", "t", "name", "UTC", "once", queue="low"), str)
     scheduler.register("@daily", 5)  # type: ignore[arg-type]  # a Task or a type
     Scheduler(pre_enqueue=post_enqueue)  # type: ignore[arg-type]  # of other parameters
-    PeriodicTaskManager(None, lambda: [PeriodicTaskConfig("@daily", "t", {"queue": "low"})], location="UTC")
-    PeriodicTaskManager(None, lambda: ["@daily"])  # type: ignore[list-item]  # configurations
-    PeriodicTaskManager(None, list, colour="red")  # type: ignore[call-arg]  # no option of a scheduler
+    PeriodicTaskManager(lambda: [PeriodicTaskConfig("@daily", "t", {"queue": "low"})], location="UTC")
+    PeriodicTaskManager(lambda: ["@daily"])  # type: ignore[list-item]  # configurations
+    PeriodicTaskManager(list, colour="red")  # type: ignore[call-arg]  # no option of a scheduler
     assert_type(cron.parse("@daily").next(datetime.now()), datetime | None)
     assert_type(cron.parse("@daily"), cron.Schedule)
 
@@ -173,7 +178,7 @@ def the_codec_takes_bytes_and_gives_messages(data: bytes, view: memoryview) -> N
 
 
 async def a_semaphore_limits_handlers(plain: Handler, task: RunningTask) -> None:
-    semaphore = Semaphore("redis://127.0.0.1:6379/0", "api", 3)
+    semaphore = Semaphore("api", 3, "redis://127.0.0.1:6379/0")
     assert_type(semaphore.acquire(), bool)
     assert_type(semaphore.release(task), bool)
     assert_type(semaphore.held(), int)
@@ -183,8 +188,31 @@ async def a_semaphore_limits_handlers(plain: Handler, task: RunningTask) -> None
         assert_type(held, Semaphore)
     ServeMux().use(semaphore.middleware)
     ServeMux().handle("t", semaphore.middleware(plain))
-    Semaphore(redis.asyncio.Redis(), "api", 3)  # type: ignore[arg-type]  # a blocking one
-    Semaphore(None, "api")  # type: ignore[call-arg]  # how many
+    Semaphore("api", 3, redis.asyncio.Redis())  # type: ignore[arg-type]  # a blocking one
+    Semaphore("api")  # type: ignore[call-arg]  # how many
+
+
+def a_mux_has_handlers_of_running_tasks(task: RunningTask, grouped: GroupedTask, server: Server) -> None:
+    mux = ServeMux()
+
+    @mux.handler("image:resize")
+    def resize(task: RunningTask) -> dict[str, int]:
+        return {"attempt": task.retried}
+
+    def quiet(next: Handler) -> Handler:
+        return lambda task: next(task) if task.retried else None
+
+    middleware: Middleware = quiet
+    mux.use(middleware)
+    mux.include(ServeMux())
+    mux.include("tasks:mux")  # type: ignore[arg-type]  # a mux
+    assert_type(resize(task), dict[str, int])
+    assert_type(grouped.id, str)
+    assert task.retires  # type: ignore[attr-defined]  # it has retried
+    assert Task("t").retried  # type: ignore[attr-defined]  # what is not running has no attempts
+    server.quiet()
+    server.stop()
+    fastq.Clinet()  # type: ignore[attr-defined]  # that some names are imported later hides no mistake
 
 
 def an_inspector_returns_typed_things(inspector: Inspector) -> None:
@@ -218,7 +246,12 @@ def the_testing_aids_are_typed(mux: ServeMux, client: Client) -> None:
     assert_type(assert_enqueued(client, "t", payload=[1], queue="low"), list[TaskInfo])
     inline = InlineClient(mux)
     assert_type(inline.enqueue("t"), TaskInfo)
+    assert_type(inline.enqueue_many([Task("t")]), EnqueueResults)
     assert_type(assert_enqueued(inline, "t", count=1), list[TaskInfo])
+    a_client_returns_typed_things(inline, iter(()))
+    an_async_inline: AsyncClient = AsyncInlineClient(mux)
+    assert_enqueued(AsyncInlineClient(mux), "t")
+    assert_enqueued(an_async_inline, "t")  # type: ignore[arg-type]  # it may have a Redis, and nobody waits here
     with embedded_redis() as url:
         assert_type(url, str)
     run_task("app:mux", "t")  # type: ignore[arg-type]  # a mux
