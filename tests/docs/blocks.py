@@ -13,7 +13,11 @@ FENCE = re.compile(r"^```(\S*) ?(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Block:
-    """Code, its language, and what the page says beside it: "compiled" for what cannot be run."""
+    """Code, its language, and what the page says beside it.
+
+    Python without a note is run and type-checked; "typed" is only checked, for what cannot be run; "compiled" is only
+    compiled, for code of other libraries.
+    """
 
     page: Path
     line: int
