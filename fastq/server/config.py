@@ -26,6 +26,7 @@ __all__ = [
     "Duration",
     "Hook",
     "ServerConfig",
+    "seconds_of",
     "setting_kind",
 ]
 
@@ -63,7 +64,7 @@ def setting_kind(setting: Field[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Hold a server's settings, checked: durations in seconds or ``timedelta``, memory in bytes.
+    """A server's settings, checked: durations in seconds or ``timedelta``, memory in bytes.
 
     Hooks are named ``module:attr`` or given as module-level functions, since child processes import them.
     ``ValueError`` or ``TypeError`` names the setting and its value.
@@ -178,9 +179,11 @@ class ServerConfig:
         rule = ArchiveRule()._replace(**given)
         return rule._replace(ttl_s=int(rule.ttl_s), full=ArchiveFull(rule.full))
 
-    def seconds(self, name: str) -> float:
-        """Return a duration setting in seconds."""
-        return float(getattr(self, name))
+
+def seconds_of(duration: Duration) -> float:
+    """Return a duration as a ``ServerConfig`` holds it, which is in seconds once it was checked."""
+    assert isinstance(duration, float)
+    return duration
 
 
 def _count(setting: Field[Any], value: object) -> int:

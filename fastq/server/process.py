@@ -45,7 +45,7 @@ from fastq.server.children.aggregation_child import AggregationChild
 from fastq.server.children.hook_child import HookChild
 from fastq.server.children.reloader import Reloader
 from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig
+from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
@@ -137,8 +137,8 @@ class ServerProcess:
         clock, commands = self._clock, self.commands
         self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.holdings, self.crew.lose)
         check_health = self.hooks.check_health if self.hooks.checks_health else None
-        self.healthchecker = Healthchecker(commands, config.seconds("health_check_interval"), check_health)
-        check_s = config.seconds("delayed_task_check_interval")
+        self.healthchecker = Healthchecker(commands, seconds_of(config.health_check_interval), check_health)
+        check_s = seconds_of(config.delayed_task_check_interval)
         self.forwarder = Forwarder(commands, queues, check_s, clock)
         topics = order_topic(self.identity.server_id, self.obey), due_topic(queues, self.forwarder.note_due, check_s)
         self.subscriber = Subscriber(self._broker, self.crew.cancel, clock, topics)
@@ -153,7 +153,7 @@ class ServerProcess:
             Prioritizer(config.queues, config.strict_priority),
             self.holdings,
             self.crew,
-            config.seconds("task_check_interval"),
+            seconds_of(config.task_check_interval),
         )
         self.syncer.may_bring = self.fetcher.may_bring
         self.forwarder.on_tasks = self.fetcher.queue_has_tasks
@@ -265,7 +265,7 @@ class ServerProcess:
     def obey(self, order: ServerOrder) -> None:
         """Do what somebody asks for through Redis; asked again, it is being done."""
         if order is ServerOrder.STOP and not self._stopping.is_set():
-            _log.info("told through Redis to stop; running tasks have %g s", self.config.seconds("shutdown_timeout"))
+            _log.info("told through Redis to stop; running tasks have %g s", seconds_of(self.config.shutdown_timeout))
             self.begin_shutdown()
         elif order is ServerOrder.QUIET and self.showcase.status is ServerStatus.ACTIVE:
             _log.info("told through Redis to be quiet: fetches no more, finishes the tasks that it has")
@@ -290,7 +290,7 @@ class ServerProcess:
             await asyncio.sleep(BURST_CHECK_S)
 
     async def _shut_down(self) -> None:
-        ending = Ending(self.config.seconds("shutdown_timeout"), self._hurry)
+        ending = Ending(seconds_of(self.config.shutdown_timeout), self._hurry)
         await self.reloader.stop()
         beats = self.heartbeater.ticks
         self.showcase.status = ServerStatus.STOPPING
@@ -397,13 +397,13 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         ),
         processes=config.concurrency,
         start_method=config.start_method,
-        start_timeout=config.seconds("start_timeout"),
-        timeout_grace=config.seconds("timeout_grace"),
+        start_timeout=seconds_of(config.start_timeout),
+        timeout_grace=seconds_of(config.timeout_grace),
         max_tasks_per_child=config.max_tasks_per_child,
         max_memory_per_child=config.max_memory_per_child,
         memory_limit=config.memory_limit,
         async_concurrency=config.async_concurrency,
-        prefetch_time=config.seconds("prefetch_time"),
+        prefetch_time=seconds_of(config.prefetch_time),
     )
 
 

@@ -21,6 +21,7 @@ from fastq.log.setup import log_text, set_up_logging
 from fastq.pool.descriptors import raise_own_limit
 from fastq.pool.protocol import PoolStartError
 from fastq.server.children.reaper import reap_orphans
+from fastq.server.config import seconds_of
 from fastq.server.process import ProcessOptions, ServerProcess
 
 __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
@@ -77,7 +78,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
         process.quiet()
 
     def shut_down() -> None:
-        _log.info("told to stop; running tasks have %g s", options.config.seconds("shutdown_timeout"))
+        _log.info("told to stop; running tasks have %g s", seconds_of(options.config.shutdown_timeout))
         process.begin_shutdown()
 
     def shut_down_now() -> None:

@@ -17,7 +17,7 @@ from fastq.broker.transport.uri import parse_redis_uri
 from fastq.errors import BrokerError, FastqError, ServerClosedError, ServerStartError
 from fastq.mux import ServeMux
 from fastq.pool.protocol import PoolStartError
-from fastq.server.config import ServerConfig
+from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.process import ProcessOptions
 from fastq.server.run import serve
 from fastq.worker.names import name_of
@@ -134,7 +134,7 @@ class Server:
         self._state = _State.CLOSED
         process.send_signal(signal.SIGTERM)
         try:
-            code = process.wait(self._options.config.seconds("shutdown_timeout") + EXIT_WITHIN_S)
+            code = process.wait(seconds_of(self._options.config.shutdown_timeout) + EXIT_WITHIN_S)
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()

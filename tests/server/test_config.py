@@ -11,7 +11,7 @@ import pytest
 
 from fastq.cpus import whole_cpus
 from fastq.server import config as config_module
-from fastq.server.config import ServerConfig, default_concurrency, setting_kind
+from fastq.server.config import ServerConfig, default_concurrency, seconds_of, setting_kind
 from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.proto.convert import decode_server_info, encode_server_info
 
@@ -37,7 +37,7 @@ def test_the_defaults_are_asynqs_where_asynq_has_them() -> None:
         "timeout_grace": 5,
         "prefetch_time": 0.05,
     }
-    assert {name: config.seconds(name) for name in seconds} == seconds
+    assert {name: seconds_of(getattr(config, name)) for name in seconds} == seconds
     assert (config.janitor_batch_size, config.group_max_size) == (100, 0)
     assert (config.max_tasks_per_child, config.max_memory_per_child, config.async_concurrency) == (0, 0, 100)
     assert (config.start_method, config.log_level, config.log_format) == ("forkserver", "info", "text")

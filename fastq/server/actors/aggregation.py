@@ -9,7 +9,7 @@ from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.children.aggregation_child import AggregationChild
 from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig
+from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.timing import Timing
 
 __all__ = ["Aggregation"]
@@ -31,7 +31,7 @@ class Aggregation:
         self._aggregator: Aggregator | None = None
         if config.group_aggregator is not None:
             rule = GroupRule.of_seconds(
-                config.seconds("group_grace_period"), config.seconds("group_max_delay"), config.group_max_size
+                seconds_of(config.group_grace_period), seconds_of(config.group_max_delay), config.group_max_size
             )
             self._aggregator = Aggregator(commands, list(config.queues), rule, child.combine, clock, timing)
             self._aggregator.prepare = child.prepare

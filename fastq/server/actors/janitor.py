@@ -13,7 +13,7 @@ from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig
+from fastq.server.config import ServerConfig, seconds_of
 
 __all__ = ["Janitor"]
 
@@ -30,7 +30,7 @@ class Janitor(Actor):
         super().__init__()
         self._commands = commands
         self._queues = list(config.queues)
-        self._interval_s = config.seconds("janitor_interval")
+        self._interval_s = seconds_of(config.janitor_interval)
         self._batch_size = config.janitor_batch_size
         self._keeper = keeper
         self._clock = clock

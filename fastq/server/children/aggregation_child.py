@@ -12,7 +12,7 @@ import orjson
 from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Kind
 from fastq.server.children.spare_child import SpareChild
-from fastq.server.config import ServerConfig
+from fastq.server.config import ServerConfig, seconds_of
 from fastq.worker.aggregation import (
     Combined,
     Unreadable,
@@ -49,7 +49,7 @@ class AggregationChild:
             argument=aggregation_argument(str(config.group_aggregator), app),
             name="the group aggregator",
             start_method=config.start_method,
-            start_timeout=config.seconds("start_timeout"),
+            start_timeout=seconds_of(config.start_timeout),
             timeout_grace=0.0,
             prefetch_time=self._patience_s,  # a call that waits for a new child is not given back
         )

@@ -14,7 +14,7 @@ from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Kind
 from fastq.server.children.spare_child import SpareChild
-from fastq.server.config import ServerConfig
+from fastq.server.config import ServerConfig, seconds_of
 from fastq.worker.hook_runner import health_request, judge_request
 from fastq.worker.report import FailureReport
 
@@ -38,7 +38,7 @@ class HookChild:
             argument=argument,
             name="the hooks",
             start_method=config.start_method,
-            start_timeout=config.seconds("start_timeout"),
+            start_timeout=seconds_of(config.start_timeout),
             timeout_grace=0.0,
             prefetch_time=2 * LIMIT_S,  # what waits is not given back: there is no other child
         )
