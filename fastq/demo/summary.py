@@ -80,7 +80,7 @@ def _print_next(screen: Screen) -> None:
         ("the handlers that ran just now", "fastq/demo/app.py"),
         ("a worker and a producer of your own", "README.md"),
         ("every setting of the worker", f"{_program('fastq-worker')} --help"),
-        ("the same on a Redis of yours", "make demo REDIS=redis://127.0.0.1:6379/0"),
+        ("the same on a Redis of yours", "fastq demo --redis redis://127.0.0.1:6379/0"),
         ("how it is built", "ARCHITECTURE.md"),
     ):
         screen.say(f"  {what:<38}{screen.paint(where, bold=True)}")
