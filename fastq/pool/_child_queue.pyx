@@ -233,6 +233,11 @@ cdef class ChildQueue:
         return atomic.load32(self.memory.base + <Py_ssize_t>layout.REPORT_AT) & <uint32_t>layout.REPORT_OVER_MEMORY != 0
 
     @property
+    def wants_to_leave(self) -> bool:
+        """Return whether the child takes no more work, for whatever reason of its own."""
+        return atomic.load32(self.memory.base + <Py_ssize_t>layout.REPORT_AT) != 0
+
+    @property
     def in_step(self) -> int:
         """Return the sequence number of the task whose coroutine the child's event loop is in, 0 for none."""
         return atomic.load64(self.memory.base + <Py_ssize_t>layout.STEP_AT)

@@ -37,9 +37,11 @@ cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef Py_ssize_t RSS_AT = layout.RSS_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
+cdef uint32_t NO_DESCRIPTORS = layout.REPORT_NO_DESCRIPTORS
 cdef uint32_t DONE = Kind.DONE
 cdef uint32_t BROKEN = Kind.BROKEN
 cdef uint32_t WRITTEN = Kind.WRITTEN
+cdef uint32_t RETURNED = Kind.RETURNED
 cdef uint32_t LAST_ANSWER = Kind.MEMORY_LIMIT
 cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
 MAX_RESULT = 64 * 1024 * 1024
@@ -205,10 +207,23 @@ cdef class Work:
         self.tasks.publish_head()
         if record.flags & SEGMENT:
             # Sent before the record, also when that was withdrawn: the two stay in step.
-            data = self.host.receive_segment(ours)
+            try:
+                data = self.host.receive_segment(ours)
+            except OSError:
+                if ours:
+                    self.give_back(task)
+                return None
             if ours:
                 task.data = data
         return task
+
+    cdef int give_back(self, Attempt task) except -1:
+        """Return a task that cannot be begun here, and ask for another child in this one's place."""
+        self.slots.end(task.row, task.seq)
+        atomic.store32(self.memory.base + REPORT_AT, NO_DESCRIPTORS)
+        self.outbox.send(task, RETURNED, b"", 0)
+        self.outbox.announce(True)
+        return 0
 
     cdef void finish(self, Attempt task, uint32_t kind, object answer):
         """End a task's row and send its outcome."""

@@ -4,6 +4,7 @@ Wakes when the main process rings; reads the task ring, the slot table and the c
 If it dies, its ring and rows tell the main process what it was at. It dies with the main process, in any case.
 """
 
+import errno
 import logging
 import os
 import select
@@ -93,8 +94,13 @@ class Host:
             os._exit(1)  # the main process is gone, and the lifeline about to be cut
 
     def receive_segment(self, wanted: bool) -> bytes:
-        """Take the next segment off the control socket; return what it holds, if that is wanted."""
+        """Take the next segment off the control socket; return what it holds, if that is wanted.
+
+        Raises ``OSError`` if its descriptor did not come: this process may open no more.
+        """
         frame = self.channel.receive()
+        if not frame.fds:
+            raise OSError(errno.EMFILE, "the segment of a task was lost: this process has no descriptor left")
         (fd,) = frame.fds
         if not wanted:
             os.close(fd)

@@ -33,6 +33,7 @@ SLOTS_AT = 9 * LINE
 COMMAND_RUN = 0
 COMMAND_EXIT = 1
 REPORT_OVER_MEMORY = 1  # takes no more work: it wants to be replaced
+REPORT_NO_DESCRIPTORS = 2  # the same
 
 # A row of the slot table; row 0 is the one for plain handlers.
 ROW_WIDTH = LINE

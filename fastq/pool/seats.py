@@ -67,7 +67,7 @@ class Seats:
             old = seat.current
             if old is None:
                 continue
-            if old.state is ChildState.READY and (old.queue.left == 0 or old.queue.is_over_memory or old.is_too_big):
+            if old.state is ChildState.READY and (old.queue.left == 0 or old.queue.wants_to_leave or old.is_too_big):
                 self._retire(old)
             if old.state is not ChildState.LEAVING and not (old.state is ChildState.READY and old.is_outdated):
                 continue
@@ -96,8 +96,10 @@ class Seats:
             self._tell(
                 f"worker process {child.pid} has grown to {size_mb:.0f} MB (max_memory_per_child); it is replaced"
             )
+        elif child.queue.wants_to_leave:
+            self._tell(f"worker process {child.pid} has no descriptor left for a large payload; it is replaced")
         # What has not begun need not wait for what runs.
-        if child.queue.is_over_memory or child.is_too_big or child.is_outdated:
+        if child.queue.wants_to_leave or child.is_too_big or child.is_outdated:
             self._dispatcher.put_back(child.queue.take_back_all())
 
 

@@ -192,7 +192,10 @@ class Injector:
             case Kind.FREEZE_SERVER | Kind.FREEZE_SHORT:
                 return self._freeze(fault, generation, [generation.pid])
             case Kind.FDS_SERVER:
-                return self._take_descriptors(fault, generation, generation.pid)
+                # One that has no child yet ends, with a line that says why, after a few tries.
+                return bool(self._targets.children(generation)) and self._take_descriptors(
+                    fault, generation, generation.pid
+                )
             case Kind.FDS_CHILD:
                 children = _one_of(self._targets.children(generation), fault)
                 return bool(children) and self._take_descriptors(fault, generation, children[0])

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import resource
 import signal
 
 import pytest
@@ -45,6 +46,23 @@ def test_a_task_that_cannot_be_handed_over_goes_back_and_the_pool_goes_on() -> N
                 assert [event.kind for event in events] == [Kind.RETURNED] * 2
                 assert b.pool.free == 0
                 assert "Too many open files" in b.notices[0]
+            assert (await b.run("noop", text="x" * BIG)).kind is Kind.DONE
+
+    run(test())
+
+
+@pytest.mark.parametrize("sort", ["plain", "async"])
+def test_a_child_that_can_open_nothing_returns_a_large_task_unrun_and_is_replaced(sort: str) -> None:
+    async def test() -> None:
+        async with bench() as b:
+            (before,) = b.pool.child_states
+            b.submit(b.task("first", is_async=sort == "async"))  # an event loop needs descriptors of its own
+            await b.outcome("first")
+            resource.prlimit(before, resource.RLIMIT_NOFILE, (1, 1))
+            b.submit(b.task("big", "noop", text="x" * BIG, is_async=sort == "async"))
+            assert (await b.outcome("big")).kind is Kind.RETURNED
+            await until(lambda: before not in b.pool.child_states)
+            assert b.infos == [f"worker process {before} has no descriptor left for a large payload; it is replaced"]
             assert (await b.run("noop", text="x" * BIG)).kind is Kind.DONE
 
     run(test())
