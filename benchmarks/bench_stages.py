@@ -15,7 +15,7 @@ from hiredis import Reader, pack_command
 
 from fastq._ids import new_task_ids
 from fastq.broker.operation import Operation
-from fastq.broker.operations.finish import Finish, Guard
+from fastq.broker.operations.finish import Finish
 from fastq.broker.operations.lease import Leased, Owner, parse_leased
 from fastq.broker.transport.open import open_async_broker
 from fastq.pool.protocol import Event, Kind
@@ -126,7 +126,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
     owner = Owner.draw()
     batches = stages.time(
         "group, sort, and find the way to them",
-        lambda: Writer(held, owner, Guard(None), time.time_ns()).batches(live(results)),
+        lambda: Writer(held, owner, time.time_ns(), checks_done=False).batches(live(results)),
     )
     packed = [batch.operation.words() for batch in batches]
     stages.time("pack the call of done (hiredis)", lambda: [pack_command(cast("Any", call)) for call in packed])

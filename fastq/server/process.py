@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from fastq.broker.operations.control import ServerOrder
+from fastq.broker.operations.finish import Requeued
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import clear_server_state
 from fastq.broker.transport.aio import AsyncBroker
@@ -25,7 +26,7 @@ from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.actors.acker import Acker
-from fastq.server.actors.actor import Actor, stop_all
+from fastq.server.actors.actor import Actor, end_task, stop_all
 from fastq.server.actors.aggregation import Aggregation
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.custodian import Custodian
@@ -47,12 +48,11 @@ from fastq.server.children.reloader import Reloader
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
-from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.inflight.crew import Crew, CrewCallbacks
 from fastq.server.inflight.held import HeldTask, HeldTasks
 from fastq.server.inflight.holdings import Holdings
-from fastq.server.inflight.outcomes import Requeued, report_of
+from fastq.server.inflight.outcomes import report_of
 from fastq.server.inflight.result import Result
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch

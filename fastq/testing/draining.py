@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from fastq.broker.inspect.queues import list_queues
 from fastq.broker.operations.dequeue import NoTasks, dequeue
-from fastq.broker.operations.finish import ANYBODYS, archive
+from fastq.broker.operations.finish import ANYBODYS, Requeued, archive
 from fastq.broker.operations.lease import LeasedTask, Owner
 from fastq.broker.operations.maintain import forward
 from fastq.broker.transport.blocking import BlockingBroker
@@ -19,7 +19,7 @@ from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
 from fastq.server.inflight.batches import Writer
 from fastq.server.inflight.held import HeldTasks, view_leased
-from fastq.server.inflight.outcomes import Requeued, undecodable
+from fastq.server.inflight.outcomes import undecodable
 from fastq.server.inflight.result import Result
 from fastq.states import TaskState
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
@@ -116,7 +116,7 @@ class _Draining:
         return run
 
     def _write(self, held: HeldTasks, results: list[Result]) -> None:
-        for batch in Writer(held, self._owner, ANYBODYS, time.time_ns()).batches(results):
+        for batch in Writer(held, self._owner, time.time_ns(), checks_done=False).batches(results):
             self._broker.run(batch.operation)
 
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:

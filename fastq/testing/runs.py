@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from fastq._ids import new_task_id
-from fastq.broker.operations.finish import Retried
+from fastq.broker.operations.finish import Archived, Disposition, Retried
 from fastq.compose import message_of
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
@@ -27,7 +27,7 @@ from fastq.pool.runner import Answer
 from fastq.retry_delay import default_retry_delay
 from fastq.running import RunningTask
 from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.outcomes import Archived, Write, outcome_of
+from fastq.server.inflight.outcomes import outcome_of
 from fastq.task import Task
 from fastq.wire.codec import TaskView, decode_task_message, encode_task_message, view_task_message
 from fastq.worker.report import FailureReport
@@ -135,14 +135,14 @@ class MessageRunner:
         self._mux = mux
         self._hooks = hooks
 
-    def run(self, held: HeldTask) -> tuple[TaskRun, Write]:
-        """Run a task; return what came of it, and the write that ends it."""
+    def run(self, held: HeldTask) -> tuple[TaskRun, Disposition]:
+        """Run a task; return what came of it, and its disposition."""
         attempt, data = _Attempt(self._mux, held, self._hooks), held.view.data
         if self._is_async(data):
             return attempt.judged(_run_coroutine(_awaited(attempt.runner, data, attempt.context)))
         return attempt.judged(contextvars.copy_context().run(attempt.runner.run, data, attempt.context))
 
-    async def run_async(self, held: HeldTask) -> tuple[TaskRun, Write]:
+    async def run_async(self, held: HeldTask) -> tuple[TaskRun, Disposition]:
         """Run a task as ``run`` does: an async handler on the running loop, a plain one in a thread."""
         attempt, data = _Attempt(self._mux, held, self._hooks), held.view.data
         if self._is_async(data):
@@ -162,8 +162,8 @@ class _Attempt:
         self._recorder = _Recorder(hooks)
         self.runner = HandlerRunner(mux, self._recorder.hooks(), keep_results=True)
 
-    def judged(self, answer: Answer) -> tuple[TaskRun, Write]:
-        """Return what came of the run, and the write that ends it."""
+    def judged(self, answer: Answer) -> tuple[TaskRun, Disposition]:
+        """Return what came of the run, and its disposition."""
         held, context, recorder = self._held, self.context, self._recorder
         kind, data = answer or (Kind.DONE, b"")
         error = recorder.error
@@ -171,7 +171,7 @@ class _Attempt:
             raise error
         held.written = context.written[-1] if context.written else None
         now_s = time.time_ns() // 1_000_000_000
-        write = outcome_of(held, kind, data, now_s, default_retry_delay)
+        disposition = outcome_of(held, kind, data, now_s, default_retry_delay)
         message = decode_task_message(held.view.data)
         run = TaskRun(
             id=message.id,
@@ -179,16 +179,17 @@ class _Attempt:
             type=message.type,
             payload=message.payload,
             retried=message.retried,
-            outcome=_outcome(kind, write),
+            outcome=_outcome(kind, disposition),
             result=data if kind is Kind.RESULT else held.written,
             written=tuple(context.written),
             error=error,
             error_text=FailureReport.decode(data).error if error is not None else "",
-            is_failure=isinstance(write, Archived) or (isinstance(write, Retried) and write.is_failure),
-            retry_in=float(write.retry_at_s - now_s) if isinstance(write, Retried) else None,
+            is_failure=isinstance(disposition, Archived)
+            or (isinstance(disposition, Retried) and disposition.is_failure),
+            retry_in=float(disposition.retry_at_s - now_s) if isinstance(disposition, Retried) else None,
             hooks=tuple(recorder.asked),
         )
-        return run, write
+        return run, disposition
 
 
 async def _awaited(runner: HandlerRunner, data: bytes, context: "_Context") -> Answer:
@@ -218,12 +219,12 @@ def _time_is_up_ns(view: TaskView) -> int:
     return time.monotonic_ns() + int((min(limits) if limits else 1800.0) * 1e9)
 
 
-def _outcome(kind: Kind, write: Write) -> RunOutcome:
+def _outcome(kind: Kind, disposition: Disposition) -> RunOutcome:
     if kind is Kind.REVOKED:
         return RunOutcome.REVOKE
-    if isinstance(write, Retried):
+    if isinstance(disposition, Retried):
         return RunOutcome.RETRY
-    return RunOutcome.ARCHIVE if isinstance(write, Archived) else RunOutcome.DONE
+    return RunOutcome.ARCHIVE if isinstance(disposition, Archived) else RunOutcome.DONE
 
 
 class _Context:

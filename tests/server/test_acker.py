@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.finish import Completed, Done, Retried
+from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.server.actors.acker import FLUSH_AT, Acker
 from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.outcomes import Archived, Requeued, Write
 from fastq.server.inflight.result import Result
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
@@ -19,7 +18,7 @@ from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.harness import Bench, logged, on_bench
 
-WRITES: dict[str, Callable[[str], Write]] = {
+WRITES: dict[str, Callable[[str], Disposition]] = {
     "done": Done,
     "complete": lambda task_id: Completed(task_id, message(task_id), NOW_S + 60, result=b"r"),
     "retry": lambda task_id: Retried(task_id, message(task_id), NOW_S + 60),

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from fastq.broker.operations.finish import ANYBODYS, NEWEST_FIRST, OLDEST_FIRST, Completed, Done, Guard, Retried
+from fastq.broker.operations.finish import (
+    NEWEST_FIRST,
+    OLDEST_FIRST,
+    Archived,
+    Completed,
+    Disposition,
+    Done,
+    Requeued,
+    Retried,
+)
 from fastq.server.inflight.batches import (
     MAX_CALL_BYTES,
     MAX_CALL_STEPS,
@@ -17,7 +26,6 @@ from fastq.server.inflight.batches import (
     _parts,
 )
 from fastq.server.inflight.held import HeldTask, HeldTasks, Span
-from fastq.server.inflight.outcomes import Archived, Requeued, Write
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_NS, NOW_S, OURS, QUEUE, message
 
@@ -30,8 +38,8 @@ class Setup:
     def hold(self, count: int, queue: str = QUEUE) -> list[HeldTask]:
         return [self.held.add(queue, view_task_message(message(str(next(self._taken)))), 0.0) for _ in range(count)]
 
-    def batches(self, results: list[Result], guard: Guard = ANYBODYS) -> list[Batch]:
-        return Writer(self.held, OURS, guard, NOW_NS).batches(results)
+    def batches(self, results: list[Result], *, checks_done: bool = False) -> list[Batch]:
+        return Writer(self.held, OURS, NOW_NS, checks_done=checks_done).batches(results)
 
 
 @pytest.fixture
@@ -70,7 +78,7 @@ def passed_by(batches: list[Batch], tasks: list[HeldTask]) -> list[int]:
 
 
 def test_each_queue_and_outcome_has_its_own_calls(setup: Setup) -> None:
-    writes: list[Write] = [
+    writes: list[Disposition] = [
         Done("a"),
         Completed("a", b"m", NOW_S),
         Retried("a", b"m", NOW_S),
@@ -95,7 +103,7 @@ def test_failed_tasks_are_guarded_and_done_ones_as_asked(setup: Setup) -> None:
     ]
     owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(results)]
     assert owners == [False, True, True, True]
-    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(results, Guard(OURS))]
+    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(results, checks_done=True)]
     assert owners == [True, True, True, True]
 
 
@@ -121,7 +129,7 @@ def test_a_call_writes_at_most_500_tasks(setup: Setup) -> None:
 @pytest.mark.parametrize("kind", ["result", "message", "retry", "archive"])
 def test_a_call_carries_at_most_256_kb(kind: str, setup: Setup) -> None:
     big = bytes(100_000)
-    write: dict[str, Write] = {
+    write: dict[str, Disposition] = {
         "result": Completed("a", b"m", NOW_S, result=big),
         "message": Completed("a", big, NOW_S),
         "retry": Retried("a", big, NOW_S),
@@ -224,7 +232,7 @@ def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("write", [Retried("a", b"m", NOW_S), Archived("a", b"m"), Completed("a", b"m", NOW_S)])
-def test_failed_and_completed_tasks_are_looked_for_likewise(write: Write, setup: Setup) -> None:
+def test_failed_and_completed_tasks_are_looked_for_likewise(write: Disposition, setup: Setup) -> None:
     setup.hold(10_000)
     (batch,) = setup.batches([Result(task, write) for task in setup.hold(100)])
     assert side_of(batch) == NEWEST_FIRST

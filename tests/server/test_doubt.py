@@ -8,7 +8,6 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.finish import Guard
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerConnectionError
 from fastq.prioritizer import Prioritizer
@@ -60,7 +59,7 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
         fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.holdings, pool, 1.0)
         syncer.may_bring = fetching.may_bring
         (stale,) = tasks = bench.hold("a")
-        writing = asyncio.create_task(acker.write(results(tasks, way), Guard()))
+        writing = asyncio.create_task(acker.write(results(tasks, way), checks_done=False))
         await losing.until_carried_out(1)
         bench.db.delete(keys.task(QUEUE, "a"), keys.completed(QUEUE))
         bench.queue.pend("a", payload=b"another task")

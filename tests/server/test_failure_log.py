@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from fastq.broker.operations.finish import Done, Retried
+from fastq.broker.operations.finish import Archived, Disposition, Done, Requeued, Retried
 from fastq.clock import ManualClock
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.outcome import Kind
 from fastq.server.inflight.failure_log import MAX_ERROR, FailureLog
 from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.outcomes import Archived, Requeued, Write
 from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
@@ -55,7 +54,7 @@ def telling(test: Callable[[FailureLog, ManualClock], None], caplog: pytest.LogC
     ],
 )
 def test_a_line_says_which_task_why_and_what_follows(
-    kind: Kind, write: Write, level: str, text: str, caplog: pytest.LogCaptureFixture
+    kind: Kind, write: Disposition, level: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = telling(lambda log, _: log.tell(held(retried=2, retry=25), kind, write, REPORT), caplog)
     assert said == [(level, f"task a (boom, queue q) {text.format(REPORT.error)}")]

@@ -5,13 +5,10 @@ from typing import Any
 import pytest
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Completed, Done, Retried
+from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
 from fastq.server.inflight.held import HeldTask
 from fastq.server.inflight.outcomes import (
-    Archived,
-    Requeued,
-    Write,
     canceled_of,
     failure_of,
     has_report,
@@ -47,11 +44,11 @@ def held(data: bytes | None = None, **fields: Any) -> HeldTask:
     return HeldTask("q", view_task_message(encoded), 30.0, 0)
 
 
-def outcome(kind: Kind, data: bytes = b"", task: HeldTask | None = None, **fields: Any) -> Write:
+def outcome(kind: Kind, data: bytes = b"", task: HeldTask | None = None, **fields: Any) -> Disposition:
     return outcome_of(task or held(**fields), kind, data, NOW_S, lambda retried: 100.0 + retried)
 
 
-def rewritten(write: Write) -> TaskMessage:
+def rewritten(write: Disposition) -> TaskMessage:
     assert isinstance(write, Completed | Retried | Archived)
     return decode_task_message(write.message)
 

@@ -1,7 +1,9 @@
-"""Finish: the operations that end a task's run, each for many tasks of one queue at once.
+"""Finish: the ways in which a task's run ends, and the operations that write them, many of a queue at once.
 
-Every one takes the tasks off active and releases their leases. A task that is not active, or not the caller's any
+Every operation takes the tasks off active and releases their leases. A task that is not active, or not the caller's any
 more, is reported and leaves the others alone. ``Guard`` says whose tasks may be touched.
+
+Each way to end is a class over one script (``Disposition``): what it needs of a task, its size, and its operation.
 """
 
 from collections.abc import Sequence
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from fastq.broker.operation import Operation, Word
 from fastq.broker.operations.lease import Owner, id_word
@@ -21,17 +23,20 @@ __all__ = [
     "ARCHIVE_MAX_SIZE",
     "NEWEST_FIRST",
     "OLDEST_FIRST",
+    "Archived",
     "Completed",
+    "Disposition",
     "Done",
     "Finish",
     "Guard",
+    "Requeued",
     "Retried",
+    "Terms",
     "archive",
     "archive_bounds",
     "archive_keys",
     "complete",
     "done",
-    "finish_done",
     "requeue",
     "retry",
     "stats_expiry",
@@ -70,15 +75,61 @@ ANYBODYS: Final = Guard()
 """For work that was done: it is finished, whoever holds the lease by now."""
 
 
+class Terms(NamedTuple):
+    """The terms of one call: where, when and as whom it ends tasks, and from which end of active it looks for them."""
+
+    queue: str
+    now_ns: int
+    now: datetime
+    owner: Owner
+    checks_done: bool = False
+    """Whether tasks that were done, too, must still be the owner's; all others always must."""
+    side: int = OLDEST_FIRST
+
+    @property
+    def guard(self) -> Guard:
+        """Return the guard of tasks that were not done."""
+        return Guard(self.owner)
+
+    @property
+    def done_owner(self) -> Owner | None:
+        """Return whose tasks that were done may be touched; None for anybody's."""
+        return self.owner if self.checks_done else None
+
+
+class Disposition(Protocol):
+    """What becomes of a task whose run has ended."""
+
+    @property
+    def id(self) -> str:
+        """Return the task's id."""
+
+    def size(self) -> int:
+        """Return about how many bytes of a call it takes."""
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+        """Return the operation that writes many of this kind."""
+
+
 class Done(NamedTuple):
-    """Name a task that was done, and its unique lock if it has one."""
+    """Done: the task is deleted, and its unique lock if it has one."""
 
     id: str
     lock: str = ""
 
+    def size(self) -> int:
+        """Return about how many bytes of a call it takes."""
+        return _ID_SIZE
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+        """Return the operation that deletes many."""
+        return done(terms.queue, ends, terms.now, terms.done_owner, terms.side)
+
 
 class Completed(NamedTuple):
-    """Hold a task that is kept after it was done: its message with the time of completion, and its result."""
+    """Done, and kept with its result: the message has the time of completion."""
 
     id: str
     message: bytes
@@ -86,33 +137,81 @@ class Completed(NamedTuple):
     lock: str = ""
     result: bytes | None = None
 
+    def size(self) -> int:
+        """Return about how many bytes of a call it takes."""
+        return _TASK_SIZE + len(self.message) + len(self.result or b"")
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+        """Return the operation that keeps many."""
+        return complete(terms.queue, ends, terms.now, terms.done_owner, terms.side)
+
 
 class Retried(NamedTuple):
-    """Hold a failed task's new message, the second of its next attempt, and whether it counts as a failure."""
+    """To be tried again: the new message, the second of the next attempt, and whether it counts as a failure."""
 
     id: str
     message: bytes
     retry_at_s: int
     is_failure: bool = True
 
+    def size(self) -> int:
+        """Return about how many bytes of a call it takes."""
+        return _TASK_SIZE + len(self.message)
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+        """Return the operation that puts many into retry."""
+        return retry(terms.queue, ends, terms.now, terms.guard, terms.side)
+
+
+class Archived(NamedTuple):
+    """Failed for good: the new message."""
+
+    id: str
+    message: bytes
+
+    def size(self) -> int:
+        """Return about how many bytes of a call it takes."""
+        return _TASK_SIZE + len(self.message)
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+        """Return the operation that archives many."""
+        return archive(terms.queue, ends, terms.now, terms.guard, terms.side)
+
+
+class Requeued(NamedTuple):
+    """Not run, or not to its end: back to the head of its queue, with no attempt counted."""
+
+    id: str
+
+    def size(self) -> int:
+        """Return about how many bytes of a call it takes."""
+        return _ID_SIZE
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+        """Return the operation that gives many back."""
+        return requeue(terms.queue, [end.id for end in ends], terms.now_ns, terms.guard)
+
+
+_ID_SIZE: Final = 100
+_TASK_SIZE: Final = 200
+"""What a task takes of a call beside its message and result, in bytes."""
+
 
 def done(
     queue: str, tasks: Sequence[Done], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
 ) -> Operation[list[Finish]]:
     """Delete tasks that were done, release their locks, count them; ``side`` is the end of active to look from."""
-    locks = [word for task in tasks if task.lock for word in task]
-    return finish_done(queue, [task.id for task in tasks], locks, now, owner, side)
-
-
-def finish_done(
-    queue: str, ids: Sequence[str], locks: Sequence[str], now: datetime, owner: Owner | None, side: int
-) -> Operation[list[Finish]]:
-    """Do as ``done``, by the tasks' ids, and by turns id and lock of those that have one."""
+    ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # in C: most tasks end so
+    locked = [word for task in tasks if task.lock for word in task] if any(locks) else []
     return Operation(
         "done",
         load_script("done"),
         (keys.active(queue), keys.lease(queue), keys.processed(queue, now), keys.processed_total(queue)),
-        (keys.task_prefix(queue), stats_expiry(now), side, Guard(owner).words()[0], len(ids), *ids, *locks),
+        (keys.task_prefix(queue), stats_expiry(now), side, Guard(owner).words()[0], len(ids), *ids, *locked),
         partial(_outcomes, len(ids)),
     )
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fastq.broker.operations.finish import Finish, Guard
+from fastq.broker.operations.finish import Finish
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.commands import Commands
@@ -63,7 +63,7 @@ class Acker(Actor):
         results, self._waiting = self._waiting, []
         if results:
             # Work that was done is written whoever holds the lease, unless this process may have slept through it.
-            await self.write(results, Guard(self._owner if self._stall.suspect else None))
+            await self.write(results, checks_done=self._stall.suspect)
 
     def write_again(self, results: list[Result]) -> None:
         """Leave results to the syncer, which writes them soon if nothing is in doubt about their tasks."""
@@ -78,21 +78,23 @@ class Acker(Actor):
         """Write what waits now; for the shutdown, after the loop of ticks has ended."""
         await self.tick()
 
-    async def write(self, results: list[Result], done_guard: Guard) -> None:
+    async def write(self, results: list[Result], *, checks_done: bool) -> None:
         """Write results; those whose write failed for want of Redis are added to ``failed``.
+
+        With ``checks_done`` work that was done, too, is written only while the lease is ours.
 
         What became of a task that was let go of is not written: it is another's to say.
         """
         held = live(results)
         self._under_way.append(held)
         try:
-            await self._write(held, done_guard)
+            await self._write(held, checks_done=checks_done)
         finally:
             self._under_way.remove(held)
 
-    async def _write(self, held: list[Result], done_guard: Guard) -> None:
+    async def _write(self, held: list[Result], *, checks_done: bool) -> None:
         try:
-            writer = Writer(self._held, self._owner, done_guard, self._clock.unix_ns())
+            writer = Writer(self._held, self._owner, self._clock.unix_ns(), checks_done=checks_done)
             batches = writer.batches(held)
             outcomes = await self._commands.run_many([batch.operation for batch in batches])
         except asyncio.CancelledError:

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fastq.broker.operations.finish import Guard
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.actor import Actor
 from fastq.server.inflight.held import HeldTask
@@ -34,7 +33,6 @@ class Syncer(Actor):
         super().__init__()
         self._acker = acker
         self._held = holdings.held
-        self._owner = holdings.owner
         self._clock = holdings.clock
         self._timer: asyncio.TimerHandle | None = None
         self.may_bring: Callable[[str], bool] = lambda queue: False
@@ -59,7 +57,7 @@ class Syncer(Actor):
             self._acker.failed += [result for result in alive if self._is_early(result.task)]
             self._take_note()
         if ready:
-            await self._acker.write(ready, Guard(self._owner))
+            await self._acker.write(ready, checks_done=True)
 
     def _is_early(self, task: HeldTask) -> bool:
         """Tell whether a task whose end is in doubt may have come back, with our mark, without our knowing.

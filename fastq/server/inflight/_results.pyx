@@ -21,8 +21,8 @@ def live(results: list[Result]) -> list[Result]:
     return [result for result in results if task_of(result).held]
 
 
-def by_write(results: list[Result]) -> dict[tuple[str, type], list[Result]]:
-    """Put results together by queue and kind of write, those of the oldest tasks first.
+def by_disposition(results: list[Result]) -> dict[tuple[str, type], list[Result]]:
+    """Put results together by queue and disposition, those of the oldest tasks first.
 
     Children are not equally fast. In this order LREM finds each task at the end of active, while the results of one
     child after the other would have it pass the other's tasks every time.
@@ -77,15 +77,6 @@ def most_steps(results: list[Result], span) -> int:
     return steps
 
 
-def done_words(results: list[Result]) -> tuple[list[str], list[str]]:
-    """Return the ids of tasks that were done, and by turns id and lock of each that has one."""
-    ids = []
-    locks = []
-    for result in results:
-        write = write_of(result)
-        task_id = <object>PyTuple_GET_ITEM(write, 0)
-        lock = <object>PyTuple_GET_ITEM(write, 1)
-        ids.append(task_id)
-        if lock:
-            locks += (task_id, lock)
-    return ids, locks
+def dispositions(results: list[Result]) -> list[Disposition]:
+    """Return what results are to become."""
+    return [write_of(result) for result in results]

@@ -12,22 +12,16 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import (
     NEWEST_FIRST,
     OLDEST_FIRST,
-    Completed,
+    Disposition,
     Done,
     Finish,
-    Guard,
-    Retried,
-    archive,
-    complete,
-    finish_done,
-    requeue,
-    retry,
+    Requeued,
+    Terms,
 )
 from fastq.broker.operations.lease import Owner
 from fastq.info import at_unix_ns
-from fastq.server.inflight._results import by_write, done_words, most_steps, seq_of
+from fastq.server.inflight._results import by_disposition, dispositions, most_steps, seq_of
 from fastq.server.inflight.held import HeldTasks, Span
-from fastq.server.inflight.outcomes import Archived, Requeued, Write
 from fastq.server.inflight.result import Result
 
 __all__ = ["Batch", "Result", "Writer"]
@@ -49,24 +43,29 @@ class Batch(NamedTuple):
 
 
 class Writer:
-    """Turn results into operations; ``done_guard`` is for work that was done, failed tasks are always guarded."""
+    """Turn results into operations; with ``checks_done`` work that was done, too, is written only while it is ours."""
 
-    def __init__(self, held: HeldTasks, owner: Owner, done_guard: Guard, now_ns: int) -> None:
+    def __init__(self, held: HeldTasks, owner: Owner, now_ns: int, *, checks_done: bool) -> None:
         self._held = held
-        self._guard = Guard(owner)
-        self._done_owner = done_guard.owner
+        self._owner = owner
         self._now_ns = now_ns
-        self._now = at_unix_ns(now_ns)
+        self._checks_done = checks_done
 
     def batches(self, results: list[Result]) -> list[Batch]:
-        """Group results by queue and outcome into operations of bounded size."""
+        """Group results by queue and disposition into operations of bounded size."""
+        now = at_unix_ns(self._now_ns)
         return [
-            Batch(self._operation(queue, kind, side, part), part)
-            for (queue, kind), group in by_write(results).items()
+            Batch(
+                kind.operation(
+                    dispositions(part), Terms(queue, self._now_ns, now, self._owner, self._checks_done, side)
+                ),
+                part,
+            )
+            for (queue, kind), group in by_disposition(results).items()
             for side, part in self._parts(queue, kind, group)
         ]
 
-    def _parts(self, queue: str, kind: type[Write], group: list[Result]) -> Iterator[tuple[int, list[Result]]]:
+    def _parts(self, queue: str, kind: type[Disposition], group: list[Result]) -> Iterator[tuple[int, list[Result]]]:
         span = self._held.span(queue)
         # Of a larger group one call might have all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
@@ -75,22 +74,8 @@ class Writer:
         )
         return _parts(kind, group, span, is_near=is_near)
 
-    def _operation(self, queue: str, kind: type[Write], side: int, results: list[Result]) -> Operation[list[Finish]]:
-        if kind is Done:
-            ids, locks = done_words(results)
-            return finish_done(queue, ids, locks, self._now, self._done_owner, side)
-        writes = [result.write for result in results]
-        if kind is Completed:
-            return complete(queue, [w for w in writes if isinstance(w, Completed)], self._now, self._done_owner, side)
-        if kind is Retried:
-            return retry(queue, [w for w in writes if isinstance(w, Retried)], self._now, self._guard, side)
-        if kind is Archived:
-            archived = [(w.id, w.message) for w in writes if isinstance(w, Archived)]
-            return archive(queue, archived, self._now, self._guard, side)
-        return requeue(queue, [w.id for w in writes], self._now_ns, self._guard)
 
-
-def _parts(kind: type[Write], group: list[Result], span: Span, *, is_near: bool) -> Iterator[tuple[int, list[Result]]]:
+def _parts(kind: type[Disposition], group: list[Result], span: Span, *, is_near: bool) -> Iterator[tuple[int, list[Result]]]:
     """Give results in the calls that write them, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
@@ -138,7 +123,7 @@ def _bounded(deep: list[_Deep]) -> Iterator[list[Result]]:
     part: list[Result] = []
     size = steps = 0
     for result, depth in deep:
-        weight = _weight(result.write)
+        weight = result.write.size()
         full = len(part) >= MAX_CALL_TASKS or size + weight > MAX_CALL_BYTES or steps + depth > MAX_CALL_STEPS
         if part and full:
             yield part
@@ -149,13 +134,3 @@ def _bounded(deep: list[_Deep]) -> Iterator[list[Result]]:
         steps += depth
     if part:
         yield part
-
-
-def _weight(write: Write) -> int:
-    """Return about how many bytes of a call a write takes."""
-    match write:
-        case Completed():
-            return 200 + len(write.message) + len(write.result or b"")
-        case Retried() | Archived():
-            return 200 + len(write.message)
-    return 100

@@ -17,6 +17,7 @@ import orjson
 
 from fastq._muxmatch import PatternIndex
 from fastq.broker.operations.cancel import CancelAs, Cancellation
+from fastq.broker.operations.finish import Archived, Requeued
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.clock import Clock
 from fastq.errors import InvalidMessageError
@@ -27,9 +28,7 @@ from fastq.server.inflight._intake import Intake, split_done, to_submit
 from fastq.server.inflight.failure_log import FailureLog
 from fastq.server.inflight.held import HeldTask, HeldTasks, view_leased
 from fastq.server.inflight.outcomes import (
-    Archived,
     DelayRule,
-    Requeued,
     canceled_of,
     has_report,
     outcome_of,

@@ -5,13 +5,12 @@ import logging
 import math
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operations.finish import Retried
+from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retried
 from fastq.clock import Clock
 from fastq.durations import format_duration
 from fastq.log.limit import PER_S, LogLimit
 from fastq.pool.protocol import Kind
 from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.outcomes import Archived, Requeued, Write
 from fastq.worker.report import FailureReport
 
 __all__ = ["FailureLog"]
@@ -46,9 +45,9 @@ class FailureLog:
         self._limit = LogLimit[tuple[_Fate, str, str]]()
         self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self, task: HeldTask, kind: Kind, write: Write, report: FailureReport) -> None:
+    def tell(self, task: HeldTask, kind: Kind, disposition: Disposition, report: FailureReport) -> None:
         """Log what became of a task, or count it."""
-        fate = _fate_of(write)
+        fate = _fate_of(disposition)
         if not _log.isEnabledFor(fate.level):
             return
         view = task.view
@@ -58,7 +57,7 @@ class FailureLog:
                 self._timer = asyncio.get_running_loop().call_later(PER_S, self._tell_rest)
             return
         now_s = self._clock.unix_ns() // 1_000_000_000
-        about, follows = _about(task, write, report, now_s), _follows(write, now_s)
+        about, follows = _about(task, disposition, report, now_s), _follows(disposition, now_s)
         what = "failed" if fate in (_RETRIED, _ARCHIVED) else "ended"
         error = report.error if len(report.error) <= MAX_ERROR else f"{report.error[:MAX_ERROR]}…"
         _log.log(
@@ -93,15 +92,15 @@ class FailureLog:
         return len(ended)
 
 
-def _fate_of(write: Write) -> _Fate:
-    if isinstance(write, Retried):
+def _fate_of(disposition: Disposition) -> _Fate:
+    if isinstance(disposition, Retried):
         return _RETRIED
-    if isinstance(write, Archived):
+    if isinstance(disposition, Archived):
         return _ARCHIVED
-    return _RETURNED if isinstance(write, Requeued) else _DELETED
+    return _RETURNED if isinstance(disposition, Requeued) else _DELETED
 
 
-def _about(task: HeldTask, write: Write, report: FailureReport, now_s: int) -> dict[str, Any]:
+def _about(task: HeldTask, disposition: Disposition, report: FailureReport, now_s: int) -> dict[str, Any]:
     view = task.view
     return {
         "task_id": task.id,
@@ -109,14 +108,14 @@ def _about(task: HeldTask, write: Write, report: FailureReport, now_s: int) -> d
         "queue": task.queue,
         "attempt": view.retried + 1,
         "max_attempts": view.retry + 1,
-        "outcome": _fate_of(write).word,
+        "outcome": _fate_of(disposition).word,
         "error": report.error,
-        **({"retry_in_s": write.retry_at_s - now_s} if isinstance(write, Retried) else {}),
+        **({"retry_in_s": disposition.retry_at_s - now_s} if isinstance(disposition, Retried) else {}),
     }
 
 
-def _follows(write: Write, now_s: int) -> str:
-    if not isinstance(write, Retried):
-        return _fate_of(write).word
-    free = "" if write.is_failure else ", not counted as a failure"
-    return f"next try in {format_duration((write.retry_at_s - now_s) * 1_000_000_000)}{free}"
+def _follows(disposition: Disposition, now_s: int) -> str:
+    if not isinstance(disposition, Retried):
+        return _fate_of(disposition).word
+    free = "" if disposition.is_failure else ", not counted as a failure"
+    return f"next try in {format_duration((disposition.retry_at_s - now_s) * 1_000_000_000)}{free}"

@@ -1,17 +1,16 @@
-"""From what the pool says of a task to the write that Redis is to see: the rules of a task's end, without I/O.
+"""From what the pool says of a task to its disposition, which Redis is to see: the rules of a task's end, without I/O.
 
 asynq's order: revoked tasks are deleted; those out of retries, or that asked for it, are archived; the others wait in
 retry. A task's message is rewritten by splicing, so that fields of newer peers survive.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Completed, Done, Retried
+from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, Kind
 from fastq.server.inflight.held import HeldTask
@@ -20,9 +19,6 @@ from fastq.wire.messages import UNDECODABLE_TYPE
 from fastq.worker.report import FailureReport
 
 __all__ = [
-    "Archived",
-    "Requeued",
-    "Write",
     "canceled_of",
     "failure_of",
     "has_report",
@@ -34,31 +30,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Archived:
-    """Hold a task that failed for good, with its new message."""
-
-    id: str
-    message: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Requeued:
-    """Name a task to be given back to its queue."""
-
-    id: str
-
-
-Write = Done | Completed | Retried | Archived | Requeued
-
 DelayRule = Callable[[int], float]
 """Seconds until the next attempt, given how often a task was retried."""
 
 
 def outcome_of(
     task: HeldTask, kind: Kind, data: bytes, now_s: int, default_delay: DelayRule, report: FailureReport | None = None
-) -> Write:
-    """Return the write that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event.
+) -> Disposition:
+    """Return the disposition that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event.
 
     ``report`` is what is known of a failure; by default what is in ``data``.
     """
@@ -79,8 +58,8 @@ def outcome_of(
     return failure_of(task, kind, report or report_of(kind, data), now_s, default_delay)
 
 
-def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Write:
-    """Return the write for a task that failed: archived if it is not to be tried again, else put into retry."""
+def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Disposition:
+    """Return the disposition of a task that failed: archived if it is not to be tried again, else put into retry."""
     view = task.view
     error = clean_text(report.error)
     will_retry = view.retried < view.retry and kind is not Kind.SKIP_RETRY
@@ -96,8 +75,8 @@ def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, de
     return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
 
 
-def passed_on(task: HeldTask, data: bytes, now_s: int, delay_s: int) -> Write:
-    """Return the write for a task that another server is to run: it waits in retry, and no attempt is charged.
+def passed_on(task: HeldTask, data: bytes, now_s: int, delay_s: int) -> Disposition:
+    """Return the disposition of a task that another server is to run: it waits in retry, and no attempt is charged.
 
     So do last attempts, as none was made.
     """
@@ -117,8 +96,8 @@ def overrides(task: HeldTask, kind: Kind) -> bool:
     return task.canceled is CancelAs.ARCHIVE and kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID)
 
 
-def canceled_of(task: HeldTask, report: FailureReport, now_s: int) -> Write:
-    """Return the write for a task that was canceled with a decision, whatever its handler or the hooks say."""
+def canceled_of(task: HeldTask, report: FailureReport, now_s: int) -> Disposition:
+    """Return the disposition of a task that was canceled with a decision, whatever its handler or the hooks say."""
     if task.canceled is CancelAs.DELETE:
         return Done(task.view.id, task.view.unique_key)
     return failure_of(task, Kind.SKIP_RETRY, report, now_s, lambda retried: 0.0)

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from fastq.broker.operations.finish import Disposition
 from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.outcomes import Write
 
 __all__ = ["Result"]
 
@@ -12,4 +12,4 @@ class Result(NamedTuple):
     """Pair a held task with the write that ends it."""
 
     task: HeldTask
-    write: Write
+    write: Disposition
