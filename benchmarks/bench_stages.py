@@ -20,8 +20,8 @@ from fastq.broker.operations.lease import Leased, Owner, parse_leased
 from fastq.broker.transport.open import open_async_broker
 from fastq.pool.protocol import Event, Kind
 from fastq.server.commands import Commands
+from fastq.server.inflight._held import live
 from fastq.server.inflight._intake import Intake, split_done, to_submit
-from fastq.server.inflight._results import live
 from fastq.server.inflight.batches import Writer
 from fastq.server.inflight.held import HeldTasks
 from fastq.wire.codec import TaskMessage, encode_task_message
@@ -122,11 +122,11 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
     held, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
     submissions = stages.time("gather the submissions", lambda: to_submit(tasks))
     events = [Event(Kind.DONE, submission, b"") for submission in submissions]
-    results = stages.time("events to results", lambda: split_done(events)[0])
+    ended = stages.time("events to ends", lambda: split_done(events)[0])
     owner = Owner.draw()
     batches = stages.time(
         "group, sort, and find the way to them",
-        lambda: Writer(held, owner, time.time_ns(), checks_done=False).batches(live(results)),
+        lambda: Writer(held, owner, time.time_ns(), checks_done=False).batches(live(ended)),
     )
     packed = [batch.operation.words() for batch in batches]
     stages.time("pack the call of done (hiredis)", lambda: [pack_command(cast("Any", call)) for call in packed])

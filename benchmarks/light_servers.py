@@ -27,7 +27,6 @@ from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.held import HeldTasks, view_leased
 from fastq.server.inflight.holdings import Holdings
-from fastq.server.inflight.result import Result
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.timing import STANDARD
 from fastq.wire.codec import decode_task_message
@@ -121,14 +120,16 @@ class LightServer:
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Be through with tasks at once."""
-        results = []
+        ended = []
         for leased_task in leased.tasks:
             view = view_leased(leased_task)
             self.tally.waits_ms.append(
                 (time.time_ns() - int(decode_task_message(leased_task.message).payload or b"0")) / 1e6
             )
-            results.append(Result(self._held.add(queue, view, self._clock.monotonic_s()), Done(view.id)))
-        self._acker.add(results, pool_is_dry=True)
+            task = self._held.add(queue, view, self._clock.monotonic_s())
+            task.disposition = Done(view.id)
+            ended.append(task)
+        self._acker.add(ended, pool_is_dry=True)
         self.fetcher.wake()
 
     # What is counted.

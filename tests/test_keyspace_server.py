@@ -34,7 +34,6 @@ from fastq.server.config import ServerConfig
 from fastq.server.inflight.held import HeldTask, HeldTasks
 from fastq.server.inflight.holdings import Holdings
 from fastq.server.inflight.outcomes import outcome_of
-from fastq.server.inflight.result import Result
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.presence import ServerStatus, Showcase
 from fastq.server.timing import STANDARD
@@ -102,9 +101,8 @@ class Stage:
         ((_, (task,)),) = self.held.by_queue()
         if kind > Kind.RESULT and kind < Kind.CRASHED:
             data = FailureReport(data.decode(errors="replace"), is_failure, 3600.0).encode()
-        task.ended = True
-        write = outcome_of(task, kind, data, int(time.time()), lambda retried: 3600.0)
-        self.acker.add([Result(task, write)], pool_is_dry=True)
+        task.disposition = outcome_of(task, kind, data, int(time.time()), lambda retried: 3600.0)
+        self.acker.add([task], pool_is_dry=True)
         await self.acker.flush()
 
     def heartbeater(self, status: ServerStatus = ServerStatus.ACTIVE) -> Heartbeater:

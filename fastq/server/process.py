@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 from fastq.broker.operations.control import ServerOrder
-from fastq.broker.operations.finish import Requeued
 from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import clear_server_state
 from fastq.broker.transport.aio import AsyncBroker
@@ -26,7 +25,7 @@ from fastq.pool.protocol import Kind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.actors.acker import Acker
-from fastq.server.actors.actor import Actor, end_task, stop_all
+from fastq.server.actors.actor import Actor, stop_all
 from fastq.server.actors.aggregation import Aggregation
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.custodian import Custodian
@@ -48,12 +47,12 @@ from fastq.server.children.reloader import Reloader
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
+from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.inflight.crew import Crew, CrewCallbacks
 from fastq.server.inflight.held import HeldTask, HeldTasks
 from fastq.server.inflight.holdings import Holdings
 from fastq.server.inflight.outcomes import report_of
-from fastq.server.inflight.result import Result
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.unknown import UnknownTypes
@@ -129,7 +128,7 @@ class ServerProcess:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._is_giving_back = False
-        self._given_back: list[Result] = []
+        self._given_back: list[HeldTask] = []
         self._make_actors(config, options.timing)
 
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
@@ -353,17 +352,17 @@ class ServerProcess:
 
     # What actors and pool tell ----------------------------------------------------------------------------------
 
-    def _finish(self, results: list[Result]) -> None:
+    def _finish(self, ended: list[HeldTask]) -> None:
         if self._is_giving_back:
-            self._given_back += [result for result in results if isinstance(result.write, Requeued)]
-            results = [result for result in results if not isinstance(result.write, Requeued)]
-        if results:
-            self.acker.add(results, pool_is_dry=not self.crew.pool.pending)
+            self._given_back += [task for task in ended if task.returning]
+            ended = [task for task in ended if not task.returning]
+        if ended:
+            self.acker.add(ended, pool_is_dry=not self.crew.pool.pending)
             self.fetcher.wake()
 
     def _accounted(self) -> set[object]:
         """Return the tasks that are in the pool, being judged, or waiting to be written."""
-        return self.crew.tasks() | self.acker.tasks() | {result.task for result in self._given_back}
+        return self.crew.tasks() | self.acker.tasks() | set(self._given_back)
 
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error
@@ -407,7 +406,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
     )
 
 
-def _in_old_order(held: HeldTasks, results: list[Result]) -> list[Result]:
+def _in_old_order(held: HeldTasks, ended: list[HeldTask]) -> list[HeldTask]:
     """Sort by the order in which the tasks were fetched: children end in any order."""
     places = {task: place for _, tasks in held.by_queue() for place, task in enumerate(tasks)}
-    return sorted(results, key=lambda result: places.get(result.task, -1))
+    return sorted(ended, key=lambda task: places.get(task, -1))

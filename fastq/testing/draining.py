@@ -18,9 +18,8 @@ from fastq.info import at_unix_ns
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
 from fastq.server.inflight.batches import Writer
-from fastq.server.inflight.held import HeldTasks, view_leased
+from fastq.server.inflight.held import HeldTask, HeldTasks, view_leased
 from fastq.server.inflight.outcomes import undecodable
-from fastq.server.inflight.result import Result
 from fastq.states import TaskState
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 
@@ -108,15 +107,16 @@ class _Draining:
         except InvalidMessageError as error:
             return self._reject(queue, leased, error)
         try:
-            run, write = self._runner.run(task)
+            run, task.disposition = self._runner.run(task)
         except BaseException:
-            self._write(held, [Result(task, Requeued(task.id))])
+            task.disposition = Requeued(task.id)
+            self._write(held, task)
             raise
-        self._write(held, [Result(task, write)])
+        self._write(held, task)
         return run
 
-    def _write(self, held: HeldTasks, results: list[Result]) -> None:
-        for batch in Writer(held, self._owner, time.time_ns(), checks_done=False).batches(results):
+    def _write(self, held: HeldTasks, task: HeldTask) -> None:
+        for batch in Writer(held, self._owner, time.time_ns(), checks_done=False).batches([task]):
             self._broker.run(batch.operation)
 
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:

@@ -1,4 +1,4 @@
-"""The acker: results are written together, each once, and what Redis failed to take is kept."""
+"""The acker: ends are written together, each once, and what Redis failed to take is kept."""
 
 import asyncio
 import logging
@@ -11,7 +11,6 @@ from redis import Redis
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.server.actors.acker import FLUSH_AT, Acker
 from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.result import Result
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
@@ -32,13 +31,13 @@ def acker(bench: Bench) -> Acker:
     return Acker(bench.commands, bench.holdings)
 
 
-def result(task: HeldTask, way: str = "done") -> Result:
-    task.ended = True
-    return Result(task, WRITES[way](task.id))
+def end(task: HeldTask, way: str = "done") -> HeldTask:
+    task.disposition = WRITES[way](task.id)
+    return task
 
 
-def results(tasks: list[HeldTask], way: str = "done") -> list[Result]:
-    return [result(task, way) for task in tasks]
+def end_all(tasks: list[HeldTask], way: str = "done") -> list[HeldTask]:
+    return [end(task, way) for task in tasks]
 
 
 async def until_ticked(acking: Acker) -> None:
@@ -54,7 +53,7 @@ def test_it_flushes_at_once_when_the_pool_is_dry(db: Redis, url: str) -> None:
         acking = acker(bench)
         acking.start()
         await asyncio.sleep(0)
-        acking.add(results(bench.hold("a")), pool_is_dry=True)
+        acking.add(end_all(bench.hold("a")), pool_is_dry=True)
         assert acking._timer is None
         await until_ticked(acking)
         assert bench.queue.places() == {}
@@ -70,10 +69,10 @@ def test_it_flushes_soon_after_the_first_result(db: Redis, url: str) -> None:
         acking.start()
         await asyncio.sleep(0)
         one, two = bench.hold("a", "b")
-        acking.add([result(one)], pool_is_dry=False)
+        acking.add([end(one)], pool_is_dry=False)
         timer = acking._timer
         assert timer is not None
-        acking.add([result(two)], pool_is_dry=False)
+        acking.add([end(two)], pool_is_dry=False)
         assert acking._timer is timer, "it is the first that counts"
         await until_ticked(acking)
         assert acking.ticks == 1
@@ -87,9 +86,9 @@ def test_it_flushes_when_enough_results_wait(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         acking = acker(bench)
         tasks = bench.hold(*(str(number) for number in range(FLUSH_AT)))
-        acking.add(results(tasks[:-1]), pool_is_dry=False)
+        acking.add(end_all(tasks[:-1]), pool_is_dry=False)
         assert not acking._woken.is_set()
-        acking.add(results(tasks[-1:]), pool_is_dry=False)
+        acking.add(end_all(tasks[-1:]), pool_is_dry=False)
         assert acking._woken.is_set()
         await acking.flush()
         assert bench.queue.counters()["processed"] == FLUSH_AT
@@ -108,11 +107,11 @@ def test_results_of_all_kinds_and_queues_are_written_in_one_go(db: Redis, url: s
         other = bench.add("other", queue="other")
         bench.db.lpush(keys.active("other"), "other")
         bench.db.hset(keys.task("other", "other"), "msg", b"")
-        batch = [result(task, way) for way, both in tasks.items() for task in both]
-        acking.add([*batch, result(other)], pool_is_dry=True)
+        batch = [end(task, way) for way, both in tasks.items() for task in both]
+        acking.add([*batch, end(other)], pool_is_dry=True)
         await acking.flush()
-        for way, end in ENDS.items():
-            assert sorted(bench.queue.places()[end]) == [f"{way}-1", f"{way}-2"]
+        for way, place in ENDS.items():
+            assert sorted(bench.queue.places()[place]) == [f"{way}-1", f"{way}-2"]
         assert bench.queue.places().keys() == set(ENDS.values())
         assert bench.queue.counters()["processed"] == 8
         assert bench.queue.counters()["failed"] == 4
@@ -127,7 +126,7 @@ def test_tasks_given_back_keep_their_order(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ids = [f"{number:04d}" for number in range(1200)]
         acking = acker(bench)
-        acking.add(results(bench.hold(*ids), "requeue"), pool_is_dry=True)
+        acking.add(end_all(bench.hold(*ids), "requeue"), pool_is_dry=True)
         await acking.flush()
         assert bench.queue.places() == {"pending": ids[::-1]}
 
@@ -143,7 +142,7 @@ def test_what_failed_is_never_written_to_a_task_that_is_not_ours(
         for way in tasks:
             bench.take_away(way)
         before = (bench.queue.places(), bench.queue.states(), bench.queue.counters())
-        acking.add([result(task, way) for way, (task,) in tasks.items()], pool_is_dry=True)
+        acking.add([end(task, way) for way, (task,) in tasks.items()], pool_is_dry=True)
         await acking.flush()
         assert (bench.queue.places(), bench.queue.states(), bench.queue.counters()) == before
         assert bench.held_ids() == []
@@ -160,7 +159,7 @@ def test_work_that_was_done_is_written_whoever_has_the_lease(way: str, db: Redis
         acking = acker(bench)
         (task,) = bench.hold("a")
         bench.take_away("a")
-        acking.add([result(task, way)], pool_is_dry=True)
+        acking.add([end(task, way)], pool_is_dry=True)
         await acking.flush()
         assert "active" not in bench.queue.places()
         assert bench.queue.counters()["processed"] == 1
@@ -176,11 +175,11 @@ def test_after_a_stall_the_owner_is_checked_until_the_leases_are_confirmed(way: 
         bench.take_away("taken")
         bench.take_away("later")
         bench.clock.advance(6)
-        acking.add(results([taken, ours], way), pool_is_dry=True)
+        acking.add(end_all([taken, ours], way), pool_is_dry=True)
         await acking.flush()
         assert bench.queue.places()["active"] == ["later", "taken"]
         bench.stall.leases_confirmed(bench.clock.monotonic_s())
-        acking.add([result(later, way)], pool_is_dry=True)
+        acking.add([end(later, way)], pool_is_dry=True)
         await acking.flush()
         assert bench.queue.places()["active"] == ["taken"]
 
@@ -191,7 +190,7 @@ def test_what_became_of_a_task_that_was_let_go_of_is_not_written(db: Redis, url:
     async def test(bench: Bench) -> None:
         acking = acker(bench)
         (task,) = bench.hold("a")
-        acking.add([result(task)], pool_is_dry=True)
+        acking.add([end(task)], pool_is_dry=True)
         bench.held.drop(task)
         await acking.flush()
         assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
@@ -214,9 +213,9 @@ def test_results_are_kept_in_an_outage_which_is_said_once(
             tasks = bench.hold("a", "b", "c")
             proxy.vanish()
             for task in tasks:
-                acking.add([result(task)], pool_is_dry=True)
+                acking.add([end(task)], pool_is_dry=True)
                 await acking.flush()
-            assert [one.task.id for one in acking.failed] == ["a", "b", "c"]
+            assert [task.id for task in acking.failed] == ["a", "b", "c"]
             assert kept == [1, 2, 3]
             assert bench.held_ids() == ["a", "b", "c"], "they are still held, and their leases extended"
             assert bench.held.queues_in_doubt() == frozenset(), "what was never sent is in no doubt"
@@ -232,10 +231,10 @@ def test_one_queue_that_refuses_its_results_does_not_hold_up_the_others(db: Redi
         odd = bench.add("odd", queue="odd")
         bench.db.set(keys.active("odd"), "not a list")
         (task,) = bench.hold("a")
-        acking.add(results([odd, task]), pool_is_dry=True)
+        acking.add(end_all([odd, task]), pool_is_dry=True)
         await acking.flush()
         assert bench.queue.counters()["processed"] == 1
-        assert [one.task.id for one in acking.failed] == ["odd"]
+        assert [task.id for task in acking.failed] == ["odd"]
 
     on_bench(db, url, test)
 
@@ -244,13 +243,13 @@ def test_a_flush_that_is_cancelled_keeps_its_results_in_doubt(db: Redis, url: st
     async def test(bench: Bench) -> None:
         acking = acker(bench)
         (task,) = bench.hold("a")
-        acking.add([result(task)], pool_is_dry=True)
+        acking.add([end(task)], pool_is_dry=True)
         acking.start()
         acking.wake()
         while not bench.commands._waiting and not bench.commands._senders:
             await asyncio.sleep(0)
         await acking.stop()
-        assert [one.task for one in acking.failed] == [task]
+        assert acking.failed == [task]
         assert task.in_doubt
         assert bench.held.queues_in_doubt() == {QUEUE}
 
@@ -264,13 +263,13 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str, caplog: pytest
         for number, task in enumerate(tasks):
             acking = acker(bench)
             acking.start()
-            acking.add([result(task)], pool_is_dry=number % 2 == 0)
+            acking.add([end(task)], pool_is_dry=number % 2 == 0)
             for _ in range(number % 8):
                 await asyncio.sleep(0)
             await acking.stop()
             await acking.flush()
             left += acking.failed
-        assert {one.task.id for one in left} == set(bench.held_ids())
+        assert {task.id for task in left} == set(bench.held_ids())
         assert bench.queue.places().get("active", []) == [] or left
 
     caplog.set_level(logging.INFO, "fastq")

@@ -1,4 +1,4 @@
-"""Batches: results become calls that are bounded in number, bytes and the steps that LREM takes."""
+"""Batches: ends become calls that are bounded in number, bytes and the steps that LREM takes."""
 
 import itertools
 import random
@@ -21,7 +21,6 @@ from fastq.server.inflight.batches import (
     MAX_CALL_STEPS,
     MAX_CALL_TASKS,
     Batch,
-    Result,
     Writer,
     _parts,
 )
@@ -38,8 +37,8 @@ class Setup:
     def hold(self, count: int, queue: str = QUEUE) -> list[HeldTask]:
         return [self.held.add(queue, view_task_message(message(str(next(self._taken)))), 0.0) for _ in range(count)]
 
-    def batches(self, results: list[Result], *, checks_done: bool = False) -> list[Batch]:
-        return Writer(self.held, OURS, NOW_NS, checks_done=checks_done).batches(results)
+    def batches(self, tasks: list[HeldTask], *, checks_done: bool = False) -> list[Batch]:
+        return Writer(self.held, OURS, NOW_NS, checks_done=checks_done).batches(tasks)
 
 
 @pytest.fixture
@@ -47,12 +46,17 @@ def setup() -> Setup:
     return Setup()
 
 
-def done(tasks: list[HeldTask]) -> list[Result]:
-    return [Result(task, Done(task.id)) for task in tasks]
+def end(task: HeldTask, disposition: Disposition) -> HeldTask:
+    task.disposition = disposition
+    return task
 
 
-def failed(tasks: list[HeldTask]) -> list[Result]:
-    return [Result(task, Retried(task.id, b"m", NOW_S)) for task in tasks]
+def done(tasks: list[HeldTask]) -> list[HeldTask]:
+    return [end(task, Done(task.id)) for task in tasks]
+
+
+def failed(tasks: list[HeldTask]) -> list[HeldTask]:
+    return [end(task, Retried(task.id, b"m", NOW_S)) for task in tasks]
 
 
 def side_of(batch: Batch) -> Any:
@@ -60,7 +64,7 @@ def side_of(batch: Batch) -> Any:
 
 
 def ids_of(batch: Batch) -> list[str]:
-    return [result.task.id for result in batch.results]
+    return [task.id for task in batch.tasks]
 
 
 def passed_by(batches: list[Batch], tasks: list[HeldTask]) -> list[int]:
@@ -85,25 +89,25 @@ def test_each_queue_and_outcome_has_its_own_calls(setup: Setup) -> None:
         Archived("a", b"m"),
         Requeued("a"),
     ]
-    results = [Result(task, write) for queue in ("q1", "q2") for write in writes for task in setup.hold(2, queue)]
-    batches = setup.batches(results)
+    ended = [end(task, write) for queue in ("q1", "q2") for write in writes for task in setup.hold(2, queue)]
+    batches = setup.batches(ended)
     names = ["done", "complete", "retry", "archive", "requeue"]
     assert [batch.operation.name for batch in batches] == names * 2
-    assert [len(batch.results) for batch in batches] == [2] * 10
-    assert [result for batch in batches for result in batch.results] == results
+    assert [len(batch.tasks) for batch in batches] == [2] * 10
+    assert [task for batch in batches for task in batch.tasks] == ended
 
 
 def test_failed_tasks_are_guarded_and_done_ones_as_asked(setup: Setup) -> None:
     tasks = setup.hold(4)
-    results = [
-        Result(tasks[0], Done("a")),
-        Result(tasks[1], Retried("a", b"m", NOW_S)),
-        Result(tasks[2], Archived("a", b"m")),
-        Result(tasks[3], Requeued("a")),
+    ended = [
+        end(tasks[0], Done("a")),
+        end(tasks[1], Retried("a", b"m", NOW_S)),
+        end(tasks[2], Archived("a", b"m")),
+        end(tasks[3], Requeued("a")),
     ]
-    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(results)]
+    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(ended)]
     assert owners == [False, True, True, True]
-    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(results, checks_done=True)]
+    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(ended, checks_done=True)]
     assert owners == [True, True, True, True]
 
 
@@ -117,13 +121,13 @@ def test_no_operation_is_sent_again_by_itself(setup: Setup) -> None:
         Archived("a", b"m"),
         Requeued("a"),
     ):
-        (batch,) = setup.batches([Result(tasks[0], write)])
+        (batch,) = setup.batches([end(tasks[0], write)])
         assert not batch.operation.idempotent
 
 
 def test_a_call_writes_at_most_500_tasks(setup: Setup) -> None:
     batches = setup.batches(done(setup.hold(1201)))
-    assert [len(batch.results) for batch in batches] == [MAX_CALL_TASKS, MAX_CALL_TASKS, 201]
+    assert [len(batch.tasks) for batch in batches] == [MAX_CALL_TASKS, MAX_CALL_TASKS, 201]
 
 
 @pytest.mark.parametrize("kind", ["result", "message", "retry", "archive"])
@@ -135,16 +139,16 @@ def test_a_call_carries_at_most_256_kb(kind: str, setup: Setup) -> None:
         "retry": Retried("a", big, NOW_S),
         "archive": Archived("a", big),
     }
-    batches = setup.batches([Result(task, write[kind]) for task in setup.hold(5)])
-    assert [len(batch.results) for batch in batches] == [2, 2, 1]
+    batches = setup.batches([end(task, write[kind]) for task in setup.hold(5)])
+    assert [len(batch.tasks) for batch in batches] == [2, 2, 1]
 
 
 def test_a_result_larger_than_that_goes_alone(setup: Setup) -> None:
     big = Completed("a", b"m", NOW_S, result=bytes(2 * MAX_CALL_BYTES))
     small = Completed("a", b"m", NOW_S)
     tasks = setup.hold(3)
-    batches = setup.batches([Result(tasks[0], small), Result(tasks[1], big), Result(tasks[2], small)])
-    assert [len(batch.results) for batch in batches] == [1, 1, 1]
+    batches = setup.batches([end(tasks[0], small), end(tasks[1], big), end(tasks[2], small)])
+    assert [len(batch.tasks) for batch in batches] == [1, 1, 1]
 
 
 # Where LREM begins ------------------------------------------------------------------------------------------------
@@ -154,7 +158,7 @@ def test_the_oldest_are_looked_for_from_the_old_end(setup: Setup) -> None:
     tasks = setup.hold(2000)
     (batch,) = setup.batches(done(tasks[:500]))
     assert side_of(batch) == OLDEST_FIRST
-    assert list(batch.results) == done(tasks[:500])
+    assert list(batch.tasks) == done(tasks[:500])
 
 
 def test_short_tasks_are_looked_for_from_the_new_end_while_thousands_of_long_ones_run(setup: Setup) -> None:
@@ -163,7 +167,7 @@ def test_short_tasks_are_looked_for_from_the_new_end_while_thousands_of_long_one
         tasks = setup.hold(500)
         (batch,) = setup.batches(done(tasks))
         assert side_of(batch) == NEWEST_FIRST
-        assert list(batch.results) == done(tasks)[::-1]
+        assert list(batch.tasks) == done(tasks)[::-1]
         for task in tasks:
             setup.held.drop(task)
 
@@ -199,7 +203,7 @@ def test_no_call_of_many_has_the_steps_of_all(setup: Setup) -> None:
     """After an outage thousands of results are written, of which only the last have long tasks before them."""
     early, long, late = setup.hold(5500), setup.hold(1900), setup.hold(500)
     batches = setup.batches(failed([*early, *late]))
-    assert sum(len(batch.results) for batch in batches) == 6000
+    assert sum(len(batch.tasks) for batch in batches) == 6000
     assert max(passed_by(batches, [*early, *long, *late])) <= MAX_CALL_STEPS
 
 
@@ -234,12 +238,12 @@ def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
 @pytest.mark.parametrize("write", [Retried("a", b"m", NOW_S), Archived("a", b"m"), Completed("a", b"m", NOW_S)])
 def test_failed_and_completed_tasks_are_looked_for_likewise(write: Disposition, setup: Setup) -> None:
     setup.hold(10_000)
-    (batch,) = setup.batches([Result(task, write) for task in setup.hold(100)])
+    (batch,) = setup.batches([end(task, write) for task in setup.hold(100)])
     assert side_of(batch) == NEWEST_FIRST
 
 
 def test_tasks_given_back_keep_their_order(setup: Setup) -> None:
     setup.hold(10_000)
-    results = [Result(task, Requeued(task.id)) for task in setup.hold(700)]
+    ended = [end(task, Requeued(task.id)) for task in setup.hold(700)]
     # The first are given back last, since each call puts its tasks before the others.
-    assert [list(batch.results) for batch in setup.batches(results)] == [results[500:], results[:500]]
+    assert [list(batch.tasks) for batch in setup.batches(ended)] == [ended[500:], ended[:500]]

@@ -1,7 +1,7 @@
 """The crew: held tasks become submissions, events become results; the pool behind it is real, but not started."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from fastq.pool.protocol import Event, Submission
 from fastq.server.inflight.crew import Crew, CrewCallbacks
 from fastq.server.inflight.held import HeldTask, HeldTasks
 from fastq.server.inflight.outcomes import Archived, Requeued
-from fastq.server.inflight.result import Result
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
@@ -28,7 +27,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_S)
         self.held = HeldTasks()
-        self.finished: list[Result] = []
+        self.finished: list[HeldTask] = []
         self.written: list[tuple[str, bytes]] = []
         self.canceled: dict[tuple[str, str], CancelAs] = {}
         callbacks = CrewCallbacks(
@@ -68,7 +67,7 @@ class Bench:
             self.crew.pool._tick.cancel()
 
     def ended(self) -> list[tuple[str, str]]:
-        return [(result.task.id, type(result.write).__name__) for result in self.finished]
+        return [(task.id, type(task.disposition).__name__) for task in self.finished]
 
 
 def on_crew(test: Callable[[Bench], None]) -> None:
@@ -102,7 +101,7 @@ def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
 
     def test(bench: Bench) -> None:
         bench.accept("a")
-        assert [result.task.id for result in bench.crew.give_back()] == ["a"]
+        assert [task.id for task in bench.crew.give_back()] == ["a"]
         bench.accept("b", "c")
         assert bench.ended() == [("b", "Requeued"), ("c", "Requeued")]
         assert bench.crew.pool.pending == 0
@@ -156,10 +155,10 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
 ) -> None:
     def test(bench: Bench) -> None:
         bench.crew.accept("q", Leased.of([LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))]))
-        (result,) = bench.finished
-        assert isinstance(result.write, Archived)
-        assert result.write.id == "bad"
-        archived = decode_task_message(result.write.message)
+        (task,) = bench.finished
+        assert isinstance(task.disposition, Archived)
+        assert task.disposition.id == "bad"
+        archived = decode_task_message(task.disposition.message)
         assert (archived.type, archived.id, archived.payload) == ("fastq:undecodable", "bad", data)
         assert bench.task("bad").ended, "its lease is kept until it is written"
         assert bench.crew.pool.pending == 1
@@ -172,9 +171,11 @@ def test_a_task_that_was_canceled_a_moment_ago_is_not_begun() -> None:
     def test(bench: Bench) -> None:
         bench.canceled["q", "a"] = CancelAs.RETRY
         bench.accept("a", "b")
-        (result,) = bench.finished
-        assert isinstance(result.write, Retried)
-        assert decode_task_message(result.write.message).error_msg.startswith("TaskCanceled: the task was canceled")
+        (task,) = bench.finished
+        assert isinstance(task.disposition, Retried)
+        assert decode_task_message(task.disposition.message).error_msg.startswith(
+            "TaskCanceled: the task was canceled"
+        )
         assert bench.crew.pool.pending == 1
 
     on_crew(test)
@@ -193,7 +194,7 @@ def test_a_task_that_is_leased_to_us_anew_replaces_its_run_before() -> None:
         assert bench.finished == []
         bench.tell((new, Kind.DONE, b""))
         assert bench.ended() == [("a", "Done")]
-        assert bench.finished[0].task is bench.task("a")
+        assert bench.finished[0] is bench.task("a")
 
     on_crew(test)
 
@@ -213,7 +214,7 @@ def test_events_become_results_in_one_batch() -> None:
         )
         assert bench.written == [("c", b"half")]
         assert bench.ended() == [("a", "Done"), ("b", "Retried"), ("c", "Done"), ("d", "Requeued")]
-        assert all(result.task.ended for result in bench.finished)
+        assert all(task.ended for task in bench.finished)
         assert bench.crew.counts[Kind.DONE] == 1
 
     on_crew(test)
@@ -286,9 +287,9 @@ def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_another
         assert second is not first
         assert bench.finished == []
         bench.tell((second, Kind.RERUN, b""))
-        (result,) = bench.finished
-        assert isinstance(result.write, Retried)
-        message = decode_task_message(result.write.message)
+        (task,) = bench.finished
+        assert isinstance(task.disposition, Retried)
+        message = decode_task_message(task.disposition.message)
         assert message.retried == 1
         assert message.error_msg.startswith("WorkerCrashedError: its worker process was killed twice for")
 
@@ -341,7 +342,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
         await bench.crew.settle(5.0)
         assert asked == [("a", Kind.CRASHED, b"SIGSEGV"), ("lost", Kind.TIMEOUT, b"")]
         assert bench.ended() == [("b", "Retried"), ("a", "Retried")]
-        write = bench.finished[1].write
+        write = bench.finished[1].disposition
         assert isinstance(write, Retried)
         assert (write.is_failure, write.retry_at_s) == (False, NOW_S + 7)
         if bench.crew.pool._tick is not None:
@@ -385,7 +386,7 @@ def test_tasks_of_one_id_in_two_queues_are_canceled_both() -> None:
         for queue in ("q", "other"):
             bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
         assert bench.crew.cancel(Cancellation("a"))
-        assert [result.task.queue for result in bench.finished] == ["q", "other"]
+        assert [task.queue for task in bench.finished] == ["q", "other"]
 
     on_crew(test)
 
@@ -396,7 +397,7 @@ def test_a_cancellation_that_names_its_queue_leaves_the_namesakes_of_other_queue
             bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
         assert bench.crew.cancel(Cancellation("a", "other", CancelAs.DELETE))
         assert not bench.crew.cancel(Cancellation("a", "third", CancelAs.DELETE))
-        assert [(result.task.queue, type(result.write)) for result in bench.finished] == [("other", Done)]
+        assert [(task.queue, type(task.disposition)) for task in bench.finished] == [("other", Done)]
 
     on_crew(test)
 
@@ -447,9 +448,11 @@ def test_a_canceled_coroutine_whose_child_was_killed_for_another_is_not_run_agai
         bench.task("a").canceled = CancelAs.RETRY
         bench.tell((told, Kind.RERUN, b""), (other, Kind.RERUN, b""))
         assert bench.ended() == [("a", "Retried")]
-        (result,) = bench.finished
-        assert isinstance(result.write, Retried)
-        assert decode_task_message(result.write.message).error_msg.startswith("TaskCanceled: the handler did not end")
+        (task,) = bench.finished
+        assert isinstance(task.disposition, Retried)
+        assert decode_task_message(task.disposition.message).error_msg.startswith(
+            "TaskCanceled: the handler did not end"
+        )
 
     on_crew(test)
 
@@ -458,9 +461,9 @@ def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() ->
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "c")
         bench.held.drop(bench.task("b"))
-        results: Sequence[Result] = bench.crew.give_back()
-        assert [(result.task.id, result.write) for result in results] == [("a", Requeued("a")), ("c", Requeued("c"))]
-        assert all(result.task.ended for result in results)
+        returned = bench.crew.give_back()
+        assert [(task.id, task.disposition) for task in returned] == [("a", Requeued("a")), ("c", Requeued("c"))]
+        assert all(task.ended for task in returned)
         assert bench.crew.pool.pending == 0
 
     on_crew(test)
@@ -470,6 +473,6 @@ def test_a_done_task_takes_its_lock_along() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", unique_key="lock")
         bench.tell(("a", Kind.DONE, b""))
-        assert bench.finished[0].write == Done("a", "lock")
+        assert bench.finished[0].disposition == Done("a", "lock")
 
     on_crew(test)

@@ -14,7 +14,7 @@ from fastq.server.actors.acker import Acker
 from fastq.server.actors.custodian import UNABLE_S, Custodian
 from fastq.server.actors.syncer import Syncer
 from fastq.server.config import ServerConfig
-from fastq.server.inflight.crew import given_back
+from fastq.server.inflight.crew import give_back
 from fastq.server.presence import ServerStatus
 from fastq.server.process import ProcessOptions, ServerProcess
 from fastq.server.timing import Timing
@@ -68,15 +68,15 @@ def test_what_is_about_to_be_written_is_not_taken_for_lost(db: Redis, url: str) 
     async def test(bench: Bench) -> None:
         site = Site(bench)
         waiting, failed, _ = bench.hold("waiting", "failed", "lost")
-        site.acker.add([given_back(waiting)], pool_is_dry=False)
-        site.acker.failed = [given_back(failed)]
+        site.acker.add([give_back(waiting)], pool_is_dry=False)
+        site.acker.failed = [give_back(failed)]
         seen: list[Any] = []
         run_many = bench.commands.run_many
 
         async def look(operations: Any) -> Any:
             for _ in range(2):
                 await site.custodian.tick()
-            seen.append([result.task.id for result in site.acker.failed])
+            seen.append([task.id for task in site.acker.failed])
             return await run_many(operations)
 
         bench.commands.run_many = look  # type: ignore[method-assign]  # while a write is under way

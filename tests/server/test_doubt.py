@@ -19,7 +19,7 @@ from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.server.fetching import Pool
 from tests.server.harness import Bench, on_bench
-from tests.server.test_acker import results
+from tests.server.test_acker import end_all
 
 
 class LosingReplies:
@@ -59,7 +59,7 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
         fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.holdings, pool, 1.0)
         syncer.may_bring = fetching.may_bring
         (stale,) = tasks = bench.hold("a")
-        writing = asyncio.create_task(acker.write(results(tasks, way), checks_done=False))
+        writing = asyncio.create_task(acker.write(end_all(tasks, way), checks_done=False))
         await losing.until_carried_out(1)
         bench.db.delete(keys.task(QUEUE, "a"), keys.completed(QUEUE))
         bench.queue.pend("a", payload=b"another task")

@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.finish import Done
 from fastq.broker.operations.presence import ServerIdentity, Shown
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.result import Result
 from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
-from tests.server.test_acker import result
+from tests.server.test_acker import end
 
 ME = ServerIdentity("host", 7, "id")
 
@@ -74,13 +72,13 @@ def test_after_a_jump_of_the_wall_clock_what_is_another_s_is_let_go_of_and_not_w
         acking = Acker(bench.commands, bench.holdings)
         if jump_s > 0:
             # The outcome that comes before the first beat.
-            acking.add([Result(taken, Done("taken"))], pool_is_dry=True)
+            acking.add([end(taken)], pool_is_dry=True)
             await acking.flush()
             assert bench.queue.task("taken") == before
         await beating.tick()
         assert bench.held_ids() == ["ours"]
         assert bench.queue.scores("lease")["ours"] == NOW_S + jump_s + 30 + OURS.fraction
-        acking.add([Result(taken, Done("taken")), Result(ours, Done("ours"))], pool_is_dry=True)
+        acking.add([end(taken), end(ours)], pool_is_dry=True)
         await acking.flush()
         assert bench.queue.places() == {"active": ["taken"], "lease": ["taken"]}
         assert bench.queue.task("taken") == before
@@ -127,7 +125,7 @@ def test_a_task_that_ended_meanwhile_is_not_taken_for_lost(db: Redis, url: str) 
     async def test(bench: Bench) -> None:
         lost: list[HeldTask] = []
         (task,) = bench.hold("a")
-        task.ended = True
+        end(task)
         bench.db.zrem(keys.lease(QUEUE), "a")
         await heartbeater(bench, lost.append).tick()
         assert lost == []
@@ -299,8 +297,7 @@ def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lea
         async def test(bench: Bench) -> None:
             acking = Acker(bench.commands, bench.holdings)
             (task,) = bench.hold("a")
-            task.ended = True
-            acking.add([result(task, way)], pool_is_dry=True)
+            acking.add([end(task, way)], pool_is_dry=True)
             await acking.flush()
             assert (bench.held_ids(), bench.held.queues_in_doubt()) == (["a"], frozenset({QUEUE}))
             await heartbeater(bench).tick()
@@ -320,8 +317,7 @@ def test_an_outcome_whose_write_is_in_doubt_is_kept_while_the_lease_is_ours(
         async def test(bench: Bench) -> None:
             acking = Acker(bench.commands, bench.holdings)
             (task,) = bench.hold("a")
-            task.ended = True
-            acking.add([result(task, "done")], pool_is_dry=True)
+            acking.add([end(task, "done")], pool_is_dry=True)
             await acking.flush()
             await heartbeater(bench).tick()
             assert (bench.held_ids(), len(acking.failed)) == (["a"], 1)

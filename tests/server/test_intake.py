@@ -1,4 +1,4 @@
-"""The intake: usual tasks become held tasks with submissions, usual ends become results; the rest is handed back."""
+"""The intake: usual tasks become held tasks with submissions, usual ends are noted; the rest is handed back."""
 
 import pytest
 
@@ -7,7 +7,6 @@ from fastq.broker.operations.finish import Done
 from fastq.pool.protocol import Event, Kind
 from fastq.server.inflight._intake import Intake, split_done
 from fastq.server.inflight.held import HeldTask, HeldTasks
-from fastq.server.inflight.result import Result
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
 
@@ -80,10 +79,9 @@ def test_what_the_question_raises_is_raised(held: HeldTasks) -> None:
 
 def test_a_handler_that_returned_ends_its_task(held: HeldTasks) -> None:
     task = one_task(held, unique_key="lock")
-    results, others = split_done([end(task)])
-    assert (results, others) == ([Result(task, Done("a", "lock"))], [])
-    assert isinstance(results[0], Result)
-    assert isinstance(results[0].write, Done)
+    assert split_done([end(task)]) == ([task], [])
+    assert isinstance(task.disposition, Done)
+    assert task.disposition == Done("a", "lock")
     assert task.ended
 
 

@@ -11,15 +11,13 @@ from fastq.broker.scripts import load_script, script_names
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.syncer import Syncer
 from fastq.server.inflight.batches import Batch, Writer
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.result import Result
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer, redis_server
 from tests.server.fetching import Pool, fetcher
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
-from tests.server.test_acker import ENDS, WRITES, result
+from tests.server.test_acker import ENDS, WRITES, end_all
 
 PROCESSED = {"done": 2, "complete": 2, "retry": 2, "archive": 2}
 
@@ -32,10 +30,6 @@ def load_all(db: Any) -> None:
 def joined(bench: Bench) -> tuple[Acker, Syncer]:
     acker = Acker(bench.commands, bench.holdings)
     return acker, Syncer(acker, bench.holdings)
-
-
-def ended(tasks: list[HeldTask], way: str) -> list[Result]:
-    return [result(task, way) for task in tasks]
 
 
 def check_ended(bench: Bench, way: str) -> None:
@@ -60,9 +54,9 @@ def test_a_write_whose_reply_was_lost_counts_once(
 
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
-            acker.add(ended(bench.hold("a", "b"), way), pool_is_dry=True)
+            acker.add(end_all(bench.hold("a", "b"), way), pool_is_dry=True)
             await acker.flush()
-            assert sorted(one.task.id for one in acker.failed) == ["a", "b"]
+            assert sorted(task.id for task in acker.failed) == ["a", "b"]
             assert bench.held_ids() == ["a", "b"]
             await syncer.tick()
             assert acker.failed == []
@@ -82,7 +76,7 @@ def test_a_write_that_is_carried_out_late_counts_once(way: str, db: Redis, share
 
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
-            acker.add(ended(bench.hold("a", "b"), way), pool_is_dry=True)
+            acker.add(end_all(bench.hold("a", "b"), way), pool_is_dry=True)
             await acker.flush()
             await syncer.tick()
             check_ended(bench, way)
@@ -103,7 +97,7 @@ def test_a_task_that_comes_back_is_not_ended_by_the_write_of_its_run_before(
             acker, syncer = joined(bench)
             pool = Pool(bench)
             fetching = fetcher(bench, pool)
-            acker.add(ended(bench.hold("a"), way), pool_is_dry=True)
+            acker.add(end_all(bench.hold("a"), way), pool_is_dry=True)
             await acker.flush()
             # It was carried out, and the task is there again: by a forwarder, or enqueued anew under the same id.
             if way != "requeue":
@@ -130,7 +124,7 @@ def test_a_fetch_and_an_ack_that_share_a_lost_pipeline_lose_no_task(db: Redis, s
             pool = Pool(bench)
             fetching = fetcher(bench, pool)
             bench.queue.pend("c", "d")
-            acker.add(ended(bench.hold("a", "b"), "requeue"), pool_is_dry=True)
+            acker.add(end_all(bench.hold("a", "b"), "requeue"), pool_is_dry=True)
             await asyncio.gather(acker.flush(), fetching.tick())
             await syncer.tick()
             bench.clock.advance(1)
@@ -156,7 +150,7 @@ def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) ->
         tasks = {way: bench.hold(f"{way}-1", f"{way}-2") for way in WRITES}
         bench.db.config_set("maxclients", 1)
         await bench.broker.close()
-        acker.add([one for way, both in tasks.items() for one in ended(both, way)], pool_is_dry=True)
+        acker.add([one for way, both in tasks.items() for one in end_all(both, way)], pool_is_dry=True)
         await acker.flush()
         assert len(acker.failed) == 10
         for _ in range(3):
@@ -185,7 +179,7 @@ def test_an_outage_longer_than_the_lease_does_not_make_a_task_run_again(
 ) -> None:
     async def test(bench: Bench) -> None:
         acker, syncer = joined(bench)
-        acker.failed = ended(bench.hold("a", "b"), way)
+        acker.failed = end_all(bench.hold("a", "b"), way)
         bench.clock.advance(away_s)
         await syncer.tick()
         check_ended(bench, way)
@@ -202,7 +196,7 @@ def test_results_are_kept_for_as_long_as_redis_takes_no_writes(refusal: str, cap
         acker, syncer = joined(bench)
         tasks = {way: bench.hold(f"{way}-1", f"{way}-2") for way in WRITES}
         bench.db.execute_command(*REFUSALS[refusal].split())
-        acker.add([one for way, both in tasks.items() for one in ended(both, way)], pool_is_dry=True)
+        acker.add([one for way, both in tasks.items() for one in end_all(both, way)], pool_is_dry=True)
         await acker.flush()
         for _ in range(10):
             bench.clock.advance(60)
@@ -231,7 +225,7 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
         tasks = bench.hold(*(f"id-{number:02}" for number in range(12)))
         other = bench.hold("other")
         bench.db.set(keys.retry(QUEUE), "not a sorted set")
-        acker.add([*ended(tasks, "retry"), *ended(other, "done")], pool_is_dry=True)
+        acker.add([*end_all(tasks, "retry"), *end_all(other, "done")], pool_is_dry=True)
         await acker.flush()
         assert len(acker.failed) == 12
         for _ in range(3):
@@ -263,7 +257,7 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
 def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stumble(self: Writer, results: object) -> list[Batch]:
+    def stumble(self: Writer, tasks: object) -> list[Batch]:
         raise ZeroDivisionError("a defect")
 
     async def test(bench: Bench) -> None:
@@ -271,7 +265,7 @@ def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
         tasks = bench.hold("a", "b")
         with monkeypatch.context() as patch:
             patch.setattr(Writer, "batches", stumble)
-            acker.add(ended(tasks, "done"), pool_is_dry=True)
+            acker.add(end_all(tasks, "done"), pool_is_dry=True)
             with pytest.raises(ZeroDivisionError):
                 await acker.flush()
             with pytest.raises(ZeroDivisionError):
@@ -293,7 +287,7 @@ def test_a_task_that_was_taken_away_meanwhile_is_never_written(
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
             for way in WRITES:
-                acker.add(ended(bench.hold(way), way), pool_is_dry=True)
+                acker.add(end_all(bench.hold(way), way), pool_is_dry=True)
                 await acker.flush()
                 bench.take_away(way)
             before = (bench.queue.places(), bench.queue.scores("lease"), bench.queue.states())
@@ -318,7 +312,7 @@ def test_a_failed_write_wakes_it_after_a_while(
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
             syncer.start()
-            acker.add(ended(bench.hold("a"), "done"), pool_is_dry=True)
+            acker.add(end_all(bench.hold("a"), "done"), pool_is_dry=True)
             await acker.flush()
             async with syncer.ticked:
                 await syncer.ticked.wait_for(lambda: not len(bench.held))
@@ -335,7 +329,7 @@ def test_it_is_let_finish_and_keeps_what_it_could_not_write(db: Redis, shared_se
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
             proxy.vanish()
-            acker.add(ended(bench.hold("a", "b"), "done"), pool_is_dry=True)
+            acker.add(end_all(bench.hold("a", "b"), "done"), pool_is_dry=True)
             await acker.flush()
             syncer.start()
             syncer.wake()
@@ -353,7 +347,7 @@ def test_it_starts_and_stops_again_and_again_and_forgets_nothing(db: Redis, shar
 
         async def test(bench: Bench) -> None:
             acker, first = joined(bench)
-            acker.add(ended(bench.hold("a", "b"), "done"), pool_is_dry=True)
+            acker.add(end_all(bench.hold("a", "b"), "done"), pool_is_dry=True)
             await acker.flush()
             for number in range(50):
                 syncer = Syncer(acker, bench.holdings)

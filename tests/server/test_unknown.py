@@ -7,10 +7,9 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Retried
+from fastq.broker.operations.finish import Archived, Retried
 from fastq.broker.operations.presence import ServerIdentity, Shown, publish_server_state
 from fastq.pool.outcome import Kind
-from fastq.server.inflight.outcomes import Archived
 from fastq.server.inflight.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message, encode_server_info
@@ -176,8 +175,8 @@ def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
         bench.crew.lose(lost)
         await bench.crew.settle(5.0)
         assert sorted(bench.ended()[2:]) == [("a", "Retried"), ("b", "Retried"), ("last", "Retried")]
-        for result in bench.finished[1:]:
-            write, is_failure = result.write, result.task.id in ("b", "c")
+        for task in bench.finished[1:]:
+            write, is_failure = task.disposition, task.id in ("b", "c")
             assert isinstance(write, Retried)
             assert write.is_failure is is_failure
             found = decode_task_message(write.message)
@@ -220,7 +219,7 @@ def test_no_attempt_is_charged_when_peers_cannot_be_heard_before_the_end(cancele
         bench.task("a").canceled = canceled
         await bench.crew.settle(0.0)
         assert bench.ended() == [("a", ends)]
-        write = bench.finished[0].write
+        write = bench.finished[0].disposition
         assert isinstance(write, Retried | Archived)
         assert decode_task_message(write.message).retried == 0
         assert isinstance(write, Archived) or not write.is_failure

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from fastq.server.actors.actor import Actor
-from fastq.server.inflight.crew import given_back
+from fastq.server.inflight.crew import give_back
 from fastq.server.inflight.held import HeldTask
 from fastq.server.inflight.holdings import Holdings
-from fastq.server.inflight.result import Result
 
 __all__ = ["Custodian"]
 
@@ -30,7 +29,7 @@ class Custodian(Actor):
         self,
         holdings: Holdings,
         accounted: Callable[[], set[object]],
-        write: Callable[[list[Result]], None],
+        write: Callable[[list[HeldTask]], None],
         can_work: Callable[[], bool],
         tell: Callable[[bool], None],
     ) -> None:
@@ -62,7 +61,7 @@ class Custodian(Actor):
             ids = ", ".join(f"{task.id} ({task.queue})" for task in found[:MOST_IDS_SAID])
             more = ", …" if len(found) > MOST_IDS_SAID else ""
             self._log.error("a defect: %d held tasks were nowhere; they are given back: %s%s", len(found), ids, more)
-            self._write([given_back(task) for task in found])
+            self._write([give_back(task) for task in found])
 
     def _look_at_pool(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -48,13 +48,13 @@ class Syncer(Actor):
     async def tick(self) -> None:
         """Try every failed write once more; what fails again asks for the next tick."""
         self._timer = None
-        results, self._acker.failed = self._acker.failed, []
+        tasks, self._acker.failed = self._acker.failed, []
         now_s = self._clock.monotonic_s()
-        alive = [result for result in results if result.task.is_writable(now_s)]
-        self._give_up([result.task for result in results if not result.task.is_writable(now_s)])
-        ready = [result for result in alive if not self._is_early(result.task)]
+        alive = [task for task in tasks if task.is_writable(now_s)]
+        self._give_up([task for task in tasks if not task.is_writable(now_s)])
+        ready = [task for task in alive if not self._is_early(task)]
         if len(ready) < len(alive):
-            self._acker.failed += [result for result in alive if self._is_early(result.task)]
+            self._acker.failed += [task for task in alive if self._is_early(task)]
             self._take_note()
         if ready:
             await self._acker.write(ready, checks_done=True)

@@ -9,8 +9,7 @@ cdef class HeldTask:
     cdef public int64_t seq
     cdef public double leased_until_s
     cdef public bint held
-    cdef public bint ended
-    cdef public bint returning
+    cdef public object disposition
     cdef public bint in_doubt
     cdef public bytes written
     cdef public int reruns

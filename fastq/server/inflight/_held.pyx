@@ -1,27 +1,33 @@
-"""The tasks that this server holds: leased to it, from their dequeue until their outcome is written.
+"""The tasks that this server holds: leased to it, from their dequeue until their end is written.
 
-Compiled, since every task comes by here twice on the main process' hot path.
+Compiled, since every task comes by here twice on the main process' hot path: once when it is taken, and once when it
+has ended, to be put together with others by its disposition.
 """
 
-from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM
+from collections import namedtuple
+
 from fastq._codec cimport ID, TaskView
 from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
+from fastq.broker.operations.finish import Requeued
 from fastq.errors import BrokerError
-from fastq.server.inflight.span import Span
+
+Span = namedtuple("Span", ("first", "last", "held"), module=__name__)
 
 
 cdef class HeldTask:
     """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
-    ``held`` is false once it was let go of, ``ended`` true once the pool has told its outcome, ``returning`` when it
-    then goes back to its queue, ``reruns`` how often it was started again because its child was killed for another's sake. ``canceled`` is what is to become of it once
-    somebody has canceled it. ``written`` is the last result that the handler wrote while it ran. ``in_doubt`` is true
-    while a write that ends it may or may not have been carried out; ``write_by_s`` is until when such writes are tried,
-    once Redis has ``refused`` one for good. ``seq`` counts the tasks taken from the queue. ``submission`` is what the
-    pool has of it, while it is held.
+    - ``held``: false once it was let go of
+    - ``disposition``: what becomes of it, once its run has ended
+    - ``reruns``: restarts after its child was killed for a different task
+    - ``canceled``: what is to become of it once somebody has canceled it
+    - ``written``: the last result that the handler wrote while it ran
+    - ``in_doubt``: whether a write of its end may have been carried out
+    - ``refused``: the error by which Redis refused its end for good; ``write_by_s``: how long it is then tried
+    - ``seq``: how many tasks of the queue were taken before it
+    - ``submission``: what the pool has of it, while it is held
     """
 
     def __cinit__(self):
@@ -34,6 +40,16 @@ cdef class HeldTask:
         self.id = view.id
         self.seq = seq
         self.leased_until_s = leased_until_s
+
+    @property
+    def ended(self) -> bool:
+        """Whether its run has ended, or it never began."""
+        return self.disposition is not None
+
+    @property
+    def returning(self) -> bool:
+        """Whether it goes back to its queue."""
+        return type(self.disposition) is Requeued
 
     def refuse(self, error: BrokerError) -> None:
         """Note that Redis refuses to write the outcome, which is tried no longer than for the lease of this moment.
@@ -50,10 +66,6 @@ cdef class HeldTask:
         A lease that has ended is no reason to stop: it is ours until a recoverer takes the task, and the write finds out.
         """
         return self.write_by_s > <double>now_s
-
-
-cdef inline int64_t seq_at(list results, Py_ssize_t at):
-    return (<HeldTask><object>PyTuple_GET_ITEM(results[at], 0)).seq
 
 
 cdef class _QueueTasks:
@@ -96,10 +108,11 @@ cdef class HeldTasks:
         """Let go of a task: its outcome is written, or it is not ours any more."""
         self.let_go(task)
 
-    def drop_all(self, results: list[Result]) -> None:
-        """Let go of the tasks whose results are written."""
-        for result in results:
-            self.let_go(<HeldTask><object>PyTuple_GET_ITEM(result, 0))
+    def drop_all(self, tasks: list[HeldTask]) -> None:
+        """Let go of tasks whose ends are written."""
+        cdef HeldTask task
+        for task in tasks:
+            self.let_go(task)
 
     cdef void let_go(self, HeldTask task):
         cdef _QueueTasks tasks
@@ -158,7 +171,7 @@ cdef class HeldTasks:
             return Span(oldest.seq, tasks.taken - 1, len(tasks.by_id))
         return Span(tasks.taken - 1, tasks.taken - 1, 0)
 
-    def steps_to(self, queue: str, results: list[Result]) -> int:
+    def steps_to(self, queue: str, wanted: list[HeldTask]) -> int:
         """Return how many elements LREM passes among our own to find all of these from the oldest end.
 
         They are to be in order. It takes a look at every held task that is older than the last of them.
@@ -166,19 +179,19 @@ cdef class HeldTasks:
         cdef _QueueTasks tasks = self.queues.get(queue)
         cdef HeldTask task
         cdef Py_ssize_t at = 0
-        cdef Py_ssize_t count = len(results)
+        cdef Py_ssize_t count = len(wanted)
         cdef int64_t older = 0
         cdef int64_t steps = 0
-        if tasks is None or not results:
+        if tasks is None or not wanted:
             return 0
         for task in tasks.by_id.values():
             # What was let go of meanwhile is looked for all the same.
-            while at < count and seq_at(results, at) < task.seq:
+            while at < count and (<HeldTask>wanted[at]).seq < task.seq:
                 steps += older
                 at += 1
             if at == count:
                 break
-            if seq_at(results, at) == task.seq:
+            if (<HeldTask>wanted[at]).seq == task.seq:
                 steps += older
                 at += 1
             else:
@@ -188,3 +201,69 @@ cdef class HeldTasks:
     def __len__(self) -> int:
         cdef _QueueTasks tasks
         return sum([len(tasks.by_id) for tasks in self.queues.values()])
+
+
+def live(tasks: list[HeldTask]) -> list[HeldTask]:
+    """Return the tasks that are still held."""
+    cdef HeldTask task
+    return [task for task in tasks if task.held]
+
+
+def by_disposition(tasks: list[HeldTask]) -> dict[tuple[str, type], list[HeldTask]]:
+    """Put tasks that have ended together by queue and kind of disposition, the oldest first.
+
+    Children are not equally fast. In this order LREM finds each task at the end of active, while the tasks of one
+    child after the other would have it pass the other's every time.
+    """
+    cdef HeldTask task
+    cdef list group = None
+    queue = kind = None
+    groups = {}
+    for task in tasks:
+        if task.queue is not queue or type(task.disposition) is not kind:
+            queue = task.queue
+            kind = type(task.disposition)
+            group = groups.setdefault((queue, kind), [])
+        group.append(task)
+    for group in groups.values():
+        if not is_in_order(group):
+            group.sort(key=seq_of)
+    return groups
+
+
+def dispositions(tasks: list[HeldTask]) -> list[Disposition]:
+    """Return what becomes of tasks."""
+    cdef HeldTask task
+    return [task.disposition for task in tasks]
+
+
+def seq_of(task: HeldTask) -> int:
+    """Return the place of a task in the order in which its queue's tasks were taken."""
+    return task.seq
+
+
+cdef bint is_in_order(list tasks):
+    cdef HeldTask task
+    cdef int64_t last = -1
+    for task in tasks:
+        if task.seq < last:
+            return False
+        last = task.seq
+    return True
+
+
+def most_steps(tasks: list[HeldTask], span) -> int:
+    """Return how many elements LREM passes at most to find all of these from the oldest end, one after the other.
+
+    They are to be in order; of the held tasks between them nothing is known but that there are not more than ``span``
+    says.
+    """
+    cdef HeldTask task
+    cdef int64_t first = span.first
+    cdef int64_t others = span.held - 1
+    cdef int64_t steps = 0
+    cdef int64_t at = 0
+    for task in tasks:
+        steps += max(0, min(task.seq - first, others) - at)
+        at += 1
+    return steps

@@ -3,7 +3,6 @@ from typing import final
 
 from fastq.pool.protocol import Event, Submission
 from fastq.server.inflight._held import HeldTask, HeldTasks
-from fastq.server.inflight.result import Result
 
 @final
 class Intake:
@@ -14,4 +13,4 @@ class Intake:
     def submission(self, task: HeldTask) -> Submission: ...
 
 def to_submit(tasks: list[HeldTask]) -> list[Submission]: ...
-def split_done(events: list[Event]) -> tuple[list[Result], list[Event]]: ...
+def split_done(events: list[Event]) -> tuple[list[HeldTask], list[Event]]: ...

@@ -1,4 +1,4 @@
-"""From leased messages to submissions for the pool, and from its events to results: what every task passes.
+"""From leased messages to submissions for the pool, and from its events to ends: what every task passes.
 
 Only what is usual goes through here: messages that can be read, of tasks that are not held already, and handlers that
 simply returned. All else is handed back to the crew.
@@ -18,7 +18,6 @@ from fastq._codec import view_task_message
 from fastq.broker.operations.finish import Done
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import Kind
-from fastq.server.inflight.result import Result
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
@@ -105,7 +104,7 @@ def to_submit(tasks: list[HeldTask]) -> list[Submission]:
     cdef HeldTask task
     submissions = []
     for task in tasks:
-        if task.submission is not None and not task.ended:
+        if task.submission is not None and task.disposition is None:
             submissions.append(task.submission)
     return submissions
 
@@ -126,8 +125,8 @@ cdef bint is_same(str text, bytes raw) except -1:
     return size == PyBytes_GET_SIZE(raw) and memcmp(utf8, PyBytes_AS_STRING(raw), size) == 0
 
 
-def split_done(events: list[Event]) -> tuple[list[Result], list[Event]]:
-    """Return the results of handlers that returned where nothing is to be kept, and the other events.
+def split_done(events: list[Event]) -> tuple[list[HeldTask], list[Event]]:
+    """Return the tasks that are done, with nothing of them to be kept, and the other events.
 
     What became of a task that was let go of is another's to say: it is in neither.
     """
@@ -140,8 +139,8 @@ def split_done(events: list[Event]) -> tuple[list[Result], list[Event]]:
         if not task.held:
             continue
         if event.kind is DONE and task.canceled is None and <object>task.view.slots[RETENTION] <= 0:
-            task.ended = True
-            done.append(pair(Result, task, pair(Done, task.id, <object>task.view.slots[UNIQUE_KEY])))
+            task.disposition = pair(Done, task.id, <object>task.view.slots[UNIQUE_KEY])
+            done.append(task)
         else:
             others.append(event)
     return done, others

@@ -1,4 +1,4 @@
-"""From results to the operations that write them: grouped by queue and outcome, each call bounded.
+"""From tasks that have ended to the operations that write it: by queue and disposition, each call bounded.
 
 A task is taken off active by LREM, which costs 17 ns of Redis' time for each element that it passes. With many long
 tasks active that adds up, so it looks from the end that is nearer by the task's age, and a call takes no more tasks
@@ -20,11 +20,10 @@ from fastq.broker.operations.finish import (
 )
 from fastq.broker.operations.lease import Owner
 from fastq.info import at_unix_ns
-from fastq.server.inflight._results import by_disposition, dispositions, most_steps, seq_of
-from fastq.server.inflight.held import HeldTasks, Span
-from fastq.server.inflight.result import Result
+from fastq.server.inflight._held import by_disposition, dispositions, most_steps, seq_of
+from fastq.server.inflight.held import HeldTask, HeldTasks, Span
 
-__all__ = ["Batch", "Result", "Writer"]
+__all__ = ["Batch", "Writer"]
 
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
@@ -32,18 +31,18 @@ MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
 """What so many elements cost, each, is not worth a thought: 500 tasks take 1.7 ms."""
 LOOK_AT_MOST: Final = 16
-"""Held tasks looked at for each result, to know whether one call finds them all from the oldest end: the usual case."""
+"""Held tasks looked at for each ended one, to know whether one call finds them all from the oldest end: the usual case."""
 
 
 class Batch(NamedTuple):
-    """Pair an operation with the results it writes, in order."""
+    """An operation and the tasks whose ends it writes, in order."""
 
     operation: Operation[list[Finish]]
-    results: list[Result]
+    tasks: list[HeldTask]
 
 
 class Writer:
-    """Turn results into operations; with ``checks_done`` work that was done, too, is written only while it is ours."""
+    """Turn ends into operations; with ``checks_done`` work that was done, too, is written only while it is ours."""
 
     def __init__(self, held: HeldTasks, owner: Owner, now_ns: int, *, checks_done: bool) -> None:
         self._held = held
@@ -51,8 +50,8 @@ class Writer:
         self._now_ns = now_ns
         self._checks_done = checks_done
 
-    def batches(self, results: list[Result]) -> list[Batch]:
-        """Group results by queue and disposition into operations of bounded size."""
+    def batches(self, tasks: list[HeldTask]) -> list[Batch]:
+        """Put ends by queue and disposition into operations of bounded size."""
         now = at_unix_ns(self._now_ns)
         return [
             Batch(
@@ -61,11 +60,13 @@ class Writer:
                 ),
                 part,
             )
-            for (queue, kind), group in by_disposition(results).items()
+            for (queue, kind), group in by_disposition(tasks).items()
             for side, part in self._parts(queue, kind, group)
         ]
 
-    def _parts(self, queue: str, kind: type[Disposition], group: list[Result]) -> Iterator[tuple[int, list[Result]]]:
+    def _parts(
+        self, queue: str, kind: type[Disposition], group: list[HeldTask]
+    ) -> Iterator[tuple[int, list[HeldTask]]]:
         span = self._held.span(queue)
         # Of a larger group one call might have all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
@@ -75,61 +76,63 @@ class Writer:
         return _parts(kind, group, span, is_near=is_near)
 
 
-def _parts(kind: type[Disposition], group: list[Result], span: Span, *, is_near: bool) -> Iterator[tuple[int, list[Result]]]:
-    """Give results in the calls that write them, with the end of active that is nearer to each."""
+def _parts(
+    kind: type[Disposition], group: list[HeldTask], span: Span, *, is_near: bool
+) -> Iterator[tuple[int, list[HeldTask]]]:
+    """Give tasks in the calls that write their ends, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
         in_order = sorted(group, key=seq_of)
         yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(in_order))))
     elif not is_near:
         for side, deep in _by_side(group, span):
-            parts = _slices([result for result, _ in deep]) if kind is Done else _bounded(deep)
+            parts = _slices([task for task, _ in deep]) if kind is Done else _bounded(deep)
             yield from ((side, part) for part in parts)
     elif kind is Done:
         yield from ((OLDEST_FIRST, part) for part in _slices(group))
     else:
-        yield from ((OLDEST_FIRST, part) for part in _bounded([(result, 0) for result in group]))
+        yield from ((OLDEST_FIRST, part) for part in _bounded([(task, 0) for task in group]))
 
 
-def _slices(group: list[Result]) -> Iterator[list[Result]]:
+def _slices(group: list[HeldTask]) -> Iterator[list[HeldTask]]:
     return (group[at : at + MAX_CALL_TASKS] for at in range(0, len(group), MAX_CALL_TASKS))
 
 
-_Deep = tuple[Result, int]
-"""A result, and how many elements of active LREM passes before its task."""
+_Deep = tuple[HeldTask, int]
+"""A task, and how many elements of active LREM passes before it."""
 
 
-def _by_side(group: list[Result], span: Span) -> Iterator[tuple[int, list[_Deep]]]:
-    """Give results to the end of active that is nearer, in the order in which they are best looked for.
+def _by_side(group: list[HeldTask], span: Span) -> Iterator[tuple[int, list[_Deep]]]:
+    """Give tasks to the end of active that is nearer, in the order in which they are best looked for.
 
     Of the tasks of other servers nothing is known; theirs lie among ours.
     """
     older: list[_Deep] = []
     newer: list[_Deep] = []
     others = len(group) - 1
-    for at, result in enumerate(sorted(group, key=seq_of)):
+    for at, task in enumerate(sorted(group, key=seq_of)):
         # Those of the group that are nearer to the end are gone by then.
-        before = max(0, min(result.task.seq - span.first, span.held - 1) - at)
-        after = max(0, min(span.last - result.task.seq, span.held - 1) - (others - at))
+        before = max(0, min(task.seq - span.first, span.held - 1) - at)
+        after = max(0, min(span.last - task.seq, span.held - 1) - (others - at))
         if before <= after:
-            older.append((result, before))
+            older.append((task, before))
         else:
-            newer.append((result, after))
+            newer.append((task, after))
     yield OLDEST_FIRST, older
     yield NEWEST_FIRST, newer[::-1]
 
 
-def _bounded(deep: list[_Deep]) -> Iterator[list[Result]]:
-    part: list[Result] = []
+def _bounded(deep: list[_Deep]) -> Iterator[list[HeldTask]]:
+    part: list[HeldTask] = []
     size = steps = 0
-    for result, depth in deep:
-        weight = result.write.size()
+    for (task, depth), end in zip(deep, dispositions([task for task, _ in deep]), strict=True):
+        weight = end.size()
         full = len(part) >= MAX_CALL_TASKS or size + weight > MAX_CALL_BYTES or steps + depth > MAX_CALL_STEPS
         if part and full:
             yield part
             part = []
             size = steps = 0
-        part.append(result)
+        part.append(task)
         size += weight
         steps += depth
     if part:

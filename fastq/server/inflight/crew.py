@@ -1,7 +1,7 @@
-"""The pool as the server uses it: held tasks in, results out.
+"""The pool as the server uses it: held tasks in, ended tasks out.
 
 It knows which task types are coroutines, turns messages into submissions with their time limits, and events into
-results for the acker. The pool itself knows neither messages nor queues.
+ends for the acker. The pool itself knows neither messages nor queues.
 """
 
 import asyncio
@@ -37,12 +37,11 @@ from fastq.server.inflight.outcomes import (
     report_of,
     undecodable,
 )
-from fastq.server.inflight.result import Result
 from fastq.server.inflight.unknown import pass_on_delay_s
 from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
 
-__all__ = ["Crew", "CrewCallbacks", "given_back"]
+__all__ = ["Crew", "CrewCallbacks", "give_back"]
 
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was canceled before it began").encode()
 
@@ -59,14 +58,14 @@ _log = logging.getLogger("fastq.pool")
 
 @dataclass(frozen=True, slots=True)
 class CrewCallbacks:
-    """Say whom the crew tells what: results to be written, results written by running handlers, a pool that is dead.
+    """Say whom the crew tells what: tasks that have ended, results written by running handlers, a pool that is dead.
 
     ``canceled_as`` tells, by queue, id and when its dequeue was asked for, what is to become of a task that comes in,
     if it was canceled on its way;
     ``remembers_canceled`` tells whether anything was.
     """
 
-    finish: Callable[[list[Result]], None]
+    finish: Callable[[list[HeldTask]], None]
     write_result: Callable[[HeldTask, bytes], None]
     failed: Callable[[PoolStartError], None]
     canceled_as: Callable[[str, str, float], CancelAs | None]
@@ -152,7 +151,7 @@ class Crew:
             self._callbacks.finish(self._return(queue, leased, now_s))
             return
         tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
-        rejected: list[Result] = []
+        rejected: list[HeldTask] = []
         try:
             if odd:
                 self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
@@ -165,16 +164,16 @@ class Crew:
             if rejected:
                 self._callbacks.finish(rejected)
 
-    def _return(self, queue: str, leased: Leased, now_s: float) -> list[Result]:
+    def _return(self, queue: str, leased: Leased, now_s: float) -> list[HeldTask]:
         """Hold tasks that came too late just to give them back; those that cannot be read are left to a recoverer."""
-        results = []
+        returned = []
         for place in range(leased.size):
             with suppress(InvalidMessageError):
-                results.append(given_back(self._held.add(queue, view_leased(leased.task(place)), now_s)))
-        return results
+                returned.append(give_back(self._held.add(queue, view_leased(leased.task(place)), now_s)))
+        return returned
 
     def _take_odd(
-        self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[Result]
+        self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[HeldTask]
     ) -> None:
         """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
         now_s = self._clock.monotonic_s()
@@ -199,41 +198,41 @@ class Crew:
         if repeats:
             _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
 
-    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask], asked_s: float) -> list[Result]:
-        """End the tasks that were canceled a moment ago, and return what came of them."""
-        results = []
+    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask], asked_s: float) -> list[HeldTask]:
+        """End the tasks that were canceled a moment ago, and return them."""
+        canceled = []
         for task in tasks:
             task.canceled = self._callbacks.canceled_as(queue, task.id, asked_s)
             if task.canceled is not None:
-                results.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
-        return results
+                canceled.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
+        return canceled
 
     def _is_async(self, task_type: str) -> bool:
         return self._patterns.find(task_type) in self._async_patterns
 
-    def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> Result:
+    def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> HeldTask:
         _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
         rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
         task = self._held.add(queue, view_task_message(rewritten), now_s)
-        task.ended = True
-        return Result(task, Archived(leased.id, rewritten))
+        task.disposition = Archived(leased.id, rewritten)
+        return task
 
     # Out --------------------------------------------------------------------------------------------------------
 
     def _on_events(self, events: list[Event]) -> None:
-        results, others = split_done(events)
-        self.counts[Kind.DONE] += len(results)
+        ended, others = split_done(events)
+        self.counts[Kind.DONE] += len(ended)
         again: list[Submission] = []
         try:
             for event in others:
-                self._take_event(event, results, again)
+                self._take_event(event, ended, again)
             if again:
                 self.pool.submit(again)
         finally:
-            if results:
-                self._callbacks.finish(results)
+            if ended:
+                self._callbacks.finish(ended)
 
-    def _take_event(self, event: Event, results: list[Result], again: list[Submission]) -> None:
+    def _take_event(self, event: Event, ended: list[HeldTask], again: list[Submission]) -> None:
         task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
         kind, data = event.kind, event.data
         if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
@@ -251,11 +250,11 @@ class Crew:
             elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
                 self._judge(self._callbacks.judge, task, kind, data)
             else:
-                results.append(self._end(task, kind, data))
+                ended.append(self._end(task, kind, data))
         except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
             _log.exception("a defect: what became of task %s of queue %s is not written", task.id, task.queue)
             if kind is not Kind.WRITTEN:
-                results.append(given_back(task))
+                ended.append(give_back(task))
 
     def _goes_again(self, task: HeldTask, kind: Kind) -> bool:
         """Return whether a task is to be submitted again, since its child was killed for another's sake."""
@@ -301,10 +300,10 @@ class Crew:
             if not is_passed_on or task.canceled is not None:
                 self._callbacks.finish([self._end(task, Kind.NOT_FOUND, data)])
                 return
-            task.ended = True
             self.counts[Kind.NOT_FOUND] += 1
             now_s = self._clock.unix_ns() // 1_000_000_000
-            self._callbacks.finish([Result(task, passed_on(task, data, now_s, pass_on_delay_s()))])
+            task.disposition = passed_on(task, data, now_s, pass_on_delay_s())
+            self._callbacks.finish([task])
 
         self._end_later(task, ask())
 
@@ -323,20 +322,19 @@ class Crew:
             judging.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def _end(self, task: HeldTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> Result:
-        task.ended = True
+    def _end(self, task: HeldTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> HeldTask:
         self.counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
         if kind <= Kind.RESULT:
-            return Result(task, outcome_of(task, kind, data, now_s, self._delay_rule))
+            task.disposition = outcome_of(task, kind, data, now_s, self._delay_rule)
+            return task
         report = report or report_of(kind, data)
         if overrides(task, kind):
-            write = canceled_of(task, report, now_s)
+            task.disposition = canceled_of(task, report, now_s)
         else:
-            write = outcome_of(task, kind, data, now_s, self._delay_rule, report)
-        task.returning = isinstance(write, Requeued)
-        self.failure_log.tell(task, kind, write, report)
-        return Result(task, write)
+            task.disposition = outcome_of(task, kind, data, now_s, self._delay_rule, report)
+        self.failure_log.tell(task, kind, task.disposition, report)
+        return task
 
     # Control ----------------------------------------------------------------------------------------------------
 
@@ -360,21 +358,21 @@ class Crew:
         if submission is not None:
             self.pool.cancel(submission)
 
-    def give_back(self) -> list[Result]:
+    def give_back(self) -> list[HeldTask]:
         """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
         self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
-        return [given_back(task) for task in tasks if task.held]
+        return [give_back(task) for task in tasks if task.held]
 
     def tasks(self) -> set[object]:
         """Return the tasks that the pool has, and those about which hooks are being asked."""
         return {submission.key for submission in self.pool.submissions()} | set(self._judging.values())
 
 
-def given_back(task: HeldTask) -> Result:
-    """Return the result of a task that goes back to its queue, whatever became of it."""
-    task.ended = task.returning = True
-    return Result(task, Requeued(task.id))
+def give_back(task: HeldTask) -> HeldTask:
+    """Let a task go back to its queue, whatever became of it."""
+    task.disposition = Requeued(task.id)
+    return task
 
 
 def _is_unreported_failure(kind: Kind, data: bytes) -> bool:

@@ -2,8 +2,7 @@
 
 from fastq.broker.operations.lease import LeasedTask
 from fastq.errors import InvalidMessageError
-from fastq.server.inflight._held import HeldTask, HeldTasks
-from fastq.server.inflight.span import Span
+from fastq.server.inflight._held import HeldTask, HeldTasks, Span
 from fastq.wire.codec import TaskView, view_task_message
 
 __all__ = ["HeldTask", "HeldTasks", "Span", "view_leased"]
