@@ -25,7 +25,8 @@ from fastq.server.actors.acker import Acker
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
-from fastq.server.inflight.held import HeldTasks, view_leased
+from fastq.server.inflight.ack_writer import AckWriter
+from fastq.server.inflight.held import view_leased
 from fastq.server.inflight.holdings import Holdings
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.timing import STANDARD
@@ -86,11 +87,11 @@ class LightServer:
         self.tally = tally
         self._clock = SystemClock()
         self._broker = open_async_broker(url)
-        self._held = HeldTasks(STANDARD.lease_s)
         stall = StallWatch(self._clock, STANDARD.stall_s)
-        holdings = Holdings(self._held, Owner.draw(), stall, self._clock, STANDARD)
+        holdings = Holdings.of(Owner.draw(), stall, self._clock, STANDARD)
+        self._held = holdings.held
         commands = CountedCommands(self._broker, self)
-        self._acker = Acker(commands, holdings)
+        self._acker = Acker(AckWriter(commands, holdings), holdings, lambda: None)
         self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), holdings, self, CHECK_INTERVAL_S)
         self._watch = TaskWatch(self._broker.transport)
         self.waker = Waker(self._watch, QUEUE, self._wake)

@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -28,10 +29,11 @@ from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.heartbeater import Heartbeater
-from fastq.server.actors.recoverer import Recoverer
+from fastq.server.actors.recoverer import Recoverer, Rules
 from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig
-from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.config import MAX_LOST, ServerConfig
+from fastq.server.inflight.ack_writer import AckWriter
+from fastq.server.inflight.held import HeldTask
 from fastq.server.inflight.holdings import Holdings
 from fastq.server.inflight.outcomes import outcome_of
 from fastq.server.inflight.stall import StallWatch
@@ -71,9 +73,9 @@ class Stage:
         self.broker = open_async_broker(url)
         self.commands = Commands(self.broker)
         clock = SystemClock()
-        self.holdings = Holdings(HeldTasks(), US, StallWatch(clock), clock, STANDARD)
+        self.holdings = Holdings.of(US, StallWatch(clock), clock, STANDARD)
         self.held = self.holdings.held
-        self.acker = Acker(self.commands, self.holdings)
+        self.acker = Acker(AckWriter(self.commands, self.holdings), self.holdings, lambda: None)
         self.config = ServerConfig(concurrency=2)
         self.in_handlers: list[HeldTask] = []
         self.room = 100
@@ -168,7 +170,8 @@ async def lease_long_ago(stage: Stage) -> None:
 
 
 async def recover(stage: Stage) -> None:
-    await Recoverer(stage.commands, [QUEUE], lambda retried: 3600.0, stage.holdings.clock, TRUSTING).tick()
+    holdings, rules = replace(stage.holdings, timing=TRUSTING), Rules(lambda retried: 3600.0, MAX_LOST, None)
+    await Recoverer(stage.commands, [QUEUE], holdings, rules, None).tick()
 
 
 async def forward(stage: Stage) -> None:

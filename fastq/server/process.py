@@ -34,7 +34,7 @@ from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.healthchecker import Healthchecker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.janitor import Janitor
-from fastq.server.actors.recoverer import Recoverer
+from fastq.server.actors.recoverer import Recoverer, Rules
 from fastq.server.actors.repairs import Repairs, describe
 from fastq.server.actors.subscriber import Subscriber
 from fastq.server.actors.syncer import Syncer
@@ -49,6 +49,7 @@ from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
+from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.crew import Crew, CrewCallbacks
 from fastq.server.inflight.held import HeldTask, HeldTasks
 from fastq.server.inflight.holdings import Holdings
@@ -95,12 +96,14 @@ class ServerProcess:
         config = self.config = options.config
         self._broker: AsyncBroker = open_async_broker(options.redis)
         self.commands = Commands(self._broker)
-        self.held = HeldTasks(options.timing.lease_s)
         self.owner = Owner.draw()
         self.identity = new_identity()
         self.stall = StallWatch(self._clock, options.timing.stall_s)
-        self.holdings = Holdings(self.held, self.owner, self.stall, self._clock, options.timing)
-        self.acker = Acker(self.commands, self.holdings)
+        self.holdings = Holdings.of(self.owner, self.stall, self._clock, options.timing)
+        self.held = self.holdings.held
+        self.ack_writer = AckWriter(self.commands, self.holdings)
+        self.syncer = Syncer(self.ack_writer, self.holdings)
+        self.acker = Acker(self.ack_writer, self.holdings, self.syncer.wake_soon)
         self.result_writer = ResultWriter(self.commands, self.owner)
         self.forks = ForkServer(
             pool_config(options),
@@ -141,12 +144,10 @@ class ServerProcess:
         self.forwarder = Forwarder(commands, queues, check_s, clock)
         topics = order_topic(self.identity.server_id, self.obey), due_topic(queues, self.forwarder.note_due, check_s)
         self.subscriber = Subscriber(self._broker, self.crew.cancel, clock, topics)
-        self.syncer = Syncer(self.acker, self.holdings)
-        self.recoverer = Recoverer(commands, queues, default_retry_delay, clock, timing)
-        self.recoverer.max_lost = config.max_lost
-        self.recoverer.is_held = lambda queue, task_id: self.held.get(queue, task_id) is not None
-        if self.hooks.judges:
-            self.recoverer.judge = self._judge_recovered
+        child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
+        self.aggregation = Aggregation(config, timing, commands, clock, child)
+        rules = Rules(default_retry_delay, config.max_lost, self._judge_recovered if self.hooks.judges else None)
+        self.recoverer = Recoverer(commands, queues, self.holdings, rules, self.aggregation.reclaimer.reclaim)
         self.fetcher = Fetcher(
             commands,
             Prioritizer(config.queues, config.strict_priority),
@@ -154,7 +155,6 @@ class ServerProcess:
             self.crew,
             seconds_of(config.task_check_interval),
         )
-        self.syncer.may_bring = self.fetcher.may_bring
         self.forwarder.on_tasks = self.fetcher.queue_has_tasks
         self.watch = TaskWatch(self._broker.transport)
         self.wakers = {queue: Waker(self.watch, queue, self.fetcher.queue_has_tasks) for queue in queues}
@@ -163,13 +163,9 @@ class ServerProcess:
         self.fetcher.wakers = self.wakers
         self.archive_keeper = ArchiveKeeper(self._broker, config, clock)
         self.janitor = Janitor(commands, config, self.archive_keeper, clock)
-        child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
-        self.aggregation = Aggregation(config, timing, commands, clock, child)
-        self.recoverer.reclaim = self.aggregation.reclaimer.reclaim
-        self.aggregation.reclaimer.get_on = self.recoverer.get_on
         pool = self.crew.pool
         self.custodian = Custodian(
-            self.holdings, self._accounted, self.acker.write_again, lambda: pool.can_work, self.showcase.set_can_work
+            self.holdings, self._accounted, self.syncer.write_soon, lambda: pool.can_work, self.showcase.set_can_work
         )
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
@@ -277,11 +273,11 @@ class ServerProcess:
         """
         taken_when_asked = -1
         while True:
-            if self.showcase.status is ServerStatus.QUIET and not self.held and not self.acker.failed:
+            if self.showcase.status is ServerStatus.QUIET and not self.held and not self.holdings.ends.waiting:
                 return  # quiet, and through with what was here
             if self.aggregation.is_busy:
                 taken_when_asked = -1  # a task is about to be enqueued
-            elif self.fetcher.all_resting and not self.held and not self.acker.failed:
+            elif self.fetcher.all_resting and not self.held and not self.holdings.ends.waiting:
                 if self.crew.taken == taken_when_asked:
                     return
                 taken_when_asked = self.crew.taken
@@ -346,7 +342,7 @@ class ServerProcess:
             await actor.finish(each_s)
         await self.result_writer.settle()
         await self.acker.flush()
-        while self.acker.failed:
+        while self.holdings.ends.waiting:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)
 

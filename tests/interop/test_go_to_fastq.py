@@ -9,10 +9,14 @@ import pytest
 import redis
 
 from fastq import Inspector
+from fastq.broker.operations.lease import Owner
 from fastq.broker.transport.open import open_async_broker
 from fastq.clock import SystemClock
-from fastq.server.actors.recoverer import Recoverer
+from fastq.server.actors.recoverer import Recoverer, Rules
 from fastq.server.commands import Commands
+from fastq.server.config import MAX_LOST
+from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.stall import StallWatch
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
 from tests.interop.peer import GoPeer
@@ -154,7 +158,10 @@ def lose(db: Any, url: str, task_id: str) -> None:
 
     async def recover() -> None:
         broker = open_async_broker(url)
-        await Recoverer(Commands(broker), ["default"], lambda retried: 3600.0, SystemClock(), TRUSTING).tick()
+        clock = SystemClock()
+        holdings = Holdings.of(Owner.draw(), StallWatch(clock), clock, TRUSTING)
+        rules = Rules(lambda retried: 3600.0, MAX_LOST, None)
+        await Recoverer(Commands(broker), ["default"], holdings, rules, None).tick()
         await broker.close()
 
     assert db.lrem(keys.pending("default"), 0, task_id) == 1

@@ -15,17 +15,20 @@ from fastq.broker.scripts import load_script
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import ManualClock
+from fastq.server.actors.recoverer import Reclaim, Recoverer, Rules
 from fastq.server.commands import Commands
-from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.config import MAX_LOST
+from fastq.server.inflight.ack_writer import AckWriter
+from fastq.server.inflight.held import HeldTask
 from fastq.server.inflight.holdings import Holdings
 from fastq.server.inflight.stall import StallWatch
-from fastq.server.timing import STANDARD
+from fastq.server.timing import STANDARD, Timing
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 
-__all__ = ["TRUSTING", "Bench", "ScriptFault", "logged", "on_bench"]
+__all__ = ["TRUSTING", "Bench", "ScriptFault", "logged", "no_news", "on_bench", "recoverer"]
 
 TRUSTING = replace(STANDARD, settle_s=0.0)
 """The times of a recoverer that takes what it finds at its first look."""
@@ -44,10 +47,13 @@ class Bench:
         self.broker = open_async_broker(url)
         self.watch = TaskWatch(self.broker.transport)
         self.commands = Commands(self.broker)
-        self.held = HeldTasks()
         self.owner = OURS
         self.stall = StallWatch(self.clock)
-        self.holdings = Holdings(self.held, self.owner, self.stall, self.clock, STANDARD)
+        self.holdings = Holdings.of(self.owner, self.stall, self.clock, STANDARD)
+        self.held = self.holdings.held
+        self.ends = self.holdings.ends
+        """What the syncer is to write again."""
+        self.writer = AckWriter(self.commands, self.holdings)
 
     def hold(self, *task_ids: str, **fields: Any) -> list[HeldTask]:
         """Let tasks be active, leased to us and held, as after a dequeue."""
@@ -65,6 +71,26 @@ class Bench:
     def take_away(self, task_id: str) -> None:
         """Let a task's lease be another server's."""
         self.db.zadd(keys.lease(QUEUE), {task_id: NOW_S + 60})
+
+
+RULES = Rules(lambda retried: 100.0 + retried, MAX_LOST, None)
+
+
+def recoverer(
+    bench: Bench,
+    *queues: str,
+    timing: Timing = TRUSTING,
+    commands: Commands | None = None,
+    rules: Rules = RULES,
+    reclaim: Reclaim | None = None,
+) -> Recoverer:
+    """Return a recoverer of some queues, else of the bench's."""
+    holdings = replace(bench.holdings, timing=timing)
+    return Recoverer(commands or bench.commands, queues or (QUEUE,), holdings, rules, reclaim)
+
+
+def no_news() -> None:
+    """Do nothing: stands in for what is told that a long look gets on."""
 
 
 Test = Callable[[Bench], Coroutine[Any, Any, None]]

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from redis import Redis
@@ -15,7 +14,7 @@ from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.harness import Bench, logged, on_bench
+from tests.server.harness import Bench, logged, no_news, on_bench
 
 WRITES: dict[str, Callable[[str], Disposition]] = {
     "done": Done,
@@ -28,7 +27,7 @@ ENDS = {"complete": "completed", "retry": "retry", "archive": "archived", "reque
 
 
 def acker(bench: Bench) -> Acker:
-    return Acker(bench.commands, bench.holdings)
+    return Acker(bench.writer, bench.holdings, no_news)
 
 
 def end(task: HeldTask, way: str = "done") -> HeldTask:
@@ -117,7 +116,7 @@ def test_results_of_all_kinds_and_queues_are_written_in_one_go(db: Redis, url: s
         assert bench.queue.counters()["failed"] == 4
         assert bench.db.get(keys.processed_total("other")) == b"1"
         assert bench.held_ids() == []
-        assert acking.failed == []
+        assert bench.ends.waiting == []
 
     on_bench(db, url, test)
 
@@ -207,18 +206,17 @@ def test_results_are_kept_in_an_outage_which_is_said_once(
     with faulty_proxy(shared_server.socket_path) as proxy:
 
         async def test(bench: Bench) -> None:
-            acking = acker(bench)
             kept: list[int] = []
-            acking.on_failed = lambda: kept.append(len(acking.failed))
+            acking = Acker(bench.writer, bench.holdings, lambda: kept.append(len(bench.ends.waiting)))
             tasks = bench.hold("a", "b", "c")
             proxy.vanish()
             for task in tasks:
                 acking.add([end(task)], pool_is_dry=True)
                 await acking.flush()
-            assert [task.id for task in acking.failed] == ["a", "b", "c"]
+            assert [task.id for task in bench.ends.waiting] == ["a", "b", "c"]
             assert kept == [1, 2, 3]
             assert bench.held_ids() == ["a", "b", "c"], "they are still held, and their leases extended"
-            assert bench.held.queues_in_doubt() == frozenset(), "what was never sent is in no doubt"
+            assert bench.ends.queues_in_doubt() == frozenset(), "what was never sent is in no doubt"
 
         on_bench(db, shared_server.url, test, through=proxy.url)
     (said,) = logged(caplog)
@@ -234,7 +232,7 @@ def test_one_queue_that_refuses_its_results_does_not_hold_up_the_others(db: Redi
         acking.add(end_all([odd, task]), pool_is_dry=True)
         await acking.flush()
         assert bench.queue.counters()["processed"] == 1
-        assert [task.id for task in acking.failed] == ["odd"]
+        assert [task.id for task in bench.ends.waiting] == ["odd"]
 
     on_bench(db, url, test)
 
@@ -249,9 +247,9 @@ def test_a_flush_that_is_cancelled_keeps_its_results_in_doubt(db: Redis, url: st
         while not bench.commands._waiting and not bench.commands._senders:
             await asyncio.sleep(0)
         await acking.stop()
-        assert acking.failed == [task]
-        assert task.in_doubt
-        assert bench.held.queues_in_doubt() == {QUEUE}
+        assert bench.ends.waiting == [task]
+        assert bench.ends.is_in_doubt(task)
+        assert bench.ends.queues_in_doubt() == {QUEUE}
 
     on_bench(db, url, test)
 
@@ -259,7 +257,6 @@ def test_a_flush_that_is_cancelled_keeps_its_results_in_doubt(db: Redis, url: st
 def test_it_starts_and_stops_again_and_again(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(bench: Bench) -> None:
         tasks = bench.hold(*(str(number) for number in range(50)))
-        left: list[Any] = []
         for number, task in enumerate(tasks):
             acking = acker(bench)
             acking.start()
@@ -268,7 +265,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str, caplog: pytest
                 await asyncio.sleep(0)
             await acking.stop()
             await acking.flush()
-            left += acking.failed
+        left = bench.ends.waiting
         assert {task.id for task in left} == set(bench.held_ids())
         assert bench.queue.places().get("active", []) == [] or left
 

@@ -22,7 +22,7 @@ from fastq.server.commands import Commands
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE
 from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
-from tests.server.harness import Bench, logged, on_bench
+from tests.server.harness import Bench, logged, no_news, on_bench
 from tests.waiting import PATIENCE_S
 
 DUE_S = NOW_S - 60
@@ -407,7 +407,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
         while bench.commands._senders:  # what was asked for a set may come to Redis after its asker's end
             await asyncio.wait(bench.commands._senders)
         bench.clock.advance(121)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
         last: Aggregator = aggregator_on(bench)
         last.start()
         async with last.ticked:

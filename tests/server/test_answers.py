@@ -11,16 +11,17 @@ from redis import Redis
 from fastq.errors import BrokerError
 from fastq.server.actors.recoverer import Recoverer
 from fastq.server.commands import Commands
+from fastq.server.timing import STANDARD
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, THEIRS
 from tests.redis_servers import redis_server
-from tests.server.harness import Bench, on_bench
+from tests.server.harness import Bench, on_bench, recoverer
 
 EXPIRED_S = NOW_S - 30
 
 
-def recoverer(bench: Bench, *queues: str) -> Recoverer:
-    return Recoverer(bench.commands, queues or (QUEUE,), lambda retried: 100.0, bench.clock)
+def patient(bench: Bench, *queues: str) -> Recoverer:
+    return recoverer(bench, *queues, timing=STANDARD)
 
 
 def beat(bench: Bench) -> None:
@@ -45,14 +46,14 @@ async def see_that_the_living_keep_theirs(bench: Bench, recovering: Recoverer) -
 
 def test_a_server_that_has_just_started_waits_until_the_living_have_beaten(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        await see_that_the_living_keep_theirs(bench, recoverer(bench))
+        await see_that_the_living_keep_theirs(bench, patient(bench))
 
     on_bench(db, url, test)
 
 
 async def steady(bench: Bench, *queues: str) -> Recoverer:
     """Give a recoverer that has had answers for long enough."""
-    recovering = recoverer(bench, *queues)
+    recovering = patient(bench, *queues)
     for _ in range(4):
         await recovering.tick()
         bench.clock.advance(5)
@@ -107,7 +108,7 @@ def test_a_server_that_stood_still_itself_waits_until_the_living_have_beaten(clo
 @pytest.mark.parametrize("gap_s", [11, 40])
 def test_a_break_while_it_waits_lets_it_wait_anew(gap_s: int, db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        recovering = recoverer(bench)
+        recovering = patient(bench)
         await recovering.tick()
         bench.clock.advance(gap_s)
         await see_that_the_living_keep_theirs(bench, recovering)

@@ -28,15 +28,15 @@ class Site:
     """Be a custodian with an acker and a syncer, and a pool that has what ``has`` says."""
 
     def __init__(self, bench: Bench) -> None:
-        self.acker = Acker(bench.commands, bench.holdings)
-        self.syncer = Syncer(self.acker, bench.holdings)
+        self.syncer = Syncer(bench.writer, bench.holdings)
+        self.acker = Acker(bench.writer, bench.holdings, self.syncer.wake_soon)
         self.has: set[object] = set()
         self.works = True
         self.told: list[bool] = []
         self.custodian = Custodian(
             bench.holdings,
             lambda: self.has | self.acker.tasks(),
-            self.acker.write_again,
+            self.syncer.write_soon,
             lambda: self.works,
             self.told.append,
         )
@@ -69,14 +69,14 @@ def test_what_is_about_to_be_written_is_not_taken_for_lost(db: Redis, url: str) 
         site = Site(bench)
         waiting, failed, _ = bench.hold("waiting", "failed", "lost")
         site.acker.add([give_back(waiting)], pool_is_dry=False)
-        site.acker.failed = [give_back(failed)]
+        bench.ends.add([give_back(failed)])
         seen: list[Any] = []
         run_many = bench.commands.run_many
 
         async def look(operations: Any) -> Any:
             for _ in range(2):
                 await site.custodian.tick()
-            seen.append([task.id for task in site.acker.failed])
+            seen.append([task.id for task in bench.ends.waiting])
             return await run_many(operations)
 
         bench.commands.run_many = look  # type: ignore[method-assign]  # while a write is under way

@@ -11,10 +11,10 @@ from fastq.broker.operation import Operation
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerConnectionError
 from fastq.prioritizer import Prioritizer
-from fastq.server.actors.acker import Acker
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.syncer import Syncer
 from fastq.server.commands import Commands
+from fastq.server.inflight.ack_writer import AckWriter
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.server.fetching import Pool
@@ -54,12 +54,11 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
     async def test(bench: Bench) -> None:
         losing = LosingReplies(bench.broker)
         commands = Commands(losing)  # type: ignore[arg-type]  # all that Commands uses of a broker
-        acker = Acker(commands, bench.holdings)
-        syncer, pool = Syncer(acker, bench.holdings), Pool(bench)
+        writer = AckWriter(commands, bench.holdings)
+        syncer, pool = Syncer(writer, bench.holdings), Pool(bench)
         fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.holdings, pool, 1.0)
-        syncer.may_bring = fetching.may_bring
         (stale,) = tasks = bench.hold("a")
-        writing = asyncio.create_task(acker.write(end_all(tasks, way), checks_done=False))
+        writing = asyncio.create_task(writer.write(end_all(tasks, way), checks_done=False))
         await losing.until_carried_out(1)
         bench.db.delete(keys.task(QUEUE, "a"), keys.completed(QUEUE))
         bench.queue.pend("a", payload=b"another task")
@@ -70,12 +69,12 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
         losing.is_losing = False
         await asyncio.gather(writing, taking)
         await syncer.tick()
-        assert len(acker.failed) == 1, "it waits until the lost dequeue was looked for"
+        assert len(bench.ends.waiting) == 1, "it waits until the lost dequeue was looked for"
         await fetching.tick()
         assert pool.ids == ["a"]
         bench.held.drop(stale)  # as the crew does with what is leased to us anew
         await syncer.tick()
         assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
-        assert (acker.failed, len(bench.held)) == ([], 1)
+        assert (bench.ends.waiting, len(bench.held)) == ([], 1)
 
     on_bench(db, url, test)

@@ -231,7 +231,7 @@ def test_a_queue_in_doubt_is_left_alone_until_it_is_settled(db: Redis, url: str)
         (task,) = bench.hold("a")
         bench.queue.pend("b")
         fill(bench, "other", 1)
-        bench.held.doubt(task)
+        bench.ends.keep([task], BrokerConnectionError("lost", maybe_applied=True))
         fetching = fetcher(bench, pool, {QUEUE: 1, "other": 1})
         await fetching.tick()
         assert pool.ids == ["other-000"]

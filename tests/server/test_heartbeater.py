@@ -17,7 +17,7 @@ from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.server.harness import Bench, ScriptFault, logged, no_news, on_bench
 from tests.server.test_acker import end
 
 ME = ServerIdentity("host", 7, "id")
@@ -69,7 +69,7 @@ def test_after_a_jump_of_the_wall_clock_what_is_another_s_is_let_go_of_and_not_w
         before = bench.queue.task("taken")
         bench.clock.jump(jump_s)
         beating = heartbeater(bench)
-        acking = Acker(bench.commands, bench.holdings)
+        acking = Acker(bench.writer, bench.holdings, no_news)
         if jump_s > 0:
             # The outcome that comes before the first beat.
             acking.add([end(taken)], pool_is_dry=True)
@@ -295,13 +295,13 @@ def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lea
     with faulty_proxy(shared_server.socket_path, ScriptFault(way, Act.CUT_BEFORE_REPLY)) as proxy:
 
         async def test(bench: Bench) -> None:
-            acking = Acker(bench.commands, bench.holdings)
+            acking = Acker(bench.writer, bench.holdings, no_news)
             (task,) = bench.hold("a")
             acking.add([end(task, way)], pool_is_dry=True)
             await acking.flush()
-            assert (bench.held_ids(), bench.held.queues_in_doubt()) == (["a"], frozenset({QUEUE}))
+            assert (bench.held_ids(), bench.ends.queues_in_doubt()) == (["a"], frozenset({QUEUE}))
             await heartbeater(bench).tick()
-            assert (bench.held_ids(), bench.held.queues_in_doubt()) == ([], frozenset())
+            assert (bench.held_ids(), bench.ends.queues_in_doubt()) == ([], frozenset())
 
         on_bench(db, shared_server.url, test, through=proxy.url)
     (said,) = logged(caplog)
@@ -315,11 +315,11 @@ def test_an_outcome_whose_write_is_in_doubt_is_kept_while_the_lease_is_ours(
     with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST)) as proxy:
 
         async def test(bench: Bench) -> None:
-            acking = Acker(bench.commands, bench.holdings)
+            acking = Acker(bench.writer, bench.holdings, no_news)
             (task,) = bench.hold("a")
             acking.add([end(task, "done")], pool_is_dry=True)
             await acking.flush()
             await heartbeater(bench).tick()
-            assert (bench.held_ids(), len(acking.failed)) == (["a"], 1)
+            assert (bench.held_ids(), len(bench.ends.waiting)) == (["a"], 1)
 
         on_bench(db, shared_server.url, test, through=proxy.url)

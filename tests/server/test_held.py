@@ -1,4 +1,4 @@
-"""The held tasks: found by queue and id, in the order in which they were taken, in doubt until they are let go of."""
+"""The held tasks: found by queue and id, in the order in which they were taken."""
 
 import pytest
 
@@ -72,16 +72,3 @@ def test_the_span_of_a_queue_tells_its_oldest_its_newest_and_its_number(held: He
     for task in tasks:
         held.drop(task)
     assert held.span("q") == (9, 9, 0)
-
-
-def test_a_queue_is_in_doubt_while_one_of_its_tasks_is(held: HeldTasks) -> None:
-    one, two, other = hold(held, "a"), hold(held, "b"), hold(held, "c", "other")
-    for task in (one, one, two, other):
-        held.doubt(task)
-    assert held.queues_in_doubt() == {"q", "other"}
-    for task in (one, other):
-        held.drop(task)
-    assert held.queues_in_doubt() == {"q"}
-    held.drop(two)
-    held.doubt(two)
-    assert held.queues_in_doubt() == frozenset(), "one that was let go of is no doubt of ours"

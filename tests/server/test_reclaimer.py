@@ -11,13 +11,12 @@ from fastq.broker.operations.aggregate import STRETCH, AggregationSet
 from fastq.broker.operations.enqueue import Batch, NewTask
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.actors.recoverer import Recoverer
 from fastq.server.commands import Commands
 from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, message
 from tests.server.groups import join, leftovers
-from tests.server.harness import Bench, logged, on_bench
+from tests.server.harness import Bench, logged, no_news, on_bench, recoverer
 
 ONE = AggregationSet(QUEUE, "g", "set-1")
 
@@ -36,12 +35,12 @@ def test_sets_go_back_when_their_deadline_has_passed(db: Redis, url: str, caplog
         stage(bench, large, NOW_S)
         young = AggregationSet(QUEUE, "young", "set-2")
         stage(bench, {"y": 1}, NOW_S + 1, young)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
         found = leftovers(bench.queue)
         assert found["groups"] == {"asynq:{default}:g:g": large, young.key: {"y": 1}}
         assert (found["listed"], found["sets"]) == ({"g"}, {young.key: NOW_S + 1})
         bench.clock.advance(1)
-        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE, no_news)
         assert leftovers(bench.queue)["listed"] == {"g", "young"}
 
     on_bench(db, url, test)
@@ -52,7 +51,7 @@ def test_more_sets_than_one_look_shows_go_back_too(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         for number in range(230):
             stage(bench, {str(number): 1}, NOW_S - 1, AggregationSet(QUEUE, f"g{number}", "s"))
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
         assert len(leftovers(bench.queue)["listed"]) == 230
         assert "sets" not in leftovers(bench.queue)
 
@@ -76,8 +75,7 @@ def test_what_is_no_set_neither_holds_the_recoverer_up_nor_hides_the_sets(
             rounds += 1
             assert rounds < 100, "it never ends"
 
-        reclaimer.get_on = get_on
-        await reclaimer.reclaim(QUEUE)
+        await reclaimer.reclaim(QUEUE, get_on)
         found = leftovers(bench.queue)
         assert found == {"groups": {"asynq:{default}:g:g": {"a": 1}}, "listed": {"g"}, "tasks": ["a"]}
         assert rounds > 3
@@ -103,7 +101,7 @@ def test_sets_that_cannot_be_given_back_are_asked_for_once_a_round(
 
     async def test(bench: Bench) -> None:
         stage(bench, {"a": 1}, NOW_S)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
 
     on_bench(db, url, test)
     assert asked == [ONE]
@@ -115,7 +113,7 @@ def test_a_set_without_tasks_goes_and_nothing_is_said_of_tasks(
 ) -> None:
     async def test(bench: Bench) -> None:
         bench.db.zadd(keys.aggregation_sets(QUEUE), {ONE.key: 1})
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
         assert leftovers(bench.queue) == {}
 
     on_bench(db, url, test)
@@ -130,7 +128,7 @@ def test_what_is_left_of_an_aggregated_set_is_deleted_with_its_locks(db: Redis, 
         bench.db.hset(keys.task(QUEUE, "0007"), "msg", b"\xff\xff")
         bench.db.delete(keys.task(QUEUE, "0008"))
         bench.db.set(lock, "0500")
-        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE, no_news)
         assert (leftovers(bench.queue), bench.queue.states(), bench.db.exists(lock)) == ({}, {}, 0)
 
     on_bench(db, url, test)
@@ -148,7 +146,7 @@ def test_lost_groups_are_listed_a_part_of_the_keys_at_a_time(
         reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
         rounds = 0
         while not bench.db.exists(keys.groups(QUEUE)) or reclaimer._cursors[QUEUE]:
-            await reclaimer.reclaim(QUEUE)
+            await reclaimer.reclaim(QUEUE, no_news)
             rounds += 1
         assert 3 <= rounds <= 7  # of about 1 000 keys each
         assert bench.db.smembers(keys.groups(QUEUE)) == {b"g"}
@@ -162,12 +160,12 @@ def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
 ) -> None:
     async def test(bench: Bench) -> None:
         reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=False)
-        await reclaimer.reclaim(QUEUE)
+        await reclaimer.reclaim(QUEUE, no_news)
         assert logged(caplog) == []
         join(bench.queue, {"a": 1})
         for _ in range(2):
-            await reclaimer.reclaim(QUEUE)
-        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE)
+            await reclaimer.reclaim(QUEUE, no_news)
+        await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
 
     on_bench(db, url, test)
     (line,) = logged(caplog)
@@ -177,9 +175,8 @@ def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
 def test_the_recoverer_asks_it_for_each_queue(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         stage(bench, {"a": 1}, NOW_S)
-        recoverer = Recoverer(bench.commands, ["other", QUEUE], lambda retried: 1.0, bench.clock)
-        recoverer.reclaim = Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim
-        await recoverer.tick()
+        reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=False)
+        await recoverer(bench, "other", QUEUE, reclaim=reclaimer.reclaim).tick()
         assert leftovers(bench.queue)["groups"] == {"asynq:{default}:g:g": {"a": 1}}
 
     on_bench(db, url, test)
@@ -200,10 +197,10 @@ def test_the_name_of_a_group_whose_scheduled_tasks_are_gone_goes_too(way: str, d
         reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
         with Client(url) as client, Inspector(url) as inspector:
             client.enqueue("t", group="g", process_in=3600, task_id="a")
-            await reclaimer.reclaim(QUEUE)
+            await reclaimer.reclaim(QUEUE, no_news)
             assert inspector.groups(QUEUE) == [GroupInfo("g", 0)]
             GONE[way](inspector)
-            await reclaimer.reclaim(QUEUE)
+            await reclaimer.reclaim(QUEUE, no_news)
             assert inspector.groups(QUEUE) == []
         assert not bench.db.exists(keys.scheduled_groups(QUEUE))
 
@@ -222,7 +219,7 @@ def test_a_group_stays_listed_while_tasks_of_it_are_scheduled_or_in_it(db: Redis
             bench.db.zadd(keys.group(QUEUE, "full"), {"joins": 1})
 
             async def listed() -> list[str]:
-                await reclaimer.reclaim(QUEUE)
+                await reclaimer.reclaim(QUEUE, no_news)
                 return [info.group for info in inspector.groups(QUEUE)]
 
             assert await listed() == ["full", "g", "other"]
@@ -244,10 +241,10 @@ def test_a_named_schedulers_group_is_unlisted_as_well(db: Redis, url: str) -> No
         task = NewTask("a", message("a"), run_at_s=NOW_S + 60, group="g")
         await bench.commands.run(enqueue_tick(tick, Batch(QUEUE, TaskState.SCHEDULED, [task], NOW_NS)))
         reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
-        await reclaimer.reclaim(QUEUE)
+        await reclaimer.reclaim(QUEUE, no_news)
         assert bench.db.smembers(keys.groups(QUEUE)) == {b"g"}
         bench.db.zrem(keys.scheduled(QUEUE), "a")
-        await reclaimer.reclaim(QUEUE)
+        await reclaimer.reclaim(QUEUE, no_news)
         assert not bench.db.exists(keys.groups(QUEUE), keys.scheduled_groups(QUEUE))
 
     on_bench(db, url, test)
@@ -258,7 +255,7 @@ def test_a_thousand_names_go_in_one_round(db: Redis, url: str) -> None:
         names = [f"g{number}" for number in range(2 * STRETCH + 1)]
         bench.db.sadd(keys.groups(QUEUE), *names)
         bench.db.zadd(keys.scheduled_groups(QUEUE), dict.fromkeys(names, NOW_S))
-        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE)
+        await Reclaimer(bench.commands, bench.clock, aggregates=False).reclaim(QUEUE, no_news)
         assert not bench.db.exists(keys.groups(QUEUE), keys.scheduled_groups(QUEUE))
 
     on_bench(db, url, test)

@@ -1,14 +1,13 @@
 """The recoverer: what a dead server held comes back once, what it left half done is mended, the rest is left alone."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from fastq.errors import BrokerError
-from fastq.server.actors.recoverer import Recoverer
+from fastq.server.actors.recoverer import Rules
 from fastq.server.actors.repairs import Repair
 from fastq.server.commands import Commands
 from fastq.wire import keys
@@ -16,20 +15,11 @@ from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import GOS, NOW, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.redis_servers import redis_server
-from tests.server.harness import TRUSTING, Bench, logged, on_bench
+from tests.server.harness import Bench, logged, on_bench, recoverer
 
 EXPIRED_S = NOW_S - 30
 PUT_BACK = "asynq: task lease expired: lost with its server; time 1 of at most 3, no attempt charged"
 ONCE = "asynq: task lease expired: lost with its server; max_retry=0, and whether it had begun is not known"
-
-
-def recoverer(
-    bench: Bench,
-    *queues: str,
-    commands: Commands | None = None,
-    delay: Callable[[int], float] = lambda n: 100.0 + n,
-) -> Recoverer:
-    return Recoverer(commands or bench.commands, queues or (QUEUE,), delay, bench.clock, TRUSTING)
 
 
 # Leases that ended ------------------------------------------------------------------------------------------------
@@ -85,8 +75,7 @@ def test_a_task_that_was_lost_too_often_is_archived_as_poison(
         bench.queue.activate("a", until_s=1, retried=7)
         if before:
             bench.db.hset(keys.task(QUEUE, "a"), "lost", before)
-        recovering = recoverer(bench)
-        recovering.max_lost = max_lost
+        recovering = recoverer(bench, rules=Rules(lambda retried: 100.0 + retried, max_lost, None))
         await recovering.tick()
         assert bench.queue.places() == {goes_to: ["a"]}
         assert bench.queue.task("a")["lost"] == str(before + 1).encode()
@@ -234,7 +223,6 @@ def test_what_we_hold_is_ours_to_extend_and_not_to_recover(db: Redis, url: str) 
         bench.add("held")
         bench.queue.activate("others", until_s=1, owner=THEIRS)
         recovering = recoverer(bench)
-        recovering.is_held = lambda queue, task_id: bench.held.get(queue, task_id) is not None
         await recovering.tick()
         assert bench.queue.places() == {"active": ["held"], "lease": ["held"], "retry": ["others"]}
 
@@ -254,8 +242,7 @@ def test_the_apps_hooks_decide_on_a_task_that_is_tried_again_and_on_no_other(db:
 
         bench.queue.activate("hooked", "default", until_s=1)
         bench.queue.activate("dead", until_s=1, retry=0)
-        recovering = recoverer(bench)
-        recovering.judge = judge
+        recovering = recoverer(bench, rules=Rules(lambda retried: 100.0 + retried, 3, judge))
         await recovering.tick()
         assert asked == [message("default"), message("hooked")]
         assert bench.queue.scores("retry") == {"hooked": NOW_S + 7, "default": NOW_S + 100}

@@ -28,8 +28,8 @@ def load_all(db: Any) -> None:
 
 
 def joined(bench: Bench) -> tuple[Acker, Syncer]:
-    acker = Acker(bench.commands, bench.holdings)
-    return acker, Syncer(acker, bench.holdings)
+    syncer = Syncer(bench.writer, bench.holdings)
+    return Acker(bench.writer, bench.holdings, syncer.wake_soon), syncer
 
 
 def check_ended(bench: Bench, way: str) -> None:
@@ -38,7 +38,7 @@ def check_ended(bench: Bench, way: str) -> None:
     assert sorted(bench.queue.states()) == (["a", "b"] if way in ENDS else [])
     assert bench.queue.counters().get("processed", 0) == PROCESSED.get(way, 0)
     assert bench.held_ids() == []
-    assert bench.held.queues_in_doubt() == frozenset()
+    assert bench.ends.queues_in_doubt() == frozenset()
 
 
 # Lost replies -----------------------------------------------------------------------------------------------------
@@ -56,10 +56,10 @@ def test_a_write_whose_reply_was_lost_counts_once(
             acker, syncer = joined(bench)
             acker.add(end_all(bench.hold("a", "b"), way), pool_is_dry=True)
             await acker.flush()
-            assert sorted(task.id for task in acker.failed) == ["a", "b"]
+            assert sorted(task.id for task in bench.ends.waiting) == ["a", "b"]
             assert bench.held_ids() == ["a", "b"]
             await syncer.tick()
-            assert acker.failed == []
+            assert bench.ends.waiting == []
             check_ended(bench, way)
             await syncer.tick()
             check_ended(bench, way)
@@ -152,14 +152,14 @@ def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) ->
         await bench.broker.close()
         acker.add([one for way, both in tasks.items() for one in end_all(both, way)], pool_is_dry=True)
         await acker.flush()
-        assert len(acker.failed) == 10
+        assert len(bench.ends.waiting) == 10
         for _ in range(3):
             bench.clock.advance(5)
             await syncer.tick()
-        assert len(acker.failed) == 10
+        assert len(bench.ends.waiting) == 10
         bench.db.config_set("maxclients", 100)
         await syncer.tick()
-        assert acker.failed == []
+        assert bench.ends.waiting == []
         assert bench.held_ids() == []
         assert "active" not in bench.queue.places()
         assert bench.queue.counters()["processed"] == 8
@@ -178,8 +178,8 @@ def test_an_outage_longer_than_the_lease_does_not_make_a_task_run_again(
     away_s: int, way: str, db: Redis, url: str
 ) -> None:
     async def test(bench: Bench) -> None:
-        acker, syncer = joined(bench)
-        acker.failed = end_all(bench.hold("a", "b"), way)
+        _, syncer = joined(bench)
+        bench.ends.add(end_all(bench.hold("a", "b"), way))
         bench.clock.advance(away_s)
         await syncer.tick()
         check_ended(bench, way)
@@ -201,11 +201,11 @@ def test_results_are_kept_for_as_long_as_redis_takes_no_writes(refusal: str, cap
         for _ in range(10):
             bench.clock.advance(60)
             await syncer.tick()
-        assert len(acker.failed) == len(bench.held) == 10
+        assert len(bench.ends.waiting) == len(bench.held) == 10
         bench.db.config_set("min-replicas-to-write", 0)
         bench.db.execute_command("REPLICAOF", "NO", "ONE")
         await syncer.tick()
-        assert (acker.failed, bench.held_ids()) == ([], [])
+        assert (bench.ends.waiting, bench.held_ids()) == ([], [])
         assert "active" not in bench.queue.places()
         assert bench.queue.counters()["processed"] == 8
 
@@ -227,17 +227,17 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
         bench.db.set(keys.retry(QUEUE), "not a sorted set")
         acker.add([*end_all(tasks, "retry"), *end_all(other, "done")], pool_is_dry=True)
         await acker.flush()
-        assert len(acker.failed) == 12
+        assert len(bench.ends.waiting) == 12
         for _ in range(3):
             bench.clock.advance(9.5)
             for task in tasks:
                 task.leased_until_s = bench.clock.monotonic_s() + 30  # what the heartbeater does
             await syncer.tick()
-            assert len(acker.failed) == len(bench.held) == 12
+            assert len(bench.ends.waiting) == len(bench.held) == 12
         bench.clock.advance(2)
         await syncer.tick()
-        assert (acker.failed, len(bench.held)) == ([], 0)
-        assert bench.held.queues_in_doubt() == frozenset()
+        assert (bench.ends.waiting, len(bench.held)) == ([], 0)
+        assert bench.ends.queues_in_doubt() == frozenset()
         await syncer.tick()
         ids = sorted(task.id for task in tasks)
         assert (sorted(bench.db.lrange(keys.active(QUEUE), 0, -1)), len(bench.queue.scores("lease"))) == (
@@ -335,7 +335,7 @@ def test_it_is_let_finish_and_keeps_what_it_could_not_write(db: Redis, shared_se
             syncer.wake()
             await asyncio.sleep(0)
             await syncer.finish(5)
-            assert len(acker.failed) == 2
+            assert len(bench.ends.waiting) == 2
 
         on_bench(db, shared_server.url, test, through=proxy.url)
 
@@ -350,7 +350,7 @@ def test_it_starts_and_stops_again_and_again_and_forgets_nothing(db: Redis, shar
             acker.add(end_all(bench.hold("a", "b"), "done"), pool_is_dry=True)
             await acker.flush()
             for number in range(50):
-                syncer = Syncer(acker, bench.holdings)
+                syncer = Syncer(bench.writer, bench.holdings)
                 syncer.start()
                 syncer.wake()
                 for _ in range(number % 9):

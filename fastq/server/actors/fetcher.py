@@ -12,7 +12,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.operations.lease import Leased
@@ -23,7 +23,7 @@ from fastq.server.actors.repairs import Repair, Repairs
 from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.holdings import Holdings
-from fastq.server.inflight.lost import LostDequeues
+from fastq.server.inflight.uncertain import Brought, DequeueCall
 
 __all__ = ["Fetcher"]
 
@@ -39,23 +39,6 @@ MOST_CALLS: Final = 4
 """How many calls a round trip has for a queue whose messages are so large that few fill one; others are waiting."""
 IN_DOUBT_PAUSE_S: Final = 0.2
 NOTHING_TO_DO_S: Final = 3600.0
-
-
-class _Call(NamedTuple):
-    """Be what is asked of a queue in one call: the arguments of ``dequeue``."""
-
-    queue: str
-    most: int
-    score: str
-
-
-class _Batch(NamedTuple):
-    """Hold what a call has brought, and when it was asked for, by both clocks."""
-
-    call: _Call
-    leased: Leased
-    asked_s: float
-    asked_unix_ns: int
 
 
 class Taker(Protocol):
@@ -88,20 +71,17 @@ class Fetcher(Actor):
         self._prioritizer = prioritizer
         self._taker = taker
         self._check_interval_s = check_interval_s
-        self._held = holdings.held
+        self._ends = holdings.ends
+        self._dequeues = holdings.dequeues
         self._owner = holdings.owner
         self._clock = holdings.clock
         self._lease_s = holdings.timing.lease_s
         self._resting: dict[str, float] = {}
-        self._lost = LostDequeues(commands, holdings)
         self._failing: dict[str, int] = {}
         self._mean_bytes: dict[str, float] = {}
         self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
         self._is_fetching = True
-        self._asked: frozenset[str] = frozenset()
-        self._brought: list[_Batch] = []
-        self._is_over = False
         self.quiet = asyncio.Event()
         """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
 
@@ -114,12 +94,6 @@ class Fetcher(Actor):
         if self._task is None:
             self.quiet.set()
         self.wake()
-
-    def may_bring(self, queue: str) -> bool:
-        """Tell whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
-        if queue in self._asked or any(queue == batch.call.queue for batch in self._brought):
-            return True
-        return not self._is_over and self._lost.is_open(queue)
 
     def queue_has_tasks(self, queue: str) -> None:
         """Let a resting queue be asked at once."""
@@ -142,30 +116,32 @@ class Fetcher(Actor):
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._take_lost(at_once=True)
-        self._is_over = True
+        self._dequeues.give_up()
 
     @property
     def all_resting(self) -> bool:
         """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
-        return len(self._resting) == len(self._prioritizer.weights) and not self._lost and not self._failing
+        return (
+            len(self._resting) == len(self._prioritizer.weights) and not self._dequeues.any_lost and not self._failing
+        )
 
     async def tick(self) -> float:
         """Fetch once.
 
         A full batch is handed on only when the next one has been asked for, so that Redis works meanwhile.
         """
-        if self._lost or not self._is_fetching:
+        if self._dequeues.any_lost or not self._is_fetching:
             self._hand_on()  # a look for what was lost would take it for that
         if not self._is_fetching:
             self.quiet.set()
             await self._take_lost()
-            return min(NOTHING_TO_DO_S, max(0.001, self._lost.due_s() - self._clock.monotonic_s()))
+            return min(NOTHING_TO_DO_S, max(0.001, self._dequeues.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
-        room = min(self._taker.room - self._brought_size, MAX_BATCH_TASKS)
-        in_doubt = self._held.queues_in_doubt()
+        room = min(self._taker.room - self._dequeues.brought, MAX_BATCH_TASKS)
+        in_doubt = self._ends.queues_in_doubt()
         quotas = self._quotas(room, self._still_resting() | in_doubt) if room > 0 else []
         if not quotas:
-            if self._brought:
+            if self._dequeues.brought:
                 self._hand_on()
                 return 0.0
             if room <= 0:
@@ -178,27 +154,27 @@ class Fetcher(Actor):
     def _quotas(self, room: int, skip: frozenset[str]) -> list[tuple[str, int]]:
         return self._prioritizer.split(room, skip, QUEUES_OF_A_LARGE_BATCH if room >= LARGE_BATCH else 0)
 
-    async def _fetch(self, calls: Sequence[_Call]) -> None:
+    async def _fetch(self, calls: Sequence[DequeueCall]) -> None:
         asked_s, asked_unix_ns = self._clock.monotonic_s(), self._clock.unix_ns()
         answer = self._commands.begin([dequeue(*call) for call in calls])
-        self._asked = frozenset(call.queue for call in calls)
+        self._dequeues.begin(calls)
         try:
-            if self._brought:
+            if self._dequeues.brought:
                 await asyncio.sleep(0)  # in this turn of the loop it is sent
                 self._hand_on()
             results = await answer
         except BaseException:
             answer.cancel()
             for call in calls:
-                self._lost.add(call.queue, call.score)
+                self._dequeues.lose(call)
             raise
         finally:
-            self._asked = frozenset()
+            self._dequeues.end()
         for call, result in zip(calls, results, strict=True):
             if isinstance(result, BrokerError):
                 self._prioritizer.give_back(call.queue, call.most)
                 if result.maybe_applied:
-                    self._lost.add(call.queue, call.score)
+                    self._dequeues.lose(call)
                 self._note_failure(call.queue, result)
                 continue
             self._note_answer(call.queue)
@@ -207,33 +183,17 @@ class Fetcher(Actor):
                 self._rest(call.queue, result)
             else:
                 self._note_tasks(call.queue, call.most, result)
-                self._brought.append(_Batch(call, result, asked_s, asked_unix_ns))
-        brought = self._brought_size
+                self._dequeues.bring(Brought(call, result, asked_s, asked_unix_ns))
+        brought = self._dequeues.brought
         is_full = brought >= max(FULL_BATCH, sum(call.most for call in calls))
         if not (is_full and brought < self._taker.room):
             self._hand_on()
 
-    @property
-    def _brought_size(self) -> int:
-        return sum(batch.leased.size for batch in self._brought)
-
     def _hand_on(self) -> None:
-        """Give the taker what was brought, unless this process stood still meanwhile.
+        for batch in self._dequeues.hand_on():
+            self._taker.accept(batch.call.queue, batch.leased, batch.asked_s)
 
-        Its leases may be others' by then: what is still ours is found as after a dequeue without reply.
-        """
-        while self._brought:
-            batch = self._brought.pop(0)
-            if self._age_s(batch) > self._lease_s / 2:
-                self._lost.add(batch.call.queue, batch.call.score)
-            else:
-                self._taker.accept(batch.call.queue, batch.leased, batch.asked_s)
-
-    def _age_s(self, batch: _Batch) -> float:
-        """Return how old its leases are at most: one clock stands still in a suspended machine, the other is set."""
-        return max(self._clock.monotonic_s() - batch.asked_s, (self._clock.unix_ns() - batch.asked_unix_ns) / 1e9)
-
-    def _calls(self, queue: str, count: int) -> list[_Call]:
+    def _calls(self, queue: str, count: int) -> list[DequeueCall]:
         """Split what is to be asked of a queue into calls that are each full with about as much as one may bring.
 
         Their leases end a second apart, as those of one call are known by their end.
@@ -242,7 +202,9 @@ class Fetcher(Actor):
         calls = min(MOST_CALLS, -(-count // most))
         now_s = self._clock.unix_ns() / 1e9
         shares = [count * (at + 1) // calls - count * at // calls for at in range(calls)]
-        return [_Call(queue, share, self._owner.score(now_s + at, self._lease_s)) for at, share in enumerate(shares)]
+        return [
+            DequeueCall(queue, share, self._owner.score(now_s + at, self._lease_s)) for at, share in enumerate(shares)
+        ]
 
     def _note_tasks(self, queue: str, count: int, result: Leased) -> None:
         if result.ghosts:
@@ -277,7 +239,7 @@ class Fetcher(Actor):
         return frozenset(self._resting)
 
     def _until_next_s(self) -> float:
-        due_s = min((self._lost.due_s(), *self._resting.values()))
+        due_s = min((self._dequeues.due_s(), *self._resting.values()))
         return max(0.001, due_s - self._clock.monotonic_s())
 
     # Failures ---------------------------------------------------------------------------------------------------
@@ -297,7 +259,7 @@ class Fetcher(Actor):
             self._log.info("works again after %d failed attempts", failures)
 
     async def _take_lost(self, *, at_once: bool = False) -> None:
-        for found in await self._lost.look(at_once=at_once):
+        for found in await self._dequeues.look(self._commands, at_once=at_once):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
             elif found.leased.size:

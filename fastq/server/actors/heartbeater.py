@@ -45,6 +45,7 @@ class Heartbeater(Actor):
         self._presence = presence
         self._lost = lost
         self._held = holdings.held
+        self._ends = holdings.ends
         self._owner = holdings.owner
         self._stall = holdings.stall
         self._clock = holdings.clock
@@ -96,7 +97,7 @@ class Heartbeater(Actor):
         for task in tasks:
             if task.id not in lost_ids:
                 task.leased_until_s = began_s + self._timing.lease_s
-            elif task.held and task.in_doubt:
+            elif self._ends.is_in_doubt(task):
                 # The write of its outcome whose reply was lost was carried out, or another server has it: in both cases
                 # there is nothing left to be written.
                 self._held.drop(task)

@@ -37,41 +37,39 @@ class Reclaimer:
         self._commands = commands
         self._clock = clock
         self._aggregates = aggregates
-        self.get_on: Callable[[], None] = lambda: None
-        """Told at each step, since all of it may take long."""
         self._cursors: dict[str, int] = {}
         self._warned: set[str] = set()
 
-    async def reclaim(self, queue: str) -> None:
-        """Do all of it for one queue."""
-        await self._give_back_stale(queue)
-        for one in await self._sets(queue, None):
-            self.get_on()
+    async def reclaim(self, queue: str, get_on: Callable[[], None]) -> None:
+        """Do all of it for one queue; ``get_on`` is called at each step, since it may take long."""
+        await self._give_back_stale(queue, get_on)
+        for one in await self._sets(queue, None, get_on):
+            get_on()
             await clear_away(self._commands, one)
-        await self._unlist(queue)
+        await self._unlist(queue, get_on)
         if self._aggregates:
-            await self._relist(queue)
+            await self._relist(queue, get_on)
         else:
             await self._warn(queue)
 
-    async def _give_back_stale(self, queue: str) -> None:
+    async def _give_back_stale(self, queue: str, get_on: Callable[[], None]) -> None:
         now_s = self._clock.unix_ns() // 1_000_000_000
         before: list[AggregationSet] = []
         # What was given back is not listed again: the same list once more is one that cannot be given back.
-        while (stale := await self._sets(queue, now_s)) != before:
+        while (stale := await self._sets(queue, now_s, get_on)) != before:
             for one in stale:
-                self.get_on()
+                get_on()
                 if await give_back(self._commands, one) > 0:
                     _log.warning("gave tasks back to group %r of queue %s: they were not aggregated", one.group, queue)
             before = stale
 
-    async def _sets(self, queue: str, until_s: int | None) -> list[AggregationSet]:
+    async def _sets(self, queue: str, until_s: int | None, get_on: Callable[[], None]) -> list[AggregationSet]:
         """List sets; what is none goes off the list, so that it does not hide others."""
         while True:
             found = await self._commands.run(list_sets(queue, until_s, SETS_AT_ONCE))
             if not found.foreign or not await self._commands.run(drop_sets(queue, found.foreign)):
                 return found.sets
-            self.get_on()
+            get_on()
             _log.warning(
                 "queue %s: %d members of aggregation_sets were no sets and are dropped, the first: %r",
                 queue,
@@ -79,16 +77,16 @@ class Reclaimer:
                 found.foreign[0],
             )
 
-    async def _unlist(self, queue: str) -> None:
+    async def _unlist(self, queue: str, get_on: Callable[[], None]) -> None:
         """Take groups off the list whose scheduled tasks were deleted, run or archived before they joined them."""
         for _ in range(STRETCHES_A_ROUND):
-            self.get_on()
+            get_on()
             if (await self._commands.run(unlist_due_groups(queue))).looked_at < STRETCH:
                 return
 
-    async def _relist(self, queue: str) -> None:
+    async def _relist(self, queue: str, get_on: Callable[[], None]) -> None:
         for _ in range(STRETCHES_A_ROUND):
-            self.get_on()
+            get_on()
             found = await self._commands.run(relist_groups(queue, self._cursors.get(queue, 0)))
             self._cursors[queue] = found.cursor
             if found.groups:

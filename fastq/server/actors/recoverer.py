@@ -16,21 +16,19 @@ from fastq.broker.operations.finish import Finish, Guard, Retried, archive, retr
 from fastq.broker.operations.lease import LeasedTask, Listed, list_leases
 from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
-from fastq.clock import Clock
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.info import at_unix_ns
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.answers import Answers
 from fastq.server.actors.repairs import Repair, Repairs, describe
 from fastq.server.commands import Commands
-from fastq.server.config import MAX_LOST
 from fastq.server.inflight.held import view_leased
+from fastq.server.inflight.holdings import Holdings
 from fastq.server.inflight.outcomes import undecodable
-from fastq.server.timing import STANDARD, Timing
 from fastq.wire.codec import clean_text, rewrite_task_message
 from fastq.worker.report import FailureReport
 
-__all__ = ["Recoverer"]
+__all__ = ["Recoverer", "Rules"]
 
 BATCH: Final = 100
 STRETCH: Final = 500
@@ -40,6 +38,19 @@ LEASE_EXPIRED: Final = "asynq: task lease expired"
 MAY_RUN_ONCE: Final = "max_retry=0, and whether it had begun is not known"
 
 Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
+Reclaim: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[None]]
+"""Sees to the groups of a queue; what it is given is called at each step, since all of it may take long."""
+
+
+class Rules(NamedTuple):
+    """What becomes of tasks that were lost."""
+
+    retry_delay_s: Callable[[int], float]
+    """Seconds until the next attempt, given how often a task was retried."""
+    max_lost: int
+    """How often a task may be lost; then it is archived as poison."""
+    judge: Judge | None
+    """Asks the app's hooks when a task is tried again; None without such hooks."""
 
 
 class _Fate(NamedTuple):
@@ -60,22 +71,20 @@ class Recoverer(Actor):
         self,
         commands: Commands,
         queues: Sequence[str],
-        retry_delay_s: Callable[[int], float],
-        clock: Clock,
-        timing: Timing = STANDARD,
+        holdings: Holdings,
+        rules: Rules,
+        reclaim: Reclaim | None,
     ) -> None:
         super().__init__()
-        self.judge: Judge | None = None
-        self.reclaim: Callable[[str], Awaitable[None]] | None = None
-        self.is_held: Callable[[str, str], bool] = lambda queue, task_id: False
-        self.max_lost = MAX_LOST
-        self._timing = timing
-        self._answers = Answers(clock, timing)
-        self._next_round_s = clock.monotonic_s()
         self._commands = commands
         self._queues = queues
-        self._retry_delay_s = retry_delay_s
-        self._clock = clock
+        self._held = holdings.held
+        self._clock = holdings.clock
+        self._timing = holdings.timing
+        self._rules = rules
+        self._reclaim = reclaim
+        self._answers = Answers(self._clock, self._timing)
+        self._next_round_s = self._clock.monotonic_s()
         self.repairs: Repairs = Repairs()
         self._done: Repairs = Repairs()
 
@@ -98,11 +107,12 @@ class Recoverer(Actor):
         is_round = now_s >= self._next_round_s
         failure: Exception | None = None
         for queue in self._queues:
-            cares = (self._mend_active, self._recover, self.reclaim) if is_round else (self._recover_if_unsteady,)
+            cares = (
+                (self._mend_active, self._recover, self._reclaim_groups) if is_round else (self._recover_if_unsteady,)
+            )
             for care in cares:
                 try:
-                    if care is not None:
-                        await care(queue)
+                    await care(queue)
                 except Exception as error:  # noqa: BLE001 - raised below, once all had their turn
                     failure = error
             self._say_and_count(queue)
@@ -122,6 +132,10 @@ class Recoverer(Actor):
         if done:
             self._log.warning("queue %s: %s", queue, describe(done))
 
+    async def _reclaim_groups(self, queue: str) -> None:
+        if self._reclaim is not None:
+            await self._reclaim(queue, self.get_on)
+
     async def _recover_if_unsteady(self, queue: str) -> None:
         if not self._answers.are_steady(queue):
             await self._recover(queue)
@@ -139,7 +153,7 @@ class Recoverer(Actor):
             others = [
                 (task, lost)
                 for task, lost in zip(expired.tasks, expired.lost, strict=True)
-                if not self.is_held(queue, task.id)
+                if self._held.get(queue, task.id) is None
             ]
             moved = await self._move(queue, others, cutoff_s) if others else 0
             # A list is bounded in bytes, too: only one that brought nothing, or nothing that can be moved, is the last.
@@ -224,21 +238,21 @@ class Recoverer(Actor):
         why = ""
         if view.retry <= 0:
             why = MAY_RUN_ONCE
-        elif lost > self.max_lost:
-            why = f"time {lost}, over max_lost={self.max_lost}"
-        told = why or f"time {lost} of at most {self.max_lost}, no attempt charged"
+        elif lost > self._rules.max_lost:
+            why = f"time {lost}, over max_lost={self._rules.max_lost}"
+        told = why or f"time {lost} of at most {self._rules.max_lost}, no attempt charged"
         error = f"{LEASE_EXPIRED}: lost with its server; {told}"
         message = rewrite_task_message(task.message, error_msg=error, last_failed_at=now_s)
         if why:
             return _Fate(task.id, message, why_archived=why)
         delay_s = await self._hooks_delay_s(task)
         if delay_s is None:
-            delay_s = self._retry_delay_s(view.retried)
+            delay_s = self._rules.retry_delay_s(view.retried)
         return _Fate(task.id, message, retry_at_s=int(now_s + delay_s))
 
     async def _hooks_delay_s(self, task: LeasedTask) -> float | None:
         """Ask the app's hooks when a task is tried again; the error handler is not told, as in asynq."""
-        report = await self.judge(task.message) if self.judge is not None else None
+        report = await self._rules.judge(task.message) if self._rules.judge is not None else None
         return None if report is None else report.retry_in_s
 
     async def _mend_active(self, queue: str) -> None:

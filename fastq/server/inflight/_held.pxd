@@ -10,19 +10,15 @@ cdef class HeldTask:
     cdef public double leased_until_s
     cdef public bint held
     cdef public object disposition
-    cdef public bint in_doubt
     cdef public bytes written
     cdef public int reruns
     cdef public object canceled
-    cdef public object refused
-    cdef public double write_by_s
     cdef public object submission
 
 
 cdef class HeldTasks:
     cdef double lease_s
     cdef dict queues
-    cdef dict doubts
     cdef HeldTask hold(self, str queue, TaskView view, double now_s)
     cdef HeldTask look(self, str queue, str task_id)
     cdef void let_go(self, HeldTask task)

@@ -7,11 +7,9 @@ has ended, to be put together with others by its disposition.
 from collections import namedtuple
 
 from fastq._codec cimport ID, TaskView
-from libc.math cimport INFINITY
 from libc.stdint cimport int64_t
 
 from fastq.broker.operations.finish import Requeued
-from fastq.errors import BrokerError
 
 Span = namedtuple("Span", ("first", "last", "held"), module=__name__)
 
@@ -24,15 +22,12 @@ cdef class HeldTask:
     - ``reruns``: restarts after its child was killed for a different task
     - ``canceled``: what is to become of it once somebody has canceled it
     - ``written``: the last result that the handler wrote while it ran
-    - ``in_doubt``: whether a write of its end may have been carried out
-    - ``refused``: the error by which Redis refused its end for good; ``write_by_s``: how long it is then tried
     - ``seq``: how many tasks of the queue were taken before it
     - ``submission``: what the pool has of it, while it is held
     """
 
     def __cinit__(self):
         self.held = True
-        self.write_by_s = INFINITY
 
     def __init__(self, queue: str, view: TaskView, leased_until_s: float, seq: int) -> None:
         self.queue = queue
@@ -51,22 +46,6 @@ cdef class HeldTask:
         """Whether it goes back to its queue."""
         return type(self.disposition) is Requeued
 
-    def refuse(self, error: BrokerError) -> None:
-        """Note that Redis refuses to write the outcome, which is tried no longer than for the lease of this moment.
-
-        The heartbeater would otherwise keep it for ever.
-        """
-        if self.refused is None:
-            self.write_by_s = self.leased_until_s
-        self.refused = error
-
-    def is_writable(self, now_s: float) -> bool:
-        """Return whether writing the outcome is to be tried again: always, unless Redis has refused it for good.
-
-        A lease that has ended is no reason to stop: it is ours until a recoverer takes the task, and the write finds out.
-        """
-        return self.write_by_s > <double>now_s
-
 
 cdef class _QueueTasks:
     """Keep a queue's held tasks by id, oldest first, and how many were taken so far."""
@@ -84,7 +63,6 @@ cdef class HeldTasks:
     def __init__(self, lease_s: float = 30.0) -> None:
         self.lease_s = lease_s
         self.queues = {}
-        self.doubts = {}
 
     def add(self, queue: str, view: TaskView, now_s: float) -> HeldTask:
         """Hold a task that was leased just now."""
@@ -119,26 +97,9 @@ cdef class HeldTasks:
         task.held = False
         # It points back here: without this, only the cycle collector would free the two.
         task.submission = None
-        if task.in_doubt:
-            task.in_doubt = False
-            self.doubts[task.queue] -= 1
         tasks = self.queues.get(task.queue)
         if tasks is not None and tasks.by_id.get(task.id) is task:
             del tasks.by_id[task.id]
-
-    def doubt(self, task: HeldTask) -> None:
-        """Note that a write that ends a held task may or may not have been carried out, until it is dropped."""
-        if task.held and not task.in_doubt:
-            task.in_doubt = True
-            self.doubts[task.queue] = self.doubts.get(task.queue, 0) + 1
-
-    def queues_in_doubt(self) -> frozenset[str]:
-        """Return the queues from which nothing is to be taken now.
-
-        A task whose outcome is in doubt might come back from them: the same write, sent again, would then end its
-        next run.
-        """
-        return frozenset([queue for queue, count in self.doubts.items() if count])
 
     def find(self, task_id: str, queue: str | None = None) -> list[HeldTask]:
         """Return the tasks with an id, of one queue or of any; more than one only if queues share it."""

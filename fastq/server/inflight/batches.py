@@ -31,7 +31,7 @@ MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
 """What so many elements cost, each, is not worth a thought: 500 tasks take 1.7 ms."""
 LOOK_AT_MOST: Final = 16
-"""Held tasks looked at for each ended one, to know whether one call finds them all from the oldest end: the usual case."""
+"""Held tasks looked at for each ended one, to know whether one call finds all from the oldest end: the usual case."""
 
 
 class Batch(NamedTuple):

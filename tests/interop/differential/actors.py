@@ -1,5 +1,6 @@
 """One round of one of a server's actors, on one queue, as fastq makes it."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from fastq.broker.operations.aggregate import AggregationSet, GroupRule
@@ -9,9 +10,9 @@ from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.janitor import Janitor
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.actors.recoverer import Recoverer
+from fastq.server.actors.recoverer import Recoverer, Rules
 from fastq.server.children.aggregation_child import AggregationFailure
-from fastq.server.config import ServerConfig
+from fastq.server.config import MAX_LOST, ServerConfig
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome
@@ -44,9 +45,9 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
         case "janitor":
             config = ServerConfig(queues={queue: 1})
             return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock)
-    recoverer = Recoverer(commands, [queue], lambda retried: 3600.0, clock, TRUSTING)
-    recoverer.reclaim = Reclaimer(commands, clock, aggregates=True).reclaim
-    return recoverer
+    holdings = replace(stage.holdings, timing=TRUSTING)
+    rules = Rules(lambda retried: 3600.0, MAX_LOST, None)
+    return Recoverer(commands, [queue], holdings, rules, Reclaimer(commands, clock, aggregates=True).reclaim)
 
 
 class RecordingAggregator(Aggregator):

@@ -1,0 +1,87 @@
+"""The writes of ends, the acker's and the syncer's: each end is settled by a reply, or becomes uncertain."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from fastq.broker.operations.finish import Finish
+from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.server.commands import Commands
+from fastq.server.inflight._held import HeldTask, live
+from fastq.server.inflight.batches import Writer
+from fastq.server.inflight.holdings import Holdings
+
+__all__ = ["AckWriter"]
+
+_log = logging.getLogger("fastq.acker")
+
+
+class AckWriter:
+    """The writes of ends that are under way."""
+
+    def __init__(self, commands: Commands, holdings: Holdings) -> None:
+        self._commands = commands
+        self._held = holdings.held
+        self._ends = holdings.ends
+        self._owner = holdings.owner
+        self._clock = holdings.clock
+        self._is_outage = False
+        self._under_way: list[list[HeldTask]] = []
+
+    def tasks(self) -> set[object]:
+        """Return the tasks whose ends are being written, or are to be written again."""
+        return {task for tasks in (self._ends.waiting, *self._under_way) for task in tasks}
+
+    async def write(self, tasks: list[HeldTask], *, checks_done: bool) -> None:
+        """Write the ends of tasks in one round trip; the syncer has those that Redis failed to take.
+
+        With ``checks_done`` work that was done, too, is written only while the lease is ours. The end of a task let
+        go of is not written: it is another's to say.
+        """
+        held = live(tasks)
+        self._under_way.append(held)
+        try:
+            await self._write(held, checks_done=checks_done)
+        finally:
+            self._under_way.remove(held)
+
+    async def _write(self, tasks: list[HeldTask], *, checks_done: bool) -> None:
+        try:
+            writer = Writer(self._held, self._owner, self._clock.unix_ns(), checks_done=checks_done)
+            batches = writer.batches(tasks)
+            outcomes = await self._commands.run_many([batch.operation for batch in batches])
+        except asyncio.CancelledError:
+            self._ends.keep(tasks, BrokerConnectionError("given up on the way", maybe_applied=True))
+            raise
+        except Exception as error:
+            # A defect; what it is about must not be held for ever.
+            self._ends.keep(tasks, BrokerError(f"a defect: {error!r}", maybe_applied=True))
+            raise
+        for batch, outcome in zip(batches, outcomes, strict=True):
+            if isinstance(outcome, BrokerError):
+                if not self._is_outage:
+                    _log.warning("%d results wait for Redis: %s", len(batch.tasks), outcome)
+                    self._is_outage = True
+                self._ends.keep(batch.tasks, outcome)
+            else:
+                self._settle(batch.tasks, outcome)
+        if self._is_outage and not self._ends.waiting:
+            self._is_outage = False
+            _log.info("no result waits for Redis any more")
+
+    def _settle(self, tasks: list[HeldTask], outcomes: Sequence[Finish]) -> None:
+        if outcomes.count(Finish.OK) != len(outcomes):
+            self._say_lost(tasks, outcomes)
+        self._held.drop_all(tasks)
+        self._ends.settle(tasks)
+
+    def _say_lost(self, tasks: list[HeldTask], outcomes: Sequence[Finish]) -> None:
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            # What is not there any more was written by the try that had no reply.
+            if outcome is not Finish.OK and task.held and not self._ends.is_in_doubt(task):
+                _log.warning(
+                    "task %s of queue %s was lost before its outcome was written (%s): its lease had ended",
+                    task.id,
+                    task.queue,
+                    outcome.name.lower(),
+                )

@@ -1,0 +1,279 @@
+"""What is uncertain: ends that are not known to be written, and dequeues that may bring tasks we do not know of.
+
+A reply that does not come says nothing of what was done. ARCHITECTURE.md has the table of the states. Ends are noted by
+the acker's writes and settled by the syncer; dequeues are noted by the fetcher, which also looks for their tasks. The
+two meet in one question: the end of a run whose write may have been carried out must not be written again while its
+id may have come back to us as another task.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final, NamedTuple
+
+from fastq.broker.operations.dequeue import MAX_BATCH_TASKS
+from fastq.broker.operations.lease import Leased, LeasedTask, list_leases
+from fastq.clock import Clock
+from fastq.errors import BrokerError
+from fastq.server.commands import Commands
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.trouble import is_everybodys
+
+__all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "UncertainDequeues", "UncertainEnds"]
+
+LOOKS: Final = 3
+LOOK_AGAIN_S: Final = 5.0
+LOOK_FAILED_S: Final = 1.0
+SAME_LEASE_S: Final = 2.0
+"""Leases that end closer to one another than this may be of the same dequeue: scores have whole seconds."""
+_NOTHING: Final = Leased([], [])
+
+
+# Ends ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _UncertainEnd:
+    """What is known of an end whose write failed: not written, in doubt, refused, or both of these."""
+
+    in_doubt: bool = False
+    """A write of it may have been carried out."""
+    refused: BrokerError | None = None
+    """The error by which Redis refused it for good, last."""
+    write_by_s: float = inf
+    """Until when (monotonic) it is tried: for the lease that the task had when it was refused first.
+
+    The heartbeater would otherwise keep it for ever. A lease that has ended is no reason by itself: it is ours until a
+    recoverer takes the task, and the write finds out.
+    """
+
+
+class DueEnds(NamedTuple):
+    """The tasks whose ends are to be written again now, and by the refusal those that are given up."""
+
+    ready: list[HeldTask]
+    given_up: list[tuple[HeldTask, BrokerError]]
+
+
+class UncertainEnds:
+    """The ends of tasks that are not known to be written, until a reply to their write settles them.
+
+    ``waiting`` are the tasks whose ends are to be written again; the others of them are being written.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: list[HeldTask] = []
+        self._ends: dict[HeldTask, _UncertainEnd] = {}
+
+    def keep(self, tasks: Sequence[HeldTask], error: BrokerError) -> None:
+        """Note that the ends of tasks could not be written."""
+        for task in tasks:
+            if not task.held:
+                self._ends.pop(task, None)
+                continue
+            end = self._ends.setdefault(task, _UncertainEnd())
+            end.in_doubt = end.in_doubt or error.maybe_applied
+            if not is_everybodys(error):
+                if end.refused is None:
+                    end.write_by_s = task.leased_until_s
+                end.refused = error
+            self.waiting.append(task)
+
+    def add(self, tasks: Sequence[HeldTask]) -> None:
+        """Take ends that no write was tried of."""
+        self.waiting += tasks
+
+    def take_due(self, now_s: float, may_bring: Callable[[str], bool]) -> DueEnds:
+        """Take the ends that may be written at a moment, those of the tasks that are still ours.
+
+        One that is in doubt waits while its id may be back as another task of ours: written now, it would end that one.
+        """
+        tasks, self.waiting = self.waiting, []
+        due = DueEnds([], [])
+        for task in tasks:
+            end = self._ends.get(task, _FRESH)
+            if not task.held:
+                self._ends.pop(task, None)
+            elif end.refused is not None and end.write_by_s <= now_s:
+                del self._ends[task]
+                due.given_up.append((task, end.refused))
+            elif end.in_doubt and may_bring(task.queue):
+                self.waiting.append(task)
+            else:
+                due.ready.append(task)
+        return due
+
+    def settle(self, tasks: Sequence[HeldTask]) -> None:
+        """Forget what was uncertain about tasks: a write of their ends had a reply."""
+        if self._ends:
+            for task in tasks:
+                self._ends.pop(task, None)
+
+    def is_in_doubt(self, task: HeldTask) -> bool:
+        """Return whether the end of a task in flight may have been written."""
+        return task.held and self._ends.get(task, _FRESH).in_doubt
+
+    def queues_in_doubt(self) -> frozenset[str]:
+        """Return the queues of such tasks: nothing is fetched from them meanwhile."""
+        return frozenset(task.queue for task, end in self._ends.items() if end.in_doubt and task.held)
+
+
+_FRESH: Final = _UncertainEnd()
+
+
+# Dequeues -----------------------------------------------------------------------------------------------------------
+
+
+class DequeueCall(NamedTuple):
+    """The arguments of one ``dequeue`` call."""
+
+    queue: str
+    most: int
+    score: str
+
+
+class Brought(NamedTuple):
+    """The tasks that a call has brought, and when it was asked for, by both clocks."""
+
+    call: DequeueCall
+    leased: Leased
+    asked_s: float
+    asked_unix_ns: int
+
+
+@dataclass(slots=True)
+class _Lost:
+    """A dequeue that may have leased tasks to us without our knowing: they have this very score."""
+
+    queue: str
+    lease_score: str
+    looks: int = LOOKS
+    due_s: float = 0.0
+
+
+class Found(NamedTuple):
+    """The tasks that a lost dequeue of a queue had leased to us, or why the look failed."""
+
+    queue: str
+    leased: Leased
+    error: BrokerError | None = None
+
+
+class UncertainDequeues:
+    """The dequeues whose tasks may be leased to us without being in flight yet: under way, brought, or lost.
+
+    The look for what a lost one has leased is repeated, should Redis have carried it out only after the look.
+    """
+
+    def __init__(self, tasks: HeldTasks, ends: UncertainEnds, clock: Clock, lease_s: float) -> None:
+        self._tasks = tasks
+        self._ends = ends
+        self._clock = clock
+        self._lease_s = lease_s
+        self._under_way: frozenset[str] = frozenset()
+        self._brought: list[Brought] = []
+        self._lost: list[_Lost] = []
+        self._is_over = False
+
+    def may_bring(self, queue: str) -> bool:
+        """Return whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
+        if queue in self._under_way or any(queue == batch.call.queue for batch in self._brought):
+            return True
+        return not self._is_over and any(lost.queue == queue and lost.looks == LOOKS for lost in self._lost)
+
+    # Under way, brought
+
+    def begin(self, calls: Sequence[DequeueCall]) -> None:
+        """Note that queues are being asked."""
+        self._under_way = frozenset(call.queue for call in calls)
+
+    def end(self) -> None:
+        """Note that they have answered, or will not."""
+        self._under_way = frozenset()
+
+    def bring(self, batch: Brought) -> None:
+        """Keep what a call has brought until it is handed on."""
+        self._brought.append(batch)
+
+    @property
+    def brought(self) -> int:
+        """Return how many tasks wait to be handed on."""
+        return sum(batch.leased.size for batch in self._brought)
+
+    def hand_on(self) -> Iterator[Brought]:
+        """Yield what was brought, the oldest first, unless this process stood still meanwhile.
+
+        Its leases may be others' by then: what is still ours is found as after a dequeue without reply.
+        """
+        while self._brought:
+            batch = self._brought.pop(0)
+            if self._age_s(batch) > self._lease_s / 2:
+                self.lose(batch.call)
+            else:
+                yield batch
+
+    def _age_s(self, batch: Brought) -> float:
+        """Return how old its leases are at most: one clock stands still in a suspended machine, the other is set."""
+        return max(self._clock.monotonic_s() - batch.asked_s, (self._clock.unix_ns() - batch.asked_unix_ns) / 1e9)
+
+    # Lost
+
+    def lose(self, call: DequeueCall) -> None:
+        """Note that a dequeue had no reply; its tasks are looked for at once, and again later."""
+        lost = _Lost(call.queue, call.score)
+        self._lost = [one for one in self._lost if (one.queue, one.lease_score) != (call.queue, call.score)]
+        self._lost.append(lost)
+
+    @property
+    def any_lost(self) -> bool:
+        """Return whether a dequeue is still to be looked for."""
+        return bool(self._lost)
+
+    def due_s(self) -> float:
+        """Return when the next look is due, in monotonic seconds; infinity if none is."""
+        return min((lost.due_s for lost in self._lost), default=inf)
+
+    def give_up(self) -> None:
+        """Note that no look follows any more."""
+        self._is_over = True
+
+    async def look(self, commands: Commands, *, at_once: bool = False) -> list[Found]:
+        """Look for the tasks of all dequeues for which a look is due, or of all."""
+        now_s = self._clock.monotonic_s()
+        due = [lost for lost in self._lost if at_once or lost.due_s <= now_s]
+        if not due:
+            return []
+        # Taken before the look: a task whose end is being written now must not be taken for a lost one.
+        known = {queue: {task.id: task for task in tasks} for queue, tasks in self._tasks.by_queue()}
+        results = await commands.run_many(
+            [list_leases(lost.queue, lost.lease_score, lost.lease_score, MAX_BATCH_TASKS) for lost in due]
+        )
+        found = []
+        for lost, result in zip(due, results, strict=True):
+            if isinstance(result, BrokerError):
+                lost.due_s = now_s + LOOK_FAILED_S
+                found.append(Found(lost.queue, _NOTHING, result))
+                continue
+            lost.looks -= 1
+            lost.due_s = now_s + LOOK_AGAIN_S
+            ours = known.get(lost.queue, {})
+            tasks = [
+                task
+                for task in result.tasks
+                if self._is_new(task, lost, ours.get(task.id) or self._tasks.get(lost.queue, task.id))
+            ]
+            found.append(Found(lost.queue, Leased.of(tasks)))
+        self._lost = [lost for lost in self._lost if lost.looks > 0]
+        return found
+
+    def _is_new(self, found: LeasedTask, lost: _Lost, ours: HeldTask | None) -> bool:
+        """Return whether a task that has the lease of a lost dequeue is not the one in flight under its id.
+
+        One whose end is in doubt may have come back: its id was free as soon as Redis had carried out that write.
+        """
+        if ours is None:
+            return True
+        if not self._ends.is_in_doubt(ours):
+            return False
+        ends_s = ours.leased_until_s - self._clock.monotonic_s() + self._clock.unix_ns() / 1e9
+        return found.message != ours.view.data or abs(int(float(lost.lease_score)) - ends_s) > SAME_LEASE_S

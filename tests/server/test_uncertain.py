@@ -1,0 +1,142 @@
+"""What is uncertain: each state of an end and of a dequeue, from its beginning to its end; I/O is in others' tests."""
+
+import pytest
+
+from fastq.broker.operations.lease import Leased
+from fastq.clock import ManualClock
+from fastq.errors import BrokerConnectionError, BrokerError
+from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.uncertain import Brought, DequeueCall, UncertainDequeues, UncertainEnds
+from fastq.wire.codec import view_task_message
+from tests.broker.harness import message
+
+UNHEARD = BrokerConnectionError("no reply", maybe_applied=True)
+UNSENT = BrokerConnectionError("never sent", maybe_applied=False)
+REFUSED = BrokerError("WRONGTYPE")
+LEASE_S = 30.0
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000)
+        self.held = HeldTasks(LEASE_S)
+        self.ends = UncertainEnds()
+        self.dequeues = UncertainDequeues(self.held, self.ends, self.clock, LEASE_S)
+
+    def hold(self, task_id: str, queue: str = "q") -> HeldTask:
+        return self.held.add(queue, view_task_message(message(task_id, queue=queue)), self.clock.monotonic_s())
+
+    def due(self) -> list[str]:
+        return [task.id for task in self.ends.take_due(self.clock.monotonic_s(), self.dequeues.may_bring).ready]
+
+    def bring(self, call: DequeueCall, ids: list[bytes]) -> None:
+        self.dequeues.bring(
+            Brought(call, Leased(ids, [b""] * len(ids)), self.clock.monotonic_s(), self.clock.unix_ns())
+        )
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return Setup()
+
+
+CALL = DequeueCall("q", 10, "1030.5")
+
+# Ends -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_end_that_was_not_written_is_due_at_once_and_in_no_doubt(setup: Setup) -> None:
+    task = setup.hold("a")
+    setup.ends.keep([task], UNSENT)
+    setup.dequeues.begin([CALL])
+    assert not setup.ends.is_in_doubt(task)
+    assert setup.ends.queues_in_doubt() == frozenset()
+    assert setup.due() == ["a"], "whatever is fetched: it is surely the same task"
+    setup.clock.advance(10 * LEASE_S)
+    setup.ends.keep([task], UNSENT)
+    assert setup.due() == ["a"], "for as long as Redis is away"
+
+
+def test_an_end_is_in_doubt_until_its_write_has_a_reply_or_its_task_is_let_go_of(setup: Setup) -> None:
+    one, two, other = setup.hold("a"), setup.hold("b"), setup.hold("c", "other")
+    setup.ends.keep([one, two, other], UNHEARD)
+    assert setup.due() == ["a", "b", "c"]
+    assert setup.ends.queues_in_doubt() == {"q", "other"}, "also while they are written again"
+    setup.ends.keep([one], UNSENT)
+    setup.ends.settle([other])
+    assert setup.ends.is_in_doubt(one), "a later write that was not sent says nothing of the one before it"
+    assert setup.ends.queues_in_doubt() == {"q"}
+    setup.held.drop_all([one, two])
+    assert setup.ends.queues_in_doubt() == frozenset()
+    assert setup.due() == []
+
+
+@pytest.mark.parametrize("where", ["under way", "brought", "lost"])
+def test_an_end_in_doubt_waits_while_its_id_may_be_back(where: str, setup: Setup) -> None:
+    setup.ends.keep([setup.hold("a"), setup.hold("b", "other")], UNHEARD)
+    if where == "under way":
+        setup.dequeues.begin([CALL])
+    elif where == "brought":
+        setup.bring(CALL, [b"a"])
+    else:
+        setup.dequeues.lose(CALL)
+    assert setup.due() == ["b"], "another queue's is not concerned"
+    assert [task.id for task in setup.ends.waiting] == ["a"]
+    if where == "under way":
+        setup.dequeues.end()
+    elif where == "brought":
+        list(setup.dequeues.hand_on())
+    else:
+        setup.dequeues.give_up()
+    assert setup.due() == ["a"]
+
+
+def test_an_end_that_redis_refuses_is_given_up_with_the_lease_of_its_first_refusal(setup: Setup) -> None:
+    task = setup.hold("a")
+    setup.ends.keep([task], REFUSED)
+    setup.clock.advance(LEASE_S - 1)
+    assert setup.due() == ["a"]
+    task.leased_until_s += LEASE_S  # as by a beat
+    setup.ends.keep([task], BrokerError("OOM of another sort"))
+    setup.clock.advance(1)
+    ready, given_up = setup.ends.take_due(setup.clock.monotonic_s(), setup.dequeues.may_bring)
+    assert ready == []
+    assert [(one.id, str(error)) for one, error in given_up] == [("a", "OOM of another sort")]
+    assert setup.ends.waiting == []
+
+
+def test_an_end_of_a_task_that_is_not_ours_any_more_is_kept_by_nobody(setup: Setup) -> None:
+    gone, going = setup.hold("a"), setup.hold("b")
+    setup.held.drop(gone)
+    setup.ends.keep([gone, going], UNHEARD)
+    assert setup.ends.waiting == [going]
+    setup.held.drop(going)
+    assert setup.due() == []
+    assert setup.ends._ends == {}, "nothing is left of it"
+
+
+# Dequeues ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_brought_is_handed_on_once_and_in_order(setup: Setup) -> None:
+    setup.bring(CALL, [b"a", b"b"])
+    setup.bring(DequeueCall("other", 10, "1030.5"), [b"c"])
+    assert setup.dequeues.brought == 3
+    assert [batch.call.queue for batch in setup.dequeues.hand_on()] == ["q", "other"]
+    assert setup.dequeues.brought == 0
+    assert not setup.dequeues.any_lost
+
+
+def test_what_was_brought_before_half_a_lease_counts_as_lost(setup: Setup) -> None:
+    setup.bring(CALL, [b"a"])
+    setup.clock.advance(LEASE_S / 2 + 1)
+    assert list(setup.dequeues.hand_on()) == []
+    assert setup.dequeues.any_lost
+    assert setup.dequeues.may_bring("q")
+
+
+def test_a_dequeue_that_is_lost_twice_is_looked_for_from_the_beginning(setup: Setup) -> None:
+    setup.dequeues.lose(CALL)
+    setup.dequeues.lose(CALL)
+    assert len(setup.dequeues._lost) == 1
+    assert setup.dequeues.due_s() == 0.0
