@@ -20,10 +20,10 @@ from fastq.broker.operations.lease import Leased, Owner, parse_leased
 from fastq.broker.transport.open import open_async_broker
 from fastq.pool.protocol import Event, Kind
 from fastq.server.commands import Commands
-from fastq.server.inflight._held import live
 from fastq.server.inflight._intake import Intake, split_done, to_submit
-from fastq.server.inflight.batches import Writer
-from fastq.server.inflight.held import HeldTasks
+from fastq.server.inflight._tasks import live
+from fastq.server.inflight.ack_planner import AckPlanner
+from fastq.server.inflight.tasks import InFlightTasks
 from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer
 
@@ -112,11 +112,11 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
     read_words = stages.time("read the reply of a dequeue (hiredis)", read)
     leased: Leased = stages.time("ids and messages apart", lambda: parse_leased(read_words))
 
-    def empty() -> tuple[HeldTasks, Intake]:
-        held = HeldTasks()
+    def empty() -> tuple[InFlightTasks, Intake]:
+        held = InFlightTasks()
         return held, Intake(held, lambda task_type: False)
 
-    def take(held: HeldTasks, intake: Intake) -> Any:
+    def take(tasks: InFlightTasks, intake: Intake) -> Any:
         return held, intake.take(QUEUE, leased.ids, leased.messages, 1.0)[0]
 
     held, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
@@ -124,13 +124,13 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
     events = [Event(Kind.DONE, submission, b"") for submission in submissions]
     ended = stages.time("events to ends", lambda: split_done(events)[0])
     owner = Owner.draw()
-    batches = stages.time(
+    calls = stages.time(
         "group, sort, and find the way to them",
-        lambda: Writer(held, owner, time.time_ns(), checks_done=False).batches(live(ended)),
+        lambda: AckPlanner(held, owner, time.time_ns(), checks_done=False).calls(live(ended)),
     )
-    packed = [batch.operation.words() for batch in batches]
+    packed = [call.operation.words() for call in calls]
     stages.time("pack the call of done (hiredis)", lambda: [pack_command(cast("Any", call)) for call in packed])
-    outcomes = batches[0].operation.parse(1)
+    outcomes = calls[0].operation.parse(1)
     stages.time("see that all went well", lambda: outcomes.count(Finish.OK))
 
     def dropped() -> tuple[Any, ...]:

@@ -26,9 +26,9 @@ from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.held import view_leased
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.tasks import view_leased
 from fastq.server.timing import STANDARD
 from fastq.wire.codec import decode_task_message
 
@@ -88,11 +88,11 @@ class LightServer:
         self._clock = SystemClock()
         self._broker = open_async_broker(url)
         stall = StallWatch(self._clock, STANDARD.stall_s)
-        holdings = Holdings.of(Owner.draw(), stall, self._clock, STANDARD)
-        self._held = holdings.held
+        in_flight = InFlight.of(Owner.draw(), stall, self._clock, STANDARD)
+        self._tasks = in_flight.tasks
         commands = CountedCommands(self._broker, self)
-        self._acker = Acker(AckWriter(commands, holdings), holdings, lambda: None)
-        self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), holdings, self, CHECK_INTERVAL_S)
+        self._acker = Acker(AckWriter(commands, in_flight), in_flight, lambda: None)
+        self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), in_flight, self, CHECK_INTERVAL_S)
         self._watch = TaskWatch(self._broker.transport)
         self.waker = Waker(self._watch, QUEUE, self._wake)
         self.waker.servers = lambda: servers
@@ -117,7 +117,7 @@ class LightServer:
     @property
     def room(self) -> int:
         """Return how many more tasks there is room for."""
-        return ROOM - len(self._held)
+        return ROOM - len(self._tasks)
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Be through with tasks at once."""
@@ -127,7 +127,7 @@ class LightServer:
             self.tally.waits_ms.append(
                 (time.time_ns() - int(decode_task_message(leased_task.message).payload or b"0")) / 1e6
             )
-            task = self._held.add(queue, view, self._clock.monotonic_s())
+            task = self._tasks.add(queue, view, self._clock.monotonic_s())
             task.disposition = Done(view.id)
             ended.append(task)
         self._acker.add(ended, pool_is_dry=True)

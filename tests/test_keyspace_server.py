@@ -7,7 +7,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -33,10 +32,10 @@ from fastq.server.actors.recoverer import Recoverer, Rules
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST, ServerConfig
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.holdings import Holdings
-from fastq.server.inflight.outcomes import outcome_of
+from fastq.server.inflight.dispositions import disposition_of
+from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.presence import ServerStatus, Showcase
 from fastq.server.timing import STANDARD
 from fastq.wire import keys
@@ -73,11 +72,11 @@ class Stage:
         self.broker = open_async_broker(url)
         self.commands = Commands(self.broker)
         clock = SystemClock()
-        self.holdings = Holdings.of(US, StallWatch(clock), clock, STANDARD)
-        self.held = self.holdings.held
-        self.acker = Acker(AckWriter(self.commands, self.holdings), self.holdings, lambda: None)
+        self.in_flight = InFlight.of(US, StallWatch(clock), clock, STANDARD)
+        self.tasks = self.in_flight.tasks
+        self.acker = Acker(AckWriter(self.commands, self.in_flight), self.in_flight, lambda: None)
         self.config = ServerConfig(concurrency=2)
-        self.in_handlers: list[HeldTask] = []
+        self.in_handlers: list[InFlightTask] = []
         self.room = 100
         self.aggregator: Aggregator
         self.aggregating: asyncio.Task[float]
@@ -92,18 +91,18 @@ class Stage:
 
     async def fetch(self, room: int = 100) -> None:
         self.room = room
-        await Fetcher(self.commands, Prioritizer(self.config.queues), self.holdings, self, 1.0).tick()
+        await Fetcher(self.commands, Prioritizer(self.config.queues), self.in_flight, self, 1.0).tick()
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         for task in leased.tasks:
-            self.held.add(queue, view_task_message(task.message), time.monotonic())
+            self.tasks.add(queue, view_task_message(task.message), time.monotonic())
 
     async def end(self, kind: Kind, data: bytes = b"", *, is_failure: bool = True) -> None:
         """Let the only task end; a failure with its text is tried again in an hour, as in the golden runs."""
-        ((_, (task,)),) = self.held.by_queue()
+        ((_, (task,)),) = self.tasks.by_queue()
         if kind > Kind.RESULT and kind < Kind.CRASHED:
             data = FailureReport(data.decode(errors="replace"), is_failure, 3600.0).encode()
-        task.disposition = outcome_of(task, kind, data, int(time.time()), lambda retried: 3600.0)
+        task.disposition = disposition_of(task, kind, data, int(time.time()), lambda retried: 3600.0)
         self.acker.add([task], pool_is_dry=True)
         await self.acker.flush()
 
@@ -113,9 +112,9 @@ class Stage:
             Running(Submission(task, b""), 1, started_ns, started_ns + task.view.timeout * 10**9)
             for task in self.in_handlers
         ]
-        showcase = Showcase(ME, self.config, lambda: running, self.holdings.clock)
+        showcase = Showcase(ME, self.config, lambda: running, self.in_flight.clock)
         showcase.status = status
-        return Heartbeater(self.broker, ME, showcase, self.holdings, self.held.drop)
+        return Heartbeater(self.broker, ME, showcase, self.in_flight, self.tasks.drop)
 
 
 Step = Callable[[Stage], Awaitable[None]]
@@ -143,7 +142,7 @@ async def dequeue(stage: Stage) -> None:
 async def extend(stage: Stage) -> None:
     stage.accept(QUEUE, Leased.of([LeasedTask("ghost", view_of("ghost"))]))
     assert await stage.heartbeater()._extend(time.monotonic()) == []
-    assert [task.id for _, tasks in stage.held.by_queue() for task in tasks] == ["id-1"]
+    assert [task.id for _, tasks in stage.tasks.by_queue() for task in tasks] == ["id-1"]
 
 
 def view_of(task_id: str) -> bytes:
@@ -170,15 +169,16 @@ async def lease_long_ago(stage: Stage) -> None:
 
 
 async def recover(stage: Stage) -> None:
-    holdings, rules = replace(stage.holdings, timing=TRUSTING), Rules(lambda retried: 3600.0, MAX_LOST, None)
-    await Recoverer(stage.commands, [QUEUE], holdings, rules, None).tick()
+    clock, rules = stage.in_flight.clock, Rules(lambda retried: 3600.0, MAX_LOST, None)
+    in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of them
+    await Recoverer(stage.commands, [QUEUE], in_flight, rules, None).tick()
 
 
 async def forward(stage: Stage) -> None:
     await stage.enqueue("id-1", process_in=HOUR)
     await stage.enqueue("id-2", process_in=2 * HOUR)
     stage.db.zadd(keys.scheduled(QUEUE), {"id-1": int(time.time()) - 1})
-    await Forwarder(stage.commands, [QUEUE], 5.0, stage.holdings.clock).tick()
+    await Forwarder(stage.commands, [QUEUE], 5.0, stage.in_flight.clock).tick()
 
 
 async def fetch_while_paused(stage: Stage) -> None:
@@ -208,7 +208,7 @@ async def start(stage: Stage) -> None:
     await stage.heartbeater().tick()
     await stage.enqueue("id-1", timeout=600)
     await stage.fetch()
-    ((_, stage.in_handlers),) = stage.held.by_queue()
+    ((_, stage.in_handlers),) = stage.tasks.by_queue()
 
 
 async def beat(stage: Stage) -> None:

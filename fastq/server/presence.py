@@ -16,7 +16,7 @@ from fastq.errors import InvalidMessageError
 from fastq.info import at_unix_ns
 from fastq.pool.protocol import Running
 from fastq.server.config import ServerConfig
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import decode_task_message
 from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
@@ -61,7 +61,7 @@ class Showcase:
         self._running = running
         self._clock = clock
         self._started = datetime.now(UTC)
-        self._payloads: dict[HeldTask, bytes] = {}
+        self._payloads: dict[InFlightTask, bytes] = {}
         self.slots = config.concurrency
         self.status = ServerStatus.ACTIVE
         self.patterns: tuple[str, ...] = ()
@@ -91,20 +91,20 @@ class Showcase:
         notice = ServerNotice(__version__, tuple(config.queues), self.patterns)
         return Shown(encode_server_info(info), workers, notice.encode())
 
-    def _shown(self) -> dict[HeldTask, Running]:
+    def _shown(self) -> dict[InFlightTask, Running]:
         """Return what runs and can be shown, and keep the payloads until the next beat: large ones are slow to read."""
-        found: dict[HeldTask, Running] = {}
-        payloads: dict[HeldTask, bytes] = {}
+        found: dict[InFlightTask, Running] = {}
+        payloads: dict[InFlightTask, bytes] = {}
         for running in self._running():
             task = running.submission.key
-            if isinstance(task, HeldTask):
+            if isinstance(task, InFlightTask):
                 with suppress(InvalidMessageError):
                     payloads[task] = self._payloads[task] if task in self._payloads else _payload_of(task)
                     found[task] = running
         self._payloads = payloads
         return found
 
-    def _worker(self, task: HeldTask, running: Running, most: int) -> bytes:
+    def _worker(self, task: InFlightTask, running: Running, most: int) -> bytes:
         # The pool's times are monotonic; what is published is wall time.
         offset_ns = self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
         info = WorkerInfo(
@@ -121,5 +121,5 @@ class Showcase:
         return encode_worker_info(info)
 
 
-def _payload_of(task: HeldTask) -> bytes:
+def _payload_of(task: InFlightTask) -> bytes:
     return (decode_task_message(task.view.data).payload or b"")[:MAX_PAYLOAD]

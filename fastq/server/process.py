@@ -51,11 +51,11 @@ from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.crew import Crew, CrewCallbacks
-from fastq.server.inflight.held import HeldTask, HeldTasks
-from fastq.server.inflight.holdings import Holdings
-from fastq.server.inflight.outcomes import report_of
+from fastq.server.inflight.dispositions import report_of
+from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.server.timing import STANDARD, Timing
@@ -99,11 +99,11 @@ class ServerProcess:
         self.owner = Owner.draw()
         self.identity = new_identity()
         self.stall = StallWatch(self._clock, options.timing.stall_s)
-        self.holdings = Holdings.of(self.owner, self.stall, self._clock, options.timing)
-        self.held = self.holdings.held
-        self.ack_writer = AckWriter(self.commands, self.holdings)
-        self.syncer = Syncer(self.ack_writer, self.holdings)
-        self.acker = Acker(self.ack_writer, self.holdings, self.syncer.wake_soon)
+        self.in_flight = InFlight.of(self.owner, self.stall, self._clock, options.timing)
+        self.tasks = self.in_flight.tasks
+        self.ack_writer = AckWriter(self.commands, self.in_flight)
+        self.syncer = Syncer(self.ack_writer, self.in_flight)
+        self.acker = Acker(self.ack_writer, self.in_flight, self.syncer.wake_soon)
         self.result_writer = ResultWriter(self.commands, self.owner)
         self.forks = ForkServer(
             pool_config(options),
@@ -122,7 +122,7 @@ class ServerProcess:
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
         )
-        self.crew = Crew(self.forks, self.held, default_retry_delay, callbacks, self._clock)
+        self.crew = Crew(self.forks, self.tasks, default_retry_delay, callbacks, self._clock)
         self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
         self.trouble = Trouble()
         self.repairs: Repairs = Repairs()
@@ -131,13 +131,13 @@ class ServerProcess:
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._is_giving_back = False
-        self._given_back: list[HeldTask] = []
+        self._given_back: list[InFlightTask] = []
         self._make_actors(config, options.timing)
 
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
         queues = list(config.queues)
         clock, commands = self._clock, self.commands
-        self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.holdings, self.crew.lose)
+        self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.in_flight, self.crew.lose)
         check_health = self.hooks.check_health if self.hooks.checks_health else None
         self.healthchecker = Healthchecker(commands, seconds_of(config.health_check_interval), check_health)
         check_s = seconds_of(config.delayed_task_check_interval)
@@ -147,11 +147,11 @@ class ServerProcess:
         child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
         self.aggregation = Aggregation(config, timing, commands, clock, child)
         rules = Rules(default_retry_delay, config.max_lost, self._judge_recovered if self.hooks.judges else None)
-        self.recoverer = Recoverer(commands, queues, self.holdings, rules, self.aggregation.reclaimer.reclaim)
+        self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
         self.fetcher = Fetcher(
             commands,
             Prioritizer(config.queues, config.strict_priority),
-            self.holdings,
+            self.in_flight,
             self.crew,
             seconds_of(config.task_check_interval),
         )
@@ -165,7 +165,7 @@ class ServerProcess:
         self.janitor = Janitor(commands, config, self.archive_keeper, clock)
         pool = self.crew.pool
         self.custodian = Custodian(
-            self.holdings, self._accounted, self.syncer.write_soon, lambda: pool.can_work, self.showcase.set_can_work
+            self.in_flight, self._accounted, self.syncer.write_soon, lambda: pool.can_work, self.showcase.set_can_work
         )
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
@@ -199,7 +199,7 @@ class ServerProcess:
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
         groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
         mended = describe(self.repairs)
-        return f"{done} tasks done{others}{groups}; {len(self.held)} held{mended and f'; mended: {mended}'}"
+        return f"{done} tasks done{others}{groups}; {len(self.tasks)} held{mended and f'; mended: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -273,11 +273,11 @@ class ServerProcess:
         """
         taken_when_asked = -1
         while True:
-            if self.showcase.status is ServerStatus.QUIET and not self.held and not self.holdings.ends.waiting:
+            if self.showcase.status is ServerStatus.QUIET and not self.tasks and not self.in_flight.ends.waiting:
                 return  # quiet, and through with what was here
             if self.aggregation.is_busy:
                 taken_when_asked = -1  # a task is about to be enqueued
-            elif self.fetcher.all_resting and not self.held and not self.holdings.ends.waiting:
+            elif self.fetcher.all_resting and not self.tasks and not self.in_flight.ends.waiting:
                 if self.crew.taken == taken_when_asked:
                     return
                 taken_when_asked = self.crew.taken
@@ -323,9 +323,9 @@ class ServerProcess:
     async def _say_last_words(self, seconds: float) -> None:
         """Write all that is left, as long as there is time."""
         await self.fetcher.finish(seconds / 4)
-        self.acker.add(_in_old_order(self.held, self._given_back), pool_is_dry=True)
+        self.acker.add(_in_old_order(self.tasks, self._given_back), pool_is_dry=True)
         await within(seconds, self._last_writes(seconds / 4))
-        if unwritten := len(self.held):
+        if unwritten := len(self.tasks):
             _log.error(
                 "what became of %d tasks could not be written; what Redis did not take unheard counts as lost, "
                 "and another server recovers it",
@@ -342,13 +342,13 @@ class ServerProcess:
             await actor.finish(each_s)
         await self.result_writer.settle()
         await self.acker.flush()
-        while self.holdings.ends.waiting:
+        while self.in_flight.ends.waiting:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)
 
     # What actors and pool tell ----------------------------------------------------------------------------------
 
-    def _finish(self, ended: list[HeldTask]) -> None:
+    def _finish(self, ended: list[InFlightTask]) -> None:
         if self._is_giving_back:
             self._given_back += [task for task in ended if task.returning]
             ended = [task for task in ended if not task.returning]
@@ -365,7 +365,7 @@ class ServerProcess:
         self._stopping.set()
         self._hurry.set()
 
-    async def _judge(self, task: HeldTask, kind: Kind, data: bytes) -> FailureReport:
+    async def _judge(self, task: InFlightTask, kind: Kind, data: bytes) -> FailureReport:
         found = report_of(kind, data)
         error = {Kind.TIMEOUT: "timeout", Kind.CANCELED: "canceled", Kind.MEMORY_LIMIT: "canceled"}.get(kind, "crashed")
         report = await self.hooks.judge(error, found.error, task.view.data)
@@ -402,7 +402,7 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
     )
 
 
-def _in_old_order(held: HeldTasks, ended: list[HeldTask]) -> list[HeldTask]:
+def _in_old_order(tasks: InFlightTasks, ended: list[InFlightTask]) -> list[InFlightTask]:
     """Sort by the order in which the tasks were fetched: children end in any order."""
-    places = {task: place for _, tasks in held.by_queue() for place, task in enumerate(tasks)}
+    places = {task: place for _, of_queue in tasks.by_queue() for place, task in enumerate(of_queue)}
     return sorted(ended, key=lambda task: places.get(task, -1))

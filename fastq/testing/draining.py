@@ -17,9 +17,9 @@ from fastq.hooks import Hooks
 from fastq.info import at_unix_ns
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
-from fastq.server.inflight.batches import Writer
-from fastq.server.inflight.held import HeldTask, HeldTasks, view_leased
-from fastq.server.inflight.outcomes import undecodable
+from fastq.server.inflight.ack_planner import AckPlanner
+from fastq.server.inflight.dispositions import undecodable
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
 from fastq.states import TaskState
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
 
@@ -101,23 +101,23 @@ class _Draining:
         return [] if isinstance(leased, NoTasks) else leased.tasks
 
     def _work(self, queue: str, leased: LeasedTask) -> TaskRun:
-        held = HeldTasks()
+        tasks = InFlightTasks()
         try:
-            task = held.add(queue, view_leased(leased), time.monotonic())
+            task = tasks.add(queue, view_leased(leased), time.monotonic())
         except InvalidMessageError as error:
             return self._reject(queue, leased, error)
         try:
             run, task.disposition = self._runner.run(task)
         except BaseException:
             task.disposition = Requeued(task.id)
-            self._write(held, task)
+            self._write(tasks, task)
             raise
-        self._write(held, task)
+        self._write(tasks, task)
         return run
 
-    def _write(self, held: HeldTasks, task: HeldTask) -> None:
-        for batch in Writer(held, self._owner, time.time_ns(), checks_done=False).batches([task]):
-            self._broker.run(batch.operation)
+    def _write(self, tasks: InFlightTasks, task: InFlightTask) -> None:
+        for call in AckPlanner(tasks, self._owner, time.time_ns(), checks_done=False).calls([task]):
+            self._broker.run(call.operation)
 
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:
         now_ns = time.time_ns()

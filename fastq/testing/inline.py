@@ -17,7 +17,7 @@ from fastq.info import TaskInfo
 from fastq.mux import ServeMux
 from fastq.options import check_options, complete
 from fastq.results import EnqueueResults, enqueued_info
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.states import TaskState
 from fastq.task import Task
 from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun, as_task
@@ -263,5 +263,5 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
             self._is_running = False
 
 
-def _held(message: TaskMessage) -> HeldTask:
-    return HeldTask(message.queue, view_task_message(encode_task_message(message)), 0.0, 1)
+def _held(message: TaskMessage) -> InFlightTask:
+    return InFlightTask(message.queue, view_task_message(encode_task_message(message)), 0.0, 1)

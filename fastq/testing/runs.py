@@ -26,8 +26,8 @@ from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer
 from fastq.retry_delay import default_retry_delay
 from fastq.running import RunningTask
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.outcomes import outcome_of
+from fastq.server.inflight.dispositions import disposition_of
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.task import Task
 from fastq.wire.codec import TaskView, decode_task_message, encode_task_message, view_task_message
 from fastq.worker.report import FailureReport
@@ -113,7 +113,7 @@ def run_task(
     headers = {**task.headers, **call.get("headers", {})}
     message = message_of(task, chosen, headers, chosen.task_id or new_task_id())
     data = encode_task_message(message.replace(retried=retried) if retried else message)
-    run, _ = MessageRunner(mux, hooks).run(HeldTask(chosen.queue, view_task_message(data), 0.0, 1))
+    run, _ = MessageRunner(mux, hooks).run(InFlightTask(chosen.queue, view_task_message(data), 0.0, 1))
     return run
 
 
@@ -135,16 +135,16 @@ class MessageRunner:
         self._mux = mux
         self._hooks = hooks
 
-    def run(self, held: HeldTask) -> tuple[TaskRun, Disposition]:
+    def run(self, in_flight: InFlightTask) -> tuple[TaskRun, Disposition]:
         """Run a task; return what came of it, and its disposition."""
-        attempt, data = _Attempt(self._mux, held, self._hooks), held.view.data
+        attempt, data = _Attempt(self._mux, in_flight, self._hooks), in_flight.view.data
         if self._is_async(data):
             return attempt.judged(_run_coroutine(_awaited(attempt.runner, data, attempt.context)))
         return attempt.judged(contextvars.copy_context().run(attempt.runner.run, data, attempt.context))
 
-    async def run_async(self, held: HeldTask) -> tuple[TaskRun, Disposition]:
+    async def run_async(self, in_flight: InFlightTask) -> tuple[TaskRun, Disposition]:
         """Run a task as ``run`` does: an async handler on the running loop, a plain one in a thread."""
-        attempt, data = _Attempt(self._mux, held, self._hooks), held.view.data
+        attempt, data = _Attempt(self._mux, in_flight, self._hooks), in_flight.view.data
         if self._is_async(data):
             return attempt.judged(await asyncio.create_task(_awaited(attempt.runner, data, attempt.context)))
         return attempt.judged(await asyncio.to_thread(attempt.runner.run, data, attempt.context))
@@ -156,31 +156,31 @@ class MessageRunner:
 class _Attempt:
     """One run of a task: what its handler is called with, and what a server would make of the answer."""
 
-    def __init__(self, mux: ServeMux, held: HeldTask, hooks: Hooks) -> None:
-        self.context = _Context(_time_is_up_ns(held.view))
-        self._held = held
+    def __init__(self, mux: ServeMux, in_flight: InFlightTask, hooks: Hooks) -> None:
+        self.context = _Context(_time_is_up_ns(in_flight.view))
+        self._in_flight = in_flight
         self._recorder = _Recorder(hooks)
         self.runner = HandlerRunner(mux, self._recorder.hooks(), keep_results=True)
 
     def judged(self, answer: Answer) -> tuple[TaskRun, Disposition]:
         """Return what came of the run, and its disposition."""
-        held, context, recorder = self._held, self.context, self._recorder
+        in_flight, context, recorder = self._in_flight, self.context, self._recorder
         kind, data = answer or (Kind.DONE, b"")
         error = recorder.error
         if error is not None and not isinstance(error, Exception) and type(error) not in A_FAILURE:
             raise error
-        held.written = context.written[-1] if context.written else None
+        in_flight.written = context.written[-1] if context.written else None
         now_s = time.time_ns() // 1_000_000_000
-        disposition = outcome_of(held, kind, data, now_s, default_retry_delay)
-        message = decode_task_message(held.view.data)
+        disposition = disposition_of(in_flight, kind, data, now_s, default_retry_delay)
+        message = decode_task_message(in_flight.view.data)
         run = TaskRun(
             id=message.id,
-            queue=held.queue,
+            queue=in_flight.queue,
             type=message.type,
             payload=message.payload,
             retried=message.retried,
             outcome=_outcome(kind, disposition),
-            result=data if kind is Kind.RESULT else held.written,
+            result=data if kind is Kind.RESULT else in_flight.written,
             written=tuple(context.written),
             error=error,
             error_text=FailureReport.decode(data).error if error is not None else "",

@@ -15,7 +15,7 @@ from fastq.clock import SystemClock
 from fastq.server.actors.recoverer import Recoverer, Rules
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.wire import keys
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
@@ -159,9 +159,9 @@ def lose(db: Any, url: str, task_id: str) -> None:
     async def recover() -> None:
         broker = open_async_broker(url)
         clock = SystemClock()
-        holdings = Holdings.of(Owner.draw(), StallWatch(clock), clock, TRUSTING)
+        in_flight = InFlight.of(Owner.draw(), StallWatch(clock), clock, TRUSTING)
         rules = Rules(lambda retried: 3600.0, MAX_LOST, None)
-        await Recoverer(Commands(broker), ["default"], holdings, rules, None).tick()
+        await Recoverer(Commands(broker), ["default"], in_flight, rules, None).tick()
         await broker.close()
 
     assert db.lrem(keys.pending("default"), 0, task_id) == 1

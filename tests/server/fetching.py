@@ -23,7 +23,7 @@ class Pool:
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         for task in leased.tasks:
             self.taken.append((queue, task.id))
-            self.bench.held.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
+            self.bench.tasks.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
 
     @property
     def ids(self) -> list[str]:
@@ -32,7 +32,7 @@ class Pool:
 
 def fetcher(bench: Bench, pool: Pool, queues: Mapping[str, int] | None = None, *, strict: bool = False) -> Fetcher:
     prioritizer = Prioritizer(queues or {QUEUE: 1}, strict, seed=1)
-    return Fetcher(bench.commands, prioritizer, bench.holdings, pool, 1.0)
+    return Fetcher(bench.commands, prioritizer, bench.in_flight, pool, 1.0)
 
 
 def fill(bench: Bench, queue: str, count: int) -> None:

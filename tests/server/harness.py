@@ -19,9 +19,9 @@ from fastq.server.actors.recoverer import Reclaim, Recoverer, Rules
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.timing import STANDARD, Timing
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
@@ -49,24 +49,24 @@ class Bench:
         self.commands = Commands(self.broker)
         self.owner = OURS
         self.stall = StallWatch(self.clock)
-        self.holdings = Holdings.of(self.owner, self.stall, self.clock, STANDARD)
-        self.held = self.holdings.held
-        self.ends = self.holdings.ends
+        self.in_flight = InFlight.of(self.owner, self.stall, self.clock, STANDARD)
+        self.tasks = self.in_flight.tasks
+        self.ends = self.in_flight.ends
         """What the syncer is to write again."""
-        self.writer = AckWriter(self.commands, self.holdings)
+        self.writer = AckWriter(self.commands, self.in_flight)
 
-    def hold(self, *task_ids: str, **fields: Any) -> list[HeldTask]:
+    def hold(self, *task_ids: str, **fields: Any) -> list[InFlightTask]:
         """Let tasks be active, leased to us and held, as after a dequeue."""
         self.queue.activate(*task_ids, **fields)
         return [self.add(task_id, **fields) for task_id in task_ids]
 
-    def add(self, task_id: str, queue: str = QUEUE, **fields: Any) -> HeldTask:
+    def add(self, task_id: str, queue: str = QUEUE, **fields: Any) -> InFlightTask:
         """Hold a task, whatever Redis knows of it."""
         view = view_task_message(message(task_id, queue=queue, **fields))
-        return self.held.add(queue, view, self.clock.monotonic_s())
+        return self.tasks.add(queue, view, self.clock.monotonic_s())
 
-    def held_ids(self) -> list[str]:
-        return [task.id for _, tasks in self.held.by_queue() for task in tasks]
+    def in_flight_ids(self) -> list[str]:
+        return [task.id for _, tasks in self.tasks.by_queue() for task in tasks]
 
     def take_away(self, task_id: str) -> None:
         """Let a task's lease be another server's."""
@@ -85,8 +85,8 @@ def recoverer(
     reclaim: Reclaim | None = None,
 ) -> Recoverer:
     """Return a recoverer of some queues, else of the bench's."""
-    holdings = replace(bench.holdings, timing=timing)
-    return Recoverer(commands or bench.commands, queues or (QUEUE,), holdings, rules, reclaim)
+    in_flight = replace(bench.in_flight, timing=timing)
+    return Recoverer(commands or bench.commands, queues or (QUEUE,), in_flight, rules, reclaim)
 
 
 def no_news() -> None:

@@ -9,7 +9,7 @@ from redis import Redis
 
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.server.actors.acker import FLUSH_AT, Acker
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
@@ -27,15 +27,15 @@ ENDS = {"complete": "completed", "retry": "retry", "archive": "archived", "reque
 
 
 def acker(bench: Bench) -> Acker:
-    return Acker(bench.writer, bench.holdings, no_news)
+    return Acker(bench.writer, bench.in_flight, no_news)
 
 
-def end(task: HeldTask, way: str = "done") -> HeldTask:
+def end(task: InFlightTask, way: str = "done") -> InFlightTask:
     task.disposition = WRITES[way](task.id)
     return task
 
 
-def end_all(tasks: list[HeldTask], way: str = "done") -> list[HeldTask]:
+def end_all(tasks: list[InFlightTask], way: str = "done") -> list[InFlightTask]:
     return [end(task, way) for task in tasks]
 
 
@@ -56,7 +56,7 @@ def test_it_flushes_at_once_when_the_pool_is_dry(db: Redis, url: str) -> None:
         assert acking._timer is None
         await until_ticked(acking)
         assert bench.queue.places() == {}
-        assert bench.held_ids() == []
+        assert bench.in_flight_ids() == []
         await acking.stop()
 
     on_bench(db, url, test)
@@ -75,7 +75,7 @@ def test_it_flushes_soon_after_the_first_result(db: Redis, url: str) -> None:
         assert acking._timer is timer, "it is the first that counts"
         await until_ticked(acking)
         assert acking.ticks == 1
-        assert bench.held_ids() == []
+        assert bench.in_flight_ids() == []
         await acking.stop()
 
     on_bench(db, url, test)
@@ -115,7 +115,7 @@ def test_results_of_all_kinds_and_queues_are_written_in_one_go(db: Redis, url: s
         assert bench.queue.counters()["processed"] == 8
         assert bench.queue.counters()["failed"] == 4
         assert bench.db.get(keys.processed_total("other")) == b"1"
-        assert bench.held_ids() == []
+        assert bench.in_flight_ids() == []
         assert bench.ends.waiting == []
 
     on_bench(db, url, test)
@@ -144,7 +144,7 @@ def test_what_failed_is_never_written_to_a_task_that_is_not_ours(
         acking.add([end(task, way) for way, (task,) in tasks.items()], pool_is_dry=True)
         await acking.flush()
         assert (bench.queue.places(), bench.queue.states(), bench.queue.counters()) == before
-        assert bench.held_ids() == []
+        assert bench.in_flight_ids() == []
 
     on_bench(db, url, test)
     assert len(logged(caplog)) == 3
@@ -190,7 +190,7 @@ def test_what_became_of_a_task_that_was_let_go_of_is_not_written(db: Redis, url:
         acking = acker(bench)
         (task,) = bench.hold("a")
         acking.add([end(task)], pool_is_dry=True)
-        bench.held.drop(task)
+        bench.tasks.drop(task)
         await acking.flush()
         assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
 
@@ -207,7 +207,7 @@ def test_results_are_kept_in_an_outage_which_is_said_once(
 
         async def test(bench: Bench) -> None:
             kept: list[int] = []
-            acking = Acker(bench.writer, bench.holdings, lambda: kept.append(len(bench.ends.waiting)))
+            acking = Acker(bench.writer, bench.in_flight, lambda: kept.append(len(bench.ends.waiting)))
             tasks = bench.hold("a", "b", "c")
             proxy.vanish()
             for task in tasks:
@@ -215,7 +215,7 @@ def test_results_are_kept_in_an_outage_which_is_said_once(
                 await acking.flush()
             assert [task.id for task in bench.ends.waiting] == ["a", "b", "c"]
             assert kept == [1, 2, 3]
-            assert bench.held_ids() == ["a", "b", "c"], "they are still held, and their leases extended"
+            assert bench.in_flight_ids() == ["a", "b", "c"], "they are still held, and their leases extended"
             assert bench.ends.queues_in_doubt() == frozenset(), "what was never sent is in no doubt"
 
         on_bench(db, shared_server.url, test, through=proxy.url)
@@ -266,7 +266,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str, caplog: pytest
             await acking.stop()
             await acking.flush()
         left = bench.ends.waiting
-        assert {task.id for task in left} == set(bench.held_ids())
+        assert {task.id for task in left} == set(bench.in_flight_ids())
         assert bench.queue.places().get("active", []) == [] or left
 
     caplog.set_level(logging.INFO, "fastq")

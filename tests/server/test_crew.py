@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from fastq.broker.operations.cancel import CancelAs, Cancellation
-from fastq.broker.operations.finish import Done, Retried
+from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
 from fastq.pool.outcome import Kind
 from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Submission
 from fastq.server.inflight.crew import Crew, CrewCallbacks
-from fastq.server.inflight.held import HeldTask, HeldTasks
-from fastq.server.inflight.outcomes import Archived, Requeued
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
@@ -26,8 +25,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_S)
-        self.held = HeldTasks()
-        self.finished: list[HeldTask] = []
+        self.tasks = InFlightTasks()
+        self.finished: list[InFlightTask] = []
         self.written: list[tuple[str, bytes]] = []
         self.canceled: dict[tuple[str, str], CancelAs] = {}
         callbacks = CrewCallbacks(
@@ -38,15 +37,15 @@ class Bench:
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
         forks = ForkServer(config, lambda text: None, lambda text: None)
-        self.crew = Crew(forks, self.held, lambda retried: 100.0, callbacks, self.clock)
+        self.crew = Crew(forks, self.tasks, lambda retried: 100.0, callbacks, self.clock)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
         self.crew.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
         if self.crew.pool._tick is not None:  # with nobody to take them, tasks would go back before long
             self.crew.pool._tick.cancel()
 
-    def task(self, task_id: str) -> HeldTask:
-        task = self.held.get("q", task_id)
+    def task(self, task_id: str) -> InFlightTask:
+        task = self.tasks.get("q", task_id)
         assert task is not None
         return task
 
@@ -89,7 +88,7 @@ def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
         bench.accept("a", "b")
         assert bench.crew.pool.pending == 2
         assert bench.crew.taken == 2
-        assert [task.id for _, tasks in bench.held.by_queue() for task in tasks] == ["a", "b"]
+        assert [task.id for _, tasks in bench.tasks.by_queue() for task in tasks] == ["a", "b"]
         assert bench.submission("a").data == message("a", queue="q")
         assert bench.submission("a").key is bench.task("a")
 
@@ -226,12 +225,12 @@ def test_a_defect_that_one_outcome_meets_costs_no_other_task_its_own(
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "c", "d")
 
-        def fail(task: HeldTask, *_: object) -> Archived:
+        def fail(task: InFlightTask, *_: object) -> Archived:
             if task.id == "b":
                 raise LookupError("a defect")
             return Archived(task.id, b"")
 
-        monkeypatch.setattr("fastq.server.inflight.crew.outcome_of", fail)
+        monkeypatch.setattr("fastq.server.inflight.crew.disposition_of", fail)
         bench.tell(("d", Kind.DONE, b""), ("a", Kind.FAILED, b""), ("b", Kind.FAILED, b""), ("c", Kind.FAILED, b""))
         assert bench.ended() == [("d", "Done"), ("a", "Archived"), ("b", "Requeued"), ("c", "Archived")]
         assert "a defect: what became of task b of queue q is not written" in caplog.text
@@ -270,7 +269,7 @@ def test_what_becomes_of_a_lost_task_is_not_told() -> None:
         bench.accept("a", "b")
         lost = bench.submission("a")
         bench.crew.lose(bench.task("a"))
-        assert bench.held.get("q", "a") is None
+        assert bench.tasks.get("q", "a") is None
         assert bench.crew.pool.pending == 1
         bench.tell((lost, Kind.DONE, b""))
         assert bench.finished == []
@@ -325,7 +324,7 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
         bench = Bench()
         asked: list[tuple[str, Kind, bytes]] = []
 
-        async def judge(task: HeldTask, kind: Kind, data: bytes) -> FailureReport:
+        async def judge(task: InFlightTask, kind: Kind, data: bytes) -> FailureReport:
             asked.append((task.id, kind, data))
             return FailureReport("judged", False, 7.0)
 
@@ -460,7 +459,7 @@ def test_a_canceled_coroutine_whose_child_was_killed_for_another_is_not_run_agai
 def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "c")
-        bench.held.drop(bench.task("b"))
+        bench.tasks.drop(bench.task("b"))
         returned = bench.crew.give_back()
         assert [(task.id, task.disposition) for task in returned] == [("a", Requeued("a")), ("c", Requeued("c"))]
         assert all(task.ended for task in returned)

@@ -28,13 +28,13 @@ class Site:
     """Be a custodian with an acker and a syncer, and a pool that has what ``has`` says."""
 
     def __init__(self, bench: Bench) -> None:
-        self.syncer = Syncer(bench.writer, bench.holdings)
-        self.acker = Acker(bench.writer, bench.holdings, self.syncer.wake_soon)
+        self.syncer = Syncer(bench.writer, bench.in_flight)
+        self.acker = Acker(bench.writer, bench.in_flight, self.syncer.wake_soon)
         self.has: set[object] = set()
         self.works = True
         self.told: list[bool] = []
         self.custodian = Custodian(
-            bench.holdings,
+            bench.in_flight,
             lambda: self.has | self.acker.tasks(),
             self.syncer.write_soon,
             lambda: self.works,
@@ -56,7 +56,7 @@ def test_a_held_task_that_is_nowhere_is_given_back_and_said_once(
         assert line.endswith("2 held tasks were nowhere; they are given back: lost-1 (default), lost-2 (default)")
         await site.custodian.tick()
         await site.syncer.tick()
-        assert bench.held_ids() == ["pooled"]
+        assert bench.in_flight_ids() == ["pooled"]
         assert bench.queue.places() == {"active": ["pooled"], "lease": ["pooled"], "pending": ["lost-2", "lost-1"]}
         await site.custodian.tick()
         assert len(logged(caplog)) == 1
@@ -82,7 +82,7 @@ def test_what_is_about_to_be_written_is_not_taken_for_lost(db: Redis, url: str) 
         bench.commands.run_many = look  # type: ignore[method-assign]  # while a write is under way
         await site.acker.tick()
         assert seen == [["failed", "lost"]]
-        assert bench.held_ids() == ["failed", "lost"]
+        assert bench.in_flight_ids() == ["failed", "lost"]
 
     on_bench(db, url, test)
 
@@ -135,12 +135,12 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
             os.kill(child, signal.SIGSTOP)
             with Client(url) as client:
                 client.enqueue_many([Task("ok"), Task("ok")])
-            await until(lambda: process.held)
+            await until(lambda: process.tasks)
             os.kill(pool.preloader_pid, signal.SIGSTOP)
             os.kill(child, signal.SIGKILL)
             await until(lambda: status() == "stopped")
             assert process.showcase.status is ServerStatus.ACTIVE, "nobody told it to stop"
-            await until(lambda: not process.held)
+            await until(lambda: not process.tasks)
             assert (db.llen(keys.pending("default")), db.zcard(keys.lease("default"))) == (2, 0)
             os.kill(pool.preloader_pid, signal.SIGCONT)
             await until(lambda: status() == "active")

@@ -54,9 +54,9 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
     async def test(bench: Bench) -> None:
         losing = LosingReplies(bench.broker)
         commands = Commands(losing)  # type: ignore[arg-type]  # all that Commands uses of a broker
-        writer = AckWriter(commands, bench.holdings)
-        syncer, pool = Syncer(writer, bench.holdings), Pool(bench)
-        fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.holdings, pool, 1.0)
+        writer = AckWriter(commands, bench.in_flight)
+        syncer, pool = Syncer(writer, bench.in_flight), Pool(bench)
+        fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.in_flight, pool, 1.0)
         (stale,) = tasks = bench.hold("a")
         writing = asyncio.create_task(writer.write(end_all(tasks, way), checks_done=False))
         await losing.until_carried_out(1)
@@ -72,9 +72,9 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
         assert len(bench.ends.waiting) == 1, "it waits until the lost dequeue was looked for"
         await fetching.tick()
         assert pool.ids == ["a"]
-        bench.held.drop(stale)  # as the crew does with what is leased to us anew
+        bench.tasks.drop(stale)  # as the crew does with what is leased to us anew
         await syncer.tick()
         assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
-        assert (bench.ends.waiting, len(bench.held)) == ([], 1)
+        assert (bench.ends.waiting, len(bench.tasks)) == ([], 1)
 
     on_bench(db, url, test)

@@ -12,7 +12,7 @@ from fastq.clock import ManualClock
 from fastq.log.limit import LINES, PER_S
 from fastq.pool.outcome import Kind
 from fastq.server.inflight.failure_log import MAX_ERROR, FailureLog
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
@@ -20,8 +20,8 @@ from tests.broker.harness import NOW_S, message, run
 REPORT = FailureReport("KeyError: 'nokey' (app.py:12)")
 
 
-def held(task_id: str = "a", **fields: Any) -> HeldTask:
-    return HeldTask("q", view_task_message(message(task_id, queue="q", **{"type": "boom", **fields})), 0.0, 1)
+def held(task_id: str = "a", **fields: Any) -> InFlightTask:
+    return InFlightTask("q", view_task_message(message(task_id, queue="q", **{"type": "boom", **fields})), 0.0, 1)
 
 
 def telling(test: Callable[[FailureLog, ManualClock], None], caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:

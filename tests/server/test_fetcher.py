@@ -118,7 +118,7 @@ def test_an_empty_queue_rests_for_half_to_one_and_a_half_intervals(db: Redis, ur
         bench.queue.pend("a")
         bench.clock.advance(pause_s)
         assert await fetching.tick() == 0.0
-        assert bench.held_ids() == ["a"]
+        assert bench.in_flight_ids() == ["a"]
 
     on_bench(db, url, test)
 
@@ -154,7 +154,7 @@ def test_only_an_empty_queue_is_waited_for_and_a_paused_one_is_polled(db: Redis,
         bench.db.delete(keys.paused("paused"))
         bench.clock.advance(1.5)
         await fetching.tick()
-        assert bench.held_ids() == ["paused-000"]
+        assert bench.in_flight_ids() == ["paused-000"]
         assert fetching.paused_queues == set()
 
     on_bench(db, url, test)
@@ -237,7 +237,7 @@ def test_a_queue_in_doubt_is_left_alone_until_it_is_settled(db: Redis, url: str)
         assert pool.ids == ["other-000"]
         assert await fetching.tick() == 0.0, "the other queue is asked until it is empty"
         assert 0 < await fetching.tick() <= 0.5
-        bench.held.drop(task)
+        bench.tasks.drop(task)
         await fetching.tick()
         assert pool.ids == ["other-000", "b"]
 
@@ -332,11 +332,11 @@ def test_what_is_held_is_not_taken_for_lost_nor_what_ended_during_the_look(db: A
             bench.clock.advance(0.5)
             # The score of all three is the same: they were taken within one second.
             assert len(set(bench.queue.scores("lease").values())) == 1
-            ends = bench.held.get(QUEUE, "ends")
+            ends = bench.tasks.get(QUEUE, "ends")
             assert ends is not None
             looking = asyncio.create_task(fetching.tick())
             await asyncio.sleep(0)
-            bench.held.drop(ends)
+            bench.tasks.drop(ends)
             await looking
             assert pool.ids == ["held", "ends", "lost"]
 

@@ -37,7 +37,7 @@ def test_a_full_batch_is_handed_on_while_redis_works_on_the_next(db: Redis, url:
         for taken in (0, 500, 1200):  # the last batch is not full: its tasks are waited for
             assert await fetching.tick() == 0.0
             assert len(pool.taken) == taken
-            assert bench.holdings.dequeues.may_bring(QUEUE) == (taken < 1200)
+            assert bench.in_flight.dequeues.may_bring(QUEUE) == (taken < 1200)
         assert taken_when_asked == [0, 0, 500]
         assert pool.ids == [f"{QUEUE}-{number:03d}" for number in range(1200)]
 
@@ -166,7 +166,7 @@ def test_what_was_brought_is_not_taken_for_lost(db: Redis, url: str) -> None:
         fetching = fetcher(bench, pool)
         await fetching.tick()
         score = OURS.score(bench.clock.unix_ns() / 1e9, 30)
-        bench.holdings.dequeues.lose(DequeueCall(QUEUE, 1, score))  # another dequeue of that second had no reply
+        bench.in_flight.dequeues.lose(DequeueCall(QUEUE, 1, score))  # another dequeue of that second had no reply
         bench.clock.advance(10)
         for _ in range(3):
             await fetching.tick()

@@ -12,7 +12,7 @@ from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.heartbeater import Heartbeater
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -25,10 +25,10 @@ ME = ServerIdentity("host", 7, "id")
 
 def heartbeater(
     bench: Bench,
-    lost: Callable[[HeldTask], None] | None = None,
+    lost: Callable[[InFlightTask], None] | None = None,
     presence: Callable[[], Shown] = lambda: Shown(b"info", {}, b"notice"),
 ) -> Heartbeater:
-    return Heartbeater(bench.broker, ME, presence, bench.holdings, lost or bench.held.drop)
+    return Heartbeater(bench.broker, ME, presence, bench.in_flight, lost or bench.tasks.drop)
 
 
 def test_a_beat_extends_every_held_lease_and_no_other(db: Redis, url: str) -> None:
@@ -69,14 +69,14 @@ def test_after_a_jump_of_the_wall_clock_what_is_another_s_is_let_go_of_and_not_w
         before = bench.queue.task("taken")
         bench.clock.jump(jump_s)
         beating = heartbeater(bench)
-        acking = Acker(bench.writer, bench.holdings, no_news)
+        acking = Acker(bench.writer, bench.in_flight, no_news)
         if jump_s > 0:
             # The outcome that comes before the first beat.
             acking.add([end(taken)], pool_is_dry=True)
             await acking.flush()
             assert bench.queue.task("taken") == before
         await beating.tick()
-        assert bench.held_ids() == ["ours"]
+        assert bench.in_flight_ids() == ["ours"]
         assert bench.queue.scores("lease")["ours"] == NOW_S + jump_s + 30 + OURS.fraction
         acking.add([end(taken), end(ours)], pool_is_dry=True)
         await acking.flush()
@@ -107,7 +107,7 @@ def test_a_lost_task_is_let_go_of_and_the_others_are_kept(
     how: str, db: Redis, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(bench: Bench) -> None:
-        lost: list[HeldTask] = []
+        lost: list[InFlightTask] = []
         _, taken, _ = bench.hold("a", "taken", "b")
         scores = {"theirs": NOW_S + THEIRS.fraction, "Go's": float(NOW_S)}
         bench.db.zrem(keys.lease(QUEUE), "taken")
@@ -123,7 +123,7 @@ def test_a_lost_task_is_let_go_of_and_the_others_are_kept(
 
 def test_a_task_that_ended_meanwhile_is_not_taken_for_lost(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        lost: list[HeldTask] = []
+        lost: list[InFlightTask] = []
         (task,) = bench.hold("a")
         end(task)
         bench.db.zrem(keys.lease(QUEUE), "a")
@@ -203,7 +203,7 @@ def test_one_queue_that_fails_does_not_keep_the_others_from_being_extended(db: R
         assert bench.queue.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
         assert task.leased_until_s == 35
         assert bench.db.get(ME.info_key) == b"info"
-        assert bench.held_ids() == ["odd", "a"], "what could not be asked for is not lost"
+        assert bench.in_flight_ids() == ["odd", "a"], "what could not be asked for is not lost"
 
     on_bench(db, url, test)
 
@@ -218,7 +218,7 @@ def test_a_stall_is_over_once_all_leases_were_found_ours(db: Redis, url: str) ->
         with pytest.raises(BrokerError):
             await heartbeater(bench).tick()
         assert bench.stall.suspect, "one queue's leases are not known"
-        bench.held.drop(odd)
+        bench.tasks.drop(odd)
         await heartbeater(bench).tick()
         assert not bench.stall.suspect
 
@@ -236,7 +236,7 @@ def test_a_lost_reply_is_asked_for_again_at_once(act: Act, db: Redis, shared_ser
             bench.clock.advance(5)
             await heartbeater(bench).tick()
             assert bench.queue.scores("lease") == {"a": NOW_S + 35 + OURS.fraction, "taken": NOW_S + 60}
-            assert bench.held_ids() == ["a"]
+            assert bench.in_flight_ids() == ["a"]
             assert kept.leased_until_s == 35
 
         on_bench(db, shared_server.url, test, through=proxy.url)
@@ -257,11 +257,11 @@ def test_an_outage_costs_no_lease_that_is_ours_afterwards(db: Redis, shared_serv
             bench.clock.advance(5)
             with pytest.raises(BrokerError):
                 await beating.tick()
-            assert task.held
+            assert task.in_flight
             assert task.leased_until_s == 30
             bench.clock.advance(50)
             await beating.tick()
-            assert task.held
+            assert task.in_flight
             assert bench.queue.scores("lease") == {"a": NOW_S + 85 + OURS.fraction}
 
         on_bench(db, shared_server.url, test, through=proxy.url)
@@ -281,7 +281,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
         async with beating.ticked:
             await beating.ticked.wait_for(lambda: beating.ticks)
         await beating.stop()
-        assert bench.held_ids() == ["a"]
+        assert bench.in_flight_ids() == ["a"]
 
     on_bench(db, url, test)
 
@@ -295,13 +295,13 @@ def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lea
     with faulty_proxy(shared_server.socket_path, ScriptFault(way, Act.CUT_BEFORE_REPLY)) as proxy:
 
         async def test(bench: Bench) -> None:
-            acking = Acker(bench.writer, bench.holdings, no_news)
+            acking = Acker(bench.writer, bench.in_flight, no_news)
             (task,) = bench.hold("a")
             acking.add([end(task, way)], pool_is_dry=True)
             await acking.flush()
-            assert (bench.held_ids(), bench.ends.queues_in_doubt()) == (["a"], frozenset({QUEUE}))
+            assert (bench.in_flight_ids(), bench.ends.queues_in_doubt()) == (["a"], frozenset({QUEUE}))
             await heartbeater(bench).tick()
-            assert (bench.held_ids(), bench.ends.queues_in_doubt()) == ([], frozenset())
+            assert (bench.in_flight_ids(), bench.ends.queues_in_doubt()) == ([], frozenset())
 
         on_bench(db, shared_server.url, test, through=proxy.url)
     (said,) = logged(caplog)
@@ -315,11 +315,11 @@ def test_an_outcome_whose_write_is_in_doubt_is_kept_while_the_lease_is_ours(
     with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST)) as proxy:
 
         async def test(bench: Bench) -> None:
-            acking = Acker(bench.writer, bench.holdings, no_news)
+            acking = Acker(bench.writer, bench.in_flight, no_news)
             (task,) = bench.hold("a")
             acking.add([end(task, "done")], pool_is_dry=True)
             await acking.flush()
             await heartbeater(bench).tick()
-            assert (bench.held_ids(), len(bench.ends.waiting)) == (["a"], 1)
+            assert (bench.in_flight_ids(), len(bench.ends.waiting)) == (["a"], 1)
 
         on_bench(db, shared_server.url, test, through=proxy.url)

@@ -6,36 +6,36 @@ from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Done
 from fastq.pool.protocol import Event, Kind
 from fastq.server.inflight._intake import Intake, split_done
-from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
 
 
 @pytest.fixture
-def held() -> HeldTasks:
-    return HeldTasks()
+def held() -> InFlightTasks:
+    return InFlightTasks()
 
 
-def intake(held: HeldTasks, *coroutines: str) -> Intake:
+def intake(held: InFlightTasks, *coroutines: str) -> Intake:
     return Intake(held, lambda task_type: task_type in coroutines)
 
 
-def take(held: HeldTasks, *task_ids: str) -> tuple[list[HeldTask], list[int]]:
+def take(held: InFlightTasks, *task_ids: str) -> tuple[list[InFlightTask], list[int]]:
     messages = [message(task_id, queue="q") for task_id in task_ids]
     return intake(held).take("q", [task_id.encode() for task_id in task_ids], messages, 1.0)
 
 
-def one_task(held: HeldTasks, **fields: object) -> HeldTask:
+def one_task(held: InFlightTasks, **fields: object) -> InFlightTask:
     (task,), _ = intake(held).take("q", [b"a"], [message("a", queue="q", **fields)], 1.0)
     return task
 
 
-def end(task: HeldTask, kind: Kind = Kind.DONE, data: bytes = b"") -> Event:
+def end(task: InFlightTask, kind: Kind = Kind.DONE, data: bytes = b"") -> Event:
     assert task.submission is not None
     return Event(kind, task.submission, data)
 
 
-def test_tasks_are_held_in_order_with_their_submissions(held: HeldTasks) -> None:
+def test_tasks_are_held_in_order_with_their_submissions(held: InFlightTasks) -> None:
     tasks, odd = take(held, "a", "é", "b")
     assert odd == []
     assert held.by_queue() == [("q", tasks)]
@@ -44,7 +44,7 @@ def test_tasks_are_held_in_order_with_their_submissions(held: HeldTasks) -> None
     assert all(task.submission is not None and task.submission.key is task for task in tasks)
 
 
-def test_what_needs_a_closer_look_is_named_by_its_place_and_not_held(held: HeldTasks) -> None:
+def test_what_needs_a_closer_look_is_named_by_its_place_and_not_held(held: InFlightTasks) -> None:
     held.add("q", view_task_message(message("here", queue="q")), 0.0)
     ids = [b"good", b"broken", b"other", b"here", b"good", b"\xff"]
     messages = [message(one, queue="q") for one in ("good", "broken", "not-other", "here", "good", "bytes")]
@@ -54,7 +54,7 @@ def test_what_needs_a_closer_look_is_named_by_its_place_and_not_held(held: HeldT
     assert len(held) == 2
 
 
-def test_whether_a_type_is_a_coroutine_is_asked_once(held: HeldTasks) -> None:
+def test_whether_a_type_is_a_coroutine_is_asked_once(held: InFlightTasks) -> None:
     asked: list[str] = []
 
     def is_async(task_type: str) -> bool:
@@ -69,7 +69,7 @@ def test_whether_a_type_is_a_coroutine_is_asked_once(held: HeldTasks) -> None:
     assert asked == ["async", "plain"]
 
 
-def test_what_the_question_raises_is_raised(held: HeldTasks) -> None:
+def test_what_the_question_raises_is_raised(held: InFlightTasks) -> None:
     def is_async(task_type: str) -> bool:
         raise LookupError(task_type)
 
@@ -77,7 +77,7 @@ def test_what_the_question_raises_is_raised(held: HeldTasks) -> None:
         Intake(held, is_async).take("q", [b"a"], [message("a", queue="q")], 0.0)
 
 
-def test_a_handler_that_returned_ends_its_task(held: HeldTasks) -> None:
+def test_a_handler_that_returned_ends_its_task(held: InFlightTasks) -> None:
     task = one_task(held, unique_key="lock")
     assert split_done([end(task)]) == ([task], [])
     assert isinstance(task.disposition, Done)
@@ -86,14 +86,14 @@ def test_a_handler_that_returned_ends_its_task(held: HeldTasks) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.DONE])
-def test_every_other_event_is_the_crew_s(kind: Kind, held: HeldTasks) -> None:
+def test_every_other_event_is_the_crew_s(kind: Kind, held: InFlightTasks) -> None:
     task = one_task(held)
     event = end(task, kind)
     assert split_done([event]) == ([], [event])
     assert not task.ended
 
 
-def test_a_task_that_is_kept_or_was_cancelled_is_the_crew_s(held: HeldTasks) -> None:
+def test_a_task_that_is_kept_or_was_cancelled_is_the_crew_s(held: InFlightTasks) -> None:
     kept = one_task(held, retention=60)
     event = end(kept)
     assert split_done([event]) == ([], [event])
@@ -104,7 +104,7 @@ def test_a_task_that_is_kept_or_was_cancelled_is_the_crew_s(held: HeldTasks) -> 
     assert split_done([event]) == ([], [event])
 
 
-def test_a_task_that_was_let_go_of_is_in_neither(held: HeldTasks) -> None:
+def test_a_task_that_was_let_go_of_is_in_neither(held: InFlightTasks) -> None:
     task = one_task(held)
     events = [end(task), end(task, Kind.FAILED)]
     held.drop(task)

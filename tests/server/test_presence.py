@@ -13,7 +13,7 @@ from fastq.broker.operations.presence import ServerIdentity
 from fastq.clock import ManualClock
 from fastq.pool.protocol import Running, Submission
 from fastq.server.config import ServerConfig
-from fastq.server.inflight.held import HeldTasks
+from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.presence import ServerStatus, Showcase, new_identity
 from fastq.wire.codec import decode_server_info, decode_worker_info, view_task_message
 from fastq.wire.messages import ServerInfoMessage, WorkerInfo
@@ -27,7 +27,7 @@ CONFIG = ServerConfig(concurrency=4, queues={"critical": 6, "default": 3}, stric
 def running(task_id: str, *, started_s: float = 0.0, deadline_s: float = 0.0, **fields: Any) -> Running:
     """Let a task be in a handler; times are monotonic."""
     data = fields.pop("data", None) or message(task_id, queue="in-message", **fields)
-    task = HeldTasks().add("critical", view_task_message(data), 0.0)
+    task = InFlightTasks().add("critical", view_task_message(data), 0.0)
     return Running(Submission(task, data), 99, int(started_s * 1e9), int(deadline_s * 1e9))
 
 

@@ -27,12 +27,12 @@ class Held:
     """Stand for the crew: what it holds, and what it was told to cancel."""
 
     def __init__(self, *held: str) -> None:
-        self.held = held
+        self.tasks = held
         self.canceled: list[Cancellation] = []
 
     def cancel(self, cancellation: Cancellation) -> bool:
         self.canceled.append(cancellation)
-        return cancellation.task_id in self.held
+        return cancellation.task_id in self.tasks
 
 
 def full(task_id: str, queue: str | None = "q", outcome: CancelAs = CancelAs.DELETE) -> Cancellation:

@@ -10,7 +10,7 @@ from redis import Redis
 from fastq.broker.scripts import load_script, script_names
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.syncer import Syncer
-from fastq.server.inflight.batches import Batch, Writer
+from fastq.server.inflight.ack_planner import AckCall, AckPlanner
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
@@ -28,8 +28,8 @@ def load_all(db: Any) -> None:
 
 
 def joined(bench: Bench) -> tuple[Acker, Syncer]:
-    syncer = Syncer(bench.writer, bench.holdings)
-    return Acker(bench.writer, bench.holdings, syncer.wake_soon), syncer
+    syncer = Syncer(bench.writer, bench.in_flight)
+    return Acker(bench.writer, bench.in_flight, syncer.wake_soon), syncer
 
 
 def check_ended(bench: Bench, way: str) -> None:
@@ -37,7 +37,7 @@ def check_ended(bench: Bench, way: str) -> None:
     assert bench.queue.places() == ({ENDS[way]: bench.queue.places()[ENDS[way]]} if way in ENDS else {})
     assert sorted(bench.queue.states()) == (["a", "b"] if way in ENDS else [])
     assert bench.queue.counters().get("processed", 0) == PROCESSED.get(way, 0)
-    assert bench.held_ids() == []
+    assert bench.in_flight_ids() == []
     assert bench.ends.queues_in_doubt() == frozenset()
 
 
@@ -57,7 +57,7 @@ def test_a_write_whose_reply_was_lost_counts_once(
             acker.add(end_all(bench.hold("a", "b"), way), pool_is_dry=True)
             await acker.flush()
             assert sorted(task.id for task in bench.ends.waiting) == ["a", "b"]
-            assert bench.held_ids() == ["a", "b"]
+            assert bench.in_flight_ids() == ["a", "b"]
             await syncer.tick()
             assert bench.ends.waiting == []
             check_ended(bench, way)
@@ -110,7 +110,7 @@ def test_a_task_that_comes_back_is_not_ended_by_the_write_of_its_run_before(
             assert pool.ids == ["a"]
             await syncer.tick()
             assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
-            assert bench.held_ids() == ["a"]
+            assert bench.in_flight_ids() == ["a"]
 
         on_bench(db, shared_server.url, test, through=proxy.url)
 
@@ -133,7 +133,7 @@ def test_a_fetch_and_an_ack_that_share_a_lost_pipeline_lose_no_task(db: Redis, s
             bench.clock.advance(6)
             await fetching.tick()
             assert sorted(pool.ids) == ["a", "b", "c", "d"]
-            assert bench.held_ids() != []
+            assert bench.in_flight_ids() != []
             assert sorted(bench.queue.places()["active"]) == ["a", "b", "c", "d"]
             assert set(bench.queue.scores("lease")) == {"a", "b", "c", "d"}
 
@@ -160,7 +160,7 @@ def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) ->
         bench.db.config_set("maxclients", 100)
         await syncer.tick()
         assert bench.ends.waiting == []
-        assert bench.held_ids() == []
+        assert bench.in_flight_ids() == []
         assert "active" not in bench.queue.places()
         assert bench.queue.counters()["processed"] == 8
 
@@ -201,11 +201,11 @@ def test_results_are_kept_for_as_long_as_redis_takes_no_writes(refusal: str, cap
         for _ in range(10):
             bench.clock.advance(60)
             await syncer.tick()
-        assert len(bench.ends.waiting) == len(bench.held) == 10
+        assert len(bench.ends.waiting) == len(bench.tasks) == 10
         bench.db.config_set("min-replicas-to-write", 0)
         bench.db.execute_command("REPLICAOF", "NO", "ONE")
         await syncer.tick()
-        assert (bench.ends.waiting, bench.held_ids()) == ([], [])
+        assert (bench.ends.waiting, bench.in_flight_ids()) == ([], [])
         assert "active" not in bench.queue.places()
         assert bench.queue.counters()["processed"] == 8
 
@@ -233,10 +233,10 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
             for task in tasks:
                 task.leased_until_s = bench.clock.monotonic_s() + 30  # what the heartbeater does
             await syncer.tick()
-            assert len(bench.ends.waiting) == len(bench.held) == 12
+            assert len(bench.ends.waiting) == len(bench.tasks) == 12
         bench.clock.advance(2)
         await syncer.tick()
-        assert (bench.ends.waiting, len(bench.held)) == ([], 0)
+        assert (bench.ends.waiting, len(bench.tasks)) == ([], 0)
         assert bench.ends.queues_in_doubt() == frozenset()
         await syncer.tick()
         ids = sorted(task.id for task in tasks)
@@ -257,22 +257,22 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
 def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stumble(self: Writer, tasks: object) -> list[Batch]:
+    def stumble(self: AckPlanner, tasks: object) -> list[AckCall]:
         raise ZeroDivisionError("a defect")
 
     async def test(bench: Bench) -> None:
         acker, syncer = joined(bench)
         tasks = bench.hold("a", "b")
         with monkeypatch.context() as patch:
-            patch.setattr(Writer, "batches", stumble)
+            patch.setattr(AckPlanner, "calls", stumble)
             acker.add(end_all(tasks, "done"), pool_is_dry=True)
             with pytest.raises(ZeroDivisionError):
                 await acker.flush()
             with pytest.raises(ZeroDivisionError):
                 await syncer.tick()
-        assert bench.held_ids() == ["a", "b"]
+        assert bench.in_flight_ids() == ["a", "b"]
         await syncer.tick()
-        assert (bench.held_ids(), bench.queue.places()) == ([], {})
+        assert (bench.in_flight_ids(), bench.queue.places()) == ([], {})
 
     on_bench(db, url, test)
 
@@ -294,7 +294,7 @@ def test_a_task_that_was_taken_away_meanwhile_is_never_written(
             await syncer.tick()
             assert (bench.queue.places(), bench.queue.scores("lease"), bench.queue.states()) == before
             assert bench.queue.counters() == {}
-            assert bench.held_ids() == []
+            assert bench.in_flight_ids() == []
 
         on_bench(db, shared_server.url, test, through=proxy.url)
 
@@ -315,7 +315,7 @@ def test_a_failed_write_wakes_it_after_a_while(
             acker.add(end_all(bench.hold("a"), "done"), pool_is_dry=True)
             await acker.flush()
             async with syncer.ticked:
-                await syncer.ticked.wait_for(lambda: not len(bench.held))
+                await syncer.ticked.wait_for(lambda: not len(bench.tasks))
             assert syncer.ticks == 3
             assert bench.queue.places() == {}
             await syncer.stop()
@@ -350,14 +350,14 @@ def test_it_starts_and_stops_again_and_again_and_forgets_nothing(db: Redis, shar
             acker.add(end_all(bench.hold("a", "b"), "done"), pool_is_dry=True)
             await acker.flush()
             for number in range(50):
-                syncer = Syncer(bench.writer, bench.holdings)
+                syncer = Syncer(bench.writer, bench.in_flight)
                 syncer.start()
                 syncer.wake()
                 for _ in range(number % 9):
                     await asyncio.sleep(0)
                 await syncer.stop()
             await first.tick()
-            assert bench.held_ids() == []
+            assert bench.in_flight_ids() == []
             assert bench.queue.places() == {}
             assert bench.queue.counters()["processed"] == 2
 

@@ -5,7 +5,7 @@ import pytest
 from fastq.broker.operations.lease import Leased
 from fastq.clock import ManualClock
 from fastq.errors import BrokerConnectionError, BrokerError
-from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.uncertain import Brought, DequeueCall, UncertainDequeues, UncertainEnds
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
@@ -19,12 +19,12 @@ LEASE_S = 30.0
 class Setup:
     def __init__(self) -> None:
         self.clock = ManualClock(1_000)
-        self.held = HeldTasks(LEASE_S)
+        self.tasks = InFlightTasks(LEASE_S)
         self.ends = UncertainEnds()
-        self.dequeues = UncertainDequeues(self.held, self.ends, self.clock, LEASE_S)
+        self.dequeues = UncertainDequeues(self.tasks, self.ends, self.clock, LEASE_S)
 
-    def hold(self, task_id: str, queue: str = "q") -> HeldTask:
-        return self.held.add(queue, view_task_message(message(task_id, queue=queue)), self.clock.monotonic_s())
+    def hold(self, task_id: str, queue: str = "q") -> InFlightTask:
+        return self.tasks.add(queue, view_task_message(message(task_id, queue=queue)), self.clock.monotonic_s())
 
     def due(self) -> list[str]:
         return [task.id for task in self.ends.take_due(self.clock.monotonic_s(), self.dequeues.may_bring).ready]
@@ -66,7 +66,7 @@ def test_an_end_is_in_doubt_until_its_write_has_a_reply_or_its_task_is_let_go_of
     setup.ends.settle([other])
     assert setup.ends.is_in_doubt(one), "a later write that was not sent says nothing of the one before it"
     assert setup.ends.queues_in_doubt() == {"q"}
-    setup.held.drop_all([one, two])
+    setup.tasks.drop_all([one, two])
     assert setup.ends.queues_in_doubt() == frozenset()
     assert setup.due() == []
 
@@ -107,10 +107,10 @@ def test_an_end_that_redis_refuses_is_given_up_with_the_lease_of_its_first_refus
 
 def test_an_end_of_a_task_that_is_not_ours_any_more_is_kept_by_nobody(setup: Setup) -> None:
     gone, going = setup.hold("a"), setup.hold("b")
-    setup.held.drop(gone)
+    setup.tasks.drop(gone)
     setup.ends.keep([gone, going], UNHEARD)
     assert setup.ends.waiting == [going]
-    setup.held.drop(going)
+    setup.tasks.drop(going)
     assert setup.due() == []
     assert setup.ends._ends == {}, "nothing is left of it"
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from fastq.server.actors.actor import Actor
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["Acker"]
 
@@ -25,18 +25,18 @@ class Acker(Actor):
 
     name = "acker"
 
-    def __init__(self, writer: AckWriter, holdings: Holdings, wake_syncer: Callable[[], None]) -> None:
+    def __init__(self, writer: AckWriter, in_flight: InFlight, wake_syncer: Callable[[], None]) -> None:
         super().__init__()
         self._writer = writer
-        self._stall = holdings.stall
+        self._stall = in_flight.stall
         self._wake_syncer = wake_syncer
-        self._waiting: list[HeldTask] = []
+        self._waiting: list[InFlightTask] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def first_tick_after_s(self) -> None:
         """Wait for the first task."""
 
-    def add(self, tasks: list[HeldTask], *, pool_is_dry: bool) -> None:
+    def add(self, tasks: list[InFlightTask], *, pool_is_dry: bool) -> None:
         """Take tasks that have ended; write it soon, at once when nothing more will come for now."""
         self._waiting += tasks
         if pool_is_dry or len(self._waiting) >= FLUSH_AT:

@@ -30,7 +30,7 @@ from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregation_sets import SetReading, archive_tasks, clear_away, delete_set, give_back
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
-from fastq.server.inflight.outcomes import undecodable
+from fastq.server.inflight.dispositions import undecodable
 from fastq.server.timing import STANDARD, Timing
 from fastq.worker.aggregation import Combined, Unreadable
 

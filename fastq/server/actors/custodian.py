@@ -10,8 +10,8 @@ from typing import Final
 
 from fastq.server.actors.actor import Actor
 from fastq.server.inflight.crew import give_back
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["Custodian"]
 
@@ -27,21 +27,21 @@ class Custodian(Actor):
 
     def __init__(
         self,
-        holdings: Holdings,
+        in_flight: InFlight,
         accounted: Callable[[], set[object]],
-        write: Callable[[list[HeldTask]], None],
+        write: Callable[[list[InFlightTask]], None],
         can_work: Callable[[], bool],
         tell: Callable[[bool], None],
     ) -> None:
         super().__init__()
-        self._held = holdings.held
-        self._clock = holdings.clock
-        self._interval_s = holdings.timing.heartbeat_interval_s
+        self._tasks = in_flight.tasks
+        self._clock = in_flight.clock
+        self._interval_s = in_flight.timing.heartbeat_interval_s
         self._accounted = accounted
         self._write = write
         self._can_work = can_work
         self._tell = tell
-        self._suspects: set[HeldTask] = set()
+        self._suspects: set[InFlightTask] = set()
         self._unable_since_s: float | None = None
         self._is_unable = False
 
@@ -53,7 +53,7 @@ class Custodian(Actor):
 
     def _look_for_tasks(self) -> None:
         accounted = self._accounted()
-        astray = {task for _, tasks in self._held.by_queue() for task in tasks if task not in accounted}
+        astray = {task for _, tasks in self._tasks.by_queue() for task in tasks if task not in accounted}
         # What is just being handed on may be nowhere for a moment, but not at two looks.
         found = sorted(astray & self._suspects, key=lambda task: (task.queue, task.seq))
         self._suspects = astray.difference(found)

@@ -22,7 +22,7 @@ from fastq.server.actors.actor import Actor, backoff_s
 from fastq.server.actors.repairs import Repair, Repairs
 from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.uncertain import Brought, DequeueCall
 
 __all__ = ["Fetcher"]
@@ -61,7 +61,7 @@ class Fetcher(Actor):
         self,
         commands: Commands,
         prioritizer: Prioritizer,
-        holdings: Holdings,
+        in_flight: InFlight,
         taker: Taker,
         check_interval_s: float,
     ) -> None:
@@ -71,11 +71,11 @@ class Fetcher(Actor):
         self._prioritizer = prioritizer
         self._taker = taker
         self._check_interval_s = check_interval_s
-        self._ends = holdings.ends
-        self._dequeues = holdings.dequeues
-        self._owner = holdings.owner
-        self._clock = holdings.clock
-        self._lease_s = holdings.timing.lease_s
+        self._ends = in_flight.ends
+        self._dequeues = in_flight.dequeues
+        self._owner = in_flight.owner
+        self._clock = in_flight.clock
+        self._lease_s = in_flight.timing.lease_s
         self._resting: dict[str, float] = {}
         self._failing: dict[str, int] = {}
         self._mean_bytes: dict[str, float] = {}

@@ -13,8 +13,8 @@ from fastq.broker.operations.presence import ServerIdentity, Shown, count_server
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["Heartbeater", "Presence"]
 
@@ -36,23 +36,23 @@ class Heartbeater(Actor):
         broker: AsyncBroker,
         identity: ServerIdentity,
         presence: Presence,
-        holdings: Holdings,
-        lost: Callable[[HeldTask], None],
+        in_flight: InFlight,
+        lost: Callable[[InFlightTask], None],
     ) -> None:
         super().__init__()
         self._broker = broker
         self._identity = identity
         self._presence = presence
         self._lost = lost
-        self._held = holdings.held
-        self._ends = holdings.ends
-        self._owner = holdings.owner
-        self._stall = holdings.stall
-        self._clock = holdings.clock
-        self._timing = holdings.timing
+        self._tasks = in_flight.tasks
+        self._ends = in_flight.ends
+        self._owner = in_flight.owner
+        self._stall = in_flight.stall
+        self._clock = in_flight.clock
+        self._timing = in_flight.timing
         self.servers = 1
         """How many servers there are, this one among them."""
-        self._ttl_s = max(1, round(2 * holdings.timing.heartbeat_interval_s))
+        self._ttl_s = max(1, round(2 * in_flight.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
         """Beat once: the leases first, since they matter more than being seen."""
@@ -86,22 +86,22 @@ class Heartbeater(Actor):
             self._stall.leases_confirmed(began_s)
         return failures
 
-    def _stretches(self) -> list[tuple[str, list[HeldTask]]]:
+    def _stretches(self) -> list[tuple[str, list[InFlightTask]]]:
         return [
             (queue, tasks[at : at + STRETCH])
-            for queue, tasks in self._held.by_queue()
+            for queue, tasks in self._tasks.by_queue()
             for at in range(0, len(tasks), STRETCH)
         ]
 
-    def _note(self, tasks: list[HeldTask], lost_ids: set[str], began_s: float) -> None:
+    def _note(self, tasks: list[InFlightTask], lost_ids: set[str], began_s: float) -> None:
         for task in tasks:
             if task.id not in lost_ids:
                 task.leased_until_s = began_s + self._timing.lease_s
             elif self._ends.is_in_doubt(task):
                 # The write of its outcome whose reply was lost was carried out, or another server has it: in both cases
                 # there is nothing left to be written.
-                self._held.drop(task)
-            elif task.held and not task.ended:
+                self._tasks.drop(task)
+            elif task.in_flight and not task.ended:
                 # One that ended meanwhile gave its lease back itself.
                 self._log.warning("lost the lease of task %s of queue %s; it is canceled here", task.id, task.queue)
                 self._lost(task)

@@ -22,9 +22,9 @@ from fastq.server.actors.actor import Actor
 from fastq.server.actors.answers import Answers
 from fastq.server.actors.repairs import Repair, Repairs, describe
 from fastq.server.commands import Commands
-from fastq.server.inflight.held import view_leased
-from fastq.server.inflight.holdings import Holdings
-from fastq.server.inflight.outcomes import undecodable
+from fastq.server.inflight.dispositions import undecodable
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.tasks import view_leased
 from fastq.wire.codec import clean_text, rewrite_task_message
 from fastq.worker.report import FailureReport
 
@@ -71,16 +71,16 @@ class Recoverer(Actor):
         self,
         commands: Commands,
         queues: Sequence[str],
-        holdings: Holdings,
+        in_flight: InFlight,
         rules: Rules,
         reclaim: Reclaim | None,
     ) -> None:
         super().__init__()
         self._commands = commands
         self._queues = queues
-        self._held = holdings.held
-        self._clock = holdings.clock
-        self._timing = holdings.timing
+        self._tasks = in_flight.tasks
+        self._clock = in_flight.clock
+        self._timing = in_flight.timing
         self._rules = rules
         self._reclaim = reclaim
         self._answers = Answers(self._clock, self._timing)
@@ -153,7 +153,7 @@ class Recoverer(Actor):
             others = [
                 (task, lost)
                 for task, lost in zip(expired.tasks, expired.lost, strict=True)
-                if self._held.get(queue, task.id) is None
+                if self._tasks.get(queue, task.id) is None
             ]
             moved = await self._move(queue, others, cutoff_s) if others else 0
             # A list is bounded in bytes, too: only one that brought nothing, or nothing that can be moved, is the last.

@@ -16,8 +16,8 @@ from typing import Final
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["Syncer"]
 
@@ -30,13 +30,13 @@ class Syncer(Actor):
 
     name = "syncer"
 
-    def __init__(self, writer: AckWriter, holdings: Holdings) -> None:
+    def __init__(self, writer: AckWriter, in_flight: InFlight) -> None:
         super().__init__()
         self._writer = writer
-        self._held = holdings.held
-        self._ends = holdings.ends
-        self._dequeues = holdings.dequeues
-        self._clock = holdings.clock
+        self._tasks = in_flight.tasks
+        self._ends = in_flight.ends
+        self._dequeues = in_flight.dequeues
+        self._clock = in_flight.clock
         self._timer: asyncio.TimerHandle | None = None
 
     def wake_soon(self) -> None:
@@ -44,7 +44,7 @@ class Syncer(Actor):
         if self._timer is None and self._ends.waiting:
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S * random.uniform(0.75, 1.25), self.wake)
 
-    def write_soon(self, tasks: Sequence[HeldTask]) -> None:
+    def write_soon(self, tasks: Sequence[InFlightTask]) -> None:
         """Write the ends of tasks with the next tick, if nothing is in doubt about them."""
         self._ends.add(tasks)
         self.wake_soon()
@@ -63,12 +63,12 @@ class Syncer(Actor):
         finally:
             self.wake_soon()
 
-    def _give_up(self, refused: Sequence[tuple[HeldTask, BrokerError]]) -> None:
+    def _give_up(self, refused: Sequence[tuple[InFlightTask, BrokerError]]) -> None:
         """Let go of tasks whose outcome Redis refuses, and say so once for each queue and reason."""
-        by_reason: defaultdict[tuple[str, str], list[HeldTask]] = defaultdict(list)
+        by_reason: defaultdict[tuple[str, str], list[InFlightTask]] = defaultdict(list)
         for task, error in refused:
             by_reason[task.queue, str(error)].append(task)
-            self._held.drop(task)
+            self._tasks.drop(task)
         for (queue, why), given_up in by_reason.items():
             ids = ", ".join(task.id for task in given_up[:MOST_IDS_SAID])
             self._log.error(

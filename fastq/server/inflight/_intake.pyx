@@ -1,6 +1,6 @@
 """From leased messages to submissions for the pool, and from its events to ends: what every task passes.
 
-Only what is usual goes through here: messages that can be read, of tasks that are not held already, and handlers that
+Only what is usual goes through here: messages that can be read, of tasks that are not in flight already, and handlers that
 simply returned. All else is handed back to the crew.
 """
 
@@ -10,7 +10,7 @@ from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize
 from fastq._codec cimport DATA, DEADLINE, ID, RETENTION, TIMEOUT, TYPE, UNIQUE_KEY, TaskView
 from fastq.pool._child_queue cimport Event, Submission
-from fastq.server.inflight._held cimport HeldTask, HeldTasks
+from fastq.server.inflight._tasks cimport InFlightTask, InFlightTasks
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
@@ -32,23 +32,23 @@ cdef int MAX_KNOWN_TYPES = 10_000
 
 
 cdef class Intake:
-    """Hold leased tasks and make their submissions; ``is_async`` tells whether a type's handler is a coroutine."""
+    """Takes leased tasks and makes their submissions; ``is_async`` tells whether a type's handler is a coroutine."""
 
-    cdef HeldTasks held
+    cdef InFlightTasks tasks
     cdef object is_async
     cdef dict known
 
-    def __init__(self, held: HeldTasks, is_async) -> None:
-        self.held = held
+    def __init__(self, tasks: InFlightTasks, is_async) -> None:
+        self.tasks = tasks
         self.is_async = is_async
         self.known = {}
 
     def take(
         self, queue: str, ids: list[bytes], messages: list[bytes], now_s: float
-    ) -> tuple[list[HeldTask], list[int]]:
+    ) -> tuple[list[InFlightTask], list[int]]:
         """Hold the tasks of a queue, with their submissions; return them, and the places that need a closer look."""
         cdef TaskView view
-        cdef HeldTask task
+        cdef InFlightTask task
         cdef Py_ssize_t at
         tasks = []
         odd = []
@@ -58,19 +58,19 @@ cdef class Intake:
             except InvalidMessageError:
                 odd.append(at)
                 continue
-            if not is_same(<str><object>view.slots[ID], ids[at]) or self.held.look(queue, <str><object>view.slots[ID]):
+            if not is_same(<str><object>view.slots[ID], ids[at]) or self.tasks.look(queue, <str><object>view.slots[ID]):
                 odd.append(at)
                 continue
-            task = self.held.hold(queue, view, now_s)
+            task = self.tasks.take(queue, view, now_s)
             self.submit(task)
             tasks.append(task)
         return tasks, odd
 
-    def submission(self, task: HeldTask) -> Submission:
+    def submission(self, task: InFlightTask) -> Submission:
         """Make the submission of a task that is to run, or to run again."""
         return self.submit(task)
 
-    cdef Submission submit(self, HeldTask task):
+    cdef Submission submit(self, InFlightTask task):
         cdef TaskView view = task.view
         cdef int64_t timeout_s = <object>view.slots[TIMEOUT]
         cdef int64_t deadline_s = <object>view.slots[DEADLINE]
@@ -99,9 +99,9 @@ cdef class Intake:
         return known
 
 
-def to_submit(tasks: list[HeldTask]) -> list[Submission]:
+def to_submit(tasks: list[InFlightTask]) -> list[Submission]:
     """Return the submissions of tasks that have not ended meanwhile."""
-    cdef HeldTask task
+    cdef InFlightTask task
     submissions = []
     for task in tasks:
         if task.submission is not None and task.disposition is None:
@@ -125,18 +125,18 @@ cdef bint is_same(str text, bytes raw) except -1:
     return size == PyBytes_GET_SIZE(raw) and memcmp(utf8, PyBytes_AS_STRING(raw), size) == 0
 
 
-def split_done(events: list[Event]) -> tuple[list[HeldTask], list[Event]]:
+def split_done(events: list[Event]) -> tuple[list[InFlightTask], list[Event]]:
     """Return the tasks that are done, with nothing of them to be kept, and the other events.
 
     What became of a task that was let go of is another's to say: it is in neither.
     """
     cdef Event event
-    cdef HeldTask task
+    cdef InFlightTask task
     done = []
     others = []
     for event in events:
         task = event.submission.key
-        if not task.held:
+        if not task.in_flight:
             continue
         if event.kind is DONE and task.canceled is None and <object>task.view.slots[RETENTION] <= 0:
             task.disposition = pair(Done, task.id, <object>task.view.slots[UNIQUE_KEY])

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from fastq.broker.operations.finish import Finish
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.commands import Commands
-from fastq.server.inflight._held import HeldTask, live
-from fastq.server.inflight.batches import Writer
-from fastq.server.inflight.holdings import Holdings
+from fastq.server.inflight._tasks import InFlightTask, live
+from fastq.server.inflight.ack_planner import AckPlanner
+from fastq.server.inflight.in_flight import InFlight
 
 __all__ = ["AckWriter"]
 
@@ -19,66 +19,66 @@ _log = logging.getLogger("fastq.acker")
 class AckWriter:
     """The writes of ends that are under way."""
 
-    def __init__(self, commands: Commands, holdings: Holdings) -> None:
+    def __init__(self, commands: Commands, in_flight: InFlight) -> None:
         self._commands = commands
-        self._held = holdings.held
-        self._ends = holdings.ends
-        self._owner = holdings.owner
-        self._clock = holdings.clock
+        self._tasks = in_flight.tasks
+        self._ends = in_flight.ends
+        self._owner = in_flight.owner
+        self._clock = in_flight.clock
         self._is_outage = False
-        self._under_way: list[list[HeldTask]] = []
+        self._under_way: list[list[InFlightTask]] = []
 
     def tasks(self) -> set[object]:
         """Return the tasks whose ends are being written, or are to be written again."""
         return {task for tasks in (self._ends.waiting, *self._under_way) for task in tasks}
 
-    async def write(self, tasks: list[HeldTask], *, checks_done: bool) -> None:
+    async def write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         """Write the ends of tasks in one round trip; the syncer has those that Redis failed to take.
 
         With ``checks_done`` work that was done, too, is written only while the lease is ours. The end of a task let
         go of is not written: it is another's to say.
         """
-        held = live(tasks)
-        self._under_way.append(held)
+        ours = live(tasks)
+        self._under_way.append(ours)
         try:
-            await self._write(held, checks_done=checks_done)
+            await self._write(ours, checks_done=checks_done)
         finally:
-            self._under_way.remove(held)
+            self._under_way.remove(ours)
 
-    async def _write(self, tasks: list[HeldTask], *, checks_done: bool) -> None:
+    async def _write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         try:
-            writer = Writer(self._held, self._owner, self._clock.unix_ns(), checks_done=checks_done)
-            batches = writer.batches(tasks)
-            outcomes = await self._commands.run_many([batch.operation for batch in batches])
+            planner = AckPlanner(self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
+            calls = planner.calls(tasks)
+            outcomes = await self._commands.run_many([call.operation for call in calls])
         except asyncio.CancelledError:
             self._ends.keep(tasks, BrokerConnectionError("given up on the way", maybe_applied=True))
             raise
         except Exception as error:
-            # A defect; what it is about must not be held for ever.
+            # A defect; what it is about must not stay for ever.
             self._ends.keep(tasks, BrokerError(f"a defect: {error!r}", maybe_applied=True))
             raise
-        for batch, outcome in zip(batches, outcomes, strict=True):
+        for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 if not self._is_outage:
-                    _log.warning("%d results wait for Redis: %s", len(batch.tasks), outcome)
+                    _log.warning("%d results wait for Redis: %s", len(call.tasks), outcome)
                     self._is_outage = True
-                self._ends.keep(batch.tasks, outcome)
+                self._ends.keep(call.tasks, outcome)
             else:
-                self._settle(batch.tasks, outcome)
+                self._settle(call.tasks, outcome)
         if self._is_outage and not self._ends.waiting:
             self._is_outage = False
             _log.info("no result waits for Redis any more")
 
-    def _settle(self, tasks: list[HeldTask], outcomes: Sequence[Finish]) -> None:
+    def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[Finish]) -> None:
         if outcomes.count(Finish.OK) != len(outcomes):
             self._say_lost(tasks, outcomes)
-        self._held.drop_all(tasks)
+        self._tasks.drop_all(tasks)
         self._ends.settle(tasks)
 
-    def _say_lost(self, tasks: list[HeldTask], outcomes: Sequence[Finish]) -> None:
+    def _say_lost(self, tasks: list[InFlightTask], outcomes: Sequence[Finish]) -> None:
         for task, outcome in zip(tasks, outcomes, strict=True):
             # What is not there any more was written by the try that had no reply.
-            if outcome is not Finish.OK and task.held and not self._ends.is_in_doubt(task):
+            if outcome is not Finish.OK and task.in_flight and not self._ends.is_in_doubt(task):
                 _log.warning(
                     "task %s of queue %s was lost before its outcome was written (%s): its lease had ended",
                     task.id,

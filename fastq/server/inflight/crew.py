@@ -25,18 +25,18 @@ from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, ProcessPool
 from fastq.pool.protocol import TOLD_TO_END, CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.inflight._intake import Intake, split_done, to_submit
-from fastq.server.inflight.failure_log import FailureLog
-from fastq.server.inflight.held import HeldTask, HeldTasks, view_leased
-from fastq.server.inflight.outcomes import (
+from fastq.server.inflight.dispositions import (
     DelayRule,
     canceled_of,
+    disposition_of,
     has_report,
-    outcome_of,
     overrides,
     passed_on,
     report_of,
     undecodable,
 )
+from fastq.server.inflight.failure_log import FailureLog
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
 from fastq.server.inflight.unknown import pass_on_delay_s
 from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
@@ -50,7 +50,7 @@ _KILLED_TWICE: Final = (
     b"the end of the preloader); the first time it ran again without charge, this time the attempt counts as failed"
 )
 
-Judge: TypeAlias = Callable[[HeldTask, Kind, bytes], Awaitable[FailureReport]]
+Judge: TypeAlias = Callable[[InFlightTask, Kind, bytes], Awaitable[FailureReport]]
 ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
 
 _log = logging.getLogger("fastq.pool")
@@ -65,8 +65,8 @@ class CrewCallbacks:
     ``remembers_canceled`` tells whether anything was.
     """
 
-    finish: Callable[[list[HeldTask]], None]
-    write_result: Callable[[HeldTask, bytes], None]
+    finish: Callable[[list[InFlightTask]], None]
+    write_result: Callable[[InFlightTask, bytes], None]
     failed: Callable[[PoolStartError], None]
     canceled_as: Callable[[str, str, float], CancelAs | None]
     judge: Judge | None = None
@@ -82,21 +82,21 @@ class Crew:
     """Hand held tasks to the pool, and its outcomes to ``finish``."""
 
     def __init__(
-        self, forks: ForkServer, held: HeldTasks, delay_rule: DelayRule, callbacks: CrewCallbacks, clock: Clock
+        self, forks: ForkServer, tasks: InFlightTasks, delay_rule: DelayRule, callbacks: CrewCallbacks, clock: Clock
     ) -> None:
-        self._held = held
+        self._tasks = tasks
         self._delay_rule = delay_rule
         self._callbacks = callbacks
         self._clock = clock
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
-        self._intake = Intake(held, self._is_async)
+        self._intake = Intake(tasks, self._is_async)
         self._config = forks.config
         self.taken = 0
         self._is_closed = False
         self.counts: Counter[Kind] = Counter()
         self.failure_log = FailureLog(clock)
-        self._judging: dict[asyncio.Task[None], HeldTask] = {}
+        self._judging: dict[asyncio.Task[None], InFlightTask] = {}
         self._description = ""
         pool_callbacks = PoolCallbacks(
             self._on_events,
@@ -123,7 +123,7 @@ class Crew:
             self._patterns.add(pattern)
             if is_async:
                 self._async_patterns.add(pattern)
-        self._intake = Intake(self._held, self._is_async)  # what it knew of types may be wrong now
+        self._intake = Intake(self._tasks, self._is_async)  # what it knew of types may be wrong now
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class Crew:
             self._callbacks.finish(self._return(queue, leased, now_s))
             return
         tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
-        rejected: list[HeldTask] = []
+        rejected: list[InFlightTask] = []
         try:
             if odd:
                 self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
@@ -164,16 +164,16 @@ class Crew:
             if rejected:
                 self._callbacks.finish(rejected)
 
-    def _return(self, queue: str, leased: Leased, now_s: float) -> list[HeldTask]:
+    def _return(self, queue: str, leased: Leased, now_s: float) -> list[InFlightTask]:
         """Hold tasks that came too late just to give them back; those that cannot be read are left to a recoverer."""
         returned = []
         for place in range(leased.size):
             with suppress(InvalidMessageError):
-                returned.append(give_back(self._held.add(queue, view_leased(leased.task(place)), now_s)))
+                returned.append(give_back(self._tasks.add(queue, view_leased(leased.task(place)), now_s)))
         return returned
 
     def _take_odd(
-        self, queue: str, leased: Sequence[LeasedTask], tasks: list[HeldTask], rejected: list[HeldTask]
+        self, queue: str, leased: Sequence[LeasedTask], tasks: list[InFlightTask], rejected: list[InFlightTask]
     ) -> None:
         """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
         now_s = self._clock.monotonic_s()
@@ -189,16 +189,16 @@ class Crew:
             except InvalidMessageError as error:
                 rejected.append(self._reject(queue, one, str(error), now_s))
                 continue
-            if (stale := self._held.get(queue, one.id)) is not None:
+            if (stale := self._tasks.get(queue, one.id)) is not None:
                 # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
                 self.lose(stale)
-            task = self._held.add(queue, view, now_s)
+            task = self._tasks.add(queue, view, now_s)
             self._intake.submission(task)
             tasks.append(task)
         if repeats:
             _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
 
-    def _cancel_early(self, queue: str, tasks: Sequence[HeldTask], asked_s: float) -> list[HeldTask]:
+    def _cancel_early(self, queue: str, tasks: Sequence[InFlightTask], asked_s: float) -> list[InFlightTask]:
         """End the tasks that were canceled a moment ago, and return them."""
         canceled = []
         for task in tasks:
@@ -210,10 +210,10 @@ class Crew:
     def _is_async(self, task_type: str) -> bool:
         return self._patterns.find(task_type) in self._async_patterns
 
-    def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> HeldTask:
+    def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> InFlightTask:
         _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
         rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
-        task = self._held.add(queue, view_task_message(rewritten), now_s)
+        task = self._tasks.add(queue, view_task_message(rewritten), now_s)
         task.disposition = Archived(leased.id, rewritten)
         return task
 
@@ -232,8 +232,8 @@ class Crew:
             if ended:
                 self._callbacks.finish(ended)
 
-    def _take_event(self, event: Event, ended: list[HeldTask], again: list[Submission]) -> None:
-        task: HeldTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
+    def _take_event(self, event: Event, ended: list[InFlightTask], again: list[Submission]) -> None:
+        task: InFlightTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
         kind, data = event.kind, event.data
         if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
             # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
@@ -256,7 +256,7 @@ class Crew:
             if kind is not Kind.WRITTEN:
                 ended.append(give_back(task))
 
-    def _goes_again(self, task: HeldTask, kind: Kind) -> bool:
+    def _goes_again(self, task: InFlightTask, kind: Kind) -> bool:
         """Return whether a task is to be submitted again, since its child was killed for another's sake."""
         if self._is_closed:
             return False
@@ -264,11 +264,11 @@ class Crew:
         # Not back to the queue, from where it would come with all of this forgotten, and so run for ever.
         return kind is Kind.RERUN or (kind is Kind.RETURNED and task.reruns > 0)
 
-    def _is_unknown(self, task: HeldTask) -> bool:
+    def _is_unknown(self, task: InFlightTask) -> bool:
         """Return whether it was the mux that found no handler; a handler may raise the error, too."""
         return task.canceled is None and self._patterns.find(task.view.type) is None
 
-    def _judge(self, judge: Judge, task: HeldTask, kind: Kind, data: bytes) -> None:
+    def _judge(self, judge: Judge, task: InFlightTask, kind: Kind, data: bytes) -> None:
         """End a task once the hook child has said what follows from its failure; it stays held until then."""
 
         async def ask() -> None:
@@ -279,12 +279,12 @@ class Crew:
                 _log.warning("the hooks were not heard about task %s before the end; the defaults stand", task.id)
             except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task is to end
                 _log.exception("the hooks could not be asked about task %s; the defaults stand", task.id)
-            if task.held:
+            if task.in_flight:
                 self._callbacks.finish([self._end(task, kind, data, report)])
 
         self._end_later(task, ask())
 
-    def _ask_about_unknown(self, choose: ChooseUnknown, task: HeldTask, data: bytes) -> None:
+    def _ask_about_unknown(self, choose: ChooseUnknown, task: InFlightTask, data: bytes) -> None:
         """End a task of an unknown type once it is known who has a handler; it stays held until then."""
 
         async def ask() -> None:
@@ -295,7 +295,7 @@ class Crew:
                 is_passed_on = True  # at the end of the shutdown: who has a handler is not known, and costs no attempt
             except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task is to end
                 _log.exception("whether another server has a handler for task %s could not be asked", task.id)
-            if not task.held:
+            if not task.in_flight:
                 return
             if not is_passed_on or task.canceled is not None:
                 self._callbacks.finish([self._end(task, Kind.NOT_FOUND, data)])
@@ -307,7 +307,7 @@ class Crew:
 
         self._end_later(task, ask())
 
-    def _end_later(self, task: HeldTask, ending: Coroutine[Any, Any, None]) -> None:
+    def _end_later(self, task: InFlightTask, ending: Coroutine[Any, Any, None]) -> None:
         """End a task once somebody was asked; ``settle`` waits for it."""
         judging = asyncio.create_task(ending)
         self._judging[judging] = task
@@ -322,17 +322,17 @@ class Crew:
             judging.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def _end(self, task: HeldTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> HeldTask:
+    def _end(self, task: InFlightTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> InFlightTask:
         self.counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
         if kind <= Kind.RESULT:
-            task.disposition = outcome_of(task, kind, data, now_s, self._delay_rule)
+            task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule)
             return task
         report = report or report_of(kind, data)
         if overrides(task, kind):
             task.disposition = canceled_of(task, report, now_s)
         else:
-            task.disposition = outcome_of(task, kind, data, now_s, self._delay_rule, report)
+            task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule, report)
         self.failure_log.tell(task, kind, task.disposition, report)
         return task
 
@@ -344,32 +344,32 @@ class Crew:
         The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
         """
         # One that is on its way back to its queue will come again.
-        found = [one for one in self._held.find(cancellation.task_id, cancellation.queue) if not one.returning]
+        found = [one for one in self._tasks.find(cancellation.task_id, cancellation.queue) if not one.returning]
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
                 self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
         return bool(found)
 
-    def lose(self, task: HeldTask) -> None:
+    def lose(self, task: InFlightTask) -> None:
         """Let go of a task whose lease is another's: stop it if it runs, and never write its outcome."""
         submission = task.submission
-        self._held.drop(task)
+        self._tasks.drop(task)
         if submission is not None:
             self.pool.cancel(submission)
 
-    def give_back(self) -> list[HeldTask]:
+    def give_back(self) -> list[InFlightTask]:
         """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
         self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
-        return [give_back(task) for task in tasks if task.held]
+        return [give_back(task) for task in tasks if task.in_flight]
 
     def tasks(self) -> set[object]:
         """Return the tasks that the pool has, and those about which hooks are being asked."""
         return {submission.key for submission in self.pool.submissions()} | set(self._judging.values())
 
 
-def give_back(task: HeldTask) -> HeldTask:
+def give_back(task: InFlightTask) -> InFlightTask:
     """Let a task go back to its queue, whatever became of it."""
     task.disposition = Requeued(task.id)
     return task

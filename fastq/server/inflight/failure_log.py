@@ -10,7 +10,7 @@ from fastq.clock import Clock
 from fastq.durations import format_duration
 from fastq.log.limit import PER_S, LogLimit
 from fastq.pool.protocol import Kind
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.worker.report import FailureReport
 
 __all__ = ["FailureLog"]
@@ -45,7 +45,7 @@ class FailureLog:
         self._limit = LogLimit[tuple[_Fate, str, str]]()
         self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self, task: HeldTask, kind: Kind, disposition: Disposition, report: FailureReport) -> None:
+    def tell(self, task: InFlightTask, kind: Kind, disposition: Disposition, report: FailureReport) -> None:
         """Log what became of a task, or count it."""
         fate = _fate_of(disposition)
         if not _log.isEnabledFor(fate.level):
@@ -100,7 +100,7 @@ def _fate_of(disposition: Disposition) -> _Fate:
     return _RETURNED if isinstance(disposition, Requeued) else _DELETED
 
 
-def _about(task: HeldTask, disposition: Disposition, report: FailureReport, now_s: int) -> dict[str, Any]:
+def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, now_s: int) -> dict[str, Any]:
     view = task.view
     return {
         "task_id": task.id,

@@ -7,7 +7,7 @@ from fastq.broker.operations.lease import Owner
 from fastq.broker.operations.presence import write_result
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["ResultWriter"]
 
@@ -21,9 +21,9 @@ class ResultWriter:
         self._commands = commands
         self._owner = owner
         self._writes: set[asyncio.Task[None]] = set()
-        self._tasks: set[HeldTask] = set()
+        self._tasks: set[InFlightTask] = set()
 
-    def write(self, task: HeldTask, data: bytes) -> None:
+    def write(self, task: InFlightTask, data: bytes) -> None:
         """Begin to write what a running task has written."""
         is_under_way = task.written is not None and task in self._tasks
         task.written = data
@@ -38,10 +38,10 @@ class ResultWriter:
         """Wait until nothing is being written."""
         await asyncio.gather(*self._writes, return_exceptions=True)
 
-    async def _write(self, task: HeldTask) -> None:
+    async def _write(self, task: InFlightTask) -> None:
         try:
             stored: bytes | None = None
-            while task.held and not task.ended and stored is not task.written:
+            while task.in_flight and not task.ended and stored is not task.written:
                 stored = task.written
                 await self._commands.run(write_result(task.queue, task.id, self._owner, stored or b""))
         except BrokerError as error:

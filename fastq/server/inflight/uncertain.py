@@ -16,7 +16,7 @@ from fastq.broker.operations.lease import Leased, LeasedTask, list_leases
 from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
-from fastq.server.inflight.held import HeldTask, HeldTasks
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.trouble import is_everybodys
 
 __all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "UncertainDequeues", "UncertainEnds"]
@@ -51,8 +51,8 @@ class _UncertainEnd:
 class DueEnds(NamedTuple):
     """The tasks whose ends are to be written again now, and by the refusal those that are given up."""
 
-    ready: list[HeldTask]
-    given_up: list[tuple[HeldTask, BrokerError]]
+    ready: list[InFlightTask]
+    given_up: list[tuple[InFlightTask, BrokerError]]
 
 
 class UncertainEnds:
@@ -62,13 +62,13 @@ class UncertainEnds:
     """
 
     def __init__(self) -> None:
-        self.waiting: list[HeldTask] = []
-        self._ends: dict[HeldTask, _UncertainEnd] = {}
+        self.waiting: list[InFlightTask] = []
+        self._ends: dict[InFlightTask, _UncertainEnd] = {}
 
-    def keep(self, tasks: Sequence[HeldTask], error: BrokerError) -> None:
+    def keep(self, tasks: Sequence[InFlightTask], error: BrokerError) -> None:
         """Note that the ends of tasks could not be written."""
         for task in tasks:
-            if not task.held:
+            if not task.in_flight:
                 self._ends.pop(task, None)
                 continue
             end = self._ends.setdefault(task, _UncertainEnd())
@@ -79,7 +79,7 @@ class UncertainEnds:
                 end.refused = error
             self.waiting.append(task)
 
-    def add(self, tasks: Sequence[HeldTask]) -> None:
+    def add(self, tasks: Sequence[InFlightTask]) -> None:
         """Take ends that no write was tried of."""
         self.waiting += tasks
 
@@ -92,7 +92,7 @@ class UncertainEnds:
         due = DueEnds([], [])
         for task in tasks:
             end = self._ends.get(task, _FRESH)
-            if not task.held:
+            if not task.in_flight:
                 self._ends.pop(task, None)
             elif end.refused is not None and end.write_by_s <= now_s:
                 del self._ends[task]
@@ -103,19 +103,19 @@ class UncertainEnds:
                 due.ready.append(task)
         return due
 
-    def settle(self, tasks: Sequence[HeldTask]) -> None:
+    def settle(self, tasks: Sequence[InFlightTask]) -> None:
         """Forget what was uncertain about tasks: a write of their ends had a reply."""
         if self._ends:
             for task in tasks:
                 self._ends.pop(task, None)
 
-    def is_in_doubt(self, task: HeldTask) -> bool:
+    def is_in_doubt(self, task: InFlightTask) -> bool:
         """Return whether the end of a task in flight may have been written."""
-        return task.held and self._ends.get(task, _FRESH).in_doubt
+        return task.in_flight and self._ends.get(task, _FRESH).in_doubt
 
     def queues_in_doubt(self) -> frozenset[str]:
         """Return the queues of such tasks: nothing is fetched from them meanwhile."""
-        return frozenset(task.queue for task, end in self._ends.items() if end.in_doubt and task.held)
+        return frozenset(task.queue for task, end in self._ends.items() if end.in_doubt and task.in_flight)
 
 
 _FRESH: Final = _UncertainEnd()
@@ -165,7 +165,7 @@ class UncertainDequeues:
     The look for what a lost one has leased is repeated, should Redis have carried it out only after the look.
     """
 
-    def __init__(self, tasks: HeldTasks, ends: UncertainEnds, clock: Clock, lease_s: float) -> None:
+    def __init__(self, tasks: InFlightTasks, ends: UncertainEnds, clock: Clock, lease_s: float) -> None:
         self._tasks = tasks
         self._ends = ends
         self._clock = clock
@@ -266,7 +266,7 @@ class UncertainDequeues:
         self._lost = [lost for lost in self._lost if lost.looks > 0]
         return found
 
-    def _is_new(self, found: LeasedTask, lost: _Lost, ours: HeldTask | None) -> bool:
+    def _is_new(self, found: LeasedTask, lost: _Lost, ours: InFlightTask | None) -> bool:
         """Return whether a task that has the lease of a lost dequeue is not the one in flight under its id.
 
         One whose end is in doubt may have come back: its id was free as soon as Redis had carried out that write.

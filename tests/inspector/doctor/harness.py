@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from redis import Redis
 
-from fastq.server.inflight.outcomes import undecodable
+from fastq.server.inflight.dispositions import undecodable
 from fastq.wire import keys
 from tests.inspector.harness import Seeded
 

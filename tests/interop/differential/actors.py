@@ -1,6 +1,5 @@
 """One round of one of a server's actors, on one queue, as fastq makes it."""
 
-from dataclasses import replace
 from typing import Any, Final
 
 from fastq.broker.operations.aggregate import AggregationSet, GroupRule
@@ -13,12 +12,14 @@ from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.actors.recoverer import Recoverer, Rules
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.config import MAX_LOST, ServerConfig
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.stall import StallWatch
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome
 from tests.server.groups import in_process
 from tests.server.harness import TRUSTING
-from tests.test_keyspace_server import Stage
+from tests.test_keyspace_server import US, Stage
 
 __all__ = ["tended"]
 
@@ -38,16 +39,16 @@ async def tended(stage: Stage, operation: Operation) -> Outcome:
 
 
 def _actor(stage: Stage, name: str, queue: str) -> Actor:
-    commands, clock = stage.commands, stage.holdings.clock
+    commands, clock = stage.commands, stage.in_flight.clock
     match name:
         case "forwarder":
             return Forwarder(commands, [queue], 5.0, clock)
         case "janitor":
             config = ServerConfig(queues={queue: 1})
             return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock)
-    holdings = replace(stage.holdings, timing=TRUSTING)
+    in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of the stage's
     rules = Rules(lambda retried: 3600.0, MAX_LOST, None)
-    return Recoverer(commands, [queue], holdings, rules, Reclaimer(commands, clock, aggregates=True).reclaim)
+    return Recoverer(commands, [queue], in_flight, rules, Reclaimer(commands, clock, aggregates=True).reclaim)
 
 
 class RecordingAggregator(Aggregator):
@@ -62,7 +63,7 @@ class RecordingAggregator(Aggregator):
 async def _aggregate(stage: Stage, queue: str, due: Due) -> Outcome:
     rule = GroupRule(1, due.max_delay_s, due.max_size)
     made: Any = in_process(bundler(due))
-    aggregator = RecordingAggregator(stage.commands, [queue], rule, made, stage.holdings.clock)
+    aggregator = RecordingAggregator(stage.commands, [queue], rule, made, stage.in_flight.clock)
     await aggregator._go_round()  # Go's takes one set of each group in its round, too
     if aggregator.failures:
         return Outcome(error=", ".join(REFUSALS.get(why, NO_TASK) for why in aggregator.failures))

@@ -112,7 +112,7 @@ class FastqSide:
     async def _begin(self, queue: str) -> str:
         self._stage.config = ServerConfig(concurrency=1, queues={queue: 1})
         await self._stage.fetch(room=1)
-        held = [task.id for _, tasks in self._stage.held.by_queue() for task in tasks]
+        held = [task.id for _, tasks in self._stage.tasks.by_queue() for task in tasks]
         return held[0] if held else NOTHING
 
     async def _end(self, task: tuple[str, str], outcome: str, text: bytes) -> None:
@@ -131,7 +131,7 @@ class FastqSide:
             return True
 
         async def listen() -> Subscriber:
-            subscriber = Subscriber(self._stage.broker, hear, self._stage.holdings.clock)
+            subscriber = Subscriber(self._stage.broker, hear, self._stage.in_flight.clock)
             subscriber.start()
             async with asyncio.timeout(PATIENCE_S):
                 await until(lambda: subscriber.is_subscribed)

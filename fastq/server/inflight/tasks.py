@@ -2,10 +2,10 @@
 
 from fastq.broker.operations.lease import LeasedTask
 from fastq.errors import InvalidMessageError
-from fastq.server.inflight._held import HeldTask, HeldTasks, Span
+from fastq.server.inflight._tasks import InFlightTask, InFlightTasks, Span
 from fastq.wire.codec import TaskView, view_task_message
 
-__all__ = ["HeldTask", "HeldTasks", "Span", "view_leased"]
+__all__ = ["InFlightTask", "InFlightTasks", "Span", "view_leased"]
 
 
 def view_leased(leased: LeasedTask) -> TaskView:

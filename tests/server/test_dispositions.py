@@ -7,17 +7,17 @@ import pytest
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
-from fastq.server.inflight.held import HeldTask
-from fastq.server.inflight.outcomes import (
+from fastq.server.inflight.dispositions import (
     canceled_of,
+    disposition_of,
     failure_of,
     has_report,
-    outcome_of,
     overrides,
     passed_on,
     report_of,
     undecodable,
 )
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message, view_task_message
 from fastq.worker.report import FailureReport
 
@@ -39,13 +39,13 @@ FIELDS: dict[str, Any] = {
 FAILURES = [Kind.FAILED, Kind.NOT_FOUND, Kind.TIMEOUT, Kind.CANCELED, Kind.CRASHED, Kind.BROKEN]
 
 
-def held(data: bytes | None = None, **fields: Any) -> HeldTask:
+def held(data: bytes | None = None, **fields: Any) -> InFlightTask:
     encoded = encode_task_message(TaskMessage(**(FIELDS | fields))) if data is None else data
-    return HeldTask("q", view_task_message(encoded), 30.0, 0)
+    return InFlightTask("q", view_task_message(encoded), 30.0, 0)
 
 
-def outcome(kind: Kind, data: bytes = b"", task: HeldTask | None = None, **fields: Any) -> Disposition:
-    return outcome_of(task or held(**fields), kind, data, NOW_S, lambda retried: 100.0 + retried)
+def outcome(kind: Kind, data: bytes = b"", task: InFlightTask | None = None, **fields: Any) -> Disposition:
+    return disposition_of(task or held(**fields), kind, data, NOW_S, lambda retried: 100.0 + retried)
 
 
 def rewritten(write: Disposition) -> TaskMessage:

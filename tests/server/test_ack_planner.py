@@ -16,29 +16,29 @@ from fastq.broker.operations.finish import (
     Requeued,
     Retried,
 )
-from fastq.server.inflight.batches import (
+from fastq.server.inflight.ack_planner import (
     MAX_CALL_BYTES,
     MAX_CALL_STEPS,
     MAX_CALL_TASKS,
-    Batch,
-    Writer,
+    AckCall,
+    AckPlanner,
     _parts,
 )
-from fastq.server.inflight.held import HeldTask, HeldTasks, Span
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, Span
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_NS, NOW_S, OURS, QUEUE, message
 
 
 class Setup:
     def __init__(self) -> None:
-        self.held = HeldTasks()
+        self.tasks = InFlightTasks()
         self._taken = itertools.count()
 
-    def hold(self, count: int, queue: str = QUEUE) -> list[HeldTask]:
-        return [self.held.add(queue, view_task_message(message(str(next(self._taken)))), 0.0) for _ in range(count)]
+    def hold(self, count: int, queue: str = QUEUE) -> list[InFlightTask]:
+        return [self.tasks.add(queue, view_task_message(message(str(next(self._taken)))), 0.0) for _ in range(count)]
 
-    def batches(self, tasks: list[HeldTask], *, checks_done: bool = False) -> list[Batch]:
-        return Writer(self.held, OURS, NOW_NS, checks_done=checks_done).batches(tasks)
+    def calls(self, tasks: list[InFlightTask], *, checks_done: bool = False) -> list[AckCall]:
+        return AckPlanner(self.tasks, OURS, NOW_NS, checks_done=checks_done).calls(tasks)
 
 
 @pytest.fixture
@@ -46,36 +46,36 @@ def setup() -> Setup:
     return Setup()
 
 
-def end(task: HeldTask, disposition: Disposition) -> HeldTask:
+def end(task: InFlightTask, disposition: Disposition) -> InFlightTask:
     task.disposition = disposition
     return task
 
 
-def done(tasks: list[HeldTask]) -> list[HeldTask]:
+def done(tasks: list[InFlightTask]) -> list[InFlightTask]:
     return [end(task, Done(task.id)) for task in tasks]
 
 
-def failed(tasks: list[HeldTask]) -> list[HeldTask]:
+def failed(tasks: list[InFlightTask]) -> list[InFlightTask]:
     return [end(task, Retried(task.id, b"m", NOW_S)) for task in tasks]
 
 
-def side_of(batch: Batch) -> Any:
-    return batch.operation.args[2]
+def side_of(call: AckCall) -> Any:
+    return call.operation.args[2]
 
 
-def ids_of(batch: Batch) -> list[str]:
-    return [task.id for task in batch.tasks]
+def ids_of(call: AckCall) -> list[str]:
+    return [task.id for task in call.tasks]
 
 
-def passed_by(batches: list[Batch], tasks: list[HeldTask]) -> list[int]:
+def passed_by(calls: list[AckCall], tasks: list[InFlightTask]) -> list[int]:
     """Return how many elements of active each call passes, where these tasks are all that is active."""
     active = [task.id for task in tasks]
     steps = []
-    for batch in batches:
+    for call in calls:
         passed = 0
-        for task_id in ids_of(batch):
+        for task_id in ids_of(call):
             at = active.index(task_id)
-            passed += at if side_of(batch) == OLDEST_FIRST else len(active) - 1 - at
+            passed += at if side_of(call) == OLDEST_FIRST else len(active) - 1 - at
             del active[at]
         steps.append(passed)
     return steps
@@ -90,11 +90,11 @@ def test_each_queue_and_outcome_has_its_own_calls(setup: Setup) -> None:
         Requeued("a"),
     ]
     ended = [end(task, write) for queue in ("q1", "q2") for write in writes for task in setup.hold(2, queue)]
-    batches = setup.batches(ended)
+    calls = setup.calls(ended)
     names = ["done", "complete", "retry", "archive", "requeue"]
-    assert [batch.operation.name for batch in batches] == names * 2
-    assert [len(batch.tasks) for batch in batches] == [2] * 10
-    assert [task for batch in batches for task in batch.tasks] == ended
+    assert [call.operation.name for call in calls] == names * 2
+    assert [len(call.tasks) for call in calls] == [2] * 10
+    assert [task for call in calls for task in call.tasks] == ended
 
 
 def test_failed_tasks_are_guarded_and_done_ones_as_asked(setup: Setup) -> None:
@@ -105,9 +105,9 @@ def test_failed_tasks_are_guarded_and_done_ones_as_asked(setup: Setup) -> None:
         end(tasks[2], Archived("a", b"m")),
         end(tasks[3], Requeued("a")),
     ]
-    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(ended)]
+    owners = [str(OURS) in map(str, call.operation.args) for call in setup.calls(ended)]
     assert owners == [False, True, True, True]
-    owners = [str(OURS) in map(str, batch.operation.args) for batch in setup.batches(ended, checks_done=True)]
+    owners = [str(OURS) in map(str, call.operation.args) for call in setup.calls(ended, checks_done=True)]
     assert owners == [True, True, True, True]
 
 
@@ -121,13 +121,13 @@ def test_no_operation_is_sent_again_by_itself(setup: Setup) -> None:
         Archived("a", b"m"),
         Requeued("a"),
     ):
-        (batch,) = setup.batches([end(tasks[0], write)])
-        assert not batch.operation.idempotent
+        (call,) = setup.calls([end(tasks[0], write)])
+        assert not call.operation.idempotent
 
 
 def test_a_call_writes_at_most_500_tasks(setup: Setup) -> None:
-    batches = setup.batches(done(setup.hold(1201)))
-    assert [len(batch.tasks) for batch in batches] == [MAX_CALL_TASKS, MAX_CALL_TASKS, 201]
+    calls = setup.calls(done(setup.hold(1201)))
+    assert [len(call.tasks) for call in calls] == [MAX_CALL_TASKS, MAX_CALL_TASKS, 201]
 
 
 @pytest.mark.parametrize("kind", ["result", "message", "retry", "archive"])
@@ -139,16 +139,16 @@ def test_a_call_carries_at_most_256_kb(kind: str, setup: Setup) -> None:
         "retry": Retried("a", big, NOW_S),
         "archive": Archived("a", big),
     }
-    batches = setup.batches([end(task, write[kind]) for task in setup.hold(5)])
-    assert [len(batch.tasks) for batch in batches] == [2, 2, 1]
+    calls = setup.calls([end(task, write[kind]) for task in setup.hold(5)])
+    assert [len(call.tasks) for call in calls] == [2, 2, 1]
 
 
 def test_a_result_larger_than_that_goes_alone(setup: Setup) -> None:
     big = Completed("a", b"m", NOW_S, result=bytes(2 * MAX_CALL_BYTES))
     small = Completed("a", b"m", NOW_S)
     tasks = setup.hold(3)
-    batches = setup.batches([end(tasks[0], small), end(tasks[1], big), end(tasks[2], small)])
-    assert [len(batch.tasks) for batch in batches] == [1, 1, 1]
+    calls = setup.calls([end(tasks[0], small), end(tasks[1], big), end(tasks[2], small)])
+    assert [len(call.tasks) for call in calls] == [1, 1, 1]
 
 
 # Where LREM begins ------------------------------------------------------------------------------------------------
@@ -156,27 +156,27 @@ def test_a_result_larger_than_that_goes_alone(setup: Setup) -> None:
 
 def test_the_oldest_are_looked_for_from_the_old_end(setup: Setup) -> None:
     tasks = setup.hold(2000)
-    (batch,) = setup.batches(done(tasks[:500]))
-    assert side_of(batch) == OLDEST_FIRST
-    assert list(batch.tasks) == done(tasks[:500])
+    (call,) = setup.calls(done(tasks[:500]))
+    assert side_of(call) == OLDEST_FIRST
+    assert list(call.tasks) == done(tasks[:500])
 
 
 def test_short_tasks_are_looked_for_from_the_new_end_while_thousands_of_long_ones_run(setup: Setup) -> None:
     setup.hold(10_000)
     for _ in range(20):
         tasks = setup.hold(500)
-        (batch,) = setup.batches(done(tasks))
-        assert side_of(batch) == NEWEST_FIRST
-        assert list(batch.tasks) == done(tasks)[::-1]
+        (call,) = setup.calls(done(tasks))
+        assert side_of(call) == NEWEST_FIRST
+        assert list(call.tasks) == done(tasks)[::-1]
         for task in tasks:
-            setup.held.drop(task)
+            setup.tasks.drop(task)
 
 
 def test_both_ends_are_used_where_both_are_near(setup: Setup) -> None:
     tasks = setup.hold(10_000)
     finished = tasks[:50] + tasks[-50:]
     random.Random(1).shuffle(finished)
-    old, new = setup.batches(done(finished))
+    old, new = setup.calls(done(finished))
     assert (side_of(old), ids_of(old)) == (OLDEST_FIRST, [task.id for task in tasks[:50]])
     assert (side_of(new), ids_of(new)) == (NEWEST_FIRST, [task.id for task in reversed(tasks[-50:])])
 
@@ -185,16 +185,16 @@ def test_both_ends_are_used_where_both_are_near(setup: Setup) -> None:
 def test_no_call_passes_more_elements_than_redis_does_in_2_ms(seed: int, setup: Setup) -> None:
     tasks = setup.hold(10_000)
     finished = random.Random(seed).sample(tasks, 500)
-    batches = setup.batches(failed(finished))
-    assert sorted(ids for batch in batches for ids in ids_of(batch)) == sorted(task.id for task in finished)
-    assert max(passed_by(batches, tasks)) <= MAX_CALL_STEPS
-    assert len(batches) < 50
+    calls = setup.calls(failed(finished))
+    assert sorted(ids for call in calls for ids in ids_of(call)) == sorted(task.id for task in finished)
+    assert max(passed_by(calls, tasks)) <= MAX_CALL_STEPS
+    assert len(calls) < 50
 
 
 def test_done_tasks_are_taken_off_together_wherever_they_are(setup: Setup) -> None:
     tasks = setup.hold(10_000)
     finished = [tasks[at] for at in sorted(random.Random(1).sample(range(10_000), 500))]
-    old, new = setup.batches(done(finished))
+    old, new = setup.calls(done(finished))
     assert (side_of(old), side_of(new)) == (OLDEST_FIRST, NEWEST_FIRST)
     assert ids_of(old) + ids_of(new)[::-1] == [task.id for task in finished]
 
@@ -202,27 +202,27 @@ def test_done_tasks_are_taken_off_together_wherever_they_are(setup: Setup) -> No
 def test_no_call_of_many_has_the_steps_of_all(setup: Setup) -> None:
     """After an outage thousands of results are written, of which only the last have long tasks before them."""
     early, long, late = setup.hold(5500), setup.hold(1900), setup.hold(500)
-    batches = setup.batches(failed([*early, *late]))
-    assert sum(len(batch.tasks) for batch in batches) == 6000
-    assert max(passed_by(batches, [*early, *long, *late])) <= MAX_CALL_STEPS
+    calls = setup.calls(failed([*early, *late]))
+    assert sum(len(call.tasks) for call in calls) == 6000
+    assert max(passed_by(calls, [*early, *long, *late])) <= MAX_CALL_STEPS
 
 
 def test_one_long_task_among_quick_ones_leaves_these_at_the_old_end(setup: Setup) -> None:
     setup.hold(1)
     for task in setup.hold(50_000):
-        setup.held.drop(task)
+        setup.tasks.drop(task)
     quick = setup.hold(600)
-    (batch,) = setup.batches(done(quick[:300][::-1]))
-    assert side_of(batch) == OLDEST_FIRST
-    assert ids_of(batch) == [task.id for task in quick[:300]]  # each is looked for once the older ones are gone
+    (call,) = setup.calls(done(quick[:300][::-1]))
+    assert side_of(call) == OLDEST_FIRST
+    assert ids_of(call) == [task.id for task in quick[:300]]  # each is looked for once the older ones are gone
 
 
 def test_the_way_to_tasks_is_known_to_the_element(setup: Setup) -> None:
     tasks = setup.hold(10)
-    setup.held.drop(tasks[4])
+    setup.tasks.drop(tasks[4])
     for chosen, steps in (([0, 1, 2], 0), ([3, 6], 3 + 4), ([9], 8), ([4, 9], 4 + 8), ([0, 9], 7), ([], 0)):
-        assert setup.held.steps_to(QUEUE, done([tasks[at] for at in chosen])) == steps
-    assert setup.held.steps_to("none", done(tasks)) == 0
+        assert setup.tasks.steps_to(QUEUE, done([tasks[at] for at in chosen])) == steps
+    assert setup.tasks.steps_to("none", done(tasks)) == 0
 
 
 def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
@@ -238,12 +238,12 @@ def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
 @pytest.mark.parametrize("write", [Retried("a", b"m", NOW_S), Archived("a", b"m"), Completed("a", b"m", NOW_S)])
 def test_failed_and_completed_tasks_are_looked_for_likewise(write: Disposition, setup: Setup) -> None:
     setup.hold(10_000)
-    (batch,) = setup.batches([end(task, write) for task in setup.hold(100)])
-    assert side_of(batch) == NEWEST_FIRST
+    (call,) = setup.calls([end(task, write) for task in setup.hold(100)])
+    assert side_of(call) == NEWEST_FIRST
 
 
 def test_tasks_given_back_keep_their_order(setup: Setup) -> None:
     setup.hold(10_000)
     ended = [end(task, Requeued(task.id)) for task in setup.hold(700)]
     # The first are given back last, since each call puts its tasks before the others.
-    assert [list(batch.tasks) for batch in setup.batches(ended)] == [ended[500:], ended[:500]]
+    assert [list(call.tasks) for call in setup.calls(ended)] == [ended[500:], ended[:500]]

@@ -1,4 +1,4 @@
-"""The tasks that this server holds: leased to it, from their dequeue until their end is written.
+"""The tasks in flight of one server: leased to it, from their dequeue until their end is written.
 
 Compiled, since every task comes by here twice on the main process' hot path: once when it is taken, and once when it
 has ended, to be put together with others by its disposition.
@@ -11,23 +11,23 @@ from libc.stdint cimport int64_t
 
 from fastq.broker.operations.finish import Requeued
 
-Span = namedtuple("Span", ("first", "last", "held"), module=__name__)
+Span = namedtuple("Span", ("first", "last", "size"), module=__name__)
 
 
-cdef class HeldTask:
-    """Hold a leased task: its message unopened, and until when (monotonic seconds) the lease is surely ours.
+cdef class InFlightTask:
+    """A task that is leased to us: its message unopened, and until when (monotonic seconds) the lease is surely ours.
 
-    - ``held``: false once it was let go of
+    - ``in_flight``: false once it was let go of
     - ``disposition``: what becomes of it, once its run has ended
     - ``reruns``: restarts after its child was killed for a different task
     - ``canceled``: what is to become of it once somebody has canceled it
     - ``written``: the last result that the handler wrote while it ran
     - ``seq``: how many tasks of the queue were taken before it
-    - ``submission``: what the pool has of it, while it is held
+    - ``submission``: what the pool has of it, while it is in flight
     """
 
     def __cinit__(self):
-        self.held = True
+        self.in_flight = True
 
     def __init__(self, queue: str, view: TaskView, leased_until_s: float, seq: int) -> None:
         self.queue = queue
@@ -48,7 +48,7 @@ cdef class HeldTask:
 
 
 cdef class _QueueTasks:
-    """Keep a queue's held tasks by id, oldest first, and how many were taken so far."""
+    """The tasks in flight of a queue by id, oldest first, and how many were taken so far."""
 
     cdef dict by_id
     cdef int64_t taken
@@ -57,20 +57,20 @@ cdef class _QueueTasks:
         self.by_id = {}
 
 
-cdef class HeldTasks:
-    """Keep the held tasks of every queue; ``lease_s`` is for how long a task is leased."""
+cdef class InFlightTasks:
+    """The tasks in flight of every queue; ``lease_s`` is for how long a task is leased."""
 
     def __init__(self, lease_s: float = 30.0) -> None:
         self.lease_s = lease_s
         self.queues = {}
 
-    def add(self, queue: str, view: TaskView, now_s: float) -> HeldTask:
-        """Hold a task that was leased just now."""
-        return self.hold(queue, view, now_s)
+    def add(self, queue: str, view: TaskView, now_s: float) -> InFlightTask:
+        """Add a task that was leased just now."""
+        return self.take(queue, view, now_s)
 
-    cdef HeldTask hold(self, str queue, TaskView view, double now_s):
+    cdef InFlightTask take(self, str queue, TaskView view, double now_s):
         cdef _QueueTasks tasks = self.queues.get(queue)
-        cdef HeldTask task = HeldTask.__new__(HeldTask)
+        cdef InFlightTask task = InFlightTask.__new__(InFlightTask)
         if tasks is None:
             tasks = self.queues[queue] = _QueueTasks()
         task.queue = queue
@@ -82,26 +82,26 @@ cdef class HeldTasks:
         tasks.taken += 1
         return task
 
-    def drop(self, task: HeldTask) -> None:
+    def drop(self, task: InFlightTask) -> None:
         """Let go of a task: its outcome is written, or it is not ours any more."""
         self.let_go(task)
 
-    def drop_all(self, tasks: list[HeldTask]) -> None:
+    def drop_all(self, tasks: list[InFlightTask]) -> None:
         """Let go of tasks whose ends are written."""
-        cdef HeldTask task
+        cdef InFlightTask task
         for task in tasks:
             self.let_go(task)
 
-    cdef void let_go(self, HeldTask task):
+    cdef void let_go(self, InFlightTask task):
         cdef _QueueTasks tasks
-        task.held = False
+        task.in_flight = False
         # It points back here: without this, only the cycle collector would free the two.
         task.submission = None
         tasks = self.queues.get(task.queue)
         if tasks is not None and tasks.by_id.get(task.id) is task:
             del tasks.by_id[task.id]
 
-    def find(self, task_id: str, queue: str | None = None) -> list[HeldTask]:
+    def find(self, task_id: str, queue: str | None = None) -> list[InFlightTask]:
         """Return the tasks with an id, of one queue or of any; more than one only if queues share it."""
         cdef _QueueTasks tasks
         if queue is not None:
@@ -109,36 +109,36 @@ cdef class HeldTasks:
             return [] if task is None else [task]
         return [tasks.by_id[task_id] for tasks in self.queues.values() if task_id in tasks.by_id]
 
-    def get(self, queue: str, task_id: str) -> HeldTask | None:
+    def get(self, queue: str, task_id: str) -> InFlightTask | None:
         """Return the task of a queue that has this id."""
         return self.look(queue, task_id)
 
-    cdef HeldTask look(self, str queue, str task_id):
+    cdef InFlightTask look(self, str queue, str task_id):
         cdef _QueueTasks tasks = self.queues.get(queue)
         return None if tasks is None else tasks.by_id.get(task_id)
 
-    def by_queue(self) -> list[tuple[str, list[HeldTask]]]:
-        """Return each queue with the tasks held of it, oldest first."""
+    def by_queue(self) -> list[tuple[str, list[InFlightTask]]]:
+        """Return each queue with its tasks, oldest first."""
         cdef _QueueTasks tasks
         return [(queue, list(tasks.by_id.values())) for queue, tasks in self.queues.items() if tasks.by_id]
 
     def span(self, queue: str) -> Span:
-        """Return from where to where the held tasks of a queue go, by the order in which they were taken."""
+        """Return from where to where the tasks of a queue go, by the order in which they were taken."""
         cdef _QueueTasks tasks = self.queues.get(queue)
-        cdef HeldTask oldest
+        cdef InFlightTask oldest
         if tasks is None:
             return Span(-1, -1, 0)
         for oldest in tasks.by_id.values():
             return Span(oldest.seq, tasks.taken - 1, len(tasks.by_id))
         return Span(tasks.taken - 1, tasks.taken - 1, 0)
 
-    def steps_to(self, queue: str, wanted: list[HeldTask]) -> int:
+    def steps_to(self, queue: str, wanted: list[InFlightTask]) -> int:
         """Return how many elements LREM passes among our own to find all of these from the oldest end.
 
-        They are to be in order. It takes a look at every held task that is older than the last of them.
+        They are to be in order. It takes a look at every task that is older than the last of them.
         """
         cdef _QueueTasks tasks = self.queues.get(queue)
-        cdef HeldTask task
+        cdef InFlightTask task
         cdef Py_ssize_t at = 0
         cdef Py_ssize_t count = len(wanted)
         cdef int64_t older = 0
@@ -147,12 +147,12 @@ cdef class HeldTasks:
             return 0
         for task in tasks.by_id.values():
             # What was let go of meanwhile is looked for all the same.
-            while at < count and (<HeldTask>wanted[at]).seq < task.seq:
+            while at < count and (<InFlightTask>wanted[at]).seq < task.seq:
                 steps += older
                 at += 1
             if at == count:
                 break
-            if (<HeldTask>wanted[at]).seq == task.seq:
+            if (<InFlightTask>wanted[at]).seq == task.seq:
                 steps += older
                 at += 1
             else:
@@ -164,19 +164,19 @@ cdef class HeldTasks:
         return sum([len(tasks.by_id) for tasks in self.queues.values()])
 
 
-def live(tasks: list[HeldTask]) -> list[HeldTask]:
-    """Return the tasks that are still held."""
-    cdef HeldTask task
-    return [task for task in tasks if task.held]
+def live(tasks: list[InFlightTask]) -> list[InFlightTask]:
+    """Return the tasks that are still in flight."""
+    cdef InFlightTask task
+    return [task for task in tasks if task.in_flight]
 
 
-def by_disposition(tasks: list[HeldTask]) -> dict[tuple[str, type], list[HeldTask]]:
+def by_disposition(tasks: list[InFlightTask]) -> dict[tuple[str, type], list[InFlightTask]]:
     """Put tasks that have ended together by queue and kind of disposition, the oldest first.
 
     Children are not equally fast. In this order LREM finds each task at the end of active, while the tasks of one
     child after the other would have it pass the other's every time.
     """
-    cdef HeldTask task
+    cdef InFlightTask task
     cdef list group = None
     queue = kind = None
     groups = {}
@@ -192,19 +192,19 @@ def by_disposition(tasks: list[HeldTask]) -> dict[tuple[str, type], list[HeldTas
     return groups
 
 
-def dispositions(tasks: list[HeldTask]) -> list[Disposition]:
+def dispositions(tasks: list[InFlightTask]) -> list[Disposition]:
     """Return what becomes of tasks."""
-    cdef HeldTask task
+    cdef InFlightTask task
     return [task.disposition for task in tasks]
 
 
-def seq_of(task: HeldTask) -> int:
+def seq_of(task: InFlightTask) -> int:
     """Return the place of a task in the order in which its queue's tasks were taken."""
     return task.seq
 
 
 cdef bint is_in_order(list tasks):
-    cdef HeldTask task
+    cdef InFlightTask task
     cdef int64_t last = -1
     for task in tasks:
         if task.seq < last:
@@ -213,15 +213,15 @@ cdef bint is_in_order(list tasks):
     return True
 
 
-def most_steps(tasks: list[HeldTask], span) -> int:
+def most_steps(tasks: list[InFlightTask], span) -> int:
     """Return how many elements LREM passes at most to find all of these from the oldest end, one after the other.
 
-    They are to be in order; of the held tasks between them nothing is known but that there are not more than ``span``
+    They are to be in order; of the tasks between them nothing is known but that there are not more than ``span``
     says.
     """
-    cdef HeldTask task
+    cdef InFlightTask task
     cdef int64_t first = span.first
-    cdef int64_t others = span.held - 1
+    cdef int64_t others = span.size - 1
     cdef int64_t steps = 0
     cdef int64_t at = 0
     for task in tasks:

@@ -20,10 +20,10 @@ from fastq.broker.operations.finish import (
 )
 from fastq.broker.operations.lease import Owner
 from fastq.info import at_unix_ns
-from fastq.server.inflight._held import by_disposition, dispositions, most_steps, seq_of
-from fastq.server.inflight.held import HeldTask, HeldTasks, Span
+from fastq.server.inflight._tasks import by_disposition, dispositions, most_steps, seq_of
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, Span
 
-__all__ = ["Batch", "Writer"]
+__all__ = ["AckCall", "AckPlanner"]
 
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
@@ -31,30 +31,30 @@ MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
 """What so many elements cost, each, is not worth a thought: 500 tasks take 1.7 ms."""
 LOOK_AT_MOST: Final = 16
-"""Held tasks looked at for each ended one, to know whether one call finds all from the oldest end: the usual case."""
+"""Tasks looked at for each ended one, to know whether one call finds all from the oldest end: the usual case."""
 
 
-class Batch(NamedTuple):
+class AckCall(NamedTuple):
     """An operation and the tasks whose ends it writes, in order."""
 
     operation: Operation[list[Finish]]
-    tasks: list[HeldTask]
+    tasks: list[InFlightTask]
 
 
-class Writer:
+class AckPlanner:
     """Turn ends into operations; with ``checks_done`` work that was done, too, is written only while it is ours."""
 
-    def __init__(self, held: HeldTasks, owner: Owner, now_ns: int, *, checks_done: bool) -> None:
-        self._held = held
+    def __init__(self, tasks: InFlightTasks, owner: Owner, now_ns: int, *, checks_done: bool) -> None:
+        self._tasks = tasks
         self._owner = owner
         self._now_ns = now_ns
         self._checks_done = checks_done
 
-    def batches(self, tasks: list[HeldTask]) -> list[Batch]:
+    def calls(self, tasks: list[InFlightTask]) -> list[AckCall]:
         """Put ends by queue and disposition into operations of bounded size."""
         now = at_unix_ns(self._now_ns)
         return [
-            Batch(
+            AckCall(
                 kind.operation(
                     dispositions(part), Terms(queue, self._now_ns, now, self._owner, self._checks_done, side)
                 ),
@@ -65,20 +65,20 @@ class Writer:
         ]
 
     def _parts(
-        self, queue: str, kind: type[Disposition], group: list[HeldTask]
-    ) -> Iterator[tuple[int, list[HeldTask]]]:
-        span = self._held.span(queue)
+        self, queue: str, kind: type[Disposition], group: list[InFlightTask]
+    ) -> Iterator[tuple[int, list[InFlightTask]]]:
+        span = self._tasks.span(queue)
         # Of a larger group one call might have all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
         is_near = most_steps(group, span) <= near or (
-            span.held <= LOOK_AT_MOST * len(group) and self._held.steps_to(queue, group) <= near
+            span.size <= LOOK_AT_MOST * len(group) and self._tasks.steps_to(queue, group) <= near
         )
         return _parts(kind, group, span, is_near=is_near)
 
 
 def _parts(
-    kind: type[Disposition], group: list[HeldTask], span: Span, *, is_near: bool
-) -> Iterator[tuple[int, list[HeldTask]]]:
+    kind: type[Disposition], group: list[InFlightTask], span: Span, *, is_near: bool
+) -> Iterator[tuple[int, list[InFlightTask]]]:
     """Give tasks in the calls that write their ends, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
@@ -94,15 +94,15 @@ def _parts(
         yield from ((OLDEST_FIRST, part) for part in _bounded([(task, 0) for task in group]))
 
 
-def _slices(group: list[HeldTask]) -> Iterator[list[HeldTask]]:
+def _slices(group: list[InFlightTask]) -> Iterator[list[InFlightTask]]:
     return (group[at : at + MAX_CALL_TASKS] for at in range(0, len(group), MAX_CALL_TASKS))
 
 
-_Deep = tuple[HeldTask, int]
+_Deep = tuple[InFlightTask, int]
 """A task, and how many elements of active LREM passes before it."""
 
 
-def _by_side(group: list[HeldTask], span: Span) -> Iterator[tuple[int, list[_Deep]]]:
+def _by_side(group: list[InFlightTask], span: Span) -> Iterator[tuple[int, list[_Deep]]]:
     """Give tasks to the end of active that is nearer, in the order in which they are best looked for.
 
     Of the tasks of other servers nothing is known; theirs lie among ours.
@@ -112,8 +112,8 @@ def _by_side(group: list[HeldTask], span: Span) -> Iterator[tuple[int, list[_Dee
     others = len(group) - 1
     for at, task in enumerate(sorted(group, key=seq_of)):
         # Those of the group that are nearer to the end are gone by then.
-        before = max(0, min(task.seq - span.first, span.held - 1) - at)
-        after = max(0, min(span.last - task.seq, span.held - 1) - (others - at))
+        before = max(0, min(task.seq - span.first, span.size - 1) - at)
+        after = max(0, min(span.last - task.seq, span.size - 1) - (others - at))
         if before <= after:
             older.append((task, before))
         else:
@@ -122,8 +122,8 @@ def _by_side(group: list[HeldTask], span: Span) -> Iterator[tuple[int, list[_Dee
     yield NEWEST_FIRST, newer[::-1]
 
 
-def _bounded(deep: list[_Deep]) -> Iterator[list[HeldTask]]:
-    part: list[HeldTask] = []
+def _bounded(deep: list[_Deep]) -> Iterator[list[InFlightTask]]:
+    part: list[InFlightTask] = []
     size = steps = 0
     for (task, depth), end in zip(deep, dispositions([task for task, _ in deep]), strict=True):
         weight = end.size()

@@ -13,16 +13,16 @@ from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, Kind
-from fastq.server.inflight.held import HeldTask
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE
 from fastq.worker.report import FailureReport
 
 __all__ = [
     "canceled_of",
+    "disposition_of",
     "failure_of",
     "has_report",
-    "outcome_of",
     "overrides",
     "passed_on",
     "report_of",
@@ -34,8 +34,13 @@ DelayRule = Callable[[int], float]
 """Seconds until the next attempt, given how often a task was retried."""
 
 
-def outcome_of(
-    task: HeldTask, kind: Kind, data: bytes, now_s: int, default_delay: DelayRule, report: FailureReport | None = None
+def disposition_of(
+    task: InFlightTask,
+    kind: Kind,
+    data: bytes,
+    now_s: int,
+    default_delay: DelayRule,
+    report: FailureReport | None = None,
 ) -> Disposition:
     """Return the disposition that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event.
 
@@ -58,7 +63,9 @@ def outcome_of(
     return failure_of(task, kind, report or report_of(kind, data), now_s, default_delay)
 
 
-def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule) -> Disposition:
+def failure_of(
+    task: InFlightTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule
+) -> Disposition:
     """Return the disposition of a task that failed: archived if it is not to be tried again, else put into retry."""
     view = task.view
     error = clean_text(report.error)
@@ -75,7 +82,7 @@ def failure_of(task: HeldTask, kind: Kind, report: FailureReport, now_s: int, de
     return Retried(view.id, message, int(now_s + delay_s), report.is_failure)
 
 
-def passed_on(task: HeldTask, data: bytes, now_s: int, delay_s: int) -> Disposition:
+def passed_on(task: InFlightTask, data: bytes, now_s: int, delay_s: int) -> Disposition:
     """Return the disposition of a task that another server is to run: it waits in retry, and no attempt is charged.
 
     So do last attempts, as none was made.
@@ -89,14 +96,14 @@ def passed_on(task: HeldTask, data: bytes, now_s: int, delay_s: int) -> Disposit
     return Retried(view.id, message, now_s + delay_s, is_failure=False)
 
 
-def overrides(task: HeldTask, kind: Kind) -> bool:
+def overrides(task: InFlightTask, kind: Kind) -> bool:
     """Tell whether who canceled a task has decided its outcome; what was done, or cannot be read, is as it is."""
     if task.canceled is CancelAs.DELETE:
         return kind not in (Kind.DONE, Kind.RESULT)
     return task.canceled is CancelAs.ARCHIVE and kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID)
 
 
-def canceled_of(task: HeldTask, report: FailureReport, now_s: int) -> Disposition:
+def canceled_of(task: InFlightTask, report: FailureReport, now_s: int) -> Disposition:
     """Return the disposition of a task that was canceled with a decision, whatever its handler or the hooks say."""
     if task.canceled is CancelAs.DELETE:
         return Done(task.view.id, task.view.unique_key)
