@@ -172,9 +172,7 @@ def test_a_task_that_was_canceled_a_moment_ago_is_not_begun() -> None:
         bench.accept("a", "b")
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried)
-        assert decode_task_message(task.disposition.message).error_msg.startswith(
-            "TaskCanceled: the task was canceled"
-        )
+        assert decode_task_message(task.disposition.message).error_msg.startswith("TaskCanceled: the task was canceled")
         assert bench.crew.pool.pending == 1
 
     on_crew(test)

@@ -82,19 +82,9 @@ class Terms(NamedTuple):
     now_ns: int
     now: datetime
     owner: Owner
-    checks_done: bool = False
-    """Whether tasks that were done, too, must still be the owner's; all others always must."""
+    done_owner: Owner | None
+    """Whose tasks that were done may be touched; None for anybody's. All others must be the owner's."""
     side: int = OLDEST_FIRST
-
-    @property
-    def guard(self) -> Guard:
-        """Return the guard of tasks that were not done."""
-        return Guard(self.owner)
-
-    @property
-    def done_owner(self) -> Owner | None:
-        """Return whose tasks that were done may be touched; None for anybody's."""
-        return self.owner if self.checks_done else None
 
 
 class Disposition(Protocol):
@@ -162,7 +152,7 @@ class Retried(NamedTuple):
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
         """Return the operation that puts many into retry."""
-        return retry(terms.queue, ends, terms.now, terms.guard, terms.side)
+        return retry(terms.queue, ends, terms.now, Guard(terms.owner), terms.side)
 
 
 class Archived(NamedTuple):
@@ -178,7 +168,7 @@ class Archived(NamedTuple):
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
         """Return the operation that archives many."""
-        return archive(terms.queue, ends, terms.now, terms.guard, terms.side)
+        return archive(terms.queue, ends, terms.now, Guard(terms.owner), terms.side)
 
 
 class Requeued(NamedTuple):
@@ -193,7 +183,7 @@ class Requeued(NamedTuple):
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
         """Return the operation that gives many back."""
-        return requeue(terms.queue, [end.id for end in ends], terms.now_ns, terms.guard)
+        return requeue(terms.queue, [end.id for end in ends], terms.now_ns, Guard(terms.owner))
 
 
 _ID_SIZE: Final = 100

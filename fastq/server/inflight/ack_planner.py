@@ -41,8 +41,12 @@ class AckCall(NamedTuple):
     tasks: list[InFlightTask]
 
 
+_Parts = Iterator[tuple[int, list[InFlightTask]]]
+"""The tasks of each call, and the end of active from which they are looked for."""
+
+
 class AckPlanner:
-    """Turn ends into operations; with ``checks_done`` work that was done, too, is written only while it is ours."""
+    """From ends to calls; with ``checks_done`` work that was done, too, is written only while it is ours."""
 
     def __init__(self, tasks: InFlightTasks, owner: Owner, now_ns: int, *, checks_done: bool) -> None:
         self._tasks = tasks
@@ -52,21 +56,15 @@ class AckPlanner:
 
     def calls(self, tasks: list[InFlightTask]) -> list[AckCall]:
         """Put ends by queue and disposition into operations of bounded size."""
-        now = at_unix_ns(self._now_ns)
-        return [
-            AckCall(
-                kind.operation(
-                    dispositions(part), Terms(queue, self._now_ns, now, self._owner, self._checks_done, side)
-                ),
-                part,
-            )
-            for (queue, kind), group in by_disposition(tasks).items()
-            for side, part in self._parts(queue, kind, group)
-        ]
+        now, done_owner = at_unix_ns(self._now_ns), self._owner if self._checks_done else None
+        calls = []
+        for (queue, kind), group in by_disposition(tasks).items():
+            for side, part in self._parts(queue, kind, group):
+                terms = Terms(queue, self._now_ns, now, self._owner, done_owner, side)
+                calls.append(AckCall(kind.operation(dispositions(part), terms), part))
+        return calls
 
-    def _parts(
-        self, queue: str, kind: type[Disposition], group: list[InFlightTask]
-    ) -> Iterator[tuple[int, list[InFlightTask]]]:
+    def _parts(self, queue: str, kind: type[Disposition], group: list[InFlightTask]) -> _Parts:
         span = self._tasks.span(queue)
         # Of a larger group one call might have all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
@@ -76,9 +74,7 @@ class AckPlanner:
         return _parts(kind, group, span, is_near=is_near)
 
 
-def _parts(
-    kind: type[Disposition], group: list[InFlightTask], span: Span, *, is_near: bool
-) -> Iterator[tuple[int, list[InFlightTask]]]:
+def _parts(kind: type[Disposition], group: list[InFlightTask], span: Span, *, is_near: bool) -> _Parts:
     """Give tasks in the calls that write their ends, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
