@@ -116,7 +116,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
         held = InFlightTasks()
         return held, Intake(held, lambda task_type: False)
 
-    def take(tasks: InFlightTasks, intake: Intake) -> Any:
+    def take(held: InFlightTasks, intake: Intake) -> Any:
         return held, intake.take(QUEUE, leased.ids, leased.messages, 1.0)[0]
 
     held, tasks = stages.time("view the message, hold the task, make its submission", take, empty)

@@ -1,11 +1,13 @@
-"""Batches: ends become calls that are bounded in number, bytes and the steps that LREM takes."""
+"""The plan of acks: ends become calls that are bounded in number, bytes and the steps that LREM takes."""
 
 import itertools
 import random
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
 import pytest
 
+from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import (
     NEWEST_FIRST,
     OLDEST_FIRST,
@@ -13,8 +15,10 @@ from fastq.broker.operations.finish import (
     Completed,
     Disposition,
     Done,
+    Finish,
     Requeued,
     Retried,
+    Terms,
 )
 from fastq.server.inflight.ack_planner import (
     MAX_CALL_BYTES,
@@ -247,3 +251,27 @@ def test_tasks_given_back_keep_their_order(setup: Setup) -> None:
     ended = [end(task, Requeued(task.id)) for task in setup.hold(700)]
     # The first are given back last, since each call puts its tasks before the others.
     assert [list(call.tasks) for call in setup.calls(ended)] == [ended[500:], ended[:500]]
+
+
+# A new way to end -------------------------------------------------------------------------------------------------
+
+
+class Parked(NamedTuple):
+    """A disposition that no other module knows of."""
+
+    id: str
+    note: bytes
+
+    def size(self) -> int:
+        return len(self.note)
+
+    @classmethod
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+        return Operation("park", None, (terms.queue,), tuple(end.note for end in ends), lambda reply: reply)
+
+
+def test_a_new_way_to_end_needs_its_class_and_nothing_else(setup: Setup) -> None:
+    tasks = [end(task, Parked(task.id, bytes(MAX_CALL_BYTES // 2))) for task in setup.hold(3)]
+    first, second = setup.calls(tasks)
+    assert (first.tasks, second.tasks) == (tasks[:2], tasks[2:]), "bounded as all others are"
+    assert (first.operation.name, first.operation.keys) == ("park", (QUEUE,))
