@@ -21,7 +21,7 @@ FLUSH_AFTER_S: Final = 0.002
 
 
 class Acker(Actor):
-    """Gathers tasks that have ended, and writes it; ``wake_syncer`` is called when that may have failed."""
+    """The first write of each end; ``wake_syncer`` is called after it, as it may have failed."""
 
     name = "acker"
 
@@ -37,7 +37,7 @@ class Acker(Actor):
         """Wait for the first task."""
 
     def add(self, tasks: list[InFlightTask], *, pool_is_dry: bool) -> None:
-        """Take tasks that have ended; write it soon, at once when nothing more will come for now."""
+        """Take tasks that have ended; write their ends soon, at once when nothing more will come for now."""
         self._waiting += tasks
         if pool_is_dry or len(self._waiting) >= FLUSH_AT:
             self.wake()

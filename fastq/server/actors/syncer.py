@@ -26,7 +26,7 @@ MOST_IDS_SAID: Final = 10
 
 
 class Syncer(Actor):
-    """Writes again what became uncertain (``UncertainEnds``), and settles it."""
+    """The later writes of ends that are uncertain (``UncertainEnds``), until each is settled."""
 
     name = "syncer"
 

@@ -32,7 +32,7 @@ cdef int MAX_KNOWN_TYPES = 10_000
 
 
 cdef class Intake:
-    """Takes leased tasks and makes their submissions; ``is_async`` tells whether a type's handler is a coroutine."""
+    """The intake of leased tasks, with their submissions; ``is_async`` tells whether a type's handler is a coroutine."""
 
     cdef InFlightTasks tasks
     cdef object is_async

@@ -46,7 +46,7 @@ _Parts = Iterator[tuple[int, list[InFlightTask]]]
 
 
 class AckPlanner:
-    """From ends to calls; with ``checks_done`` work that was done, too, is written only while it is ours."""
+    """The plan by which ends are written; with ``checks_done`` done work, too, is written only while it is ours."""
 
     def __init__(self, tasks: InFlightTasks, owner: Owner, now_ns: int, *, checks_done: bool) -> None:
         self._tasks = tasks
