@@ -18,7 +18,7 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import Finish
 from fastq.broker.operations.lease import Leased, Owner, parse_leased
 from fastq.broker.transport.open import open_async_broker
-from fastq.pool.protocol import Event, Kind
+from fastq.pool.protocol import Event, EventKind
 from fastq.server.commands import Commands
 from fastq.server.inflight._intake import Intake, split_done, to_submit
 from fastq.server.inflight._tasks import live
@@ -121,7 +121,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
 
     held, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
     submissions = stages.time("gather the submissions", lambda: to_submit(tasks))
-    events = [Event(Kind.DONE, submission, b"") for submission in submissions]
+    events = [Event(EventKind.DONE, submission, b"") for submission in submissions]
     ended = stages.time("events to ends", lambda: split_done(events)[0])
     owner = Owner.draw()
     calls = stages.time(
@@ -135,7 +135,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
 
     def dropped() -> tuple[Any, ...]:
         held, tasks = take(*empty())
-        done, _ = split_done([Event(Kind.DONE, submission, b"") for submission in to_submit(tasks)])
+        done, _ = split_done([Event(EventKind.DONE, submission, b"") for submission in to_submit(tasks)])
         return held, done
 
     stages.time("let go of the tasks", lambda held, done: held.drop_all(done), dropped)

@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from fastq import DailyStats, FastqError, GroupInfo, QueueInfo, TaskInfo
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from tests.broker.harness import run
 from tests.inspector.harness import FACES, Ask
 from tests.keyspace import (
@@ -71,13 +71,13 @@ async def one_active(stage: Stage) -> None:
 async def one_completed(stage: Stage) -> None:
     await stage.enqueue("id-1", retention=HOUR)
     await stage.fetch()
-    await stage.end(Kind.DONE)
+    await stage.end(EventKind.DONE)
 
 
 async def only_completed(stage: Stage) -> None:
     await stage.enqueue("comp", "ok", None, retention=HOUR)
     await stage.fetch()
-    await stage.end(Kind.DONE)
+    await stage.end(EventKind.DONE)
 
 
 async def one_of_each_end(stage: Stage) -> None:
@@ -85,7 +85,7 @@ async def one_of_each_end(stage: Stage) -> None:
     for task_id, options in (("retr", {}), ("arch", {"max_retry": 0})):
         await stage.enqueue(task_id, "bad", None, **options)
         await stage.fetch()
-        await stage.end(Kind.FAILED, b"x")
+        await stage.end(EventKind.FAILED, b"x")
 
 
 # What is called -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from fastq.broker.operations.lease import Leased, LeasedTask, Owner
 from fastq.broker.operations.presence import ServerIdentity, clear_server_state, write_result
 from fastq.broker.transport.open import open_async_broker
 from fastq.clock import ManualClock, SystemClock
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.protocol import Running, Submission
 from fastq.prioritizer import Prioritizer
 from fastq.running import GroupedTask
@@ -36,7 +36,7 @@ from fastq.server.inflight.dispositions import disposition_of
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTask
-from fastq.server.presence import ServerStatus, Showcase
+from fastq.server.presence import ServerPresence, ServerStatus
 from fastq.server.timing import STANDARD
 from fastq.wire import keys
 from fastq.wire.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
@@ -97,10 +97,10 @@ class Stage:
         for task in leased.tasks:
             self.tasks.add(queue, view_task_message(task.message), time.monotonic())
 
-    async def end(self, kind: Kind, data: bytes = b"", *, is_failure: bool = True) -> None:
+    async def end(self, kind: EventKind, data: bytes = b"", *, is_failure: bool = True) -> None:
         """Let the only task end; a failure with its text is tried again in an hour, as in the golden runs."""
         ((_, (task,)),) = self.tasks.by_queue()
-        if kind > Kind.RESULT and kind < Kind.CRASHED:
+        if kind > EventKind.RESULT and kind < EventKind.CRASHED:
             data = FailureReport(data.decode(errors="replace"), is_failure, 3600.0).encode()
         task.disposition = disposition_of(task, kind, data, int(time.time()), lambda retried: 3600.0)
         self.acker.add([task], pool_is_dry=True)
@@ -112,15 +112,15 @@ class Stage:
             Running(Submission(task, b""), 1, started_ns, started_ns + task.view.timeout * 10**9)
             for task in self.in_handlers
         ]
-        showcase = Showcase(ME, self.config, lambda: running, self.in_flight.clock)
-        showcase.status = status
-        return Heartbeater(self.broker, ME, showcase, self.in_flight, self.tasks.drop)
+        presence = ServerPresence(ME, self.config, lambda: running, self.in_flight.clock)
+        presence.status = status
+        return Heartbeater(self.broker, ME, presence, self.in_flight, self.tasks.drop)
 
 
 Step = Callable[[Stage], Awaitable[None]]
 
 
-def ends(kind: Kind, data: bytes = b"", *, is_failure: bool = True, **options: Any) -> list[Step]:
+def ends(kind: EventKind, data: bytes = b"", *, is_failure: bool = True, **options: Any) -> list[Step]:
     """Make the case of one task that is enqueued, fetched and ends."""
 
     async def step(stage: Stage) -> None:
@@ -150,14 +150,14 @@ def view_of(task_id: str) -> bytes:
 
 
 async def give_back(stage: Stage) -> None:
-    await stage.end(Kind.RETURNED)
+    await stage.end(EventKind.RETURNED)
 
 
 async def shut_down(stage: Stage) -> None:
     await stage.enqueue("id-1")
     await stage.enqueue("id-2")
     await stage.fetch(room=1)
-    await stage.end(Kind.ABORTED)
+    await stage.end(EventKind.ABORTED)
 
 
 async def lease_long_ago(stage: Stage) -> None:
@@ -220,7 +220,7 @@ async def stop(stage: Stage) -> None:
 
 
 async def leave(stage: Stage) -> None:
-    await stage.end(Kind.DONE)
+    await stage.end(EventKind.DONE)
     for operation in clear_server_state(ME):
         await stage.broker.run(operation)
 
@@ -256,11 +256,11 @@ async def aggregate_all(stage: Stage) -> None:
     stage.may_aggregate.set()
     await stage.aggregating
     await stage.fetch()
-    await stage.end(Kind.DONE)
+    await stage.end(EventKind.DONE)
     stage.aggregator._clock.advance(1)  # type: ignore[attr-defined]  # a manual one
     await stage.aggregator.tick()
     await stage.fetch()
-    await stage.end(Kind.DONE)
+    await stage.end(EventKind.DONE)
     for operation in clear_server_state(ME):
         await stage.broker.run(operation)
 
@@ -274,27 +274,27 @@ def error_of(case: str) -> bytes:
 BOOM = "boom ✗".encode()
 CASES: dict[str, list[Step]] = {
     "dequeue_active": [dequeue, extend, give_back],
-    "done": ends(Kind.DONE),
-    "done_unique": ends(Kind.DONE, unique=HOUR),
-    "completed_with_result": ends(Kind.RESULT, b"result \x00\xff data", retention=2 * HOUR),
+    "done": ends(EventKind.DONE),
+    "done_unique": ends(EventKind.DONE, unique=HOUR),
+    "completed_with_result": ends(EventKind.RESULT, b"result \x00\xff data", retention=2 * HOUR),
     "result_without_retention_mid_run": [write_mid_run],
-    "retry_first_failure": ends(Kind.FAILED, BOOM),
-    "retry_not_failure": ends(Kind.FAILED, BOOM, is_failure=False),
-    "archived_max_retry_0": ends(Kind.FAILED, BOOM, max_retry=0),
-    "archived_skip_retry": ends(Kind.SKIP_RETRY, b"bad input: skip retry for the task"),
-    "revoke_task": ends(Kind.REVOKED, b"revoked", retention=HOUR),
-    "timeout_exceeded": ends(Kind.TIMEOUT, b"context deadline exceeded", timeout=1),
-    "panic": ends(Kind.FAILED, error_of("panic")),
-    "panic_runtime": ends(Kind.FAILED, error_of("panic_runtime")),
-    "retry_invalid_utf8_error": ends(Kind.FAILED, b"bad \xff bytes"),
-    "error_handler_order": ends(Kind.FAILED, BOOM, max_retry=0),
-    "mux_not_found": ends(Kind.NOT_FOUND, b'handler not found for task "email:send"'),
+    "retry_first_failure": ends(EventKind.FAILED, BOOM),
+    "retry_not_failure": ends(EventKind.FAILED, BOOM, is_failure=False),
+    "archived_max_retry_0": ends(EventKind.FAILED, BOOM, max_retry=0),
+    "archived_skip_retry": ends(EventKind.SKIP_RETRY, b"bad input: skip retry for the task"),
+    "revoke_task": ends(EventKind.REVOKED, b"revoked", retention=HOUR),
+    "timeout_exceeded": ends(EventKind.TIMEOUT, b"context deadline exceeded", timeout=1),
+    "panic": ends(EventKind.FAILED, error_of("panic")),
+    "panic_runtime": ends(EventKind.FAILED, error_of("panic_runtime")),
+    "retry_invalid_utf8_error": ends(EventKind.FAILED, b"bad \xff bytes"),
+    "error_handler_order": ends(EventKind.FAILED, BOOM, max_retry=0),
+    "mux_not_found": ends(EventKind.NOT_FOUND, b'handler not found for task "email:send"'),
     "shutdown_requeue": [shut_down],
     "lease_expired_recovered": [lease_long_ago, recover],
     "scheduled_forwarded": [forward],
     "pause_queue": [fetch_while_paused, unpause, pause_another],
     "running_server": [start, beat, stop, leave],
-    "cancel": ends(Kind.CANCELED, b"context canceled"),
+    "cancel": ends(EventKind.CANCELED, b"context canceled"),
     "aggregation": [group_three, take_two, aggregate_all],
 }
 """The golden cases, or their first steps, that a server makes."""

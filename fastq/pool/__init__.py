@@ -37,7 +37,7 @@ When it dies:
 
 from fastq.pool._child_queue import Event, Submission
 from fastq.pool.config import PoolConfig
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.pool import ProcessPool
 from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.protocol import CancelOutcome, Pool, PoolCallbacks, Running
@@ -47,7 +47,7 @@ __all__ = [
     "Answer",
     "CancelOutcome",
     "Event",
-    "Kind",
+    "EventKind",
     "Pool",
     "PoolCallbacks",
     "PoolConfig",

@@ -3,8 +3,8 @@ from typing import Final, final
 from fastq.pool._ring import Memory
 from fastq.pool._slots import Slots
 from fastq.pool.control import Channel
+from fastq.pool.event_kind import EventKind
 from fastq.pool.layout import Layout
-from fastq.pool.outcome import Kind
 
 MAX_RESULT: Final[int]
 
@@ -34,11 +34,11 @@ class Submission:
 
 @final
 class Event:
-    kind: Kind
+    kind: EventKind
     submission: Submission
     data: bytes
     ran_ns: int
-    def __init__(self, kind: Kind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None: ...
+    def __init__(self, kind: EventKind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None: ...
 
 @final
 class ChildQueue:
@@ -67,4 +67,4 @@ class ChildQueue:
     def find(self, seq: int) -> Submission | None: ...
     def oldest_waiting(self) -> int: ...
     def is_deaf(self, now: int, patience_ns: int) -> bool: ...
-    def end(self, submission: Submission, kind: Kind, data: bytes) -> Event: ...
+    def end(self, submission: Submission, kind: EventKind, data: bytes) -> Event: ...

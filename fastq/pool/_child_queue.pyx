@@ -14,7 +14,7 @@ from fastq.pool import layout
 from fastq.pool._ring import RingCorruptError
 from fastq.pool.control import ChannelClosedError
 from fastq.pool.memory import pack_segment, unpack_segment
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 
 cdef extern from *:
     """
@@ -34,14 +34,14 @@ cdef extern from *:
 
 cdef uint32_t ASYNC = layout.TASK_ASYNC
 cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
-cdef uint32_t WRITTEN = Kind.WRITTEN
+cdef uint32_t WRITTEN = EventKind.WRITTEN
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
 cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
 # How many times its delay a late task is expected to take from now on. By half of prefetch_time it is overdue, and its
 # child must not be given any more then: so more than 2.
 cdef double LATE_FACTOR = 4
-cdef list KINDS = [None, *Kind]
+cdef list KINDS = [None, *EventKind]
 MAX_RESULT = 64 * 1024 * 1024
 assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
 
@@ -90,9 +90,9 @@ cdef class Submission:
 
 
 cdef class Event:
-    """What became of a submission: a ``Kind``, the bytes that go with it, and how long its handler ran."""
+    """What became of a submission: a ``EventKind``, the bytes that go with it, and how long its handler ran."""
 
-    def __init__(self, kind: Kind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None:
+    def __init__(self, kind: EventKind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None:
         self.kind = kind
         self.submission = submission
         self.data = data
@@ -364,7 +364,7 @@ cdef class ChildQueue:
             self.alive_head, self.alive_at = self.tasks.head, now_ns
         return now_ns - self.alive_at > <int64_t>patience_ns
 
-    def end(self, submission: Submission, kind: Kind, data: bytes) -> Event:
+    def end(self, submission: Submission, kind: EventKind, data: bytes) -> Event:
         """Strike out a submission whose child is dead, and return the event that says so."""
         self.forget(submission)
         return Event.make(kind, submission, data, 0)

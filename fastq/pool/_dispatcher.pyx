@@ -18,9 +18,9 @@ from fastq.pool._child_queue cimport Estimate, Event, ChildQueue, Submission
 from fastq.pool._ring cimport Memory
 
 from fastq.pool import layout
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 
-cdef uint32_t RETURNED = Kind.RETURNED
+cdef uint32_t RETURNED = EventKind.RETURNED
 cdef uint32_t AWAKE = layout.BELL_AWAKE
 cdef uint32_t ASLEEP = layout.BELL_ASLEEP
 cdef int64_t MAX_BYTES = 1_000_000

@@ -3,8 +3,8 @@ from types import FrameType
 from typing import Final, Protocol, final
 
 from fastq.pool._ring import Memory
+from fastq.pool.event_kind import EventKind
 from fastq.pool.layout import Layout
-from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, Runner
 
 MAX_RESULT: Final[int]
@@ -36,7 +36,7 @@ class Attempt:
     deadline_ns: int
     data: bytes
     @property
-    def interruption(self) -> Kind | None: ...
+    def interruption(self) -> EventKind | None: ...
     @property
     def is_forked(self) -> bool: ...
     def write_result(self, data: bytes) -> None: ...

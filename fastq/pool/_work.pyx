@@ -19,8 +19,8 @@ from fastq.pool._slots cimport Slots
 
 from fastq.errors import TaskCanceled, TaskEndedError, TaskTimeout
 from fastq.pool import layout
-from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind, reason_for
-from fastq.pool.outcome import TOLD_TO_END as _TOLD_TO_END
+from fastq.pool.event_kind import NOT_BEGUN, TOO_LATE, EventKind, reason_for
+from fastq.pool.event_kind import TOLD_TO_END as _TOLD_TO_END
 from fastq.pool.processes import leave
 
 cdef extern from "Python.h":
@@ -38,11 +38,11 @@ cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef Py_ssize_t RSS_AT = layout.RSS_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 cdef uint32_t NO_DESCRIPTORS = layout.REPORT_NO_DESCRIPTORS
-cdef uint32_t DONE = Kind.DONE
-cdef uint32_t BROKEN = Kind.BROKEN
-cdef uint32_t WRITTEN = Kind.WRITTEN
-cdef uint32_t RETURNED = Kind.RETURNED
-cdef uint32_t LAST_ANSWER = Kind.MEMORY_LIMIT
+cdef uint32_t DONE = EventKind.DONE
+cdef uint32_t BROKEN = EventKind.BROKEN
+cdef uint32_t WRITTEN = EventKind.WRITTEN
+cdef uint32_t RETURNED = EventKind.RETURNED
+cdef uint32_t LAST_ANSWER = EventKind.MEMORY_LIMIT
 cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
 MAX_RESULT = 64 * 1024 * 1024
 
@@ -53,12 +53,12 @@ TOLD_TO_EXIT = 2
 PARKED = 3
 
 _INTERRUPTIONS = {
-    layout.ROW_TIMED_OUT: Kind.TIMEOUT,
-    layout.ROW_CANCELED: Kind.CANCELED,
-    layout.ROW_ABORTED: Kind.ABORTED,
-    layout.ROW_MEMORY_LIMIT: Kind.MEMORY_LIMIT,
+    layout.ROW_TIMED_OUT: EventKind.TIMEOUT,
+    layout.ROW_CANCELED: EventKind.CANCELED,
+    layout.ROW_ABORTED: EventKind.ABORTED,
+    layout.ROW_MEMORY_LIMIT: EventKind.MEMORY_LIMIT,
 }
-_DECISIONS = (Kind.SKIP_RETRY, Kind.REVOKED)
+_DECISIONS = (EventKind.SKIP_RETRY, EventKind.REVOKED)
 
 
 cdef class Attempt:
@@ -73,7 +73,7 @@ cdef class Attempt:
     cdef bint told
 
     @property
-    def interruption(self) -> Kind | None:
+    def interruption(self) -> EventKind | None:
         """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the end was asked for."""
         return _INTERRUPTIONS.get(self.work.slots.state(self.row, self.seq))
 
@@ -149,7 +149,7 @@ cdef class Work:
         answer = None
         cdef uint32_t kind = DONE
         if 0 < task.deadline_ns <= task.started_ns:
-            answer = (Kind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started
+            answer = (EventKind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started
         else:
             context = PyContext_Copy(self.context)
             try:
@@ -161,9 +161,9 @@ cdef class Work:
                 answer = self.runner.run(task.data, task)
                 self.task = None
             except TaskTimeout:
-                kind = Kind.TIMEOUT
+                kind = EventKind.TIMEOUT
             except TaskCanceled:
-                kind = task.interruption or Kind.CANCELED
+                kind = task.interruption or EventKind.CANCELED
             except BaseException as error:  # noqa: BLE001 - SystemExit in a handler must not end the child
                 self.task = None
                 if self.forked:
@@ -243,7 +243,7 @@ cdef class Work:
         state = self.slots.end(task.row, task.seq)
         if state != ROW_RUNNING:
             # Too late is too late, whatever the handler made of it; what its runner says about that outcome is kept.
-            told = _INTERRUPTIONS.get(state, Kind.BROKEN)
+            told = _INTERRUPTIONS.get(state, EventKind.BROKEN)
             if told != kind and not (told in _TOLD_TO_END and kind in _DECISIONS):
                 kind, data = told, TOO_LATE if told in _TOLD_TO_END else b""
         try:

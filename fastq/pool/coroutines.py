@@ -13,7 +13,7 @@ from typing import Protocol
 
 from fastq.pool._steps import Stage
 from fastq.pool._work import Attempt, Work
-from fastq.pool.outcome import NOT_BEGUN, Kind
+from fastq.pool.event_kind import NOT_BEGUN, EventKind
 from fastq.pool.processes import leave
 from fastq.pool.runner import Answer, Runner
 
@@ -127,18 +127,18 @@ class Coroutines:
             self._done.set_result(None)
 
     async def _run(self, task: Attempt) -> None:
-        kind, answer = Kind.DONE, None
+        kind, answer = EventKind.DONE, None
         try:
             if 0 < task.deadline_ns <= task.started_ns:
-                answer = (Kind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started
+                answer = (EventKind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started
             else:
                 answer = await self._runner.run_async(task.data, task)
         except asyncio.CancelledError:
-            kind, answer = task.interruption or Kind.BROKEN, _if_unasked(task)
+            kind, answer = task.interruption or EventKind.BROKEN, _if_unasked(task)
         except BaseException:  # SystemExit, too: it must not end the child
             if self._work.forked:
                 raise
-            answer = (Kind.BROKEN, traceback.format_exc().encode())
+            answer = (EventKind.BROKEN, traceback.format_exc().encode())
         self._end(task, kind, answer)
 
     def _look(self) -> None:
@@ -153,9 +153,9 @@ class Coroutines:
         """End a coroutine that was canceled before its first step: it never saw it."""
         for unseen, task in list(self._running.values()):
             if unseen is running:
-                self._end(task, task.interruption or Kind.BROKEN, _if_unasked(task))
+                self._end(task, task.interruption or EventKind.BROKEN, _if_unasked(task))
 
-    def _end(self, task: Attempt, kind: Kind, answer: Answer) -> None:
+    def _end(self, task: Attempt, kind: EventKind, answer: Answer) -> None:
         # By the coroutine itself, not by a callback of its end, which costs as much again as all else here.
         self._work.finish_async(task, kind, answer)
         del self._running[task.row]
@@ -169,4 +169,4 @@ async def _wait_for(outcome: Awaitable[object]) -> None:
 
 def _if_unasked(task: Attempt) -> Answer:
     """Return what to say of a coroutine that was canceled by somebody other than the pool."""
-    return None if task.interruption else (Kind.BROKEN, b"the coroutine was canceled from within its own code")
+    return None if task.interruption else (EventKind.BROKEN, b"the coroutine was canceled from within its own code")

@@ -8,15 +8,15 @@ from fastq.pool import layout
 from fastq.pool._child_queue import Event, Submission
 from fastq.pool._dispatcher import Dispatcher
 from fastq.pool.child import Child, ChildState
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.processes import describe_status
 
 __all__ = ["resolve_dead_child"]
 
 _ASKED = {
-    layout.ROW_TIMED_OUT: Kind.TIMEOUT,
-    layout.ROW_CANCELED: Kind.CANCELED,
-    layout.ROW_MEMORY_LIMIT: Kind.CRASHED,
+    layout.ROW_TIMED_OUT: EventKind.TIMEOUT,
+    layout.ROW_CANCELED: EventKind.CANCELED,
+    layout.ROW_MEMORY_LIMIT: EventKind.CRASHED,
 }
 
 
@@ -28,22 +28,22 @@ def resolve_dead_child(child: Child, dispatcher: Dispatcher) -> list[Event]:
     dispatcher.put_back(queue.take_back_all())
     for submission in queue.remaining():
         kind = _verdict(child, submission)
-        events.append(queue.end(submission, kind, _obituary(child) if kind is Kind.CRASHED else b""))
+        events.append(queue.end(submission, kind, _obituary(child) if kind is EventKind.CRASHED else b""))
     return events
 
 
-def _verdict(child: Child, submission: Submission) -> Kind:
+def _verdict(child: Child, submission: Submission) -> EventKind:
     row = child.queue.slots.look(submission.seq)
     state, seen = (row[0], row[1]) if row else (layout.ROW_IDLE, False)
     was_killed = child.state is ChildState.KILLED
     if state == layout.ROW_ABORTED:
-        return Kind.ABORTED
+        return EventKind.ABORTED
     if was_killed and submission is not child.blamed and submission.is_async and not seen:
         # It may have been told, but another task blocked its loop and it could not hear.
-        return Kind.RERUN
+        return EventKind.RERUN
     if state in _ASKED:
         return _ASKED[state]
-    return Kind.CRASHED if not was_killed or submission is child.blamed else Kind.RERUN
+    return EventKind.CRASHED if not was_killed or submission is child.blamed else EventKind.RERUN
 
 
 def _obituary(child: Child) -> bytes:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from fastq.pool._child_queue import Event, Submission
-from fastq.pool.outcome import NOT_BEGUN, TOLD_TO_END, TOO_LATE, Kind
+from fastq.pool.event_kind import NOT_BEGUN, TOLD_TO_END, TOO_LATE, EventKind
 from fastq.pool.preloader_client import PoolStartError
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "TOO_LATE",
     "CancelOutcome",
     "Event",
-    "Kind",
+    "EventKind",
     "Pool",
     "PoolCallbacks",
     "PoolStartError",

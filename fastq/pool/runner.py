@@ -6,11 +6,11 @@ The pool itself knows neither messages nor handlers: a task is bytes, a time lim
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 
 __all__ = ["Answer", "Runner", "RunnerFactory", "RunnerMisuseError", "TaskContext"]
 
-Answer = tuple[Kind, bytes] | None
+Answer = tuple[EventKind, bytes] | None
 """What a runner makes of a task; ``None`` is DONE without data. Only kinds up to MEMORY_LIMIT are for a runner."""
 
 
@@ -26,7 +26,7 @@ class TaskContext(Protocol):
         """Return when its time is up, on CLOCK_MONOTONIC, 0 for never."""
 
     @property
-    def interruption(self) -> Kind | None:
+    def interruption(self) -> EventKind | None:
         """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the end was asked for; the handler may not know yet.
 
         Whatever a runner answers then, that kind is the task's outcome, save for SKIP_RETRY and REVOKED after the

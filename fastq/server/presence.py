@@ -22,7 +22,7 @@ from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
 from fastq.wire.proto.convert import encode_server_info, encode_worker_info
 
-__all__ = ["ServerStatus", "Showcase", "new_identity"]
+__all__ = ["ServerPresence", "ServerStatus", "new_identity"]
 
 MAX_PAYLOAD: Final = 4096
 MAX_PAYLOADS: Final = 1_000_000
@@ -47,7 +47,7 @@ def new_identity() -> ServerIdentity:
     return ServerIdentity(host, os.getpid(), str(uuid.uuid4()))
 
 
-class Showcase:
+class ServerPresence:
     """Encode what is to be seen; the server sets ``status`` as its life goes on, ``patterns`` once it has them.
 
     An active server that cannot work fetches nothing, and is shown as quiet.

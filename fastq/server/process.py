@@ -21,7 +21,7 @@ from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import Clock, SystemClock
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, PoolConfig
-from fastq.pool.protocol import Kind, PoolStartError
+from fastq.pool.protocol import EventKind, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.actors.acker import Acker
@@ -50,16 +50,16 @@ from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.crew import Crew, CrewCallbacks
 from fastq.server.inflight.dispositions import report_of
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.unknown import UnknownTypes
-from fastq.server.presence import ServerStatus, Showcase, new_identity
+from fastq.server.outage import Outage
+from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.server.timing import STANDARD, Timing
-from fastq.server.trouble import Trouble
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 
@@ -112,7 +112,7 @@ class ServerProcess:
         )
         self.reloader = Reloader(self.forks, options.app)
         self.hooks = HookChild(config, options.app, self.forks)
-        callbacks = CrewCallbacks(
+        callbacks = ProcessorCallbacks(
             self._finish,
             self.result_writer.write,
             self._pool_failed,
@@ -122,9 +122,9 @@ class ServerProcess:
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
         )
-        self.crew = Crew(self.forks, self.tasks, default_retry_delay, callbacks, self._clock)
-        self.showcase = Showcase(self.identity, config, self.crew.pool.running, self._clock)
-        self.trouble = Trouble()
+        self.processor = Processor(self.forks, self.tasks, default_retry_delay, callbacks, self._clock)
+        self.presence = ServerPresence(self.identity, config, self.processor.pool.running, self._clock)
+        self.outage = Outage()
         self.repairs: Repairs = Repairs()
         self.where = ""
         self._failure: PoolStartError | None = None
@@ -137,13 +137,13 @@ class ServerProcess:
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
         queues = list(config.queues)
         clock, commands = self._clock, self.commands
-        self.heartbeater = Heartbeater(self._broker, self.identity, self.showcase, self.in_flight, self.crew.lose)
+        self.heartbeater = Heartbeater(self._broker, self.identity, self.presence, self.in_flight, self.processor.lose)
         check_health = self.hooks.check_health if self.hooks.checks_health else None
         self.healthchecker = Healthchecker(commands, seconds_of(config.health_check_interval), check_health)
         check_s = seconds_of(config.delayed_task_check_interval)
         self.forwarder = Forwarder(commands, queues, check_s, clock)
         topics = order_topic(self.identity.server_id, self.obey), due_topic(queues, self.forwarder.note_due, check_s)
-        self.subscriber = Subscriber(self._broker, self.crew.cancel, clock, topics)
+        self.subscriber = Subscriber(self._broker, self.processor.cancel, clock, topics)
         child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
         self.aggregation = Aggregation(config, timing, commands, clock, child)
         rules = Rules(default_retry_delay, config.max_lost, self._judge_recovered if self.hooks.judges else None)
@@ -152,7 +152,7 @@ class ServerProcess:
             commands,
             Prioritizer(config.queues, config.strict_priority),
             self.in_flight,
-            self.crew,
+            self.processor,
             seconds_of(config.task_check_interval),
         )
         self.forwarder.on_tasks = self.fetcher.queue_has_tasks
@@ -163,13 +163,13 @@ class ServerProcess:
         self.fetcher.wakers = self.wakers
         self.archive_keeper = ArchiveKeeper(self._broker, config, clock)
         self.janitor = Janitor(commands, config, self.archive_keeper, clock)
-        pool = self.crew.pool
+        pool = self.processor.pool
         self.custodian = Custodian(
-            self.in_flight, self._accounted, self.syncer.write_soon, lambda: pool.can_work, self.showcase.set_can_work
+            self.in_flight, self._accounted, self.syncer.write_soon, lambda: pool.can_work, self.presence.set_can_work
         )
         self.watchdog = Watchdog(lambda: self.actors, timing)
         for actor in self.actors:
-            actor.trouble = self.trouble
+            actor.outage = self.outage
         for mending in (self.recoverer, self.fetcher, self.forwarder):
             mending.repairs = self.repairs
 
@@ -193,9 +193,9 @@ class ServerProcess:
 
     def summary(self) -> str:
         """Return in a line what was done since the start."""
-        counts = self.crew.counts
-        done = counts[Kind.DONE] + counts[Kind.RESULT]
-        rest = {kind: n for kind, n in counts.items() if kind not in (Kind.DONE, Kind.RESULT) and n}
+        counts = self.processor.counts
+        done = counts[EventKind.DONE] + counts[EventKind.RESULT]
+        rest = {kind: n for kind, n in counts.items() if kind not in (EventKind.DONE, EventKind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
         groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
         mended = describe(self.repairs)
@@ -219,11 +219,11 @@ class ServerProcess:
 
     async def _begin(self) -> None:
         self.archive_keeper.make_directory()
-        await self.crew.start()
+        await self.processor.start()
         await wait_for_redis(self._broker, self._options.connect_timeout_s)
         self.where = await describe_redis(self._broker)
         await self.archive_keeper.set_rules()
-        self.showcase.slots, self.showcase.patterns = self.crew.slots, self.crew.patterns
+        self.presence.slots, self.presence.patterns = self.processor.slots, self.processor.patterns
         self.stall.start()
         for actor in (*self.actors, self.watchdog):
             actor.start()
@@ -253,7 +253,7 @@ class ServerProcess:
 
     def quiet(self) -> None:
         """Fetch no more tasks, and finish those that are here; the server goes on showing itself."""
-        self.showcase.status = ServerStatus.QUIET
+        self.presence.status = ServerStatus.QUIET
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
 
@@ -262,7 +262,7 @@ class ServerProcess:
         if order is ServerOrder.STOP and not self._stopping.is_set():
             _log.info("told through Redis to stop; running tasks have %g s", seconds_of(self.config.shutdown_timeout))
             self.begin_shutdown()
-        elif order is ServerOrder.QUIET and self.showcase.status is ServerStatus.ACTIVE:
+        elif order is ServerOrder.QUIET and self.presence.status is ServerStatus.ACTIVE:
             _log.info("told through Redis to be quiet: fetches no more, finishes the tasks that it has")
             self.quiet()
 
@@ -273,14 +273,14 @@ class ServerProcess:
         """
         taken_when_asked = -1
         while True:
-            if self.showcase.status is ServerStatus.QUIET and not self.tasks and not self.in_flight.ends.waiting:
+            if self.presence.status is ServerStatus.QUIET and not self.tasks and not self.in_flight.ends.waiting:
                 return  # quiet, and through with what was here
             if self.aggregation.is_busy:
                 taken_when_asked = -1  # a task is about to be enqueued
             elif self.fetcher.all_resting and not self.tasks and not self.in_flight.ends.waiting:
-                if self.crew.taken == taken_when_asked:
+                if self.processor.taken == taken_when_asked:
                     return
-                taken_when_asked = self.crew.taken
+                taken_when_asked = self.processor.taken
                 self.fetcher.ask_all()
             await asyncio.sleep(BURST_CHECK_S)
 
@@ -288,26 +288,26 @@ class ServerProcess:
         ending = Ending(seconds_of(self.config.shutdown_timeout), self._hurry)
         await self.reloader.stop()
         beats = self.heartbeater.ticks
-        self.showcase.status = ServerStatus.STOPPING
+        self.presence.status = ServerStatus.STOPPING
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
         await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
         await self.watch.close()
         await ending.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
-        self._finish(self.crew.give_back())
+        self._finish(self.processor.give_back())
         self._is_giving_back = True
         await ending.wait(self._drain())
         await self.watchdog.stop()
-        await asyncio.gather(self.crew.pool.stop(), self.aggregation.stop(LAST_TICK_S))
+        await asyncio.gather(self.processor.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
             # A Redis that is known to be away, or has not taken the last beat either, is not waited for.
-            return not self.trouble and self.heartbeater.ticks > beats
+            return not self.outage and self.heartbeater.ticks > beats
 
         def left_s() -> float:
             return ending.last_words_s(answers())
 
-        await self.crew.settle(0.0 if self._hurry.is_set() else left_s())
+        await self.processor.settle(0.0 if self._hurry.is_set() else left_s())
         await self.healthchecker.stop()  # it asks the hook child, which ends now
         await self.hooks.stop()
         await self.forks.stop()
@@ -334,7 +334,7 @@ class ServerProcess:
 
     async def _drain(self) -> None:
         """Let handlers and aggregator finish."""
-        await asyncio.gather(self.crew.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
+        await asyncio.gather(self.processor.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
 
     async def _last_writes(self, each_s: float) -> None:
         """Write all that is left, again and again while Redis does not take it."""
@@ -353,21 +353,23 @@ class ServerProcess:
             self._given_back += [task for task in ended if task.returning]
             ended = [task for task in ended if not task.returning]
         if ended:
-            self.acker.add(ended, pool_is_dry=not self.crew.pool.pending)
+            self.acker.add(ended, pool_is_dry=not self.processor.pool.pending)
             self.fetcher.wake()
 
     def _accounted(self) -> set[object]:
         """Return the tasks that are in the pool, being judged, or waiting to be written."""
-        return self.crew.tasks() | self.acker.tasks() | set(self._given_back)
+        return self.processor.tasks() | self.acker.tasks() | set(self._given_back)
 
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error
         self._stopping.set()
         self._hurry.set()
 
-    async def _judge(self, task: InFlightTask, kind: Kind, data: bytes) -> FailureReport:
+    async def _judge(self, task: InFlightTask, kind: EventKind, data: bytes) -> FailureReport:
         found = report_of(kind, data)
-        error = {Kind.TIMEOUT: "timeout", Kind.CANCELED: "canceled", Kind.MEMORY_LIMIT: "canceled"}.get(kind, "crashed")
+        error = {EventKind.TIMEOUT: "timeout", EventKind.CANCELED: "canceled", EventKind.MEMORY_LIMIT: "canceled"}.get(
+            kind, "crashed"
+        )
         report = await self.hooks.judge(error, found.error, task.view.data)
         # The hooks decide; the text is what this process saw.
         return found if report is None else replace(report, error=found.error)

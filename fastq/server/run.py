@@ -111,7 +111,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
             await process.run(ready)
     finally:
         reporting.cancel()
-        process.crew.failure_log.finish()
+        process.processor.failure_log.finish()
     _log.info("stopped; %s", process.summary())
 
 
@@ -148,7 +148,7 @@ def _say_what_is_served(options: ProcessOptions, process: ServerProcess) -> None
     config = options.config
     order = "strict" if config.strict_priority else "weighted"
     queues = ", ".join(f"{queue}={weight}" for queue, weight in config.queues.items())
-    slots = process.crew.slots
+    slots = process.processor.slots
     at_once = f" for {slots} tasks at once" if slots != config.concurrency else ""
     python = ".".join(map(str, sys.version_info[:3]))
     _log.info("fastq %s on Python %s serves %s", __version__, python, options.app)

@@ -22,7 +22,7 @@ from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.mux import ServeMux, is_async
 from fastq.options import check_options, complete
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer
 from fastq.retry_delay import default_retry_delay
 from fastq.running import RunningTask
@@ -165,7 +165,7 @@ class _Attempt:
     def judged(self, answer: Answer) -> tuple[TaskRun, Disposition]:
         """Return what came of the run, and its disposition."""
         in_flight, context, recorder = self._in_flight, self.context, self._recorder
-        kind, data = answer or (Kind.DONE, b"")
+        kind, data = answer or (EventKind.DONE, b"")
         error = recorder.error
         if error is not None and not isinstance(error, Exception) and type(error) not in A_FAILURE:
             raise error
@@ -180,7 +180,7 @@ class _Attempt:
             payload=message.payload,
             retried=message.retried,
             outcome=_outcome(kind, disposition),
-            result=data if kind is Kind.RESULT else in_flight.written,
+            result=data if kind is EventKind.RESULT else in_flight.written,
             written=tuple(context.written),
             error=error,
             error_text=FailureReport.decode(data).error if error is not None else "",
@@ -219,8 +219,8 @@ def _time_is_up_ns(view: TaskView) -> int:
     return time.monotonic_ns() + int((min(limits) if limits else 1800.0) * 1e9)
 
 
-def _outcome(kind: Kind, disposition: Disposition) -> RunOutcome:
-    if kind is Kind.REVOKED:
+def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
+    if kind is EventKind.REVOKED:
         return RunOutcome.REVOKE
     if isinstance(disposition, Retried):
         return RunOutcome.RETRY

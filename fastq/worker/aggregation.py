@@ -17,7 +17,7 @@ from fastq.compose import compose, message_of, starting_state
 from fastq.errors import InvalidMessageError
 from fastq.mux import is_async
 from fastq.options import complete
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
 from fastq.running import GroupedTask
 from fastq.states import TaskState
@@ -121,13 +121,13 @@ class AggregationRunner:
         request: dict[str, Any] = orjson.loads(head)
         messages, reasons = _decoded(memoryview(body), request["sizes"])
         if reasons:
-            return Kind.RESULT, orjson.dumps({"unreadable": reasons})
+            return EventKind.RESULT, orjson.dumps({"unreadable": reasons})
         try:
-            return Kind.RESULT, self.combine(request["queue"], request["group"], messages)
+            return EventKind.RESULT, self.combine(request["queue"], request["group"], messages)
         except AGGREGATOR_ERRORS as error:
             if context.is_forked:
                 raise
-            return Kind.FAILED, orjson.dumps((describe_error(error), trace_of(error)))
+            return EventKind.FAILED, orjson.dumps((describe_error(error), trace_of(error)))
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Refuse: the aggregator is a plain function."""

@@ -18,7 +18,7 @@ from fastq.errors import (
     WorkerCrashedError,
 )
 from fastq.hooks import Hooks
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, TaskContext
 from fastq.running import RunningTask
 from fastq.wire.codec import decode_task_message
@@ -87,8 +87,8 @@ class HookRunner:
         task = RunningTask(decode_task_message(message), _EndedContext(context))
         error = ERRORS[request["judge"]](request["text"])
         if isinstance(error, LeaseExpiredError):
-            return Kind.RESULT, lost_report(self._hooks, task, error).encode()
-        return Kind.RESULT, failure_report(self._hooks, task, error).encode()
+            return EventKind.RESULT, lost_report(self._hooks, task, error).encode()
+        return EventKind.RESULT, failure_report(self._hooks, task, error).encode()
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
         """Refuse: hooks are plain functions."""

@@ -15,7 +15,7 @@ from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, 
 from fastq.hooks import Hooks
 from fastq.log.setup import set_up_logging
 from fastq.mux import ServeMux, is_async
-from fastq.pool.outcome import TOLD_TO_END, Kind, reason_for
+from fastq.pool.event_kind import TOLD_TO_END, EventKind, reason_for
 from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
@@ -106,7 +106,7 @@ class HandlerRunner:
         try:
             message = decode_task_message(data)
         except InvalidMessageError as error:
-            return Kind.INVALID, str(error).encode()
+            return EventKind.INVALID, str(error).encode()
         task = RunningTask(message, context)
         CURRENT.set(task)  # a task runs in a context of its own
         try:
@@ -115,7 +115,7 @@ class HandlerRunner:
                 outcome = self._awaited(task, outcome)
             if outcome is None or (message.retention <= 0 and not self._keep_results):
                 return None
-            return Kind.RESULT, encode_returned(task, outcome)
+            return EventKind.RESULT, encode_returned(task, outcome)
         except BaseException as error:  # noqa: BLE001 - SystemExit, too, is a failure of the task alone
             return self._failed(task, error, context)
 
@@ -134,7 +134,7 @@ class HandlerRunner:
         try:
             message = decode_task_message(data)
         except InvalidMessageError as error:
-            return Kind.INVALID, str(error).encode()
+            return EventKind.INVALID, str(error).encode()
         task = RunningTask(message, context)
         CURRENT.set(task)
         try:
@@ -143,7 +143,7 @@ class HandlerRunner:
                 outcome = await outcome
             if outcome is None or (message.retention <= 0 and not self._keep_results):
                 return None
-            return Kind.RESULT, encode_returned(task, outcome)
+            return EventKind.RESULT, encode_returned(task, outcome)
         except BaseException as error:  # noqa: BLE001 - as above; a canceled coroutine reports, and ends
             return self._failed(task, error, context)
 
@@ -166,17 +166,17 @@ def _named(error: BaseException, context: TaskContext) -> BaseException:
     return error if isinstance(error, type(reason)) else reason.with_traceback(error.__traceback__)
 
 
-def _archives(kind: Kind, task: RunningTask) -> bool:
-    return kind is Kind.SKIP_RETRY or (kind is not Kind.REVOKED and task.retried >= task.max_retry)
+def _archives(kind: EventKind, task: RunningTask) -> bool:
+    return kind is EventKind.SKIP_RETRY or (kind is not EventKind.REVOKED and task.retried >= task.max_retry)
 
 
-def _kind(error: BaseException, context: TaskContext) -> Kind:
+def _kind(error: BaseException, context: TaskContext) -> EventKind:
     if isinstance(error, TaskTimeout):
-        return Kind.TIMEOUT
+        return EventKind.TIMEOUT
     if isinstance(error, TaskCanceled):
-        return Kind.MEMORY_LIMIT if context.interruption is Kind.MEMORY_LIMIT else Kind.CANCELED
+        return EventKind.MEMORY_LIMIT if context.interruption is EventKind.MEMORY_LIMIT else EventKind.CANCELED
     if isinstance(error, HandlerNotFoundError):
-        return Kind.NOT_FOUND
+        return EventKind.NOT_FOUND
     if caused_by(error, RevokeTask):
-        return Kind.REVOKED
-    return Kind.SKIP_RETRY if caused_by(error, SkipRetry) else Kind.FAILED
+        return EventKind.REVOKED
+    return EventKind.SKIP_RETRY if caused_by(error, SkipRetry) else EventKind.FAILED

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from fastq.errors import InvalidMessageError
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, Runner, TaskContext
 from fastq.wire.codec import decode_task_message
 
@@ -63,7 +63,7 @@ def _about(data: bytes) -> dict[str, Any]:
 
 def _say_end(about: dict[str, Any], answer: Answer, context: TaskContext, began_s: float) -> None:
     ran_s = time.monotonic() - began_s
-    if context.interruption is None and (answer is None or answer[0] is Kind.RESULT):
+    if context.interruption is None and (answer is None or answer[0] is EventKind.RESULT):
         _say(about, f"is done after {ran_s:.3f} s,", outcome="done", ran_s=round(ran_s, 6))
 
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from fastq import Client, FastqError, Inspector, QueueInfo, ServerInfo, TaskInfo, TaskState
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QueueBench, run
 from tests.interop.peer import SECOND_NS, GoPeer, hear_cancellations
@@ -108,11 +108,11 @@ def script(number: int) -> GoTask:
 async def run_by_fastq(stage: Stage) -> None:
     """Let fastq's server end tasks in each way, and go on with the last."""
     ends = [
-        (Kind.RESULT, b"result"),
-        (Kind.FAILED, b"E: boom"),
-        (Kind.SKIP_RETRY, b"E: bad"),
-        (Kind.TIMEOUT, b"time"),
-        (Kind.DONE, b""),
+        (EventKind.RESULT, b"result"),
+        (EventKind.FAILED, b"E: boom"),
+        (EventKind.SKIP_RETRY, b"E: bad"),
+        (EventKind.TIMEOUT, b"time"),
+        (EventKind.DONE, b""),
     ]
     for number, (kind, data) in enumerate(ends * 3):
         await stage.enqueue(f"py-{number}", retention=3600)

@@ -10,6 +10,7 @@ from fastq.pool._dispatcher import Dispatcher
 from fastq.pool._ring import Memory, Ring, now_ns
 from fastq.pool._slots import Slots
 from fastq.pool.control import Channel
+from fastq.pool.event_kind import EventKind
 from fastq.pool.layout import (
     PAGE,
     RESULT_HEAD_AT,
@@ -18,7 +19,6 @@ from fastq.pool.layout import (
     TASK_TAIL_AT,
     Layout,
 )
-from fastq.pool.outcome import Kind
 
 SHAPE = Layout(4, 1 << 20)
 MS = 1_000_000
@@ -50,7 +50,7 @@ class Child:
 
     def end(self, seq: int, ran_ns: int = 1000) -> None:
         self.slots.finish(0, seq)
-        self.results.put(seq, b"", kind=Kind.DONE, a=ran_ns)
+        self.results.put(seq, b"", kind=EventKind.DONE, a=ran_ns)
 
     def work_off(self, ran_ns: int = 1000) -> int:
         count = 0

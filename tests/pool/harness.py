@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from fastq.pool._child_queue import Event, Submission
 from fastq.pool.config import PoolConfig
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.pool import ProcessPool
 from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.protocol import PoolCallbacks
@@ -125,8 +125,8 @@ class Bench:
 
     async def outcome(self, key: object) -> Event:
         """Wait for the final event of a task; there must be just one."""
-        await self.until(lambda: any(event.kind is not Kind.WRITTEN for event in self.events.get(key, [])))
-        (final,) = [event for event in self.events[key] if event.kind is not Kind.WRITTEN]
+        await self.until(lambda: any(event.kind is not EventKind.WRITTEN for event in self.events.get(key, [])))
+        (final,) = [event for event in self.events[key] if event.kind is not EventKind.WRITTEN]
         return final
 
     async def room(self) -> None:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool import layout
+from fastq.pool.event_kind import EventKind
 from fastq.pool.memory import Segment
-from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, TaskContext
 
 
@@ -49,12 +49,12 @@ def noop(order: dict[str, str], context: TaskContext) -> Answer:
 
 
 def echo(order: dict[str, str], context: TaskContext) -> Answer:
-    return Kind.RESULT, order["text"].encode()
+    return EventKind.RESULT, order["text"].encode()
 
 
 def size(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with so many bytes."""
-    return Kind.RESULT, b"r" * int(order["size"])
+    return EventKind.RESULT, b"r" * int(order["size"])
 
 
 def nap(order: dict[str, str], context: TaskContext) -> Answer:
@@ -63,7 +63,7 @@ def nap(order: dict[str, str], context: TaskContext) -> Answer:
 
 
 def pid(order: dict[str, str], context: TaskContext) -> Answer:
-    return Kind.RESULT, str(os.getpid()).encode()
+    return EventKind.RESULT, str(os.getpid()).encode()
 
 
 def spin(order: dict[str, str], context: TaskContext) -> Answer:
@@ -122,7 +122,7 @@ def return_late(order: dict[str, str], context: TaskContext) -> Answer:
         signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
-        return Kind.RESULT, b"late"
+        return EventKind.RESULT, b"late"
     return None
 
 
@@ -132,7 +132,7 @@ def decide(order: dict[str, str], context: TaskContext) -> Answer:
         signal_beacon(order, f"started {os.getpid()}")
         time.sleep(10**6)
     except (TaskTimeout, TaskCanceled):
-        return Kind[order["kind"]], b"decided"
+        return EventKind[order["kind"]], b"decided"
     return None
 
 
@@ -180,7 +180,7 @@ def kill_self(order: dict[str, str], context: TaskContext) -> Answer:
 def fork_and_return(order: dict[str, str], context: TaskContext) -> Answer:
     """Let a forked process come out of the handler as well."""
     os.fork()
-    return Kind.RESULT, b"one of two"
+    return EventKind.RESULT, b"one of two"
 
 
 def wait_for(order: dict[str, str], context: TaskContext) -> Answer:
@@ -221,7 +221,7 @@ def use_terminate(order: dict[str, str], context: TaskContext) -> Answer:
     fork.join()
     program = subprocess.Popen(["sleep", "1000000"])
     program.terminate()
-    return Kind.RESULT, f"{fork.exitcode} {program.wait()}".encode()
+    return EventKind.RESULT, f"{fork.exitcode} {program.wait()}".encode()
 
 
 def write(order: dict[str, str], context: TaskContext) -> Answer:
@@ -234,7 +234,7 @@ def write(order: dict[str, str], context: TaskContext) -> Answer:
 def allocate(order: dict[str, str], context: TaskContext) -> Answer:
     """Keep so many bytes for good."""
     _KEPT.append(bytearray(os.urandom(1024) * (int(order["size"]) // 1024)))
-    return Kind.RESULT, str(os.getpid()).encode()
+    return EventKind.RESULT, str(os.getpid()).encode()
 
 
 _KEPT: list[bytearray] = []
@@ -285,13 +285,13 @@ def scribble(order: dict[str, str], context: TaskContext) -> Answer:
 
 
 def wrong_answer(order: dict[str, str], context: TaskContext) -> Answer:
-    return Kind.CRASHED, b"not a runner's to say"
+    return EventKind.CRASHED, b"not a runner's to say"
 
 
 def limits(order: dict[str, str], context: TaskContext) -> Answer:
     """Answer with the soft limits of descriptors at the import, and now."""
     now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return Kind.RESULT, f"{_LIMIT_AT_IMPORT} {now}".encode()
+    return EventKind.RESULT, f"{_LIMIT_AT_IMPORT} {now}".encode()
 
 
 _LIMIT_AT_IMPORT = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -332,7 +332,7 @@ class TestRunner:
         if order["do"] != "noop":
             signal_beacon(order, f"started {os.getpid()}")
             await COROUTINES[order["do"]](order)
-        return Kind.RESULT, f"{order['do']} {os.getpid()}".encode()
+        return EventKind.RESULT, f"{order['do']} {os.getpid()}".encode()
 
 
 async def async_wait_for(order: dict[str, str]) -> None:

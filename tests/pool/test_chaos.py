@@ -9,13 +9,13 @@ import signal
 import pytest
 
 from fastq.pool._child_queue import Submission
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from tests.pool.harness import Bench, bench, run, settings
 from tests.waiting import PATIENCE_S
 
 TASKS = 3000
 GAP = 30
-AGAIN = (Kind.RETURNED, Kind.RERUN, Kind.CRASHED)
+AGAIN = (EventKind.RETURNED, EventKind.RERUN, EventKind.CRASHED)
 
 
 def shoot(b: Bench, chance: random.Random) -> None:
@@ -53,13 +53,13 @@ async def keep_full(b: Bench, waiting: list[int], chance: random.Random) -> None
         await asyncio.sleep(0.001)
         for event in b.order[ended:]:
             ended += 1
-            if event.kind is Kind.WRITTEN:
+            if event.kind is EventKind.WRITTEN:
                 continue
             number = pending.pop(event.submission)  # a KeyError here: it had ended before
             if event.kind in AGAIN:
                 waiting.append(number)
                 continue
-            assert event.kind in (Kind.RESULT, Kind.DONE)
+            assert event.kind in (EventKind.RESULT, EventKind.DONE)
             until_next -= 1
             if until_next <= 0:
                 shoot(b, chance)

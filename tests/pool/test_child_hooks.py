@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastq.pool.child import ChildState
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import bench, run, settings
 from tests.waiting import until
@@ -22,9 +22,9 @@ def notes(directory: Path) -> dict[int, list[str]]:
 def test_each_child_begins_and_ends_with_its_hooks(tmp_path: Path) -> None:
     async def test() -> set[int]:
         async with bench(settings(str(tmp_path), runner=RUNNER, processes=2)) as b:
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
             b.submit(b.task("async", "noop", is_async=True))
-            assert (await b.outcome("async")).kind is Kind.RESULT
+            assert (await b.outcome("async")).kind is EventKind.RESULT
             return set(b.pool.child_states)
 
     pids = run(test())
@@ -39,7 +39,7 @@ def test_each_child_begins_and_ends_with_its_hooks(tmp_path: Path) -> None:
 def test_a_child_that_is_replaced_stops_in_order(tmp_path: Path) -> None:
     async def test() -> None:
         async with bench(settings(str(tmp_path), runner=RUNNER, max_tasks_per_child=1)) as b:
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
             await until(lambda: ["start", "async start", "task", "async stop", "stop"] in notes(tmp_path).values())
 
     run(test())
@@ -48,7 +48,7 @@ def test_a_child_that_is_replaced_stops_in_order(tmp_path: Path) -> None:
 def test_a_child_whose_start_fails_serves_nothing_and_another_is_tried(tmp_path: Path) -> None:
     async def test() -> None:
         async with bench(settings(str(tmp_path), runner=RUNNER)) as b:
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
             (tmp_path / "ill").touch()
             (pid,) = b.pool.child_states
             os.kill(pid, signal.SIGKILL)
@@ -60,7 +60,7 @@ def test_a_child_whose_start_fails_serves_nothing_and_another_is_tried(tmp_path:
             assert b.failed == []
             (tmp_path / "ill").unlink()
             await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY])
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
         assert len(notes(tmp_path)) == 2
 
     run(test())
@@ -79,7 +79,7 @@ def test_a_pool_whose_children_never_start_says_why(tmp_path: Path) -> None:
 def test_a_stop_that_fails_ends_its_child_all_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     async def test() -> None:
         async with bench(settings(str(tmp_path), runner=RUNNER)) as b:
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
             (tmp_path / "ill").touch()
 
     run(test())
@@ -96,7 +96,7 @@ def test_a_stop_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
 
     async def test() -> None:
         async with bench(settings(str(tmp_path), runner=RUNNER)) as b:
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
             (tmp_path / "stuck").touch()
 
     run(test())
@@ -106,7 +106,7 @@ def test_a_stop_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_an_import_prints_is_printed_once(processes: int, capfd: pytest.CaptureFixture[str]) -> None:
     async def test() -> None:
         async with bench(settings(runner="tests.pool.runners:load_printing", processes=processes)) as b:
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
 
     run(test())
     assert capfd.readouterr().out.splitlines() == ["imported"]

@@ -1,7 +1,7 @@
 import asyncio
 import time
 
-from fastq.pool.outcome import NOT_BEGUN, Kind
+from fastq.pool.event_kind import NOT_BEGUN, EventKind
 from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import bench, gone, run, settings
 
@@ -15,7 +15,7 @@ def test_coroutines_of_one_child_run_at_the_same_time() -> None:
             assert pids == set(b.pool.child_states)
             assert len(b.pool.running()) == 20
             go.touch()
-            assert {event.kind for event in await b.outcomes(range(20))} == {Kind.RESULT}
+            assert {event.kind for event in await b.outcomes(range(20))} == {EventKind.RESULT}
 
     run(test())
 
@@ -30,7 +30,7 @@ def test_never_more_coroutines_than_rows() -> None:
             assert len(b.pool.running()) == 3
             assert b.pool.pending == 10
             go.touch()
-            assert {event.kind for event in await b.outcomes(range(10))} == {Kind.RESULT}
+            assert {event.kind for event in await b.outcomes(range(10))} == {EventKind.RESULT}
 
     run(test())
 
@@ -41,8 +41,8 @@ def test_plain_and_async_tasks_take_turns_in_one_child() -> None:
             for number in range(50):
                 b.submit(b.task(("plain", number), "noop"), b.task(("async", number), "noop", is_async=True))
             for number in range(50):
-                assert (await b.outcome(("plain", number))).kind is Kind.DONE
-                assert (await b.outcome(("async", number))).kind is Kind.RESULT
+                assert (await b.outcome(("plain", number))).kind is EventKind.DONE
+                assert (await b.outcome(("async", number))).kind is EventKind.RESULT
 
     run(test())
 
@@ -90,7 +90,7 @@ def test_a_coroutine_is_cancelled_at_its_timeout_and_its_child_lives_on() -> Non
             b.submit(b.task("hang", "sleep", is_async=True, timeout=0.1), b.task("other", "sleep", is_async=True))
             await b.beacon.pids()
             await b.beacon.pids()
-            assert (await b.outcome("hang")).kind is Kind.TIMEOUT
+            assert (await b.outcome("hang")).kind is EventKind.TIMEOUT
             assert [one.submission.key for one in b.pool.running()] == ["other"]
 
     run(test())
@@ -103,7 +103,7 @@ def test_a_coroutine_is_cancelled_on_demand() -> None:
             b.submit(task)
             await b.beacon.pids()
             assert b.pool.cancel(task) is CancelOutcome.TOLD
-            assert (await b.outcome("hang")).kind is Kind.CANCELED
+            assert (await b.outcome("hang")).kind is EventKind.CANCELED
 
     run(test())
 
@@ -114,8 +114,8 @@ def test_a_coroutine_that_blocks_its_loop_is_killed_and_the_others_run_again_fre
             b.submit(b.task("innocent", "sleep", is_async=True))
             (pid,) = await b.beacon.pids()
             b.submit(b.task("block", "block", is_async=True, timeout=0.1))
-            assert (await b.outcome("block")).kind is Kind.TIMEOUT
-            assert (await b.outcome("innocent")).kind is Kind.RERUN
+            assert (await b.outcome("block")).kind is EventKind.TIMEOUT
+            assert (await b.outcome("innocent")).kind is EventKind.RERUN
             await gone(pid)
 
     run(test())
@@ -128,8 +128,8 @@ def test_a_coroutine_that_ignores_its_cancellation_is_killed_alone_to_blame() ->
             b.submit(b.task("ignore", "ignore", is_async=True, timeout=0.1))
             await b.beacon.pids()
             await b.beacon.pids()
-            assert (await b.outcome("ignore")).kind is Kind.TIMEOUT
-            assert (await b.outcome("innocent")).kind is Kind.RERUN
+            assert (await b.outcome("ignore")).kind is EventKind.TIMEOUT
+            assert (await b.outcome("innocent")).kind is EventKind.RERUN
             return b.beacon.told() == "ignored"
 
     # A child that stood still for all of its grace has ignored nothing.
@@ -142,8 +142,8 @@ def test_a_coroutine_that_crashes_its_child_charges_all_that_ran() -> None:
             b.submit(b.task("other", "sleep", is_async=True))
             await b.beacon.pids()
             b.submit(b.task("crash", "kill_self", is_async=True))
-            assert (await b.outcome("crash")).kind is Kind.CRASHED
-            assert (await b.outcome("other")).kind is Kind.CRASHED
+            assert (await b.outcome("crash")).kind is EventKind.CRASHED
+            assert (await b.outcome("other")).kind is EventKind.CRASHED
 
     run(test())
 
@@ -153,7 +153,7 @@ def test_a_coroutine_cancelled_by_its_own_code_is_broken_not_canceled() -> None:
         async with bench() as b:
             b.submit(b.task("own", "cancel_self", is_async=True))
             event = await b.outcome("own")
-            assert event.kind is Kind.BROKEN
+            assert event.kind is EventKind.BROKEN
             assert b"from within" in event.data
 
     run(test())
@@ -167,8 +167,8 @@ def test_coroutines_cancelled_by_anothers_code_before_their_first_step_are_broke
             await b.beacon.pids()
             b.submit(*(b.task(number, "sleep", is_async=True) for number in range(20)))
             go.touch()
-            assert (await b.outcome("other")).kind is Kind.RESULT
-            assert {event.kind for event in await b.outcomes(range(20))} == {Kind.BROKEN}
+            assert (await b.outcome("other")).kind is EventKind.RESULT
+            assert {event.kind for event in await b.outcomes(range(20))} == {EventKind.BROKEN}
 
     run(test())
 
@@ -178,7 +178,7 @@ def test_a_coroutine_whose_deadline_has_passed_is_not_started() -> None:
         async with bench() as b:
             b.submit(b.task("late", "kill_self", is_async=True, deadline=time.time() - 1))
             event = await b.outcome("late")
-            assert (event.kind, event.data) == (Kind.TIMEOUT, NOT_BEGUN)
+            assert (event.kind, event.data) == (EventKind.TIMEOUT, NOT_BEGUN)
 
     run(test())
 
@@ -190,7 +190,7 @@ def test_stop_aborts_coroutines() -> None:
             for _ in range(3):
                 await b.beacon.pids()
             await b.pool.stop()
-            assert [event.kind for event in b.order] == [Kind.ABORTED] * 3
+            assert [event.kind for event in b.order] == [EventKind.ABORTED] * 3
 
     run(test())
 

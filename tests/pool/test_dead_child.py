@@ -9,6 +9,7 @@ from fastq.pool._slots import Slots
 from fastq.pool.child import Child, ChildState
 from fastq.pool.config import PoolConfig
 from fastq.pool.dead_child import resolve_dead_child
+from fastq.pool.event_kind import EventKind
 from fastq.pool.layout import (
     PAGE,
     RESULT_HEAD_AT,
@@ -20,7 +21,6 @@ from fastq.pool.layout import (
     TASK_TAIL_AT,
     Layout,
 )
-from fastq.pool.outcome import Kind
 
 CONFIG = PoolConfig("a:b", async_concurrency=4, ring_bytes=1 << 16, prefetch_time=10)
 
@@ -55,7 +55,7 @@ class Corpse:
     def answer(self, data: bytes) -> None:
         seq = self.begin()
         self.slots.finish(0, seq)
-        self.results.put(seq, data, kind=Kind.RESULT, a=1000)
+        self.results.put(seq, data, kind=EventKind.RESULT, a=1000)
 
     def resolve_dead_child(self) -> dict[object, Event]:
         return {event.submission.key: event for event in resolve_dead_child(self.child, self.dispatcher)}
@@ -76,7 +76,10 @@ def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
     corpse.answer(b"its result")
     corpse.begin()
     events = corpse.resolve_dead_child()
-    assert {key: event.kind for key, event in events.items()} == {"answered": Kind.RESULT, "running": Kind.CRASHED}
+    assert {key: event.kind for key, event in events.items()} == {
+        "answered": EventKind.RESULT,
+        "running": EventKind.CRASHED,
+    }
     assert events["answered"].data == b"its result"
     assert events["running"].data == b"worker process 4711 died with signal SIGKILL, peak RSS 80 MB"
     assert [task.key for task in corpse.dispatcher.close()] == ["waiting"]
@@ -85,14 +88,14 @@ def test_what_a_dead_child_had_answered_counts(corpse: Corpse) -> None:
 def test_a_task_claimed_but_not_yet_in_its_row_is_charged(corpse: Corpse) -> None:
     corpse.submit("claimed")
     corpse.tasks.take()
-    assert corpse.resolve_dead_child()["claimed"].kind is Kind.CRASHED
+    assert corpse.resolve_dead_child()["claimed"].kind is EventKind.CRASHED
 
 
 @pytest.mark.parametrize(
     ("reason", "kind"),
-    [(ROW_TIMED_OUT, Kind.TIMEOUT), (ROW_CANCELED, Kind.CANCELED), (ROW_ABORTED, Kind.ABORTED)],
+    [(ROW_TIMED_OUT, EventKind.TIMEOUT), (ROW_CANCELED, EventKind.CANCELED), (ROW_ABORTED, EventKind.ABORTED)],
 )
-def test_a_child_that_dies_of_being_told_to_end_has_ended(corpse: Corpse, reason: int, kind: Kind) -> None:
+def test_a_child_that_dies_of_being_told_to_end_has_ended(corpse: Corpse, reason: int, kind: EventKind) -> None:
     corpse.submit("told")
     corpse.slots.interrupt(corpse.begin(), reason)
     assert corpse.resolve_dead_child()["told"].kind is kind
@@ -105,28 +108,28 @@ def test_a_child_killed_for_one_task_charges_that_one_only(corpse: Corpse) -> No
     corpse.slots.interrupt(seqs[1], ROW_TIMED_OUT)  # never heard of it: the first one held the loop up
     corpse.child.state, corpse.child.blamed = ChildState.KILLED, blamed
     kinds = {key: event.kind for key, event in corpse.resolve_dead_child().items()}
-    assert kinds == {"blamed": Kind.TIMEOUT, "deaf": Kind.RERUN, "running": Kind.RERUN}
+    assert kinds == {"blamed": EventKind.TIMEOUT, "deaf": EventKind.RERUN, "running": EventKind.RERUN}
 
 
 def test_a_child_that_dies_by_itself_charges_all_that_ran(corpse: Corpse) -> None:
     corpse.submit("one", "two", is_async=True)
     corpse.begin(0)
     corpse.begin(1)
-    assert {event.kind for event in corpse.resolve_dead_child().values()} == {Kind.CRASHED}
+    assert {event.kind for event in corpse.resolve_dead_child().values()} == {EventKind.CRASHED}
 
 
 def test_results_that_cannot_be_read_are_judged_with_the_rest(corpse: Corpse) -> None:
     corpse.submit("running")
     corpse.begin()
-    corpse.results.put(999, b"", kind=Kind.DONE)
-    assert corpse.resolve_dead_child()["running"].kind is Kind.CRASHED
+    corpse.results.put(999, b"", kind=EventKind.DONE)
+    assert corpse.resolve_dead_child()["running"].kind is EventKind.CRASHED
 
 
 def test_a_result_written_for_a_task_that_has_ended_is_dropped(corpse: Corpse) -> None:
     corpse.submit("running")
     seq = corpse.begin()
-    corpse.results.put(999, b"late", kind=Kind.WRITTEN)
-    corpse.results.put(seq, b"its own", kind=Kind.WRITTEN)
+    corpse.results.put(999, b"late", kind=EventKind.WRITTEN)
+    corpse.results.put(seq, b"its own", kind=EventKind.WRITTEN)
     events: list[Event] = []
     assert corpse.dispatcher.collect(events) == []
     assert [(event.submission.key, event.data) for event in events] == [("running", b"its own")]
@@ -138,4 +141,7 @@ def test_the_task_that_blocked_the_loop_is_told_so(corpse: Corpse) -> None:
     corpse.child.state, corpse.child.blamed = ChildState.KILLED, blocker
     corpse.child.text = ": the task blocked the event loop"
     event = corpse.resolve_dead_child()["blocker"]
-    assert (event.kind, event.data.decode().rpartition(": ")[2]) == (Kind.CRASHED, "the task blocked the event loop")
+    assert (event.kind, event.data.decode().rpartition(": ")[2]) == (
+        EventKind.CRASHED,
+        "the task blocked the event loop",
+    )

@@ -2,8 +2,8 @@ import pytest
 
 from fastq.pool._child_queue import Submission
 from fastq.pool._ring import now_ns
+from fastq.pool.event_kind import EventKind
 from fastq.pool.layout import SLEEPING_AT
-from fastq.pool.outcome import Kind
 from tests.pool.desk import MS, Desk, S, desk_fixture, spin_until
 from tests.pool.harness import bench, run, settings
 from tests.waiting import wait_until
@@ -59,7 +59,7 @@ def test_coroutines_that_run_leave_place_for_as_many_as_there_are_slots_however_
 
     for _ in range(200):  # their size is known by then
         for child, seq in zip(desk.children, begin_one_each(), strict=True):
-            child.results.put(seq, b"", kind=Kind.DONE, a=1000)
+            child.results.put(seq, b"", kind=EventKind.DONE, a=1000)
         desk.dispatcher.collect([])
     for running in range(1, 5):
         assert len(begin_one_each()) == 2
@@ -134,7 +134,7 @@ def test_what_waited_too_long_moves_to_a_free_child_else_goes_back_in_order() ->
     spin_until(now_ns() + 3 * prefetch_ns)
     events = desk.dispatcher.relieve()
     assert [event.submission.key for event in events] == list(range(2, 100))
-    assert {event.kind for event in events} == {Kind.RETURNED}
+    assert {event.kind for event in events} == {EventKind.RETURNED}
     assert desk.loads == [1, 1]
     for child in desk.children:
         child.close()
@@ -177,7 +177,7 @@ def test_what_waits_behind_an_overdue_task_goes_back_in_order_and_is_not_asked_f
     late.begin(ago_ns=200 * S)
     overdue.begin(ago_ns=310 * S)
     events = desk.dispatcher.relieve()
-    assert {event.kind for event in events} == {Kind.RETURNED}
+    assert {event.kind for event in events} == {EventKind.RETURNED}
     assert [event.submission.key for event in events] == [2, 4, 6, 8]
     assert desk.loads == [1, 5]
     assert desk.dispatcher.free(only_async=False) == 0
@@ -316,7 +316,7 @@ def test_tasks_behind_a_hang_are_handed_back_in_order() -> None:
             # The loop stands still until it runs: what has not begun is taken back in time, and others might begin.
             wait_until(lambda: b.beacon.told().startswith("started"))
             await b.outcomes(range(50))
-            returned = [event for event in b.order if event.kind is Kind.RETURNED]
+            returned = [event for event in b.order if event.kind is EventKind.RETURNED]
             assert [event.submission.key for event in returned] == list(range(50))
             assert b.pool.pending == 1
 
@@ -333,6 +333,6 @@ def test_tasks_behind_a_hang_move_to_a_free_child() -> None:
             # Both go to one child, by their estimate; the second has moved to the other one when it starts.
             assert await b.beacon.pids() != await b.beacon.pids()
             go.touch()
-            assert {event.kind for event in await b.outcomes([1, 2])} == {Kind.DONE}
+            assert {event.kind for event in await b.outcomes([1, 2])} == {EventKind.DONE}
 
     run(test())

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from fastq.pool.event_kind import TOO_LATE, EventKind
 from fastq.pool.memory_watch import _Seen as Seen
-from fastq.pool.outcome import TOO_LATE, Kind
 from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import Bench, bench, gone, run, settings
 
@@ -36,9 +36,9 @@ def test_a_handler_that_grows_above_the_limit_is_told_and_its_child_replaced() -
             assert await b.beacon.pids() == [old]
             told = r"cleaned TaskCanceled: its process has grown above memory_limit \(peak RSS \d{3} MB\)"
             assert re.fullmatch(told, await b.beacon.next())
-            assert (await b.outcome("big")).kind is Kind.MEMORY_LIMIT
+            assert (await b.outcome("big")).kind is EventKind.MEMORY_LIMIT
             events = await b.outcomes(range(5))
-            assert {event.kind for event in events} == {Kind.RESULT}
+            assert {event.kind for event in events} == {EventKind.RESULT}
             assert str(old).encode() not in {event.data for event in events}, "those behind it run in the next child"
             await gone(old)
             (notice,) = b.notices
@@ -54,7 +54,7 @@ def test_a_handler_that_does_not_end_after_the_grace_is_killed_and_charged(do: s
             (old,) = b.pool.child_states
             b.submit(b.task("big", do, size=BIG))
             event = await b.outcome("big")
-            assert event.kind is Kind.CRASHED
+            assert event.kind is EventKind.CRASHED
             assert re.fullmatch(OBITUARY.format(old), event.data.decode()), event.data
             await gone(old)
 
@@ -65,14 +65,14 @@ def test_a_handler_that_returns_after_it_was_told_has_still_failed() -> None:
     async def test() -> None:
         async with bench(settings(memory_limit=LIMIT, timeout_grace=600)) as b:
             hold_looks(b)
-            assert (await b.run("allocate", size=BIG)).kind is Kind.RESULT
+            assert (await b.run("allocate", size=BIG)).kind is EventKind.RESULT
             b.submit(b.task("late", "return_late"))
             await b.beacon.pids()
             (child,) = b.pool._supervisor.children
             b.pool._memory._seen[child] = Seen(finished=child.queue.finished)  # as if it had grown since
             look(b)
             event = await b.outcome("late")
-            assert (event.kind, event.data) == (Kind.MEMORY_LIMIT, TOO_LATE)
+            assert (event.kind, event.data) == (EventKind.MEMORY_LIMIT, TOO_LATE)
 
     run(test())
 
@@ -85,10 +85,10 @@ def test_a_task_that_found_its_child_too_big_runs_again_free_of_charge() -> None
             (old,) = b.pool.child_states
             b.submit(b.task("big", "allocate", size=BIG), b.task("innocent", "sleep"), b.task("next", "noop"))
             assert await b.beacon.pids() == [old]
-            assert (await b.outcome("big")).kind is Kind.RESULT
+            assert (await b.outcome("big")).kind is EventKind.RESULT
             look(b)
-            assert (await b.outcome("innocent")).kind is Kind.RERUN
-            assert (await b.outcome("next")).kind is Kind.DONE
+            assert (await b.outcome("innocent")).kind is EventKind.RERUN
+            assert (await b.outcome("next")).kind is EventKind.DONE
             await gone(old)
 
     run(test())
@@ -106,7 +106,7 @@ def test_a_plain_task_that_ran_at_the_last_look_is_charged_whatever_ran_before_i
             go.touch()
             assert await b.beacon.next() == "grown"
             look(b)
-            assert (await b.outcome("big")).kind is Kind.MEMORY_LIMIT
+            assert (await b.outcome("big")).kind is EventKind.MEMORY_LIMIT
 
     run(test())
 
@@ -140,7 +140,7 @@ def test_a_coroutine_that_grows_is_canceled_and_the_one_that_began_later_goes_on
             grow.touch()
             assert await b.beacon.next() == "grown"
             look(b)
-            assert (await b.outcome("big")).kind is Kind.MEMORY_LIMIT
+            assert (await b.outcome("big")).kind is EventKind.MEMORY_LIMIT
             look(b)
             end.touch()
             assert (await b.outcome("innocent")).data == f"wait_for {old}".encode()
@@ -161,9 +161,9 @@ def test_coroutines_beside_one_that_was_told_and_gave_nothing_back_run_again() -
             (kept,) = [row for row in b.pool.running() if row.submission.key == "big"]
             b.pool._memory._seen[child] = Seen(kept.started_ns)
             look(b)
-            assert (await b.outcome("big")).kind is Kind.MEMORY_LIMIT
+            assert (await b.outcome("big")).kind is EventKind.MEMORY_LIMIT
             b.pool._memory._due_s = 0.0
-            assert {event.kind for event in await b.outcomes(range(3))} == {Kind.RERUN}
+            assert {event.kind for event in await b.outcomes(range(3))} == {EventKind.RERUN}
 
     run(test())
 
@@ -183,9 +183,9 @@ def test_the_coroutine_that_the_loop_is_in_is_charged() -> None:
                 pass
             look(b)
             event = await b.outcome("big")
-            assert event.kind is Kind.CRASHED
+            assert event.kind is EventKind.CRASHED
             assert re.fullmatch(OBITUARY.format(old), event.data.decode()), event.data
-            assert {event.kind for event in await b.outcomes(range(3))} == {Kind.RERUN}
+            assert {event.kind for event in await b.outcomes(range(3))} == {EventKind.RERUN}
 
     run(test())
 
@@ -200,7 +200,7 @@ def test_a_child_within_the_limit_is_left_alone() -> None:
             for _ in range(3):
                 look(b)
             go.touch()
-            assert (await b.outcome("work")).kind is Kind.DONE
+            assert (await b.outcome("work")).kind is EventKind.DONE
             assert list(b.pool.child_states) == [pid]
 
     run(test())

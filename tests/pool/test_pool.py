@@ -11,7 +11,7 @@ import pytest
 
 from fastq.pool._work import MAX_RESULT
 from fastq.pool.config import PoolConfig
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
 from tests.waiting import PATIENCE_S, until
@@ -24,7 +24,7 @@ def test_every_task_gets_its_own_answer_once(processes: int, start_method: str) 
         async with bench(settings(processes=processes, start_method=start_method, prefetch_time=600)) as b:
             b.submit(*(b.task(number, "echo", text=f"text {number}") for number in range(2000)))
             for number, event in enumerate(await b.outcomes(range(2000))):
-                assert (event.kind, event.data) == (Kind.RESULT, f"text {number}".encode())
+                assert (event.kind, event.data) == (EventKind.RESULT, f"text {number}".encode())
             assert len(b.order) == 2000
             assert b.pool.pending == 0
 
@@ -50,9 +50,9 @@ def test_a_result_above_the_limit_is_refused_and_the_next_task_runs() -> None:
     async def test() -> None:
         async with bench() as b:
             event = await b.run("size", size=str(MAX_RESULT + 1))
-            assert event.kind is Kind.BROKEN
+            assert event.kind is EventKind.BROKEN
             assert "above the limit" in event.data.decode()
-            assert (await b.run("size", size=str(MAX_RESULT))).kind is Kind.RESULT
+            assert (await b.run("size", size=str(MAX_RESULT))).kind is EventKind.RESULT
 
     run(test())
 
@@ -65,11 +65,11 @@ def test_written_results_come_in_order_before_the_end(size: int, times: int) -> 
         async with bench(settings(ring_bytes=1 << 16)) as b:
             key = "writes"
             b.submit(b.task(key, "write", size=str(size), times=str(times)))
-            assert (await b.outcome(key)).kind is Kind.DONE
+            assert (await b.outcome(key)).kind is EventKind.DONE
             *written, last = b.events[key]
-            assert last.kind is Kind.DONE
+            assert last.kind is EventKind.DONE
             assert [(event.kind, event.data) for event in written] == [
-                (Kind.WRITTEN, bytes([number % 256]) * size) for number in range(times)
+                (EventKind.WRITTEN, bytes([number % 256]) * size) for number in range(times)
             ]
 
     run(test())
@@ -80,9 +80,9 @@ def test_a_broken_runner_breaks_its_task_only(do: str, text: str) -> None:
     async def test() -> None:
         async with bench() as b:
             event = await b.run(do)
-            assert event.kind is Kind.BROKEN
+            assert event.kind is EventKind.BROKEN
             assert text in event.data.decode()
-            assert (await b.run("noop")).kind is Kind.DONE
+            assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
 
@@ -98,7 +98,7 @@ def test_a_waiting_task_is_withdrawn_and_never_runs() -> None:
             assert b.pool.cancel(waiting) is CancelOutcome.WITHDRAWN
             assert b.pool.cancel(waiting) is CancelOutcome.TOO_LATE
             go.touch()
-            assert {event.kind for event in await b.outcomes(["running", "behind"])} == {Kind.DONE}
+            assert {event.kind for event in await b.outcomes(["running", "behind"])} == {EventKind.DONE}
             assert "waiting" not in b.events
 
     run(test())
@@ -113,7 +113,7 @@ def test_a_running_task_is_cancelled(do: str) -> None:
             await b.beacon.pids()
             assert b.pool.cancel(task) is CancelOutcome.TOLD
             assert b.pool.cancel(task) is CancelOutcome.TOO_LATE
-            assert (await b.outcome("hang")).kind is Kind.CANCELED
+            assert (await b.outcome("hang")).kind is EventKind.CANCELED
             assert b.pool.cancel(task) is CancelOutcome.TOO_LATE
 
     run(test())
@@ -136,9 +136,9 @@ def test_a_child_that_writes_nonsense_is_killed_and_its_task_crashed() -> None:
     async def test() -> None:
         async with bench() as b:
             event = await b.run("scribble")
-            assert event.kind is Kind.CRASHED
+            assert event.kind is EventKind.CRASHED
             assert "does not go with head" in event.data.decode()
-            assert (await b.run("noop")).kind is Kind.DONE
+            assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
 
@@ -160,11 +160,11 @@ def test_what_has_not_begun_is_handed_back_in_order() -> None:
             assert [task.key for task in rest] == [number for number in range(100) if number not in running]
             late = b.task("late")
             b.submit(late)
-            assert (await b.outcome("late")).kind is Kind.RETURNED
+            assert (await b.outcome("late")).kind is EventKind.RETURNED
             go.touch()
             assert await b.pool.drain(PATIENCE_S)
             assert b.pool.pending == 0
-            assert {b.events[key][0].kind for key in running} == {Kind.DONE}
+            assert {b.events[key][0].kind for key in running} == {EventKind.DONE}
 
     run(test())
 
@@ -178,7 +178,7 @@ def test_stop_aborts_what_does_not_end(do: str) -> None:
             assert not await b.pool.drain(0.01)
             await b.pool.stop()
             (event,) = b.events["hang"]
-            assert event.kind is Kind.ABORTED
+            assert event.kind is EventKind.ABORTED
             await gone(*pids)
 
     run(test())
@@ -221,8 +221,8 @@ def test_stop_gives_back_what_never_began() -> None:
             b.submit(b.task("hang", "sleep"), *(b.task(number) for number in range(5)))
             await b.beacon.pids()
             await b.pool.stop()
-            assert [b.events[number][0].kind for number in range(5)] == [Kind.RETURNED] * 5
-            assert b.events["hang"][0].kind is Kind.ABORTED
+            assert [b.events[number][0].kind for number in range(5)] == [EventKind.RETURNED] * 5
+            assert b.events["hang"][0].kind is EventKind.ABORTED
 
     run(test())
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from fastq.pool.child import ChildState
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import bench, gone, run, settings
 from tests.waiting import until
@@ -86,9 +86,9 @@ def test_a_child_above_its_memory_is_replaced_and_what_waited_moves_on(is_async:
             await b.run("noop")
             big = b.task("big", "allocate", size=str(250 * MB))
             b.submit(big, *(b.task(number, "noop" if is_async else "pid", is_async=is_async) for number in range(10)))
-            assert (await b.outcome("big")).kind is Kind.RESULT
+            assert (await b.outcome("big")).kind is EventKind.RESULT
             events = await b.outcomes(range(10))
-            assert {event.kind for event in events} == {Kind.RESULT}
+            assert {event.kind for event in events} == {EventKind.RESULT}
             assert {int(event.data.split()[-1]) for event in events} == set(b.pool.child_states) - {old}
             await gone(old)
             (info,) = [info for info in b.infos if "grown" in info]

@@ -11,7 +11,7 @@ import pytest
 from fastq.pool._child_queue import Event
 from fastq.pool._ring import RingCorruptError, now_ns
 from fastq.pool.child import ChildState
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from tests.pool.desk import Desk, S, desk_fixture
 from tests.pool.harness import bench, gone, no_descriptors, run, settings
 from tests.waiting import until
@@ -28,7 +28,7 @@ def test_a_result_that_is_lost_for_want_of_a_descriptor_costs_its_child_and_char
             await b.room()
             with no_descriptors():
                 b.submit(b.task("big", "size", size=str(BIG)))
-                assert (await b.outcome("big")).kind is Kind.RERUN
+                assert (await b.outcome("big")).kind is EventKind.RERUN
                 assert f"worker process {before} is replaced: its results cannot be read" in b.notices[0]
             assert len((await b.run("size", size=str(BIG))).data) == BIG
             await gone(before)
@@ -43,10 +43,10 @@ def test_a_task_that_cannot_be_handed_over_goes_back_and_the_pool_goes_on() -> N
             with no_descriptors():
                 b.submit(b.task("big", "noop", text="x" * BIG), b.task("behind"))
                 events = await b.outcomes(["big", "behind"])
-                assert [event.kind for event in events] == [Kind.RETURNED] * 2
+                assert [event.kind for event in events] == [EventKind.RETURNED] * 2
                 assert b.pool.free == 0
                 assert "Too many open files" in b.notices[0]
-            assert (await b.run("noop", text="x" * BIG)).kind is Kind.DONE
+            assert (await b.run("noop", text="x" * BIG)).kind is EventKind.DONE
 
     run(test())
 
@@ -60,10 +60,10 @@ def test_a_child_that_can_open_nothing_returns_a_large_task_unrun_and_is_replace
             await b.outcome("first")
             resource.prlimit(before, resource.RLIMIT_NOFILE, (1, 1))
             b.submit(b.task("big", "noop", text="x" * BIG, is_async=sort == "async"))
-            assert (await b.outcome("big")).kind is Kind.RETURNED
+            assert (await b.outcome("big")).kind is EventKind.RETURNED
             await until(lambda: before not in b.pool.child_states)
             assert b.infos == [f"worker process {before} has no descriptor left for a large payload; it is replaced"]
-            assert (await b.run("noop", text="x" * BIG)).kind is Kind.DONE
+            assert (await b.run("noop", text="x" * BIG)).kind is EventKind.DONE
 
     run(test())
 
@@ -76,9 +76,9 @@ def test_children_that_are_to_leave_and_cannot_be_followed_leave_and_no_outcome_
             await b.outcomes(range(2))
             with no_descriptors():
                 b.submit(*(b.task(number) for number in range(2, 4)))
-                assert {event.kind for event in await b.outcomes(range(2, 4))} == {Kind.DONE}
+                assert {event.kind for event in await b.outcomes(range(2, 4))} == {EventKind.DONE}
                 await until(lambda: not old & set(b.pool.child_states))
-            assert {(await b.run("noop")).kind for _ in range(6)} == {Kind.DONE}
+            assert {(await b.run("noop")).kind for _ in range(6)} == {EventKind.DONE}
 
     run(test())
 
@@ -109,7 +109,7 @@ def test_a_defect_in_one_part_of_a_turn_does_not_stop_the_pump(where: str, monke
                 asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
                 await b.run("noop")
                 await until(lambda: failures)
-                assert (await b.run("noop")).kind is Kind.DONE
+                assert (await b.run("noop")).kind is EventKind.DONE
                 assert isinstance(told[0]["exception"], LookupError)
 
     run(test())
@@ -124,7 +124,7 @@ def test_a_child_that_is_frozen_before_it_begins_anything_is_replaced(monkeypatc
             os.kill(before, signal.SIGSTOP)
             b.submit(b.task("task", "pid"))
             event = await b.outcome("task")
-            assert event.kind is Kind.RESULT
+            assert event.kind is EventKind.RESULT
             assert int(event.data) != before
             assert list(b.pool.child_states.values()) == [ChildState.READY]
             await gone(before)
@@ -159,7 +159,7 @@ def test_a_task_that_cannot_be_handed_over_waits_and_is_not_lost(
 def test_a_result_that_cannot_be_read_keeps_nobody_from_the_others(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.submit("one", "two")
     seqs = [child.begin() for child in desk.children]
-    desk.children[0].results.put(999, b"", kind=Kind.DONE)
+    desk.children[0].results.put(999, b"", kind=EventKind.DONE)
     desk.children[1].end(seqs[1])
     events: list[Event] = []
     ((queue, error),) = desk.dispatcher.collect(events)

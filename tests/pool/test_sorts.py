@@ -4,7 +4,7 @@ import pytest
 
 from fastq.pool._child_queue import Submission
 from fastq.pool._ring import now_ns
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from tests.pool.desk import MS, Desk, desk_fixture, spin_until
 
 __all__ = ["desk_fixture"]
@@ -29,7 +29,7 @@ def test_one_child_runs_dry_for_a_sort_that_waits_while_all_are_busy_with_the_ot
             break
         for child in desk.children:
             for submission in child.queue.remaining()[:1]:
-                child.results.put(submission.seq, b"", kind=Kind.DONE, a=1000)
+                child.results.put(submission.seq, b"", kind=EventKind.DONE, a=1000)
         desk.dispatcher.collect([])
         assert desk.dispatcher.dispatch() == []
         give(object(), is_async=not is_async)
@@ -46,7 +46,7 @@ def test_what_a_child_is_kept_for_is_not_given_back_at_once_to_come_again(desk: 
     desk.submit(*range(40))
     spin_until(now_ns() + 5 * MS)
     events = desk.dispatcher.relieve()
-    assert {event.kind for event in events} == {Kind.RETURNED}
+    assert {event.kind for event in events} == {EventKind.RETURNED}
     assert [event.submission.key for event in events] == list(range(16, 40)), "more would take others' place"
     assert [one.key for one in desk.dispatcher.list_waiting()] == list(range(16))
     assert desk.dispatcher.relieve() == []
@@ -61,7 +61,7 @@ def test_a_child_is_kept_on_for_a_task_that_was_withdrawn_and_may_come_again_but
     assert desk.dispatcher.free(only_async=False) == 3, "the other's slots"
     for child in desk.children:
         for submission in child.queue.remaining():
-            child.results.put(submission.seq, b"", kind=Kind.DONE, a=1000)
+            child.results.put(submission.seq, b"", kind=EventKind.DONE, a=1000)
     desk.dispatcher.collect([])
     desk.submit_async(3, 4, 5, size=1)
     assert sorted(desk.loads) == [0, 3], "it is dry, and still kept"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastq.pool.child import ChildState
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.preloader_client import PoolStartError
 from tests.pool.harness import bench, gone, run, settings
 from tests.processes import children
@@ -33,10 +33,10 @@ def test_a_crash_is_an_answer_and_the_child_is_replaced(do: str, fate: str, star
         async with bench(settings(start_method=start_method)) as b:
             (before,) = b.pool.child_states
             event = await b.run(do)
-            assert event.kind is Kind.CRASHED
+            assert event.kind is EventKind.CRASHED
             assert f"worker process {before} died with {fate}, peak RSS" in event.data.decode()
             after = await b.run("pid")
-            assert after.kind is Kind.RESULT
+            assert after.kind is EventKind.RESULT
             assert int(after.data) != before
 
     run(test())
@@ -48,8 +48,8 @@ def test_what_waits_behind_a_crash_is_run_by_the_next_child() -> None:
         async with bench(settings(prefetch_time=600)) as b:
             await b.run("noop")
             b.submit(b.task("crash", "kill_self"), *(b.task(number, "noop") for number in range(20)))
-            assert (await b.outcome("crash")).kind is Kind.CRASHED
-            assert {event.kind for event in await b.outcomes(range(20))} == {Kind.DONE}
+            assert (await b.outcome("crash")).kind is EventKind.CRASHED
+            assert {event.kind for event in await b.outcomes(range(20))} == {EventKind.DONE}
 
     run(test())
 
@@ -58,7 +58,7 @@ def test_system_exit_in_a_runner_does_not_end_the_child() -> None:
     async def test() -> None:
         async with bench() as b:
             (before,) = b.pool.child_states
-            assert (await b.run("exit_softly")).kind is Kind.BROKEN
+            assert (await b.run("exit_softly")).kind is EventKind.BROKEN
             assert int((await b.run("pid")).data) == before
 
     run(test())
@@ -69,7 +69,7 @@ def test_grandchildren_die_with_a_child_that_crashes() -> None:
         async with bench() as b:
             b.submit(b.task("crash", "leave_grandchild"))
             pids = await b.beacon.pids()
-            assert (await b.outcome("crash")).kind is Kind.CRASHED
+            assert (await b.outcome("crash")).kind is EventKind.CRASHED
             await gone(*pids)
 
     run(test())
@@ -83,7 +83,7 @@ def test_a_killed_preloader_is_replaced_and_its_children_die_with_their_grandchi
             pids = [*await b.beacon.pids(), *b.pool.child_states]
             os.kill(preloader, signal.SIGKILL)
             event = await b.outcome("hang")
-            assert event.kind is Kind.RERUN
+            assert event.kind is EventKind.RERUN
             await gone(*pids)
             assert int((await b.run("pid")).data) not in pids
             assert b.pool.preloader_pid != preloader
@@ -99,8 +99,8 @@ def test_a_killed_preloader_does_not_lose_what_waited() -> None:
             b.submit(b.task("hang", "hold_gil"), *(b.task(number, "noop") for number in range(20)))
             await b.beacon.pids()
             os.kill(b.pool.preloader_pid, signal.SIGKILL)
-            assert (await b.outcome("hang")).kind is Kind.RERUN
-            assert {event.kind for event in await b.outcomes(range(20))} == {Kind.DONE}
+            assert (await b.outcome("hang")).kind is EventKind.RERUN
+            assert {event.kind for event in await b.outcomes(range(20))} == {EventKind.DONE}
 
     run(test())
 
@@ -113,9 +113,9 @@ def test_a_stopped_preloader_does_not_keep_a_dead_child_from_being_noticed() -> 
                 event = await b.run("kill_self")
             finally:
                 os.kill(b.pool.preloader_pid, signal.SIGCONT)
-            assert event.kind is Kind.CRASHED
+            assert event.kind is EventKind.CRASHED
             assert "of unknown cause" in event.data.decode()
-            assert (await b.run("noop")).kind is Kind.DONE
+            assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
 
@@ -166,12 +166,12 @@ def test_a_child_that_the_machine_has_nothing_left_for_is_tried_again(monkeypatc
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
             try:
-                assert (await b.run("kill_self")).kind is Kind.CRASHED
+                assert (await b.run("kill_self")).kind is EventKind.CRASHED
                 await until(lambda: b.notices)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert "no worker process can be started: [Errno 24] Too many open files" in b.notices[0]
-            assert (await b.run("noop")).kind is Kind.DONE
+            assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
 
@@ -185,10 +185,10 @@ def test_calls_that_a_seccomp_profile_refuses_are_done_without(monkeypatch: pyte
 
     async def test() -> None:
         async with bench() as b:
-            assert (await b.run("size", size="2000000")).kind is Kind.RESULT
+            assert (await b.run("size", size="2000000")).kind is EventKind.RESULT
             for do in ("sleep", "ignore"):
                 event, (pid,) = await b.hang(do)
-                assert event.kind is Kind.TIMEOUT
+                assert event.kind is EventKind.TIMEOUT
             await gone(pid)
             assert b.notices == []
 
@@ -249,10 +249,10 @@ def test_children_that_cannot_start_any_more_are_tried_less_and_less_often_until
         how = tmp_path / "how"
         config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", start_method=start_method)
         async with bench(config) as b:
-            assert (await b.run("kill_self")).kind is Kind.CRASHED, "that child did start"
+            assert (await b.run("kill_self")).kind is EventKind.CRASHED, "that child did start"
             await b.run("echo", text="x")
             how.write_text(illness)
-            assert (await b.run("kill_self")).kind is Kind.CRASHED
+            assert (await b.run("kill_self")).kind is EventKind.CRASHED
             await until(lambda: len(b.notices) >= 7)  # at the start, five are too many
             others = [notice for notice in b.notices if not (text in notice and "the next try is in" in notice)]
             assert others == []
@@ -327,7 +327,7 @@ def test_why_a_child_could_not_start_is_heard_though_its_end_was_heard_of_first(
         config = settings(str(how), runner="tests.pool.runners:load_ill_at_times", start_method="spawn")
         async with bench(config) as b:
             how.write_text("raise at import")
-            assert (await b.run("kill_self")).kind is Kind.CRASHED
+            assert (await b.run("kill_self")).kind is EventKind.CRASHED
             # The next one is ordered by now; from here to its end this process stands still.
             wait_until(lambda: children(b.pool.preloader_pid))
             wait_until(lambda: not children(b.pool.preloader_pid))
@@ -352,7 +352,7 @@ def test_a_reload_replaces_children_as_they_get_free_and_leaves_nothing_behind()
                 assert (await b.run("pid")).data != str(idle).encode()
                 assert not replaced.done()
                 file.touch()
-                assert (await b.outcome(count)).kind is Kind.DONE
+                assert (await b.outcome(count)).kind is EventKind.DONE
                 await replaced
                 await gone(running, preloaders[-2])
                 await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY] * 2)
@@ -371,14 +371,14 @@ def test_a_preloader_that_dies_after_it_was_replaced_takes_only_its_own_children
             running = await b.beacon.pids()
             preloader = b.pool.preloader_pid
             replaced = await b.forks.reload()
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
             os.kill(preloader, signal.SIGKILL)
             await replaced
-            assert (await b.outcome("long")).kind is Kind.RERUN
+            assert (await b.outcome("long")).kind is EventKind.RERUN
             await gone(preloader, *running)
             assert f"the preloader (process {preloader}) died" in b.notices[0]
             assert b.pool.preloader_pid != preloader
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
 
     run(test())
 
@@ -397,11 +397,11 @@ def test_an_import_that_fails_leaves_the_old_children_at_work(tmp_path: Path) ->
             replaced = await b.forks.reload()
             await until(lambda: len(b.notices) >= 2)
             assert old <= set(b.pool.child_states)
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
             how.unlink()
             await replaced
             assert not old & set(b.pool.child_states)
-            assert (await b.run()).kind is Kind.DONE
+            assert (await b.run()).kind is EventKind.DONE
 
     run(test())
 
@@ -447,7 +447,7 @@ def test_sigterm_to_every_process_leaves_children_at_their_work() -> None:
                 os.kill(pid, signal.SIGTERM)
                 os.kill(pid, signal.SIGINT)
             go.touch()
-            assert (await b.outcome("work")).kind is Kind.DONE
+            assert (await b.outcome("work")).kind is EventKind.DONE
 
     run(test())
 

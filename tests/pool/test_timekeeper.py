@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from fastq.pool._child_queue import Event
-from fastq.pool.outcome import TOO_LATE, Kind
+from fastq.pool.event_kind import TOO_LATE, EventKind
 from fastq.pool.protocol import CancelOutcome
 from fastq.pool.signals import SOFT_SIGNAL
 from tests.pool.harness import Bench, bench, gone, is_alive, run, settings
@@ -21,10 +21,10 @@ def test_a_hang_ends_by_its_timeout_and_grace(do: str, start_method: str) -> Non
         listens = do in ("spin", "sleep")
         async with bench(settings(start_method=start_method, timeout_grace=60 if listens else 0.2)) as b:
             event, (pid,) = await b.hang(do)
-            assert event.kind is Kind.TIMEOUT
+            assert event.kind is EventKind.TIMEOUT
             # The soft signal ends what listens, in the same child; the rest is dead before the outcome is known.
             assert is_alive(pid) == listens
-            assert (await b.run("noop")).kind is Kind.DONE
+            assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
 
@@ -33,7 +33,7 @@ def test_grandchildren_of_a_hang_die_with_it() -> None:
     async def test() -> None:
         async with bench() as b:
             event, pids = await b.hang("with_grandchildren", timeout=0.5)
-            assert event.kind is Kind.TIMEOUT
+            assert event.kind is EventKind.TIMEOUT
             await gone(*pids)
 
     run(test())
@@ -43,7 +43,7 @@ def test_a_grace_of_zero_kills_at_once() -> None:
     async def test() -> None:
         async with bench(settings(timeout_grace=0)) as b:
             event, (pid,) = await b.hang("clean_up")
-            assert event.kind is Kind.TIMEOUT
+            assert event.kind is EventKind.TIMEOUT
             assert not is_alive(pid)
 
     run(test())
@@ -67,7 +67,7 @@ def test_the_soft_signal_lets_a_handler_clean_up(how: str, name: str) -> None:
             event = await interrupted(b, how, "clean_up")
             told = list(iter(b.beacon.told, ""))
             assert told[-1] == f"cleaned {name}"
-            assert event.kind is (Kind.TIMEOUT if how == "timeout" else Kind.CANCELED)
+            assert event.kind is (EventKind.TIMEOUT if how == "timeout" else EventKind.CANCELED)
 
     run(test())
 
@@ -77,14 +77,14 @@ def test_a_handler_that_returns_after_the_soft_signal_has_still_failed(how: str)
     async def test() -> None:
         async with bench(settings(timeout_grace=60)) as b:
             event = await interrupted(b, how, "return_late")
-            assert (event.kind, event.data) == (Kind.TIMEOUT if how == "timeout" else Kind.CANCELED, TOO_LATE)
+            assert (event.kind, event.data) == (EventKind.TIMEOUT if how == "timeout" else EventKind.CANCELED, TOO_LATE)
 
     run(test())
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
-@pytest.mark.parametrize("kind", [Kind.SKIP_RETRY, Kind.REVOKED])
-def test_what_a_handler_decides_after_the_soft_signal_stands(how: str, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [EventKind.SKIP_RETRY, EventKind.REVOKED])
+def test_what_a_handler_decides_after_the_soft_signal_stands(how: str, kind: EventKind) -> None:
     async def test() -> None:
         async with bench(settings(timeout_grace=60)) as b:
             event = await interrupted(b, how, "decide", kind=kind.name)
@@ -97,7 +97,7 @@ def test_what_a_runner_says_about_a_timeout_reaches_the_server() -> None:
     async def test() -> None:
         async with bench(settings(timeout_grace=60)) as b:
             event = await interrupted(b, "timeout", "explain")
-            assert (event.kind, event.data) == (Kind.TIMEOUT, b"retry in 7 s")
+            assert (event.kind, event.data) == (EventKind.TIMEOUT, b"retry in 7 s")
 
     run(test())
 
@@ -111,7 +111,7 @@ def test_a_deadline_of_the_message_is_absolute() -> None:
                 b.submit(b.task(key, "sleep", timeout=3600, deadline=time.time() + seconds))
                 await until(lambda: b.pool.running() or not b.pool.pending)
                 running = b.pool.running()
-                assert (await b.outcome(key)).kind is Kind.TIMEOUT
+                assert (await b.outcome(key)).kind is EventKind.TIMEOUT
                 if running and running[0].deadline_ns > running[0].started_ns:
                     break
             assert 0 < running[0].deadline_ns - running[0].started_ns <= seconds * 1e9
@@ -123,7 +123,7 @@ def test_a_task_whose_deadline_has_passed_is_not_started() -> None:
     async def test() -> None:
         async with bench() as b:
             b.submit(b.task("late", "kill_self", deadline=time.time() - 1))
-            assert (await b.outcome("late")).kind is Kind.TIMEOUT
+            assert (await b.outcome("late")).kind is EventKind.TIMEOUT
 
     run(test())
 
@@ -136,9 +136,9 @@ def test_a_soft_signal_that_is_not_for_the_running_task_is_ignored() -> None:
             (pid,) = await b.beacon.pids()
             os.kill(pid, SOFT_SIGNAL)  # as one that comes late for the task before
             go.touch()
-            assert (await b.outcome("work")).kind is Kind.DONE
+            assert (await b.outcome("work")).kind is EventKind.DONE
             os.kill(pid, SOFT_SIGNAL)
-            assert (await b.run("noop")).kind is Kind.DONE
+            assert (await b.run("noop")).kind is EventKind.DONE
 
     run(test())
 
@@ -148,9 +148,9 @@ def test_a_timeout_never_hits_the_next_task() -> None:
 
     async def test() -> None:
         async with bench(settings(timeout_grace=60, prefetch_time=0.01)) as b:
-            kinds: Counter[tuple[str, Kind]] = Counter()
+            kinds: Counter[tuple[str, EventKind]] = Counter()
             number = 0
-            while kinds["spin", Kind.TIMEOUT] < 40:
+            while kinds["spin", EventKind.TIMEOUT] < 40:
                 number += 1
                 b.submit(
                     b.task(("spin", number), "spin_silently", timeout=0.001),
@@ -160,8 +160,8 @@ def test_a_timeout_never_hits_the_next_task() -> None:
             for each in range(1, number + 1):
                 kinds["echo", (await b.outcome(("echo", each))).kind] += 1
             # RETURNED: it stood behind the other for too long, which is as good.
-            assert {kind for do, kind in kinds if do == "spin"} <= {Kind.TIMEOUT, Kind.RETURNED}
-            assert {kind for do, kind in kinds if do == "echo"} <= {Kind.RESULT, Kind.RETURNED}
+            assert {kind for do, kind in kinds if do == "spin"} <= {EventKind.TIMEOUT, EventKind.RETURNED}
+            assert {kind for do, kind in kinds if do == "echo"} <= {EventKind.RESULT, EventKind.RETURNED}
             assert len(b.pool.child_states) == 1
 
     run(test())

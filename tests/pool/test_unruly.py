@@ -4,7 +4,7 @@ import pytest
 
 from fastq.pool import layout
 from fastq.pool.config import PoolConfig
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.protocol import CancelOutcome
 from tests.pool.harness import Bench, bench, gone, run, settings
 from tests.waiting import wait_until
@@ -36,7 +36,7 @@ def test_a_result_for_a_task_that_has_ended_is_an_error_to_who_writes_it(is_asyn
             await b.outcome("ended")
             b.submit(b.task("next", "write_for_the_ended", is_async=is_async, times=str(size)))
             event = await b.outcome("next")
-            assert (event.kind, event.data) == (Kind.RESULT, b"it has ended")
+            assert (event.kind, event.data) == (EventKind.RESULT, b"it has ended")
             assert len(b.events["ended"]) == len(b.events["next"]) == 1
             assert await pid_of(b) == pid
 
@@ -51,7 +51,7 @@ def test_results_written_from_threads_of_coroutines_are_their_own_tasks(size: in
             for number, mark in marks.items():
                 b.submit(b.task(number, "write_in_thread", is_async=True, mark=mark, size=str(size)))
             for number, mark in marks.items():
-                assert (await b.outcome(number)).kind is Kind.DONE
+                assert (await b.outcome(number)).kind is EventKind.DONE
                 assert [event.data for event in b.events[number]] == [mark.encode() * size, mark.encode(), b""]
 
     run(test())
@@ -64,7 +64,7 @@ def test_threads_of_a_plain_handler_write_at_once(size: int) -> None:
             for key in range(20):
                 b.submit(b.task(key, "write_from_threads", size=str(size)))
             for key in range(20):
-                assert (await b.outcome(key)).kind is Kind.DONE
+                assert (await b.outcome(key)).kind is EventKind.DONE
                 *written, _ = b.events[key]
                 assert sorted(event.data for event in written) == [bytes([n]) * size for n in range(8)]
 
@@ -107,7 +107,7 @@ def test_a_coroutine_that_waits_for_room_takes_no_news_from_its_loop() -> None:
             (child,) = b.pool._supervisor.children
             wait_until(lambda: child.segment.memory[layout.SPACE_WANTED_AT] == 1)
             assert b.pool.cancel(sleeper) is CancelOutcome.TOLD
-            assert (await b.outcome("sleeper")).kind is Kind.CANCELED
+            assert (await b.outcome("sleeper")).kind is EventKind.CANCELED
 
     run(test())
 
@@ -117,7 +117,7 @@ def test_a_result_that_finds_no_descriptor_breaks_its_task_only() -> None:
         async with bench(unruly()) as b:
             pid = await pid_of(b)
             event = await b.run("run_out_of_descriptors", size=str(IN_A_SEGMENT))
-            assert event.kind is Kind.BROKEN
+            assert event.kind is EventKind.BROKEN
             assert "Too many open files" in event.data.decode()
             assert await pid_of(b) == pid
 
@@ -149,7 +149,7 @@ def test_a_fork_ends_as_a_program_of_its_own(do: str, end: str, status: int, tex
             file = b.beacon.file("printed")
             b.submit(b.task("forks", do.split()[-1], is_async="async" in do, end=end, file=str(file)))
             event = await b.outcome("forks")
-            assert (event.kind, event.data) == (Kind.RESULT, str(status).encode())
+            assert (event.kind, event.data) == (EventKind.RESULT, str(status).encode())
             printed = file.read_text()
             assert printed.count("printed by the copy") == 1
             assert text in printed
@@ -175,8 +175,8 @@ def test_no_task_sees_the_context_variables_of_another(is_async: bool) -> None:
 
 
 @pytest.mark.parametrize("by", ["exit", "interrupt"])
-@pytest.mark.parametrize(("do", "kind"), [("leave_in_part", Kind.BROKEN), ("leave_in_callback", Kind.DONE)])
-def test_an_exit_beside_the_handlers_own_coroutine_harms_no_neighbor(do: str, kind: Kind, by: str) -> None:
+@pytest.mark.parametrize(("do", "kind"), [("leave_in_part", EventKind.BROKEN), ("leave_in_callback", EventKind.DONE)])
+def test_an_exit_beside_the_handlers_own_coroutine_harms_no_neighbor(do: str, kind: EventKind, by: str) -> None:
     async def test() -> None:
         async with bench(unruly()) as b:
             pid, go = await pid_of(b), b.beacon.file("go")
@@ -185,11 +185,11 @@ def test_an_exit_beside_the_handlers_own_coroutine_harms_no_neighbor(do: str, ki
             b.submit(b.task("guilty", do, is_async=True, by=by))
             event = await b.outcome("guilty")
             assert event.kind is kind
-            if kind is Kind.BROKEN:
+            if kind is EventKind.BROKEN:
                 assert ("SystemExit: 3" if by == "exit" else "KeyboardInterrupt") in event.data.decode()
             go.touch()
             event = await b.outcome("neighbor")
-            assert (event.kind, event.data) == (Kind.RESULT, pid)
+            assert (event.kind, event.data) == (EventKind.RESULT, pid)
 
     run(test())
 
@@ -198,7 +198,7 @@ def test_a_child_that_cannot_go_on_ends_whatever_threads_were_left_in_it() -> No
     async def test() -> None:
         async with bench(unruly(timeout_grace=600)) as b:
             await gone(int((await b.run("break_down")).data))
-            assert (await b.run("noop")).kind is Kind.RESULT
+            assert (await b.run("noop")).kind is EventKind.RESULT
 
     run(test())
 
@@ -215,9 +215,9 @@ def test_the_coroutine_that_blocks_the_loop_is_charged_and_no_other(do: str) -> 
             assert await b.beacon.next() == "blocks"
             assert b.pool.cancel(others[1]) is CancelOutcome.TOLD
             event = await b.outcome("blocker")
-            assert event.kind is Kind.CRASHED
+            assert event.kind is EventKind.CRASHED
             assert "the task blocked the event loop for 0.2 s" in event.data.decode()
-            assert {event.kind for event in await b.outcomes(range(3))} == {Kind.RERUN}
+            assert {event.kind for event in await b.outcomes(range(3))} == {EventKind.RERUN}
 
     run(test())
 
@@ -231,6 +231,6 @@ def test_where_nobody_is_known_to_block_the_loop_all_run_again() -> None:
             b.submit(b.task("blocker", "block_in_callback", is_async=True))
             assert await b.beacon.next() == "blocks"
             assert b.pool.cancel(other) is CancelOutcome.TOLD
-            assert {event.kind for event in await b.outcomes(["other", "blocker"])} == {Kind.RERUN}
+            assert {event.kind for event in await b.outcomes(["other", "blocker"])} == {EventKind.RERUN}
 
     run(test())

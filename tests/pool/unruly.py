@@ -15,8 +15,8 @@ from typing import Any
 
 from fastq.errors import TaskEndedError
 from fastq.pool import layout
+from fastq.pool.event_kind import EventKind
 from fastq.pool.memory import Segment
-from fastq.pool.outcome import Kind
 from fastq.pool.runner import Answer, TaskContext
 from tests.pool.runners import signal_beacon
 
@@ -26,7 +26,7 @@ _contexts: list[TaskContext] = []
 
 
 def noop(order: Order, context: TaskContext) -> Answer:
-    return Kind.RESULT, str(os.getpid()).encode()
+    return EventKind.RESULT, str(os.getpid()).encode()
 
 
 def keep(order: Order, context: TaskContext) -> Answer:
@@ -40,8 +40,8 @@ def write_for_the_ended(order: Order, context: TaskContext) -> Answer:
     try:
         _contexts[0].write_result(b"late" * int(order["times"]))
     except TaskEndedError as error:
-        return Kind.RESULT, str(error).encode()
-    return Kind.RESULT, b"written"
+        return EventKind.RESULT, str(error).encode()
+    return EventKind.RESULT, b"written"
 
 
 def write_from_threads(order: Order, context: TaskContext) -> Answer:
@@ -78,14 +78,14 @@ def raise_between_segment_and_record(order: Order, context: TaskContext) -> Answ
 def run_out_of_descriptors(order: Order, context: TaskContext) -> Answer:
     """Answer with what needs a descriptor where there is none."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    return Kind.RESULT, b"r" * int(order["size"])
+    return EventKind.RESULT, b"r" * int(order["size"])
 
 
 def var(order: Order, context: TaskContext) -> Answer:
     """Tell what the context variable was, and set it."""
     before = VAR.get()
     VAR.set("set by another task")
-    return Kind.RESULT, before.encode()
+    return EventKind.RESULT, before.encode()
 
 
 def become_a_copy(order: Order) -> None:
@@ -111,8 +111,8 @@ def fork(order: Order, context: TaskContext) -> Answer:
     pid = os.fork()
     if not pid:
         become_a_copy(order)
-        return Kind.RESULT, b"from the copy"
-    return Kind.RESULT, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode()
+        return EventKind.RESULT, b"from the copy"
+    return EventKind.RESULT, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode()
 
 
 def fork_and_write(order: Order, context: TaskContext) -> Answer:
@@ -132,7 +132,7 @@ def fork_and_write(order: Order, context: TaskContext) -> Answer:
         write()
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     context.write_result(b"from the parent")
-    return Kind.RESULT, f"{process.exitcode} {status}".encode()
+    return EventKind.RESULT, f"{process.exitcode} {status}".encode()
 
 
 def break_down(order: Order, context: TaskContext) -> Answer:
@@ -142,7 +142,7 @@ def break_down(order: Order, context: TaskContext) -> Answer:
         path = f"/proc/self/fd/{name}"
         if os.path.exists(path) and "memfd:fastq" in os.readlink(path) and os.fstat(int(name)).st_size > layout.PAGE:
             Segment.attach(int(name)).memory[layout.TASK_TAIL_AT + 5] = 99
-    return Kind.RESULT, str(os.getpid()).encode()
+    return EventKind.RESULT, str(os.getpid()).encode()
 
 
 async def async_keep(order: Order, context: TaskContext) -> None:
@@ -176,8 +176,8 @@ async def async_fork(order: Order, context: TaskContext) -> Answer:
         become_a_copy(order)
         if order["end"] == "go on with the loop":
             await asyncio.sleep(0)
-        return Kind.RESULT, b"from the copy"
-    return Kind.RESULT, str(os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])).encode()
+        return EventKind.RESULT, b"from the copy"
+    return EventKind.RESULT, str(os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1])).encode()
 
 
 async def async_fork_in_part(order: Order, context: TaskContext) -> Answer:

@@ -8,7 +8,7 @@ import orjson
 
 from fastq import Task
 from fastq.broker.operations.aggregate import GroupRule
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.running import GroupedTask
 from fastq.server.actors.aggregator import Aggregator, Combine
 from fastq.server.children.aggregation_child import AggregationFailure
@@ -46,7 +46,7 @@ def in_process(aggregator: GroupAggregator, *, calls: Counter[str] | None = None
         answer = runner.run(aggregation_request(queue, group, messages), FakeContext())
         assert answer is not None
         kind, data = answer
-        return aggregation_answer(data) if kind is Kind.RESULT else AggregationFailure(*orjson.loads(data))
+        return aggregation_answer(data) if kind is EventKind.RESULT else AggregationFailure(*orjson.loads(data))
 
     return combine
 

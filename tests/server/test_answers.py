@@ -72,11 +72,11 @@ TROUBLES: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_a_server_that_was_without_redis_waits_until_the_living_have_beaten(trouble: str) -> None:
+@pytest.mark.parametrize("outage", TROUBLES)
+def test_a_server_that_was_without_redis_waits_until_the_living_have_beaten(outage: str) -> None:
     async def test(bench: Bench) -> None:
         recovering = await steady(bench)
-        begin, end = TROUBLES[trouble]
+        begin, end = TROUBLES[outage]
         bench.db.execute_command(*begin.split())
         await bench.broker.close()
         bench.clock.advance(30)

@@ -9,12 +9,12 @@ import pytest
 from redis import Redis
 
 from fastq import Client, Task
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.custodian import UNABLE_S, Custodian
 from fastq.server.actors.syncer import Syncer
 from fastq.server.config import ServerConfig
-from fastq.server.inflight.crew import give_back
+from fastq.server.inflight.processor import give_back
 from fastq.server.presence import ServerStatus
 from fastq.server.process import ProcessOptions, ServerProcess
 from fastq.server.timing import Timing
@@ -125,10 +125,10 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
         process = ServerProcess(ProcessOptions("tests.e2e.apps:mux", url, ServerConfig(concurrency=1), timing=timing))
 
         def status() -> str:
-            return "stopped" if b"stopped" in process.showcase()[0] else "active"
+            return "stopped" if b"stopped" in process.presence()[0] else "active"
 
         async def scene() -> None:
-            pool = process.crew.pool
+            pool = process.processor.pool
             await until(lambda: process.custodian.ticks)
             assert status() == "active"
             (child,) = pool.child_states
@@ -139,12 +139,12 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
             os.kill(pool.preloader_pid, signal.SIGSTOP)
             os.kill(child, signal.SIGKILL)
             await until(lambda: status() == "stopped")
-            assert process.showcase.status is ServerStatus.ACTIVE, "nobody told it to stop"
+            assert process.presence.status is ServerStatus.ACTIVE, "nobody told it to stop"
             await until(lambda: not process.tasks)
             assert (db.llen(keys.pending("default")), db.zcard(keys.lease("default"))) == (2, 0)
             os.kill(pool.preloader_pid, signal.SIGCONT)
             await until(lambda: status() == "active")
-            await until(lambda: process.crew.counts[Kind.DONE] == 2)
+            await until(lambda: process.processor.counts[EventKind.DONE] == 2)
             process.begin_shutdown()
 
         scenes: list[asyncio.Task[None]] = []

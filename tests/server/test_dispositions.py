@@ -6,7 +6,7 @@ import pytest
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.pool.outcome import NOT_BEGUN, TOO_LATE, Kind
+from fastq.pool.event_kind import NOT_BEGUN, TOO_LATE, EventKind
 from fastq.server.inflight.dispositions import (
     canceled_of,
     disposition_of,
@@ -36,7 +36,14 @@ FIELDS: dict[str, Any] = {
     "group_key": "g",
     "headers": {"k": "v"},
 }
-FAILURES = [Kind.FAILED, Kind.NOT_FOUND, Kind.TIMEOUT, Kind.CANCELED, Kind.CRASHED, Kind.BROKEN]
+FAILURES = [
+    EventKind.FAILED,
+    EventKind.NOT_FOUND,
+    EventKind.TIMEOUT,
+    EventKind.CANCELED,
+    EventKind.CRASHED,
+    EventKind.BROKEN,
+]
 
 
 def held(data: bytes | None = None, **fields: Any) -> InFlightTask:
@@ -44,7 +51,7 @@ def held(data: bytes | None = None, **fields: Any) -> InFlightTask:
     return InFlightTask("q", view_task_message(encoded), 30.0, 0)
 
 
-def outcome(kind: Kind, data: bytes = b"", task: InFlightTask | None = None, **fields: Any) -> Disposition:
+def outcome(kind: EventKind, data: bytes = b"", task: InFlightTask | None = None, **fields: Any) -> Disposition:
     return disposition_of(task or held(**fields), kind, data, NOW_S, lambda retried: 100.0 + retried)
 
 
@@ -61,13 +68,13 @@ def changed(**changes: Any) -> TaskMessage:
 
 
 @pytest.mark.parametrize("retention", [0, -3600])
-@pytest.mark.parametrize("kind", [Kind.DONE, Kind.RESULT])
-def test_without_retention_a_task_is_deleted_with_its_lock(kind: Kind, retention: int) -> None:
+@pytest.mark.parametrize("kind", [EventKind.DONE, EventKind.RESULT])
+def test_without_retention_a_task_is_deleted_with_its_lock(kind: EventKind, retention: int) -> None:
     assert outcome(kind, b"result", retention=retention) == Done("a", "lock")
 
 
-@pytest.mark.parametrize(("kind", "result"), [(Kind.DONE, None), (Kind.RESULT, b"r")])
-def test_with_retention_it_is_kept_with_its_result(kind: Kind, result: bytes | None) -> None:
+@pytest.mark.parametrize(("kind", "result"), [(EventKind.DONE, None), (EventKind.RESULT, b"r")])
+def test_with_retention_it_is_kept_with_its_result(kind: EventKind, result: bytes | None) -> None:
     write = outcome(kind, b"r" if result else b"", retention=60)
     assert isinstance(write, Completed)
     assert (write.id, write.kept_until_s, write.lock, write.result) == ("a", NOW_S + 60, "lock", result)
@@ -75,18 +82,18 @@ def test_with_retention_it_is_kept_with_its_result(kind: Kind, result: bytes | N
 
 
 def test_an_empty_result_is_a_result() -> None:
-    write = outcome(Kind.RESULT, b"", retention=60)
+    write = outcome(EventKind.RESULT, b"", retention=60)
     assert isinstance(write, Completed)
     assert write.result == b""
 
 
 def test_a_revoked_task_is_deleted_even_with_retention() -> None:
-    assert outcome(Kind.REVOKED, FailureReport("RevokeTask").encode(), retention=60) == Done("a", "lock")
-    assert outcome(Kind.REVOKED, retry=0) == Done("a", "lock")
+    assert outcome(EventKind.REVOKED, FailureReport("RevokeTask").encode(), retention=60) == Done("a", "lock")
+    assert outcome(EventKind.REVOKED, retry=0) == Done("a", "lock")
 
 
-@pytest.mark.parametrize("kind", [Kind.ABORTED, Kind.RERUN, Kind.RETURNED])
-def test_what_did_not_run_to_its_end_goes_back_free_of_charge(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [EventKind.ABORTED, EventKind.RERUN, EventKind.RETURNED])
+def test_what_did_not_run_to_its_end_goes_back_free_of_charge(kind: EventKind) -> None:
     assert outcome(kind) == Requeued("a")
     assert outcome(kind, retry=0, retention=60) == Requeued("a")
 
@@ -94,23 +101,23 @@ def test_what_did_not_run_to_its_end_goes_back_free_of_charge(kind: Kind) -> Non
 # Failure ----------------------------------------------------------------------------------------------------------
 
 
-def said(kind: Kind, text: str) -> bytes:
+def said(kind: EventKind, text: str) -> bytes:
     """Make what comes with an event of a kind that says a text."""
-    return text.encode() if kind in (Kind.CRASHED, Kind.BROKEN) else FailureReport(text).encode()
+    return text.encode() if kind in (EventKind.CRASHED, EventKind.BROKEN) else FailureReport(text).encode()
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_a_failed_task_with_retries_left_waits_for_the_next(kind: Kind) -> None:
+def test_a_failed_task_with_retries_left_waits_for_the_next(kind: EventKind) -> None:
     write = outcome(kind, said(kind, "boom"))
     assert isinstance(write, Retried)
     assert (write.id, write.retry_at_s, write.is_failure) == ("a", NOW_S + 102, True)
-    text = "WorkerCrashedError: boom" if kind in (Kind.CRASHED, Kind.BROKEN) else "boom"
+    text = "WorkerCrashedError: boom" if kind in (EventKind.CRASHED, EventKind.BROKEN) else "boom"
     assert rewritten(write) == changed(retried=3, error_msg=text, last_failed_at=NOW_S)
 
 
 @pytest.mark.parametrize("kind", FAILURES)
 @pytest.mark.parametrize(("retry", "retried"), [(5, 5), (5, 9), (0, 0), (-1, 0)])
-def test_a_failed_task_without_retries_left_is_archived(kind: Kind, retry: int, retried: int) -> None:
+def test_a_failed_task_without_retries_left_is_archived(kind: EventKind, retry: int, retried: int) -> None:
     write = outcome(kind, said(kind, "boom"), retry=retry, retried=retried)
     assert isinstance(write, Archived)
     assert rewritten(write).retried == retried, "the last attempt is not a retry"
@@ -118,38 +125,38 @@ def test_a_failed_task_without_retries_left_is_archived(kind: Kind, retry: int, 
 
 
 def test_a_task_that_skips_its_retries_is_archived() -> None:
-    write = outcome(Kind.SKIP_RETRY, FailureReport("SkipRetry: no use").encode())
+    write = outcome(EventKind.SKIP_RETRY, FailureReport("SkipRetry: no use").encode())
     assert isinstance(write, Archived)
     assert rewritten(write) == changed(error_msg="SkipRetry: no use", last_failed_at=NOW_S)
 
 
 def test_what_is_no_failure_is_not_counted_but_waits_too() -> None:
-    write = outcome(Kind.FAILED, FailureReport("not now", is_failure=False).encode())
+    write = outcome(EventKind.FAILED, FailureReport("not now", is_failure=False).encode())
     assert isinstance(write, Retried)
     assert not write.is_failure
     assert rewritten(write) == changed(retried=2, error_msg="not now", last_failed_at=NOW_S)
 
 
 def test_a_task_that_is_exhausted_is_archived_whatever_the_hook_says() -> None:
-    assert isinstance(outcome(Kind.FAILED, FailureReport("e", is_failure=False).encode(), retried=5), Archived)
+    assert isinstance(outcome(EventKind.FAILED, FailureReport("e", is_failure=False).encode(), retried=5), Archived)
 
 
 @pytest.mark.parametrize(("delay", "score"), [(0.0, NOW_S), (0.9, NOW_S), (60.5, NOW_S + 60), (1e9, NOW_S + 10**9)])
 def test_the_apps_own_delay_goes_before_the_default(delay: float, score: int) -> None:
-    write = outcome(Kind.FAILED, FailureReport("e", retry_in_s=delay).encode())
+    write = outcome(EventKind.FAILED, FailureReport("e", retry_in_s=delay).encode())
     assert isinstance(write, Retried)
     assert write.retry_at_s == score
 
 
 def test_a_task_that_was_once_completed_fails_like_any_other() -> None:
     # The Inspector's RunTask puts a completed task back with its completed_at.
-    assert rewritten(outcome(Kind.FAILED, said(Kind.FAILED, "e"), completed_at=9)).completed_at == 9
+    assert rewritten(outcome(EventKind.FAILED, said(EventKind.FAILED, "e"), completed_at=9)).completed_at == 9
 
 
 def test_fields_of_newer_peers_survive() -> None:
     unknown = b"\xa2\x06\x03new"
     data = encode_task_message(TaskMessage(**FIELDS)) + unknown
-    for kind in (Kind.FAILED, Kind.SKIP_RETRY):
+    for kind in (EventKind.FAILED, EventKind.SKIP_RETRY):
         write = outcome(kind, said(kind, "e"), task=held(data))
         assert isinstance(write, Retried | Archived)
         assert unknown in write.message
@@ -161,11 +168,11 @@ def test_fields_of_newer_peers_survive() -> None:
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Kind.TIMEOUT, "TaskTimeout: the handler did not end in time and its process was killed"),
-        (Kind.CANCELED, "TaskCanceled: the handler did not end when it was canceled and its process was killed"),
+        (EventKind.TIMEOUT, "TaskTimeout: the handler did not end in time and its process was killed"),
+        (EventKind.CANCELED, "TaskCanceled: the handler did not end when it was canceled and its process was killed"),
     ],
 )
-def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: Kind, text: str) -> None:
+def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: EventKind, text: str) -> None:
     assert report_of(kind, b"") == FailureReport(text)
     assert not has_report(kind, b"")
     assert has_report(kind, FailureReport("e").encode())
@@ -174,30 +181,30 @@ def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: Kind, tex
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Kind.TIMEOUT, "TaskTimeout: the handler returned after its time was up"),
-        (Kind.CANCELED, "TaskCanceled: the handler returned after it was canceled"),
-        (Kind.MEMORY_LIMIT, "TaskCanceled: the handler returned after its process had grown above memory_limit"),
+        (EventKind.TIMEOUT, "TaskTimeout: the handler returned after its time was up"),
+        (EventKind.CANCELED, "TaskCanceled: the handler returned after it was canceled"),
+        (EventKind.MEMORY_LIMIT, "TaskCanceled: the handler returned after its process had grown above memory_limit"),
     ],
 )
-def test_a_handler_that_returned_too_late_was_not_killed(kind: Kind, text: str) -> None:
+def test_a_handler_that_returned_too_late_was_not_killed(kind: EventKind, text: str) -> None:
     assert report_of(kind, TOO_LATE).error == text
     assert not has_report(kind, TOO_LATE), "its hooks were not asked"
 
 
 def test_a_child_that_died_is_described_by_the_pool() -> None:
     text = b"worker process 7 died with signal SIGSEGV, peak RSS 9 MB"
-    assert report_of(Kind.CRASHED, text).error == f"WorkerCrashedError: {text.decode()}"
-    assert report_of(Kind.BROKEN, b"\xff\n").error == "WorkerCrashedError: \N{REPLACEMENT CHARACTER}"
-    assert not has_report(Kind.CRASHED, text)
+    assert report_of(EventKind.CRASHED, text).error == f"WorkerCrashedError: {text.decode()}"
+    assert report_of(EventKind.BROKEN, b"\xff\n").error == "WorkerCrashedError: \N{REPLACEMENT CHARACTER}"
+    assert not has_report(EventKind.CRASHED, text)
 
 
 @pytest.mark.parametrize("data", [b"", b"not json", b"[1]", b"{}", b"5", b"\xff"])
 def test_what_is_no_report_is_shown_as_it_is(data: bytes) -> None:
-    assert report_of(Kind.FAILED, data).error == f"FAILED: {data!r}"
+    assert report_of(EventKind.FAILED, data).error == f"FAILED: {data!r}"
 
 
 def test_text_that_is_not_unicode_is_made_so_before_it_is_written() -> None:
-    write = failure_of(held(), Kind.FAILED, FailureReport("bad \udcff"), NOW_S, lambda _: 1.0)
+    write = failure_of(held(), EventKind.FAILED, FailureReport("bad \udcff"), NOW_S, lambda _: 1.0)
     assert rewritten(write).error_msg == "bad \N{REPLACEMENT CHARACTER}"
 
 
@@ -206,7 +213,7 @@ def test_text_that_is_not_unicode_is_made_so_before_it_is_written() -> None:
 
 def test_what_the_child_cannot_read_is_archived_as_a_valid_message_of_ours() -> None:
     task = held()
-    write = outcome(Kind.INVALID, b"headers contains invalid UTF-8", task=task)
+    write = outcome(EventKind.INVALID, b"headers contains invalid UTF-8", task=task)
     assert isinstance(write, Archived)
     assert rewritten(write) == TaskMessage(
         type="fastq:undecodable",
@@ -218,9 +225,9 @@ def test_what_the_child_cannot_read_is_archived_as_a_valid_message_of_ours() -> 
     )
 
 
-@pytest.mark.parametrize("kind", [*FAILURES, Kind.SKIP_RETRY])
+@pytest.mark.parametrize("kind", [*FAILURES, EventKind.SKIP_RETRY])
 @pytest.mark.parametrize("retry", [0, 5])
-def test_a_task_that_no_child_looked_into_may_turn_out_to_be_no_message(kind: Kind, retry: int) -> None:
+def test_a_task_that_no_child_looked_into_may_turn_out_to_be_no_message(kind: EventKind, retry: int) -> None:
     # The view does not look at error_msg; rewriting does.
     data = encode_task_message(TaskMessage(**(FIELDS | {"retry": retry}))).replace(b"before", b"b\xff\xffore")
     write = outcome(kind, said(kind, "boom"), task=held(data))
@@ -241,7 +248,7 @@ def test_anything_can_be_archived_so_that_go_can_read_it(data: bytes) -> None:
 def test_a_result_written_mid_run_goes_with_the_completion_unless_the_handler_returned_another() -> None:
     task = held(retention=60)
     task.written = b"written"
-    for kind, data, result in ((Kind.DONE, b"", b"written"), (Kind.RESULT, b"returned", b"returned")):
+    for kind, data, result in ((EventKind.DONE, b"", b"written"), (EventKind.RESULT, b"returned", b"returned")):
         write = outcome(kind, data, task)
         assert isinstance(write, Completed)
         assert write.result == result
@@ -250,17 +257,17 @@ def test_a_result_written_mid_run_goes_with_the_completion_unless_the_handler_re
 # Canceled with an outcome ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_an_outcome_that_was_asked_for_stands_unless_the_task_was_done(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", EventKind)
+def test_an_outcome_that_was_asked_for_stands_unless_the_task_was_done(kind: EventKind) -> None:
     task = held()
     for canceled in (None, CancelAs.RETRY):
         task.canceled = canceled
         assert not overrides(task, kind)
     task.canceled = CancelAs.DELETE
-    assert overrides(task, kind) is (kind not in (Kind.DONE, Kind.RESULT))
+    assert overrides(task, kind) is (kind not in (EventKind.DONE, EventKind.RESULT))
     task.canceled = CancelAs.ARCHIVE
     # What cannot be read is archived anyway, in a form that can.
-    assert overrides(task, kind) is (kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID))
+    assert overrides(task, kind) is (kind not in (EventKind.DONE, EventKind.RESULT, EventKind.INVALID))
 
 
 def test_a_task_canceled_to_be_deleted_goes_with_its_lock() -> None:
@@ -278,13 +285,13 @@ def test_a_task_canceled_to_be_archived_is_whatever_the_hooks_say() -> None:
 
 
 def test_a_task_canceled_while_its_server_shuts_down_says_so() -> None:
-    assert report_of(Kind.ABORTED, b"").error == "TaskCanceled: the task was canceled while its server shut down"
+    assert report_of(EventKind.ABORTED, b"").error == "TaskCanceled: the task was canceled while its server shut down"
 
 
 def test_a_task_whose_time_was_up_before_it_began_is_not_said_to_have_been_killed() -> None:
     text = "TaskTimeout: the task's time was up before it could begin; its handler was not called"
-    assert report_of(Kind.TIMEOUT, NOT_BEGUN).error == text
-    assert not has_report(Kind.TIMEOUT, NOT_BEGUN)
+    assert report_of(EventKind.TIMEOUT, NOT_BEGUN).error == text
+    assert not has_report(EventKind.TIMEOUT, NOT_BEGUN)
 
 
 # Given back -------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
         assert len(bench.ends.waiting) == 1, "it waits until the lost dequeue was looked for"
         await fetching.tick()
         assert pool.ids == ["a"]
-        bench.tasks.drop(stale)  # as the crew does with what is leased to us anew
+        bench.tasks.drop(stale)  # as the processor does with what is leased to us anew
         await syncer.tick()
         assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
         assert (bench.ends.waiting, len(bench.tasks)) == ([], 1)

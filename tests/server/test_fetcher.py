@@ -177,7 +177,7 @@ def test_a_queue_whose_waker_is_deaf_for_long_is_asked_at_every_check_interval(d
     on_bench(db, url, test)
 
 
-# Trouble ----------------------------------------------------------------------------------------------------------
+# Outage ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_queue_that_fails_does_not_keep_the_others_from_being_served(
@@ -348,7 +348,7 @@ def test_a_look_that_fails_is_repeated_and_hinders_no_queue(db: Any, shared_serv
         db.script_load(load_script(name).text)
     faults = (
         ScriptFault("dequeue", Act.CUT_BEFORE_REPLY),
-        ScriptFault("list_leases", Act.ANSWER, times=2, answer=b"-ERR trouble\r\n"),
+        ScriptFault("list_leases", Act.ANSWER, times=2, answer=b"-ERR outage\r\n"),
     )
     with faulty_proxy(shared_server.socket_path, *faults) as proxy:
 

@@ -4,7 +4,7 @@ import pytest
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Done
-from fastq.pool.protocol import Event, Kind
+from fastq.pool.protocol import Event, EventKind
 from fastq.server.inflight._intake import Intake, split_done
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import view_task_message
@@ -30,7 +30,7 @@ def one_task(held: InFlightTasks, **fields: object) -> InFlightTask:
     return task
 
 
-def end(task: InFlightTask, kind: Kind = Kind.DONE, data: bytes = b"") -> Event:
+def end(task: InFlightTask, kind: EventKind = EventKind.DONE, data: bytes = b"") -> Event:
     assert task.submission is not None
     return Event(kind, task.submission, data)
 
@@ -85,8 +85,8 @@ def test_a_handler_that_returned_ends_its_task(held: InFlightTasks) -> None:
     assert task.ended
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.DONE])
-def test_every_other_event_is_the_crew_s(kind: Kind, held: InFlightTasks) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in EventKind if kind is not EventKind.DONE])
+def test_every_other_event_is_the_crew_s(kind: EventKind, held: InFlightTasks) -> None:
     task = one_task(held)
     event = end(task, kind)
     assert split_done([event]) == ([], [event])
@@ -106,7 +106,7 @@ def test_a_task_that_is_kept_or_was_cancelled_is_the_crew_s(held: InFlightTasks)
 
 def test_a_task_that_was_let_go_of_is_in_neither(held: InFlightTasks) -> None:
     task = one_task(held)
-    events = [end(task), end(task, Kind.FAILED)]
+    events = [end(task), end(task, EventKind.FAILED)]
     held.drop(task)
     assert task.submission is None, "the two must not keep each other alive"
     assert split_done(events) == ([], [])

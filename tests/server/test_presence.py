@@ -14,7 +14,7 @@ from fastq.clock import ManualClock
 from fastq.pool.protocol import Running, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTasks
-from fastq.server.presence import ServerStatus, Showcase, new_identity
+from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.wire.codec import decode_server_info, decode_worker_info, view_task_message
 from fastq.wire.messages import ServerInfoMessage, WorkerInfo
 from fastq.wire.notice import ServerNotice
@@ -32,8 +32,8 @@ def running(task_id: str, *, started_s: float = 0.0, deadline_s: float = 0.0, **
 
 
 def show(*tasks: Running, clock: ManualClock | None = None) -> tuple[ServerInfoMessage, dict[str, WorkerInfo]]:
-    showcase = Showcase(ME, CONFIG, lambda: list(tasks), clock or ManualClock(NOW_S))
-    info, workers, _ = showcase()
+    presence = ServerPresence(ME, CONFIG, lambda: list(tasks), clock or ManualClock(NOW_S))
+    info, workers, _ = presence()
     return decode_server_info(info), {task_id: decode_worker_info(data) for task_id, data in workers.items()}
 
 
@@ -92,14 +92,14 @@ def test_large_payloads_are_shown_in_part() -> None:
 
 def test_a_payload_is_read_at_the_first_beat_only() -> None:
     tasks = [running("a", payload=b"p" * 10_000)]
-    showcase = Showcase(ME, CONFIG, lambda: tasks, ManualClock(NOW_S))
-    first = showcase()[1]
-    kept = dict(showcase._payloads)
-    assert showcase()[1] == first
-    assert [id(payload) for payload in showcase._payloads.values()] == [id(payload) for payload in kept.values()]
+    presence = ServerPresence(ME, CONFIG, lambda: tasks, ManualClock(NOW_S))
+    first = presence()[1]
+    kept = dict(presence._payloads)
+    assert presence()[1] == first
+    assert [id(payload) for payload in presence._payloads.values()] == [id(payload) for payload in kept.values()]
     tasks.clear()
-    assert showcase()[1] == {}
-    assert showcase._payloads == {}
+    assert presence()[1] == {}
+    assert presence._payloads == {}
 
 
 def test_a_wall_clock_that_was_set_is_followed() -> None:
@@ -119,17 +119,17 @@ def test_a_task_that_cannot_be_shown_hides_no_other() -> None:
 
 
 def test_the_status_is_what_the_server_says_it_is() -> None:
-    showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
+    presence = ServerPresence(ME, CONFIG, list, ManualClock(NOW_S))
     for status in ServerStatus:
-        showcase.status = status
-        assert decode_server_info(showcase().info).status == status.value
+        presence.status = status
+        assert decode_server_info(presence().info).status == status.value
     assert [status.value for status in ServerStatus] == ["new", "active", "stopped", "closed"]
 
 
 def test_slots_may_be_more_than_processes() -> None:
-    showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
-    showcase.slots = 400
-    assert decode_server_info(showcase().info).concurrency == 400
+    presence = ServerPresence(ME, CONFIG, list, ManualClock(NOW_S))
+    presence.slots = 400
+    assert decode_server_info(presence().info).concurrency == 400
 
 
 def test_each_server_has_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_each_server_has_an_identity_of_its_own(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_server_tells_its_queues_and_patterns() -> None:
-    showcase = Showcase(ME, CONFIG, list, ManualClock(NOW_S))
-    showcase.patterns = ("email:", "a")
-    notice = ServerNotice.decode(showcase().notice)
+    presence = ServerPresence(ME, CONFIG, list, ManualClock(NOW_S))
+    presence.patterns = ("email:", "a")
+    notice = ServerNotice.decode(presence().notice)
     assert notice == ServerNotice(fastq.__version__, ("critical", "default"), ("email:", "a"))

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from fastq import AsyncClient
-from fastq.pool.protocol import Kind
+from fastq.pool.protocol import EventKind
 from fastq.server.config import ServerConfig
 from fastq.server.process import ProcessOptions, ServerProcess
 from tests.broker.harness import until
@@ -51,7 +51,7 @@ def test_a_task_that_is_scheduled_wakes_the_forwarder_in_time(db: Redis, url: st
             await until(lambda: process.subscriber.is_subscribed and process.forwarder.ticks > 0)
             async with AsyncClient(url) as client:
                 await client.enqueue("ok", queue="b", process_in=1)
-            await until(lambda: process.crew.counts[Kind.DONE] == 1)
+            await until(lambda: process.processor.counts[EventKind.DONE] == 1)
             process.begin_shutdown()
 
         scheduling: list[asyncio.Task[None]] = []

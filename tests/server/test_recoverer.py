@@ -428,7 +428,7 @@ def test_a_long_active_list_is_gone_through_to_its_end(db: Redis, url: str) -> N
     on_bench(db, url, test)
 
 
-# Trouble ----------------------------------------------------------------------------------------------------------
+# Outage ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_queue_that_fails_does_not_keep_the_others_waiting(db: Redis, url: str) -> None:

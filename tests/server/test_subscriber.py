@@ -24,7 +24,7 @@ from tests.server.harness import Bench, logged, on_bench
 
 
 class Held:
-    """Stand for the crew: what it holds, and what it was told to cancel."""
+    """Stand for the processor: what it holds, and what it was told to cancel."""
 
     def __init__(self, *held: str) -> None:
         self.tasks = held
@@ -50,7 +50,7 @@ def publish(bench: Bench, *messages: Cancellation | str | bytes) -> None:
 
 
 async def heard(bench: Bench, held: Held, *messages: Cancellation | str | bytes) -> list[Cancellation]:
-    """Publish messages, and return what the crew was told of them: all, once a last id has come through."""
+    """Publish messages, and return what the processor was told of them: all, once a last id has come through."""
     before, last = len(held.canceled), Cancellation(f"last-{len(held.canceled)}")
     publish(bench, *messages, last.task_id)
     await until(lambda: last in held.canceled)

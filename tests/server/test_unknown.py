@@ -9,7 +9,7 @@ from redis import Redis
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Retried
 from fastq.broker.operations.presence import ServerIdentity, Shown, publish_server_state
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.server.inflight.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message, encode_server_info
@@ -18,7 +18,7 @@ from fastq.wire.notice import ServerNotice
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, run
 from tests.server.harness import Bench, logged, on_bench
-from tests.server.test_crew import Bench as CrewBench
+from tests.server.test_processor import Bench as CrewBench
 
 PEER = ServerIdentity("host", 8, "peer")
 KNOWN, OTHER = ("q", "email:send"), ("q", "sms")
@@ -147,7 +147,7 @@ def test_what_is_given_back_is_due_neither_at_once_nor_together() -> None:
     assert {pass_on_delay_s() for _ in range(1000)} == set(range(5, 11))
 
 
-# In the crew
+# In the processor
 
 
 NO_HANDLER = FailureReport("handler not found").encode()
@@ -162,18 +162,18 @@ async def is_known(queue: str, task_type: str) -> bool:
 def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
     async def running() -> None:
         bench = CrewBench()
-        object.__setattr__(bench.crew._callbacks, "passes_on", is_known)
-        bench.crew._patterns.add("ours")
+        object.__setattr__(bench.processor._callbacks, "passes_on", is_known)
+        bench.processor._patterns.add("ours")
         bench.accept("a", "last", "lost", type="known", retry=0)
         bench.accept("b", type="nobody's")
         bench.accept("c", "done", type="ours")
         lost = bench.task("lost")
-        unheard = [(task_id, Kind.NOT_FOUND, NO_HANDLER) for task_id in ("a", "last", "lost", "b", "c")]
-        bench.tell(*unheard, ("done", Kind.DONE, b""))
+        unheard = [(task_id, EventKind.NOT_FOUND, NO_HANDLER) for task_id in ("a", "last", "lost", "b", "c")]
+        bench.tell(*unheard, ("done", EventKind.DONE, b""))
         bench.take_all()
         assert bench.ended() == [("done", "Done"), ("c", "Retried")], "a handler may raise the error, too"
-        bench.crew.lose(lost)
-        await bench.crew.settle(5.0)
+        bench.processor.lose(lost)
+        await bench.processor.settle(5.0)
         assert sorted(bench.ended()[2:]) == [("a", "Retried"), ("b", "Retried"), ("last", "Retried")]
         for task in bench.finished[1:]:
             write, is_failure = task.disposition, task.id in ("b", "c")
@@ -189,14 +189,14 @@ def test_tasks_of_unknown_types_are_passed_on_where_that_is_chosen() -> None:
 def test_a_task_that_is_cancelled_while_peers_are_asked_is_not_passed_on() -> None:
     async def running() -> None:
         bench = CrewBench()
-        object.__setattr__(bench.crew._callbacks, "passes_on", is_known)
+        object.__setattr__(bench.processor._callbacks, "passes_on", is_known)
         bench.accept("a", "b", type="known")
         bench.task("b").canceled = CancelAs.ARCHIVE
-        bench.tell(("a", Kind.NOT_FOUND, NO_HANDLER), ("b", Kind.NOT_FOUND, NO_HANDLER))
+        bench.tell(("a", EventKind.NOT_FOUND, NO_HANDLER), ("b", EventKind.NOT_FOUND, NO_HANDLER))
         bench.take_all()
         assert bench.ended() == [("b", "Archived")]
         bench.task("a").canceled = CancelAs.DELETE
-        await bench.crew.settle(5.0)
+        await bench.processor.settle(5.0)
         assert bench.ended()[1:] == [("a", "Done")]
 
     run(running)
@@ -211,13 +211,13 @@ def test_no_attempt_is_charged_when_peers_cannot_be_heard_before_the_end(cancele
             await asyncio.Event().wait()
             return False
 
-        object.__setattr__(bench.crew._callbacks, "passes_on", never)
+        object.__setattr__(bench.processor._callbacks, "passes_on", never)
         bench.accept("a", type="known")
-        bench.tell(("a", Kind.NOT_FOUND, NO_HANDLER))
+        bench.tell(("a", EventKind.NOT_FOUND, NO_HANDLER))
         bench.take_all()
         await asyncio.sleep(0)
         bench.task("a").canceled = canceled
-        await bench.crew.settle(0.0)
+        await bench.processor.settle(0.0)
         assert bench.ended() == [("a", ends)]
         write = bench.finished[0].disposition
         assert isinstance(write, Retried | Archived)

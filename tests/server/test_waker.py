@@ -136,7 +136,7 @@ def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
             waker._delay_s, waker._has_woken = 10.0, True
             waker.arm()
             with monkeypatch.context() as patch:
-                patch.setattr(Waker, "_be_deaf", be_deaf)
+                patch.setattr(Waker, "_back_off", be_deaf)
                 await waker.tick()
 
     on_bench(db, url, test)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.running import RunningTask
 from fastq.wire.codec import TaskMessage, encode_task_message
 
@@ -14,7 +14,7 @@ class FakeContext:
 
     is_forked = False
 
-    def __init__(self, *, started_ns: int = 0, deadline_ns: int = 0, interruption: Kind | None = None) -> None:
+    def __init__(self, *, started_ns: int = 0, deadline_ns: int = 0, interruption: EventKind | None = None) -> None:
         self.started_ns = started_ns
         self.deadline_ns = deadline_ns
         self.interruption = interruption

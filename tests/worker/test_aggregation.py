@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from fastq import Task
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import RunnerMisuseError
 from fastq.running import GroupedTask
 from fastq.states import TaskState
@@ -46,9 +46,9 @@ def answer_of(aggregator: Any, messages: Sequence[bytes], group: str = "g") -> C
     answer = AggregationRunner(aggregator).run(aggregation_request("q", group, messages), FakeContext())
     assert answer is not None
     kind, data = answer
-    if kind is Kind.RESULT:
+    if kind is EventKind.RESULT:
         return aggregation_answer(data)
-    assert kind is Kind.FAILED
+    assert kind is EventKind.FAILED
     return str(orjson.loads(data)[0])
 
 

@@ -11,7 +11,7 @@ import pytest
 from fastq import ServeMux, current_task
 from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
-from fastq.pool.outcome import TOLD_TO_END, Kind
+from fastq.pool.event_kind import TOLD_TO_END, EventKind
 from fastq.pool.runner import Answer, RunnerMisuseError
 from fastq.running import RunningTask
 from fastq.worker.report import FailureReport
@@ -92,7 +92,7 @@ def test_a_handler_that_returns_nothing_is_done(run: Run) -> None:
     ("value", "data"), [(b"\x00", b"\x00"), ({"a": 1}, b'{"a":1}'), ("", b'""'), (0, b"0"), (b"", b"")]
 )
 def test_what_a_handler_returns_is_its_result(value: object, data: bytes, run: Run) -> None:
-    assert run(lambda task: value, retention=60) == (Kind.RESULT, data)
+    assert run(lambda task: value, retention=60) == (EventKind.RESULT, data)
 
 
 @pytest.mark.parametrize("value", [1, b"bytes", object(), float("nan")])
@@ -104,7 +104,7 @@ def test_what_nobody_keeps_is_not_encoded(value: object, run: Run, caplog: pytes
 def test_a_finished_task_is_done_whatever_it_returned(run: Run) -> None:
     answer = run(lambda task: {"ok": 1, "odd": object()}, retention=60)
     assert answer is not None
-    assert answer[0] is Kind.RESULT
+    assert answer[0] is EventKind.RESULT
     assert orjson.loads(answer[1])["odd"]["fastq:unencodable"] == "object"
 
 
@@ -113,7 +113,7 @@ def test_a_handler_sees_its_task(run: Run) -> None:
         return [task.id, task.queue, task.retried, task.json(), current_task() is task]
 
     answer = run(handler, id="x", queue="critical", retried=2, retention=60, payload=b'{"n": 1}')
-    assert answer == (Kind.RESULT, b'["x","critical",2,{"n":1},true]')
+    assert answer == (EventKind.RESULT, b'["x","critical",2,{"n":1},true]')
 
 
 def test_no_task_is_current_after_its_handler(run: Run) -> None:
@@ -137,15 +137,15 @@ def test_a_handler_writes_results_while_it_runs(run: Run) -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ValueError("boom"), Kind.FAILED),
-        (SystemExit(2), Kind.FAILED),
-        (SkipRetry("bad"), Kind.SKIP_RETRY),
-        (RevokeTask("forget"), Kind.REVOKED),
-        (TaskTimeout("up"), Kind.TIMEOUT),
-        (TaskCanceled("stop"), Kind.CANCELED),
+        (ValueError("boom"), EventKind.FAILED),
+        (SystemExit(2), EventKind.FAILED),
+        (SkipRetry("bad"), EventKind.SKIP_RETRY),
+        (RevokeTask("forget"), EventKind.REVOKED),
+        (TaskTimeout("up"), EventKind.TIMEOUT),
+        (TaskCanceled("stop"), EventKind.CANCELED),
     ],
 )
-def test_what_a_handler_raises_decides_its_fate(error: BaseException, kind: Kind, run: Run) -> None:
+def test_what_a_handler_raises_decides_its_fate(error: BaseException, kind: EventKind, run: Run) -> None:
     answer = run(fail_with(error))
     assert answer is not None
     assert answer[0] is kind
@@ -153,8 +153,10 @@ def test_what_a_handler_raises_decides_its_fate(error: BaseException, kind: Kind
     assert report_of(answer).error.startswith(text)
 
 
-@pytest.mark.parametrize(("decision", "kind"), [(SkipRetry("why"), Kind.SKIP_RETRY), (RevokeTask("why"), Kind.REVOKED)])
-def test_a_decision_may_be_the_cause_of_what_is_raised(decision: Exception, kind: Kind, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("decision", "kind"), [(SkipRetry("why"), EventKind.SKIP_RETRY), (RevokeTask("why"), EventKind.REVOKED)]
+)
+def test_a_decision_may_be_the_cause_of_what_is_raised(decision: Exception, kind: EventKind, run: Run) -> None:
     def handler(task: RunningTask) -> None:
         raise ValueError("outer") from decision
 
@@ -170,7 +172,7 @@ def test_revoking_goes_before_skipping(run: Run) -> None:
 
     answer = run(handler)
     assert answer is not None
-    assert answer[0] is Kind.REVOKED
+    assert answer[0] is EventKind.REVOKED
 
 
 @pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x05t", encoded(error_msg="boom").replace(b"boom", b"b\xff\xffm")])
@@ -178,7 +180,7 @@ def test_bytes_that_are_no_message_are_invalid(data: bytes, run: Run) -> None:
     ran: list[RunningTask] = []
     answer = run(ran.append, data=data)
     assert answer is not None
-    assert answer[0] is Kind.INVALID
+    assert answer[0] is EventKind.INVALID
     assert answer[1]
     assert ran == []
 
@@ -186,7 +188,7 @@ def test_bytes_that_are_no_message_are_invalid(data: bytes, run: Run) -> None:
 def test_a_type_without_a_handler_is_said(run: Run) -> None:
     answer = run(lambda task: None, type="other")
     assert answer is not None
-    assert answer[0] is Kind.NOT_FOUND
+    assert answer[0] is EventKind.NOT_FOUND
     assert report_of(answer).error == "HandlerNotFoundError: handler not found for task 'other'"
 
 
@@ -211,21 +213,25 @@ def test_a_plain_function_that_returns_an_awaitable_is_a_mistake_that_is_said() 
 
     answer = run_plain(lambda task: inner(), FakeContext(), Hooks(), encoded())
     assert answer is not None
-    assert answer[0] is Kind.FAILED
+    assert answer[0] is EventKind.FAILED
     assert "the handler of 't' returned an awaitable; declare it with async def" in report_of(answer).error
 
 
 @pytest.mark.parametrize(
     ("interruption", "kind", "text"),
     [
-        (Kind.TIMEOUT, Kind.TIMEOUT, "TaskTimeout: the task's time is up"),
-        (Kind.CANCELED, Kind.CANCELED, "TaskCanceled: the task was canceled"),
-        (Kind.MEMORY_LIMIT, Kind.MEMORY_LIMIT, "TaskCanceled: its process has grown above memory_limit (peak RSS "),
-        (Kind.ABORTED, Kind.FAILED, "CancelledError"),
-        (None, Kind.FAILED, "CancelledError"),
+        (EventKind.TIMEOUT, EventKind.TIMEOUT, "TaskTimeout: the task's time is up"),
+        (EventKind.CANCELED, EventKind.CANCELED, "TaskCanceled: the task was canceled"),
+        (
+            EventKind.MEMORY_LIMIT,
+            EventKind.MEMORY_LIMIT,
+            "TaskCanceled: its process has grown above memory_limit (peak RSS ",
+        ),
+        (EventKind.ABORTED, EventKind.FAILED, "CancelledError"),
+        (None, EventKind.FAILED, "CancelledError"),
     ],
 )
-def test_a_canceled_coroutine_is_told_by_the_reason(interruption: Kind | None, kind: Kind, text: str) -> None:
+def test_a_canceled_coroutine_is_told_by_the_reason(interruption: EventKind | None, kind: EventKind, text: str) -> None:
     answer = run_coroutine(
         fail_with(asyncio.CancelledError()), FakeContext(interruption=interruption), Hooks(), encoded()
     )
@@ -235,9 +241,11 @@ def test_a_canceled_coroutine_is_told_by_the_reason(interruption: Kind | None, k
 
 
 @pytest.mark.parametrize("interruption", TOLD_TO_END)
-@pytest.mark.parametrize(("decision", "kind"), [(SkipRetry("no"), Kind.SKIP_RETRY), (RevokeTask("no"), Kind.REVOKED)])
+@pytest.mark.parametrize(
+    ("decision", "kind"), [(SkipRetry("no"), EventKind.SKIP_RETRY), (RevokeTask("no"), EventKind.REVOKED)]
+)
 def test_a_decision_after_the_end_was_asked_for_is_not_ignored(
-    interruption: Kind, decision: Exception, kind: Kind, run: Run
+    interruption: EventKind, decision: Exception, kind: EventKind, run: Run
 ) -> None:
     answer = run(fail_with(decision), FakeContext(interruption=interruption))
     assert answer is not None
@@ -246,9 +254,9 @@ def test_a_decision_after_the_end_was_asked_for_is_not_ignored(
 
 
 def test_any_other_error_after_the_end_was_asked_for_is_told_by_the_reason(run: Run) -> None:
-    answer = run(fail_with(ValueError("torn")), FakeContext(interruption=Kind.TIMEOUT))
+    answer = run(fail_with(ValueError("torn")), FakeContext(interruption=EventKind.TIMEOUT))
     assert answer is not None
-    assert answer[0] is Kind.TIMEOUT
+    assert answer[0] is EventKind.TIMEOUT
     assert report_of(answer).error.startswith("TaskTimeout: the task's time is up (")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fastq import ServeMux
 from fastq.hooks import Hooks
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.running import RunningTask
 from fastq.worker.runner import HandlerRunner, load, runner_argument
 from fastq.worker.telling import TellingRunner
@@ -42,7 +42,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_a_task_that_is_done_has_two_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fastq")
     assert copy_context().run(runner.run, encoded(type="ok", retried=2, retention=60), FakeContext()) == (
-        Kind.RESULT,
+        EventKind.RESULT,
         b"1",
     )
 
@@ -61,7 +61,7 @@ def test_a_task_that_is_done_has_two_lines(caplog: pytest.LogCaptureFixture) -> 
 def test_the_end_of_a_failed_task_is_left_to_the_main_process(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fastq")
     assert copy_context().run(runner.run, encoded(type="fail"), FakeContext()) is not None
-    assert copy_context().run(runner.run, encoded(type="ok"), FakeContext(interruption=Kind.TIMEOUT)) is None
+    assert copy_context().run(runner.run, encoded(type="ok"), FakeContext(interruption=EventKind.TIMEOUT)) is None
     assert ["begins" in text for text in said(caplog)] == [True, True]
 
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_left_to_the_runner(caplog: pytest.LogCaptureFixt
     caplog.set_level(logging.DEBUG, "fastq")
     answer = copy_context().run(runner.run, b"\xff", FakeContext())
     assert answer is not None
-    assert answer[0] is Kind.INVALID
+    assert answer[0] is EventKind.INVALID
     assert said(caplog) == []
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from fastq.errors import BrokerError
 from fastq.server.end_task import end_task
-from fastq.server.trouble import Trouble, is_everybodys
+from fastq.server.outage import Outage, is_everybodys
 
 __all__ = ["Actor", "backoff_s", "stop_all"]
 
@@ -46,7 +46,7 @@ class Actor:
         self._finishing = False
         self._is_ticking = False
         self._got_on_s = 0.0
-        self.trouble = Trouble()
+        self.outage = Outage()
         self.ticked = asyncio.Condition()
         self.ticks = 0
 
@@ -83,7 +83,7 @@ class Actor:
         if self._task is not None:
             await end_task(self._task)
             self._task = None
-        self.trouble.leave(self)
+        self.outage.clear(self)
 
     def get_on(self) -> None:
         """Give a sign of life, for a tick that takes long because it has much to do."""
@@ -128,7 +128,7 @@ class Actor:
         try:
             pause_s = await self.tick()
         except BrokerError as error:
-            self._note_trouble(error)
+            self._note_outage(error)
             return self._backoff_s()
         except Exception:  # noqa: BLE001 - a defect in one actor must not stop the others
             self._log.exception("a defect in the %s; it goes on", self.name)
@@ -136,13 +136,13 @@ class Actor:
         self._note_success()
         return pause_s
 
-    def _note_trouble(self, error: BrokerError) -> None:
-        if (self.speaks_of_outages or not is_everybodys(error)) and self.trouble.meet(self, error):
+    def _note_outage(self, error: BrokerError) -> None:
+        if (self.speaks_of_outages or not is_everybodys(error)) and self.outage.report(self, error):
             self._log.warning("%s; trying again until it works", error)
 
     def _note_success(self) -> None:
         self._failures = 0
-        if failures := self.trouble.leave(self):
+        if failures := self.outage.clear(self):
             self._log.info("works again after %d failed attempts", failures)
 
     def _backoff_s(self) -> float:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from fastq.server.actors.actor import Actor
-from fastq.server.inflight.crew import give_back
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.processor import give_back
 from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["Custodian"]

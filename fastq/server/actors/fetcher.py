@@ -247,7 +247,7 @@ class Fetcher(Actor):
     def _note_failure(self, queue: str, error: BrokerError) -> None:
         """Let a queue rest, and say why; an outage of Redis is not said for each queue."""
         failures = self._failing.get(queue, 0) + 1
-        if self.trouble.meet((self, queue), error):
+        if self.outage.report((self, queue), error):
             self._log.warning("queue %s: %s; trying again until it works", queue, error)
         self._failing[queue] = failures
         if isinstance(error, BrokerReadOnlyError) and (waker := self.wakers.get(queue)):
@@ -255,7 +255,7 @@ class Fetcher(Actor):
         self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
 
     def _note_answer(self, queue: str) -> None:
-        if self._failing.pop(queue, 0) and (failures := self.trouble.leave((self, queue))):
+        if self._failing.pop(queue, 0) and (failures := self.outage.clear((self, queue))):
             self._log.info("works again after %d failed attempts", failures)
 
     async def _take_lost(self, *, at_once: bool = False) -> None:

@@ -15,7 +15,7 @@ from fastq.broker.transport.subscription import Heard, listen
 from fastq.clock import Clock
 from fastq.errors import BrokerAuthError
 from fastq.server.actors.actor import Actor
-from fastq.server.actors.recent import Recent
+from fastq.server.actors.expiring_dict import ExpiringDict
 from fastq.wire import keys
 
 __all__ = ["Subscriber", "Topic"]
@@ -63,8 +63,8 @@ class Subscriber(Actor):
             Topic((keys.CANCEL_AS_CHANNEL,), self._hear_full, "tasks are canceled, but always retried"),
             *topics,
         )
-        self._unknown = Recent[tuple[str | None, str], _Heard](REMEMBER_S, clock)
-        self._bare_ids_due = Recent[str, int](REMEMBER_S, clock)
+        self._unknown = ExpiringDict[tuple[str | None, str], _Heard](REMEMBER_S, clock)
+        self._bare_ids_due = ExpiringDict[str, int](REMEMBER_S, clock)
         self._has_said_nonsense: set[str] = set()
         self._has_said_forbidden: set[str] = set()
         self.is_subscribed = False

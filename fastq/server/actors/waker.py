@@ -45,7 +45,7 @@ class Waker(Actor):
         self._queue = queue
         self._on_tasks = on_tasks
         self._armed = asyncio.Event()
-        self._hears = asyncio.Event()
+        self._may_listen = asyncio.Event()
         self._delay_s = 0.0
         self._delays = False
         self._has_woken = False
@@ -69,7 +69,7 @@ class Waker(Actor):
         self._delay_s = 0.0
         if self._delays:
             self._armed.clear()
-            self._hears.set()
+            self._may_listen.set()
         self._delays = self._has_woken = False
 
     def renew(self) -> None:
@@ -91,7 +91,7 @@ class Waker(Actor):
         await self._armed.wait()
         if self.delay_s:
             # From 0: those who were woken together are not to be deaf together.
-            await self._be_deaf(self.delay_s * random.uniform(0.0, 1.0))
+            await self._back_off(self.delay_s * random.uniform(0.0, 1.0))
             if not self._armed.is_set():
                 return 0.0
             self._delays = False  # once for each wake; a wait that ends without one is followed by the next
@@ -117,8 +117,8 @@ class Waker(Actor):
             self._on_tasks(self._queue)
         return 0.0
 
-    async def _be_deaf(self, seconds: float) -> None:
-        self._hears.clear()
+    async def _back_off(self, seconds: float) -> None:
+        self._may_listen.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._hears.wait()
+                await self._may_listen.wait()

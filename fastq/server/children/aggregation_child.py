@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from fastq.pool.pool import ForkServer, PoolConfig
-from fastq.pool.protocol import Event, Kind
+from fastq.pool.protocol import Event, EventKind
 from fastq.server.children.spare_child import SpareChild
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.worker.aggregation import (
@@ -71,14 +71,14 @@ class AggregationChild:
             event = await self._child.ask(aggregation_request(queue, group, messages), self._limit_s, self._patience_s)
         if event is None:
             return AggregationFailure("the server stops" if self._child.is_stopped else "it gave no answer")
-        return aggregation_answer(event.data) if event.kind is Kind.RESULT else self._failure(event)
+        return aggregation_answer(event.data) if event.kind is EventKind.RESULT else self._failure(event)
 
     def _failure(self, event: Event) -> AggregationFailure:
-        if event.kind is Kind.FAILED:
+        if event.kind is EventKind.FAILED:
             return AggregationFailure(*orjson.loads(event.data))
-        if event.kind is Kind.TIMEOUT:
+        if event.kind is EventKind.TIMEOUT:
             return AggregationFailure(f"it took longer than {self._limit_s:g} s and was ended")
-        if event.kind in (Kind.ABORTED, Kind.RETURNED, Kind.CANCELED):
+        if event.kind in (EventKind.ABORTED, EventKind.RETURNED, EventKind.CANCELED):
             return AggregationFailure("the server stops")
         return AggregationFailure(event.data.decode(errors="replace") or f"its process was ended ({event.kind.name})")
 

@@ -12,7 +12,7 @@ import orjson
 from fastq.errors import BrokerError
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, PoolConfig
-from fastq.pool.protocol import Event, Kind
+from fastq.pool.protocol import Event, EventKind
 from fastq.server.children.spare_child import SpareChild
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.worker.hook_runner import health_request, judge_request
@@ -49,7 +49,7 @@ class HookChild:
         if not self.judges:
             return None
         event = await self._ask(judge_request(error, text, message))
-        return FailureReport.decode(event.data) if event is not None and event.kind is Kind.RESULT else None
+        return FailureReport.decode(event.data) if event is not None and event.kind is EventKind.RESULT else None
 
     async def check_health(self, error: BrokerError | None) -> None:
         """Run the health check with None or the error."""
@@ -62,7 +62,7 @@ class HookChild:
     async def _ask(self, data: bytes) -> Event | None:
         # The pool ends a hook at its limit; the second is for a child that has to be replaced first.
         event = await self._child.ask(data, LIMIT_S, 2 * LIMIT_S)
-        if event is not None and event.kind not in (Kind.DONE, Kind.RESULT):
+        if event is not None and event.kind not in (EventKind.DONE, EventKind.RESULT):
             text = event.data.decode(errors="replace")
             log_text(_log, logging.ERROR, f"a hook failed ({event.kind.name.lower()}): {text}")
         return event

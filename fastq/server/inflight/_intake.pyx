@@ -1,7 +1,7 @@
 """From leased messages to submissions for the pool, and from its events to ends: what every task passes.
 
-Only what is usual goes through here: messages that can be read, of tasks that are not in flight already, and handlers that
-simply returned. All else is handed back to the crew.
+Only what is usual goes through here: messages that can be read, of tasks that are not in flight already, and handlers
+that simply returned. All else is handed back to the processor.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -17,12 +17,12 @@ from libc.string cimport memcmp
 from fastq._codec import view_task_message
 from fastq.broker.operations.finish import Done
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import Kind
+from fastq.pool.protocol import EventKind
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
 
-cdef object DONE = Kind.DONE
+cdef object DONE = EventKind.DONE
 cdef int64_t S = 1_000_000_000
 # asynq's limit for a message that has neither timeout nor deadline, which no client should write.
 cdef int64_t NO_LIMIT_S = 1800
@@ -32,7 +32,7 @@ cdef int MAX_KNOWN_TYPES = 10_000
 
 
 cdef class Intake:
-    """The intake of leased tasks, with their submissions; ``is_async`` tells whether a type's handler is a coroutine."""
+    """The intake of leased tasks; ``is_async`` tells whether a type's handler is a coroutine."""
 
     cdef InFlightTasks tasks
     cdef object is_async

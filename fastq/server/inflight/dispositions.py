@@ -12,7 +12,7 @@ import orjson
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
 from fastq.errors import InvalidMessageError
-from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, Kind
+from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, EventKind
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE
@@ -36,7 +36,7 @@ DelayRule = Callable[[int], float]
 
 def disposition_of(
     task: InFlightTask,
-    kind: Kind,
+    kind: EventKind,
     data: bytes,
     now_s: int,
     default_delay: DelayRule,
@@ -47,29 +47,29 @@ def disposition_of(
     ``report`` is what is known of a failure; by default what is in ``data``.
     """
     view = task.view
-    if kind is Kind.DONE or kind is Kind.RESULT:
+    if kind is EventKind.DONE or kind is EventKind.RESULT:
         if view.retention <= 0:
             return Done(view.id, view.unique_key)
         message = rewrite_task_message(view.data, completed_at=now_s)
         # What the handler wrote while it ran goes with the completion: its own write may be late, or have failed.
-        result = data if kind is Kind.RESULT else task.written
+        result = data if kind is EventKind.RESULT else task.written
         return Completed(view.id, message, now_s + view.retention, view.unique_key, result)
-    if kind is Kind.REVOKED:
+    if kind is EventKind.REVOKED:
         return Done(view.id, view.unique_key)
-    if kind in (Kind.ABORTED, Kind.RERUN, Kind.RETURNED):
+    if kind in (EventKind.ABORTED, EventKind.RERUN, EventKind.RETURNED):
         return Requeued(view.id)
-    if kind is Kind.INVALID:
+    if kind is EventKind.INVALID:
         return Archived(view.id, undecodable(view.id, task.queue, view.data, data.decode(errors="replace"), now_s))
     return failure_of(task, kind, report or report_of(kind, data), now_s, default_delay)
 
 
 def failure_of(
-    task: InFlightTask, kind: Kind, report: FailureReport, now_s: int, default_delay: DelayRule
+    task: InFlightTask, kind: EventKind, report: FailureReport, now_s: int, default_delay: DelayRule
 ) -> Disposition:
     """Return the disposition of a task that failed: archived if it is not to be tried again, else put into retry."""
     view = task.view
     error = clean_text(report.error)
-    will_retry = view.retried < view.retry and kind is not Kind.SKIP_RETRY
+    will_retry = view.retried < view.retry and kind is not EventKind.SKIP_RETRY
     retried = view.retried + 1 if will_retry and report.is_failure else view.retried
     try:
         message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)
@@ -88,54 +88,54 @@ def passed_on(task: InFlightTask, data: bytes, now_s: int, delay_s: int) -> Disp
     So do last attempts, as none was made.
     """
     view = task.view
-    report = report_of(Kind.NOT_FOUND, data)
+    report = report_of(EventKind.NOT_FOUND, data)
     try:
         message = rewrite_task_message(view.data, error_msg=clean_text(report.error), last_failed_at=now_s)
     except InvalidMessageError:
-        return failure_of(task, Kind.NOT_FOUND, report, now_s, lambda retried: delay_s)
+        return failure_of(task, EventKind.NOT_FOUND, report, now_s, lambda retried: delay_s)
     return Retried(view.id, message, now_s + delay_s, is_failure=False)
 
 
-def overrides(task: InFlightTask, kind: Kind) -> bool:
+def overrides(task: InFlightTask, kind: EventKind) -> bool:
     """Tell whether who canceled a task has decided its outcome; what was done, or cannot be read, is as it is."""
     if task.canceled is CancelAs.DELETE:
-        return kind not in (Kind.DONE, Kind.RESULT)
-    return task.canceled is CancelAs.ARCHIVE and kind not in (Kind.DONE, Kind.RESULT, Kind.INVALID)
+        return kind not in (EventKind.DONE, EventKind.RESULT)
+    return task.canceled is CancelAs.ARCHIVE and kind not in (EventKind.DONE, EventKind.RESULT, EventKind.INVALID)
 
 
 def canceled_of(task: InFlightTask, report: FailureReport, now_s: int) -> Disposition:
     """Return the disposition of a task that was canceled with a decision, whatever its handler or the hooks say."""
     if task.canceled is CancelAs.DELETE:
         return Done(task.view.id, task.view.unique_key)
-    return failure_of(task, Kind.SKIP_RETRY, report, now_s, lambda retried: 0.0)
+    return failure_of(task, EventKind.SKIP_RETRY, report, now_s, lambda retried: 0.0)
 
 
 _TOO_LATE: Final = {
-    Kind.TIMEOUT: "TaskTimeout: the handler returned after its time was up",
-    Kind.CANCELED: "TaskCanceled: the handler returned after it was canceled",
-    Kind.MEMORY_LIMIT: "TaskCanceled: the handler returned after its process had grown above memory_limit",
+    EventKind.TIMEOUT: "TaskTimeout: the handler returned after its time was up",
+    EventKind.CANCELED: "TaskCanceled: the handler returned after it was canceled",
+    EventKind.MEMORY_LIMIT: "TaskCanceled: the handler returned after its process had grown above memory_limit",
 }
 _TEXTS: Final = {
-    Kind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
-    Kind.CANCELED: "TaskCanceled: the handler did not end when it was canceled and its process was killed",
-    Kind.ABORTED: "TaskCanceled: the task was canceled while its server shut down",
-    Kind.RERUN: "its process was killed, and not because of it",
-    Kind.RETURNED: "it had not begun",
-    Kind.CRASHED: "WorkerCrashedError: ",
-    Kind.BROKEN: "WorkerCrashedError: ",
+    EventKind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
+    EventKind.CANCELED: "TaskCanceled: the handler did not end when it was canceled and its process was killed",
+    EventKind.ABORTED: "TaskCanceled: the task was canceled while its server shut down",
+    EventKind.RERUN: "its process was killed, and not because of it",
+    EventKind.RETURNED: "it had not begun",
+    EventKind.CRASHED: "WorkerCrashedError: ",
+    EventKind.BROKEN: "WorkerCrashedError: ",
 }
 
 
-def has_report(kind: Kind, data: bytes) -> bool:
+def has_report(kind: EventKind, data: bytes) -> bool:
     """Tell whether the child that ran the task said what its hooks decided; a dead child did not."""
-    return kind not in (Kind.CRASHED, Kind.BROKEN) and data not in (b"", TOO_LATE, NOT_BEGUN)
+    return kind not in (EventKind.CRASHED, EventKind.BROKEN) and data not in (b"", TOO_LATE, NOT_BEGUN)
 
 
-def report_of(kind: Kind, data: bytes) -> FailureReport:
+def report_of(kind: EventKind, data: bytes) -> FailureReport:
     """Read what the child said; a child that was killed said nothing, one that died is described by the pool."""
-    if kind in (Kind.CRASHED, Kind.BROKEN):
+    if kind in (EventKind.CRASHED, EventKind.BROKEN):
         return FailureReport(_TEXTS[kind] + data.decode(errors="replace").strip())
-    if kind is Kind.INVALID:
+    if kind is EventKind.INVALID:
         return FailureReport(f"InvalidMessageError: {data.decode(errors='replace')}")
     if data == TOO_LATE and kind in _TOO_LATE:
         return FailureReport(_TOO_LATE[kind])

@@ -9,7 +9,7 @@ from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retr
 from fastq.clock import Clock
 from fastq.durations import format_duration
 from fastq.log.limit import PER_S, LogLimit
-from fastq.pool.protocol import Kind
+from fastq.pool.protocol import EventKind
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.worker.report import FailureReport
 
@@ -45,7 +45,7 @@ class FailureLog:
         self._limit = LogLimit[tuple[_Fate, str, str]]()
         self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self, task: InFlightTask, kind: Kind, disposition: Disposition, report: FailureReport) -> None:
+    def tell(self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport) -> None:
         """Log what became of a task, or count it."""
         fate = _fate_of(disposition)
         if not _log.isEnabledFor(fate.level):

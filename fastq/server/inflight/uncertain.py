@@ -17,7 +17,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
-from fastq.server.trouble import is_everybodys
+from fastq.server.outage import is_everybodys
 
 __all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "UncertainDequeues", "UncertainEnds"]
 

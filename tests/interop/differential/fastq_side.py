@@ -10,7 +10,7 @@ from redis import Redis
 
 from fastq import AsyncClient, AsyncInspector, Client, FastqError, Inspector
 from fastq.broker.operations.cancel import Cancellation
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.server.actors.subscriber import Subscriber
 from fastq.server.config import ServerConfig
 from fastq.wire import keys
@@ -25,13 +25,13 @@ from tests.waiting import PATIENCE_S, until
 __all__ = ["FastqSide"]
 
 KINDS = {
-    "ok": Kind.DONE,
-    "result": Kind.RESULT,
-    "error": Kind.FAILED,
-    "not_failure": Kind.FAILED,
-    "skip": Kind.SKIP_RETRY,
-    "revoke": Kind.REVOKED,
-    "panic": Kind.FAILED,
+    "ok": EventKind.DONE,
+    "result": EventKind.RESULT,
+    "error": EventKind.FAILED,
+    "not_failure": EventKind.FAILED,
+    "skip": EventKind.SKIP_RETRY,
+    "revoke": EventKind.REVOKED,
+    "panic": EventKind.FAILED,
 }
 WRAPPED = {"skip": b": skip retry for the task", "revoke": b": revoke task"}
 """What Go's ``%w`` adds to the text of the error."""
@@ -141,7 +141,7 @@ class FastqSide:
             async with asyncio.timeout(PATIENCE_S):
                 await until(lambda: heard == [Cancellation(task_id)])
             await subscriber.stop()
-            await self._stage.end(Kind.CANCELED, b"context canceled")
+            await self._stage.end(EventKind.CANCELED, b"context canceled")
 
         subscriber = self._runner.run(listen())
         self._call(self._inspector.cancel_processing, task_id)

@@ -1,4 +1,4 @@
-"""The crew: held tasks become submissions, events become results; the pool behind it is real, but not started."""
+"""The processor: held tasks become submissions, events become results; the pool behind it is real, but not started."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,10 +10,10 @@ from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
-from fastq.pool.outcome import Kind
+from fastq.pool.event_kind import EventKind
 from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Submission
-from fastq.server.inflight.crew import Crew, CrewCallbacks
+from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
@@ -21,7 +21,7 @@ from tests.broker.harness import NOW_S, message, run
 
 
 class Bench:
-    """Be a crew, and note what it tells."""
+    """Be a processor, and note what it tells."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_S)
@@ -29,7 +29,7 @@ class Bench:
         self.finished: list[InFlightTask] = []
         self.written: list[tuple[str, bytes]] = []
         self.canceled: dict[tuple[str, str], CancelAs] = {}
-        callbacks = CrewCallbacks(
+        callbacks = ProcessorCallbacks(
             self.finished.extend,
             lambda task, data: self.written.append((task.id, data)),
             lambda error: None,
@@ -37,12 +37,12 @@ class Bench:
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
         forks = ForkServer(config, lambda text: None, lambda text: None)
-        self.crew = Crew(forks, self.tasks, lambda retried: 100.0, callbacks, self.clock)
+        self.processor = Processor(forks, self.tasks, lambda retried: 100.0, callbacks, self.clock)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
-        self.crew.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
-        if self.crew.pool._tick is not None:  # with nobody to take them, tasks would go back before long
-            self.crew.pool._tick.cancel()
+        self.processor.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
+        if self.processor.pool._tick is not None:  # with nobody to take them, tasks would go back before long
+            self.processor.pool._tick.cancel()
 
     def task(self, task_id: str) -> InFlightTask:
         task = self.tasks.get("q", task_id)
@@ -54,16 +54,16 @@ class Bench:
         assert submission is not None
         return submission
 
-    def tell(self, *events: tuple[str | Submission, Kind, bytes]) -> None:
+    def tell(self, *events: tuple[str | Submission, EventKind, bytes]) -> None:
         """Be the pool, and tell of events."""
         told = [Event(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
-        self.crew._on_events(told)
+        self.processor._on_events(told)
 
     def take_all(self) -> None:
         """Be the children, and take what waits; else the pool, which has none, gives it back in its next turn."""
-        self.crew.pool.withdraw_all()
-        if self.crew.pool._tick is not None:
-            self.crew.pool._tick.cancel()
+        self.processor.pool.withdraw_all()
+        if self.processor.pool._tick is not None:
+            self.processor.pool._tick.cancel()
 
     def ended(self) -> list[tuple[str, str]]:
         return [(task.id, type(task.disposition).__name__) for task in self.finished]
@@ -74,8 +74,8 @@ def on_crew(test: Callable[[Bench], None]) -> None:
         bench = Bench()
         test(bench)
         await asyncio.sleep(0)
-        if bench.crew.pool._tick is not None:
-            bench.crew.pool._tick.cancel()
+        if bench.processor.pool._tick is not None:
+            bench.processor.pool._tick.cancel()
 
     run(running)
 
@@ -86,8 +86,8 @@ def on_crew(test: Callable[[Bench], None]) -> None:
 def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
-        assert bench.crew.pool.pending == 2
-        assert bench.crew.taken == 2
+        assert bench.processor.pool.pending == 2
+        assert bench.processor.taken == 2
         assert [task.id for _, tasks in bench.tasks.by_queue() for task in tasks] == ["a", "b"]
         assert bench.submission("a").data == message("a", queue="q")
         assert bench.submission("a").key is bench.task("a")
@@ -100,10 +100,10 @@ def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
 
     def test(bench: Bench) -> None:
         bench.accept("a")
-        assert [task.id for task in bench.crew.give_back()] == ["a"]
+        assert [task.id for task in bench.processor.give_back()] == ["a"]
         bench.accept("b", "c")
         assert bench.ended() == [("b", "Requeued"), ("c", "Requeued")]
-        assert bench.crew.pool.pending == 0
+        assert bench.processor.pool.pending == 0
 
     on_crew(test)
 
@@ -111,8 +111,8 @@ def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
 def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFixture) -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "a", "c", "b")
-        assert bench.crew.pool.pending == 3
-        assert [submission.key.id for submission in bench.crew.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the crew's key
+        assert bench.processor.pool.pending == 3
+        assert [submission.key.id for submission in bench.processor.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the processor's key
 
     on_crew(test)
     assert [record.getMessage() for record in caplog.records] == ["queue q had 2 ids twice; each task runs once"]
@@ -153,14 +153,16 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
     data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     def test(bench: Bench) -> None:
-        bench.crew.accept("q", Leased.of([LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))]))
+        bench.processor.accept(
+            "q", Leased.of([LeasedTask("bad", data), LeasedTask("good", message("good", queue="q"))])
+        )
         (task,) = bench.finished
         assert isinstance(task.disposition, Archived)
         assert task.disposition.id == "bad"
         archived = decode_task_message(task.disposition.message)
         assert (archived.type, archived.id, archived.payload) == ("fastq:undecodable", "bad", data)
         assert bench.task("bad").ended, "its lease is kept until it is written"
-        assert bench.crew.pool.pending == 1
+        assert bench.processor.pool.pending == 1
 
     on_crew(test)
     assert "task bad of queue q cannot be read" in caplog.text
@@ -173,7 +175,7 @@ def test_a_task_that_was_canceled_a_moment_ago_is_not_begun() -> None:
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried)
         assert decode_task_message(task.disposition.message).error_msg.startswith("TaskCanceled: the task was canceled")
-        assert bench.crew.pool.pending == 1
+        assert bench.processor.pool.pending == 1
 
     on_crew(test)
 
@@ -186,10 +188,10 @@ def test_a_task_that_is_leased_to_us_anew_replaces_its_run_before() -> None:
         bench.accept("a")
         new = bench.submission("a")
         assert new is not old
-        assert bench.crew.pool.pending == 1, "the first one had not begun, and was withdrawn"
-        bench.tell((old, Kind.FAILED, FailureReport("boom").encode()))
+        assert bench.processor.pool.pending == 1, "the first one had not begun, and was withdrawn"
+        bench.tell((old, EventKind.FAILED, FailureReport("boom").encode()))
         assert bench.finished == []
-        bench.tell((new, Kind.DONE, b""))
+        bench.tell((new, EventKind.DONE, b""))
         assert bench.ended() == [("a", "Done")]
         assert bench.finished[0] is bench.task("a")
 
@@ -203,16 +205,16 @@ def test_events_become_results_in_one_batch() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "c", "d")
         bench.tell(
-            ("a", Kind.DONE, b""),
-            ("b", Kind.FAILED, FailureReport("boom").encode()),
-            ("c", Kind.WRITTEN, b"half"),
-            ("c", Kind.RESULT, b"all"),
-            ("d", Kind.RETURNED, b""),
+            ("a", EventKind.DONE, b""),
+            ("b", EventKind.FAILED, FailureReport("boom").encode()),
+            ("c", EventKind.WRITTEN, b"half"),
+            ("c", EventKind.RESULT, b"all"),
+            ("d", EventKind.RETURNED, b""),
         )
         assert bench.written == [("c", b"half")]
         assert bench.ended() == [("a", "Done"), ("b", "Retried"), ("c", "Done"), ("d", "Requeued")]
         assert all(task.ended for task in bench.finished)
-        assert bench.crew.counts[Kind.DONE] == 1
+        assert bench.processor.counts[EventKind.DONE] == 1
 
     on_crew(test)
 
@@ -228,8 +230,13 @@ def test_a_defect_that_one_outcome_meets_costs_no_other_task_its_own(
                 raise LookupError("a defect")
             return Archived(task.id, b"")
 
-        monkeypatch.setattr("fastq.server.inflight.crew.disposition_of", fail)
-        bench.tell(("d", Kind.DONE, b""), ("a", Kind.FAILED, b""), ("b", Kind.FAILED, b""), ("c", Kind.FAILED, b""))
+        monkeypatch.setattr("fastq.server.inflight.processor.disposition_of", fail)
+        bench.tell(
+            ("d", EventKind.DONE, b""),
+            ("a", EventKind.FAILED, b""),
+            ("b", EventKind.FAILED, b""),
+            ("c", EventKind.FAILED, b""),
+        )
         assert bench.ended() == [("d", "Done"), ("a", "Archived"), ("b", "Requeued"), ("c", "Archived")]
         assert "a defect: what became of task b of queue q is not written" in caplog.text
 
@@ -241,12 +248,12 @@ def test_what_was_rejected_is_written_though_the_pool_does_not_take_the_others(m
         def fail(batch: object) -> None:
             raise MemoryError
 
-        monkeypatch.setattr(bench.crew.pool, "submit", fail)
+        monkeypatch.setattr(bench.processor.pool, "submit", fail)
         bad, good = LeasedTask("bad", b"\xff"), LeasedTask("good", message("good", queue="q"))
         with pytest.raises(MemoryError):
-            bench.crew.accept("q", Leased.of([bad, good]))
+            bench.processor.accept("q", Leased.of([bad, good]))
         assert bench.ended() == [("bad", "Archived")]
-        assert bench.crew.tasks() == set(), "the other one is the custodian's to find"
+        assert bench.processor.tasks() == set(), "the other one is the custodian's to find"
 
     on_crew(test)
 
@@ -254,9 +261,9 @@ def test_what_was_rejected_is_written_though_the_pool_does_not_take_the_others(m
 def test_a_bad_message_whose_child_died_does_not_take_the_others_along() -> None:
     def test(bench: Bench) -> None:
         bad = message("bad", queue="q", error_msg="boom").replace(b"boom", b"b\xff\xffm")
-        bench.crew.accept("q", Leased.of([LeasedTask("bad", bad)]))
+        bench.processor.accept("q", Leased.of([LeasedTask("bad", bad)]))
         bench.accept("good")
-        bench.tell(("bad", Kind.CRASHED, b"SIGSEGV"), ("good", Kind.DONE, b""))
+        bench.tell(("bad", EventKind.CRASHED, b"SIGSEGV"), ("good", EventKind.DONE, b""))
         assert sorted(bench.ended()) == [("bad", "Archived"), ("good", "Done")]
 
     on_crew(test)
@@ -266,10 +273,10 @@ def test_what_becomes_of_a_lost_task_is_not_told() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
         lost = bench.submission("a")
-        bench.crew.lose(bench.task("a"))
+        bench.processor.lose(bench.task("a"))
         assert bench.tasks.get("q", "a") is None
-        assert bench.crew.pool.pending == 1
-        bench.tell((lost, Kind.DONE, b""))
+        assert bench.processor.pool.pending == 1
+        bench.tell((lost, EventKind.DONE, b""))
         assert bench.finished == []
 
     on_crew(test)
@@ -279,11 +286,11 @@ def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_another
     def test(bench: Bench) -> None:
         bench.accept("a")
         first = bench.submission("a")
-        bench.tell((first, Kind.RERUN, b""))
+        bench.tell((first, EventKind.RERUN, b""))
         second = bench.submission("a")
         assert second is not first
         assert bench.finished == []
-        bench.tell((second, Kind.RERUN, b""))
+        bench.tell((second, EventKind.RERUN, b""))
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried)
         message = decode_task_message(task.disposition.message)
@@ -296,10 +303,10 @@ def test_a_task_is_run_again_free_of_charge_once_when_its_child_died_for_another
 def test_a_task_that_is_run_again_and_finds_no_child_does_not_go_back_to_its_queue() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a")
-        bench.tell(("a", Kind.RERUN, b""))
-        bench.tell(("a", Kind.RETURNED, b""))
+        bench.tell(("a", EventKind.RERUN, b""))
+        bench.tell(("a", EventKind.RETURNED, b""))
         assert bench.finished == []
-        bench.tell(("a", Kind.RERUN, b""))
+        bench.tell(("a", EventKind.RERUN, b""))
         assert bench.ended() == [("a", "Retried")]
 
     on_crew(test)
@@ -309,9 +316,9 @@ def test_a_task_whose_child_dies_for_another_at_the_end_goes_back_free_of_charge
     def test(bench: Bench) -> None:
         bench.accept("a")
         running = bench.submission("a")
-        bench.tell((running, Kind.RERUN, b""))
-        bench.crew.give_back()
-        bench.tell((running, Kind.RERUN, b""))
+        bench.tell((running, EventKind.RERUN, b""))
+        bench.processor.give_back()
+        bench.tell((running, EventKind.RERUN, b""))
         assert ("a", "Requeued") in bench.ended()
 
     on_crew(test)
@@ -320,30 +327,30 @@ def test_a_task_whose_child_dies_for_another_at_the_end_goes_back_free_of_charge
 def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
     async def running() -> None:
         bench = Bench()
-        asked: list[tuple[str, Kind, bytes]] = []
+        asked: list[tuple[str, EventKind, bytes]] = []
 
-        async def judge(task: InFlightTask, kind: Kind, data: bytes) -> FailureReport:
+        async def judge(task: InFlightTask, kind: EventKind, data: bytes) -> FailureReport:
             asked.append((task.id, kind, data))
             return FailureReport("judged", False, 7.0)
 
-        object.__setattr__(bench.crew._callbacks, "judge", judge)
+        object.__setattr__(bench.processor._callbacks, "judge", judge)
         bench.accept("a", "b", "lost")
         lost = bench.task("lost")
         bench.tell(
-            ("a", Kind.CRASHED, b"SIGSEGV"),
-            ("b", Kind.FAILED, FailureReport("said").encode()),
-            ("lost", Kind.TIMEOUT, b""),
+            ("a", EventKind.CRASHED, b"SIGSEGV"),
+            ("b", EventKind.FAILED, FailureReport("said").encode()),
+            ("lost", EventKind.TIMEOUT, b""),
         )
         assert bench.ended() == [("b", "Retried")], "its child has asked the hooks already"
-        bench.crew.lose(lost)
-        await bench.crew.settle(5.0)
-        assert asked == [("a", Kind.CRASHED, b"SIGSEGV"), ("lost", Kind.TIMEOUT, b"")]
+        bench.processor.lose(lost)
+        await bench.processor.settle(5.0)
+        assert asked == [("a", EventKind.CRASHED, b"SIGSEGV"), ("lost", EventKind.TIMEOUT, b"")]
         assert bench.ended() == [("b", "Retried"), ("a", "Retried")]
         write = bench.finished[1].disposition
         assert isinstance(write, Retried)
         assert (write.is_failure, write.retry_at_s) == (False, NOW_S + 7)
-        if bench.crew.pool._tick is not None:
-            bench.crew.pool._tick.cancel()
+        if bench.processor.pool._tick is not None:
+            bench.processor.pool._tick.cancel()
 
     run(running)
 
@@ -354,12 +361,12 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
 def test_a_waiting_task_that_is_canceled_is_withdrawn_and_fails() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
-        assert bench.crew.cancel(Cancellation("a"))
+        assert bench.processor.cancel(Cancellation("a"))
         assert bench.ended() == [("a", "Retried")]
-        assert bench.crew.pool.pending == 1
-        assert bench.crew.cancel(Cancellation("a")), "it is held until that is written"
+        assert bench.processor.pool.pending == 1
+        assert bench.processor.cancel(Cancellation("a")), "it is held until that is written"
         assert bench.ended() == [("a", "Retried")]
-        assert not bench.crew.cancel(Cancellation("nosuch"))
+        assert not bench.processor.cancel(Cancellation("nosuch"))
 
     on_crew(test)
 
@@ -367,12 +374,12 @@ def test_a_waiting_task_that_is_canceled_is_withdrawn_and_fails() -> None:
 def test_a_cancellation_of_a_task_on_its_way_back_to_its_queue_is_not_swallowed() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
-        bench.tell(("a", Kind.RETURNED, b""))
+        bench.tell(("a", EventKind.RETURNED, b""))
         assert bench.ended() == [("a", "Requeued")]
-        assert not bench.crew.cancel(Cancellation("a")), "it is remembered for when the task comes again"
+        assert not bench.processor.cancel(Cancellation("a")), "it is remembered for when the task comes again"
         submission = bench.submission("b")
         bench.task("b").canceled = CancelAs.RETRY  # told between the pool's answer and its delivery
-        bench.tell((submission, Kind.RETURNED, b""))
+        bench.tell((submission, EventKind.RETURNED, b""))
         assert bench.ended() == [("a", "Requeued"), ("b", "Retried")]
 
     on_crew(test)
@@ -381,8 +388,8 @@ def test_a_cancellation_of_a_task_on_its_way_back_to_its_queue_is_not_swallowed(
 def test_tasks_of_one_id_in_two_queues_are_canceled_both() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):
-            bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
-        assert bench.crew.cancel(Cancellation("a"))
+            bench.processor.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
+        assert bench.processor.cancel(Cancellation("a"))
         assert [task.queue for task in bench.finished] == ["q", "other"]
 
     on_crew(test)
@@ -391,9 +398,9 @@ def test_tasks_of_one_id_in_two_queues_are_canceled_both() -> None:
 def test_a_cancellation_that_names_its_queue_leaves_the_namesakes_of_other_queues_alone() -> None:
     def test(bench: Bench) -> None:
         for queue in ("q", "other"):
-            bench.crew.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
-        assert bench.crew.cancel(Cancellation("a", "other", CancelAs.DELETE))
-        assert not bench.crew.cancel(Cancellation("a", "third", CancelAs.DELETE))
+            bench.processor.accept(queue, Leased.of([LeasedTask("a", message("a", queue=queue))]))
+        assert bench.processor.cancel(Cancellation("a", "other", CancelAs.DELETE))
+        assert not bench.processor.cancel(Cancellation("a", "third", CancelAs.DELETE))
         assert [(task.queue, type(task.disposition)) for task in bench.finished] == [("other", Done)]
 
     on_crew(test)
@@ -403,7 +410,7 @@ def test_a_cancellation_that_names_its_queue_leaves_the_namesakes_of_other_queue
 def test_a_waiting_task_ends_as_its_cancellation_says(outcome: str, write: str) -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", retry=3)
-        assert bench.crew.cancel(Cancellation("a", "q", CancelAs(outcome)))
+        assert bench.processor.cancel(Cancellation("a", "q", CancelAs(outcome)))
         bench.canceled["q", "to-come"] = CancelAs(outcome)
         bench.accept("to-come", retry=3)
         assert bench.ended() == [("a", write), ("to-come", write)]
@@ -431,8 +438,8 @@ def test_the_last_outcome_that_was_named_counts_and_a_bare_id_names_none(
         running = Submission(bench.task("a"), b"", "t")
         for outcome in heard:
             bench.task("a").submission = running  # not known to the pool: nothing to withdraw
-            assert bench.crew.cancel(Cancellation("a", None, outcome))
-        bench.tell((running, Kind.CANCELED, FailureReport("told").encode()))
+            assert bench.processor.cancel(Cancellation("a", None, outcome))
+        bench.tell((running, EventKind.CANCELED, FailureReport("told").encode()))
         assert bench.ended() == [("a", write)]
 
     on_crew(test)
@@ -443,7 +450,7 @@ def test_a_canceled_coroutine_whose_child_was_killed_for_another_is_not_run_agai
         bench.accept("a", "b")
         told, other = bench.submission("a"), bench.submission("b")
         bench.task("a").canceled = CancelAs.RETRY
-        bench.tell((told, Kind.RERUN, b""), (other, Kind.RERUN, b""))
+        bench.tell((told, EventKind.RERUN, b""), (other, EventKind.RERUN, b""))
         assert bench.ended() == [("a", "Retried")]
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried)
@@ -458,10 +465,10 @@ def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() ->
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "c")
         bench.tasks.drop(bench.task("b"))
-        returned = bench.crew.give_back()
+        returned = bench.processor.give_back()
         assert [(task.id, task.disposition) for task in returned] == [("a", Requeued("a")), ("c", Requeued("c"))]
         assert all(task.ended for task in returned)
-        assert bench.crew.pool.pending == 0
+        assert bench.processor.pool.pending == 0
 
     on_crew(test)
 
@@ -469,7 +476,7 @@ def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() ->
 def test_a_done_task_takes_its_lock_along() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", unique_key="lock")
-        bench.tell(("a", Kind.DONE, b""))
+        bench.tell(("a", EventKind.DONE, b""))
         assert bench.finished[0].disposition == Done("a", "lock")
 
     on_crew(test)

@@ -7,7 +7,7 @@ from typing import Final
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.pool.processes import peak_rss
 
-__all__ = ["NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "Kind", "reason_for"]
+__all__ = ["NOT_BEGUN", "TOLD_TO_END", "TOO_LATE", "EventKind", "reason_for"]
 
 TOO_LATE: Final = b"too late"
 """The data of a TIMEOUT, CANCELED or MEMORY_LIMIT whose handler was told, went on, and returned after all."""
@@ -16,7 +16,7 @@ NOT_BEGUN: Final = b"not begun"
 """The data of a TIMEOUT whose time was up before it could begin: as in asynq, its handler is not called."""
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """Name what became of a submission; every one ends with exactly one event of another kind than WRITTEN."""
 
     DONE = 1
@@ -56,15 +56,15 @@ class Kind(IntEnum):
     """The handler wrote ``data`` as its result and still runs."""
 
 
-TOLD_TO_END: Final = (Kind.TIMEOUT, Kind.CANCELED, Kind.MEMORY_LIMIT)
+TOLD_TO_END: Final = (EventKind.TIMEOUT, EventKind.CANCELED, EventKind.MEMORY_LIMIT)
 """What becomes of a task that was told to end for a reason of its own, not as the pool was stopped."""
 
 
-def reason_for(kind: Kind) -> TaskTimeout | TaskCanceled:
+def reason_for(kind: EventKind) -> TaskTimeout | TaskCanceled:
     """Return the error that a handler of this process sees when it is told to end."""
-    if kind is Kind.TIMEOUT:
+    if kind is EventKind.TIMEOUT:
         return TaskTimeout("the task's time is up")
-    if kind is Kind.MEMORY_LIMIT:
+    if kind is EventKind.MEMORY_LIMIT:
         peak = peak_rss(resource.getrusage(resource.RUSAGE_SELF))
         return TaskCanceled(f"its process has grown above memory_limit (peak RSS {peak / 1e6:.0f} MB)")
-    return TaskCanceled("the task was canceled" if kind is Kind.CANCELED else "the worker shuts down")
+    return TaskCanceled("the task was canceled" if kind is EventKind.CANCELED else "the worker shuts down")

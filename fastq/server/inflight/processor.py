@@ -23,7 +23,7 @@ from fastq.clock import Clock
 from fastq.errors import InvalidMessageError
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, ProcessPool
-from fastq.pool.protocol import TOLD_TO_END, CancelOutcome, Event, Kind, PoolCallbacks, PoolStartError, Submission
+from fastq.pool.protocol import TOLD_TO_END, CancelOutcome, Event, EventKind, PoolCallbacks, PoolStartError, Submission
 from fastq.server.inflight._intake import Intake, split_done, to_submit
 from fastq.server.inflight.dispositions import (
     DelayRule,
@@ -41,7 +41,7 @@ from fastq.server.inflight.unknown import pass_on_delay_s
 from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
 
-__all__ = ["Crew", "CrewCallbacks", "give_back"]
+__all__ = ["Processor", "ProcessorCallbacks", "give_back"]
 
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was canceled before it began").encode()
 
@@ -50,15 +50,15 @@ _KILLED_TWICE: Final = (
     b"the end of the preloader); the first time it ran again without charge, this time the attempt counts as failed"
 )
 
-Judge: TypeAlias = Callable[[InFlightTask, Kind, bytes], Awaitable[FailureReport]]
+Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
 ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
 
 _log = logging.getLogger("fastq.pool")
 
 
 @dataclass(frozen=True, slots=True)
-class CrewCallbacks:
-    """Say whom the crew tells what: tasks that have ended, results written by running handlers, a pool that is dead.
+class ProcessorCallbacks:
+    """The callbacks of a processor: for tasks that have ended, results of running handlers, a pool that is dead.
 
     ``canceled_as`` tells, by queue, id and when its dequeue was asked for, what is to become of a task that comes in,
     if it was canceled on its way;
@@ -78,11 +78,16 @@ class CrewCallbacks:
     """Says, by queue and type, whether a task that no pattern matches is left to other servers; None: it fails."""
 
 
-class Crew:
+class Processor:
     """Hand held tasks to the pool, and its outcomes to ``finish``."""
 
     def __init__(
-        self, forks: ForkServer, tasks: InFlightTasks, delay_rule: DelayRule, callbacks: CrewCallbacks, clock: Clock
+        self,
+        forks: ForkServer,
+        tasks: InFlightTasks,
+        delay_rule: DelayRule,
+        callbacks: ProcessorCallbacks,
+        clock: Clock,
     ) -> None:
         self._tasks = tasks
         self._delay_rule = delay_rule
@@ -94,7 +99,7 @@ class Crew:
         self._config = forks.config
         self.taken = 0
         self._is_closed = False
-        self.counts: Counter[Kind] = Counter()
+        self.counts: Counter[EventKind] = Counter()
         self.failure_log = FailureLog(clock)
         self._judging: dict[asyncio.Task[None], InFlightTask] = {}
         self._description = ""
@@ -127,7 +132,7 @@ class Crew:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Return the patterns of the app's mux, once the crew has started."""
+        """Return the patterns of the app's mux, once the processor has started."""
         return tuple(self._patterns)
 
     @property
@@ -204,7 +209,7 @@ class Crew:
         for task in tasks:
             task.canceled = self._callbacks.canceled_as(queue, task.id, asked_s)
             if task.canceled is not None:
-                canceled.append(self._end(task, Kind.CANCELED, _CANCELED_EARLY))
+                canceled.append(self._end(task, EventKind.CANCELED, _CANCELED_EARLY))
         return canceled
 
     def _is_async(self, task_type: str) -> bool:
@@ -221,7 +226,7 @@ class Crew:
 
     def _on_events(self, events: list[Event]) -> None:
         ended, others = split_done(events)
-        self.counts[Kind.DONE] += len(ended)
+        self.counts[EventKind.DONE] += len(ended)
         again: list[Submission] = []
         try:
             for event in others:
@@ -235,17 +240,17 @@ class Crew:
     def _take_event(self, event: Event, ended: list[InFlightTask], again: list[Submission]) -> None:
         task: InFlightTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
         kind, data = event.kind, event.data
-        if kind in (Kind.RERUN, Kind.RETURNED) and task.canceled is not None:
+        if kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
             # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
-            kind = Kind.CANCELED
-        if kind is Kind.RERUN and task.reruns and not self._is_closed:
-            kind, data = Kind.CRASHED, _KILLED_TWICE
+            kind = EventKind.CANCELED
+        if kind is EventKind.RERUN and task.reruns and not self._is_closed:
+            kind, data = EventKind.CRASHED, _KILLED_TWICE
         try:
             if self._goes_again(task, kind):
                 again.append(self._intake.submission(task))
-            elif kind is Kind.WRITTEN:
+            elif kind is EventKind.WRITTEN:
                 self._callbacks.write_result(task, data)
-            elif kind is Kind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
+            elif kind is EventKind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
                 self._ask_about_unknown(self._callbacks.passes_on, task, data)
             elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
                 self._judge(self._callbacks.judge, task, kind, data)
@@ -253,22 +258,22 @@ class Crew:
                 ended.append(self._end(task, kind, data))
         except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
             _log.exception("a defect: what became of task %s of queue %s is not written", task.id, task.queue)
-            if kind is not Kind.WRITTEN:
+            if kind is not EventKind.WRITTEN:
                 ended.append(give_back(task))
 
-    def _goes_again(self, task: InFlightTask, kind: Kind) -> bool:
+    def _goes_again(self, task: InFlightTask, kind: EventKind) -> bool:
         """Return whether a task is to be submitted again, since its child was killed for another's sake."""
         if self._is_closed:
             return False
-        task.reruns += kind is Kind.RERUN
+        task.reruns += kind is EventKind.RERUN
         # Not back to the queue, from where it would come with all of this forgotten, and so run for ever.
-        return kind is Kind.RERUN or (kind is Kind.RETURNED and task.reruns > 0)
+        return kind is EventKind.RERUN or (kind is EventKind.RETURNED and task.reruns > 0)
 
     def _is_unknown(self, task: InFlightTask) -> bool:
         """Return whether it was the mux that found no handler; a handler may raise the error, too."""
         return task.canceled is None and self._patterns.find(task.view.type) is None
 
-    def _judge(self, judge: Judge, task: InFlightTask, kind: Kind, data: bytes) -> None:
+    def _judge(self, judge: Judge, task: InFlightTask, kind: EventKind, data: bytes) -> None:
         """End a task once the hook child has said what follows from its failure; it stays held until then."""
 
         async def ask() -> None:
@@ -298,9 +303,9 @@ class Crew:
             if not task.in_flight:
                 return
             if not is_passed_on or task.canceled is not None:
-                self._callbacks.finish([self._end(task, Kind.NOT_FOUND, data)])
+                self._callbacks.finish([self._end(task, EventKind.NOT_FOUND, data)])
                 return
-            self.counts[Kind.NOT_FOUND] += 1
+            self.counts[EventKind.NOT_FOUND] += 1
             now_s = self._clock.unix_ns() // 1_000_000_000
             task.disposition = passed_on(task, data, now_s, pass_on_delay_s())
             self._callbacks.finish([task])
@@ -322,10 +327,12 @@ class Crew:
             judging.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    def _end(self, task: InFlightTask, kind: Kind, data: bytes, report: FailureReport | None = None) -> InFlightTask:
+    def _end(
+        self, task: InFlightTask, kind: EventKind, data: bytes, report: FailureReport | None = None
+    ) -> InFlightTask:
         self.counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
-        if kind <= Kind.RESULT:
+        if kind <= EventKind.RESULT:
             task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule)
             return task
         report = report or report_of(kind, data)
@@ -348,7 +355,7 @@ class Crew:
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
-                self._callbacks.finish([self._end(task, Kind.CANCELED, _CANCELED_EARLY)])
+                self._callbacks.finish([self._end(task, EventKind.CANCELED, _CANCELED_EARLY)])
         return bool(found)
 
     def lose(self, task: InFlightTask) -> None:
@@ -375,5 +382,5 @@ def give_back(task: InFlightTask) -> InFlightTask:
     return task
 
 
-def _is_unreported_failure(kind: Kind, data: bytes) -> bool:
-    return kind in (*TOLD_TO_END, Kind.CRASHED, Kind.BROKEN) and not has_report(kind, data)
+def _is_unreported_failure(kind: EventKind, data: bytes) -> bool:
+    return kind in (*TOLD_TO_END, EventKind.CRASHED, EventKind.BROKEN) and not has_report(kind, data)

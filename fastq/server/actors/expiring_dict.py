@@ -4,13 +4,13 @@ from typing import TypeVar
 
 from fastq.clock import Clock
 
-__all__ = ["Recent"]
+__all__ = ["ExpiringDict"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(dict[K, tuple[float, V]]):
+class ExpiringDict(dict[K, tuple[float, V]]):
     """Keep the last value put under each key, for ``keep_s`` seconds; a dict, so that an empty one costs nothing."""
 
     def __init__(self, keep_s: float, clock: Clock) -> None:

@@ -3,12 +3,12 @@
 import time
 
 from fastq.clock import ManualClock
-from fastq.server.actors.recent import Recent
+from fastq.server.actors.expiring_dict import ExpiringDict
 
 
 def test_what_is_put_is_taken_once_within_its_time() -> None:
     clock = ManualClock(0)
-    recent = Recent[str, int](2.0, clock)
+    recent = ExpiringDict[str, int](2.0, clock)
     assert recent.take("a") is None
     recent.put("a", 1)
     recent.put("b", 2)
@@ -21,7 +21,7 @@ def test_what_is_put_is_taken_once_within_its_time() -> None:
 
 def test_what_is_put_again_is_kept_anew_with_its_new_value() -> None:
     clock = ManualClock(0)
-    recent = Recent[str, int](2.0, clock)
+    recent = ExpiringDict[str, int](2.0, clock)
     recent.put("a", 1)
     clock.advance(1.5)
     recent.put("a", 2)
@@ -31,7 +31,7 @@ def test_what_is_put_again_is_kept_anew_with_its_new_value() -> None:
 
 def test_what_is_over_is_forgotten_when_something_new_comes() -> None:
     clock = ManualClock(0)
-    recent = Recent[str, int](2.0, clock)
+    recent = ExpiringDict[str, int](2.0, clock)
     for number in range(1000):
         recent.put(str(number), number)
     clock.advance(2.0)
@@ -41,7 +41,7 @@ def test_what_is_over_is_forgotten_when_something_new_comes() -> None:
 
 def test_putting_costs_no_more_when_thousands_are_kept() -> None:
     def cost_s(count: int) -> float:
-        recent = Recent[str, int](2.0, ManualClock(0))
+        recent = ExpiringDict[str, int](2.0, ManualClock(0))
         began_s = time.process_time()
         for number in range(count):
             recent.put(str(number), number)
@@ -54,7 +54,7 @@ def test_putting_costs_no_more_when_thousands_are_kept() -> None:
 
 def test_what_is_over_is_forgotten_also_if_nothing_comes_any_more() -> None:
     clock = ManualClock(0)
-    recent = Recent[str, int](2.0, clock)
+    recent = ExpiringDict[str, int](2.0, clock)
     recent.put("a", 1)
     clock.advance(1.0)
     recent.put("b", 2)

@@ -8,7 +8,7 @@ from typing import Final
 
 from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
 
-__all__ = ["Trouble", "is_everybodys"]
+__all__ = ["Outage", "is_everybodys"]
 
 EVERYBODYS: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
 """Beside what is transient: errors that one actor does not meet alone."""
@@ -19,7 +19,7 @@ def is_everybodys(error: BrokerError) -> bool:
     return error.transient or isinstance(error, EVERYBODYS)
 
 
-class Trouble:
+class Outage:
     """Keep who is failing, and what was said of it; an error that is one actor's own is said, and over, by itself."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Trouble:
     def __bool__(self) -> bool:
         return bool(self._sharing)
 
-    def meet(self, who: object, error: BrokerError) -> bool:
+    def report(self, who: object, error: BrokerError) -> bool:
         """Note that somebody has met an error; tell whether it is to be said."""
         kind = type(error)
         if is_everybodys(error):
@@ -44,7 +44,7 @@ class Trouble:
         self._own[who] = (kind, count + 1)
         return before is not kind
 
-    def leave(self, who: object) -> int:
+    def clear(self, who: object) -> int:
         """Note that it works for somebody, or that he is gone; return how often it failed if that is the end of it."""
         _, failures = self._own.pop(who, (None, 0))
         if who in self._sharing:

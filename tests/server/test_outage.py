@@ -1,0 +1,51 @@
+"""Outage with Redis is said once for all that meet it, and its end when the last of them is through."""
+
+import pytest
+
+from fastq.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    BrokerOutOfMemoryError,
+    BrokerReadOnlyError,
+    BrokerTimeoutError,
+)
+from fastq.server.outage import Outage
+
+AWAY = BrokerConnectionError("away")
+ODD = BrokerError("WRONGTYPE")
+
+
+@pytest.mark.parametrize(
+    "error", [AWAY, BrokerTimeoutError("silent"), BrokerReadOnlyError("replica"), BrokerOutOfMemoryError("full")]
+)
+def test_what_everybody_meets_is_said_once_and_is_over_when_the_last_is_through(error: BrokerError) -> None:
+    outage = Outage()
+    assert [outage.report(who, error) for who in ("a", "b", "a", "c")] == [True, False, False, False]
+    assert outage
+    assert [outage.clear(who) for who in ("a", "a", "c", "b", "b")] == [0, 0, 0, 4, 0]
+    assert not outage
+    assert outage.report("a", error), "the next one is said again"
+
+
+def test_another_kind_of_trouble_in_the_same_outage_is_said_too_but_not_by_turns() -> None:
+    outage = Outage()
+    slow = BrokerTimeoutError("silent")
+    said = [outage.report("a", error) for error in (slow, AWAY, slow, AWAY)]
+    assert said == [True, True, False, False]
+    assert outage.clear("a") == 4
+
+
+def test_what_is_one_s_own_is_said_by_each_and_over_for_each() -> None:
+    outage = Outage()
+    assert [outage.report(who, ODD) for who in ("a", "b", "a", "b")] == [True, True, False, False]
+    assert not outage, "Redis itself is well"
+    assert (outage.clear("a"), outage.clear("b")) == (2, 2)
+
+
+def test_one_who_fails_for_good_does_not_hide_the_end_of_an_outage() -> None:
+    outage = Outage()
+    outage.report("odd", ODD)
+    assert (outage.report("a", AWAY), outage.clear("a")) == (True, 1)
+    assert (outage.report("a", AWAY), outage.clear("a")) == (True, 1)
+    outage.report("odd", AWAY)
+    assert outage.clear("odd") == 2
