@@ -21,8 +21,10 @@ from fastq.broker.operation import Flow, Operation
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError
-from fastq.inspector import actions, bulk, queues, tasks
-from fastq.inspector.tasks import Listing
+from fastq.inspector import actions, bulk
+from fastq.inspector.driver import Driver
+from fastq.inspector.queues import QueueMethods
+from fastq.inspector.tasks import Listing, TaskMethods
 from tests.redis_servers import RedisServer, redis_server
 
 __all__: list[str] = []
@@ -59,15 +61,21 @@ def everything(verb: Callable[..., Flow[object]], state: str, *more: Any) -> Cal
     return lambda: verb(QUEUE, state, "group-0" if state == "aggregating" else None, *more)
 
 
+def flow(definition: Any, *args: object) -> Flow[object]:
+    """Return the flow that a method of the inspectors is."""
+    found: Flow[object] = definition.flow(Driver(), *args)
+    return found
+
+
 def cases(size: Size) -> list[Case]:
     """List what is timed."""
     middle = ID_FORMAT % (size.tasks // 2)
     last_page = size.tasks * 4 // 10 // 100
     return [
-        Case("get_queue_info", "mixed", lambda: queues.get_queue_info(QUEUE, NOW_NS), False),
-        Case("groups", "mixed", lambda: queues.groups(QUEUE), False),
-        Case("history, 90 days", "mixed", lambda: queues.history(QUEUE, 90, NOW_NS), False),
-        Case("get_task_info", "mixed", lambda: tasks.get_task_info(QUEUE, SAMPLE_ID, NOW_NS), False),
+        Case("get_queue_info", "mixed", lambda: flow(QueueMethods.get_queue_info, QUEUE), False),
+        Case("groups", "mixed", lambda: flow(QueueMethods.groups, QUEUE), False),
+        Case("history, 90 days", "mixed", lambda: flow(QueueMethods.history, QUEUE, 90), False),
+        Case("get_task_info", "mixed", lambda: flow(TaskMethods.get_task_info, QUEUE, SAMPLE_ID), False),
         Case("list_pending_tasks, first page", "mixed", page("pending", 1), False),
         Case("list_pending_tasks, middle", "mixed", page("pending", last_page // 2), False),
         Case("list_completed_tasks, middle", "mixed", page("completed", last_page // 4), False),

@@ -11,10 +11,13 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from fastq.inspector.driver import AsyncDriver
 
 PAGES = Path(__file__).parent / "api"
 MARK = re.compile(r"(<!-- api: ([\w.]+) ?(brief|given|) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -45,7 +48,7 @@ def entry(path: str, how: str = "") -> str:
     found = getattr(module, name)
     match node:
         case ast.ClassDef():
-            return "\n".join(class_lines(node, home, found, how))
+            return "\n".join(class_lines(node, found, how))
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             return "\n".join([f"### `{signature(node, name)}`", "", *said(found, node), ""])
         case _:
@@ -106,9 +109,9 @@ def imported(node: ast.stmt) -> dict[str, str]:
 # Classes
 
 
-def class_lines(node: ast.ClassDef, home: ast.Module, found: Any, how: str) -> Iterator[str]:
+def class_lines(node: ast.ClassDef, found: Any, how: str) -> Iterator[str]:
     """Say what a class is and has."""
-    made = constructor(node, home)
+    made = next((made for _, source, _ in sources_of(found) if (made := constructor(source))), None)
     is_error = issubclass(found, BaseException)
     if is_error:
         title = f"{node.name}({', '.join(public_bases(found))})"
@@ -136,15 +139,20 @@ def public_bases(found: type) -> Iterator[str]:
             yield base.__name__
 
 
-def constructor(node: ast.ClassDef, home: ast.Module) -> Function | None:
-    """Return a class' own ``__init__``, or that of a base in the same module."""
+def sources_of(found: type) -> Iterator[tuple[type, ast.ClassDef, ast.Module]]:
+    """Return the sources of a class and of its bases in fastq."""
+    for each in found.__mro__:
+        if each.__module__.startswith("fastq"):
+            home = tree(each.__module__)
+            node = next(n for n in home.body if isinstance(n, ast.ClassDef) and n.name == each.__name__)
+            yield each, node, home
+
+
+def constructor(node: ast.ClassDef) -> Function | None:
+    """Return a class' own ``__init__``."""
     for each in node.body:
         if isinstance(each, Function) and each.name == "__init__":
             return each
-    bases = {ast.unparse(base) for base in node.bases}
-    for other in home.body:
-        if isinstance(other, ast.ClassDef) and other.name in bases:
-            return constructor(other, home)
     return None
 
 
@@ -185,34 +193,45 @@ def setting_line(node: ast.AnnAssign) -> str:
 def method_lines(found: type, *, is_brief: bool) -> Iterator[str]:
     """Say what public methods and properties a class has, those of its bases in fastq too."""
     seen: set[str] = set()
-    meanings: dict[str, str] = {}
-    for each in found.__mro__:
-        if not each.__module__.startswith("fastq"):
-            continue
-        node = next(n for n in tree(each.__module__).body if isinstance(n, ast.ClassDef) and n.name == each.__name__)
-        meanings |= parameters_of_bases(each, node)
-        for method in node.body:
-            if isinstance(method, Function) and public([method.name]) and method.name not in seen:
-                seen.add(method.name)
-                lines = one_method(method, getattr(each, method.name, None), is_brief=is_brief)
-                yield from (with_meanings(line, meanings) for line in lines)
+    is_async = issubclass(found, AsyncDriver)
+    for each, node, home in sources_of(found):
+        for statement in node.body:
+            method = method_of(statement, home, is_async=is_async)
+            if method is None or not public([method.name]) or method.name in seen:
+                continue
+            seen.add(method.name)
+            if isinstance(statement, ast.Assign) and not is_brief:
+                yield from (f"`{signature(method, method.name, bound=True)}`: {ast.get_docstring(method)}", "")
+            else:
+                yield from one_method(method, getattr(each, method.name, None), is_brief=is_brief)
     yield ""
 
 
-def with_meanings(line: str, meanings: dict[str, str]) -> str:
-    """Put in the place of type parameters what they are."""
-    return re.sub(r"\b\w+\b", lambda word: meanings.get(word[0], word[0]), line)
+def method_of(statement: ast.stmt, home: ast.Module, *, is_async: bool) -> Function | None:
+    """Return the method that a statement of a class defines; of an inspector's the function that its driver has."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="alias")) as call):
+            flow, _, text = call.args
+            source = next(n for n in home.body if isinstance(n, ast.FunctionDef) and n.name == ast.unparse(flow))
+            made = deepcopy(source)
+            made.name, made.body = name, [ast.Expr(text)]
+            del made.args.args[1]
+            return driven(made, is_async=is_async)
+        case ast.FunctionDef(decorator_list=[ast.Name(id="operation" | "stream")]):
+            return driven(deepcopy(statement), is_async=is_async)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return statement
+    return None
 
 
-def parameters_of_bases(found: type, node: ast.ClassDef) -> dict[str, str]:
-    """Map the type parameters of a class' generic bases to what the class gives for them."""
-    meanings: dict[str, str] = {}
-    for base in node.bases:
-        if isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Tuple):
-            generic = next((each for each in found.__mro__ if each.__name__ == ast.unparse(base.value)), None)
-            names = [parameter.__name__ for parameter in getattr(generic, "__parameters__", ())]
-            meanings |= dict(zip(names, map(ast.unparse, base.slice.elts), strict=False))
-    return meanings
+def driven(method: ast.FunctionDef, *, is_async: bool) -> Function:
+    """Return a method that is defined as a flow as it is called: it returns what the flow returns, or an iterator."""
+    assert isinstance(method.returns, ast.Subscript)
+    if ast.unparse(method.returns.value) == "Stream":
+        method.returns.value = ast.Name("AsyncIterator" if is_async else "Iterator")
+        return method
+    method.returns = method.returns.slice
+    return ast.AsyncFunctionDef(**vars(method)) if is_async else method
 
 
 def one_method(node: Function, found: Any, *, is_brief: bool) -> Iterator[str]:

@@ -1,11 +1,8 @@
-"""What an inspector does to one task, as flows.
-
-Where a state is ``expected`` a task that is in another is left alone: ``TaskStateError`` tells which.
-"""
+"""What an inspector does to one task."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from fastq.broker.inspect.actions import (
     DONE,
@@ -25,15 +22,71 @@ from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.operations.cancel import cancel_processing
 from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
 from fastq.info import at_unix_ns
-from fastq.inspector.checks import check_queue, check_task_id
+from fastq.inspector.checks import check_queue, check_state_name, check_task_id
+from fastq.inspector.driver import Driver, operation
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 from fastq.task import encode_payload
 from fastq.wire.codec import rewrite_task_message
 
-__all__ = ["archive", "cancel", "delete", "run", "update_task_payload"]
+__all__ = ["ActionMethods", "archive", "cancel", "delete", "run"]
 
 CHANGED: Final = -1
+
+
+class ActionMethods(Driver):
+    """What an inspector does to one task."""
+
+    @operation
+    def delete_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
+        """Delete a task and release its unique lock; ``TaskStateError`` while a server works on it.
+
+        A task that is in another state than ``expected`` is left alone, which is a ``TaskStateError``, too.
+        """
+        return delete(queue, task_id, _known(expected))
+
+    @operation
+    def run_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
+        """Move a task to pending, behind all others; ``TaskStateError`` if it is pending, active, not ``expected``."""
+        return run(queue, task_id, self._now_ns(), _known(expected))
+
+    @operation
+    def archive_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
+        """Move a task to the archive; ``TaskStateError`` if it is active, there already, or not ``expected``."""
+        return archive(queue, task_id, self._now_ns(), _known(expected))
+
+    @operation
+    def update_task_payload(self, queue: str, task_id: str, payload: Any) -> Flow[None]:
+        """Give a scheduled task another payload, as ``Task`` takes it; ``TaskStateError`` for a task in another state.
+
+        Its unique lock stays that of the payload it was made with, as in asynq.
+        """
+        check_queue(queue)
+        check_task_id(task_id)
+        data = encode_payload(payload)
+        outcome: int | str = CHANGED
+        while outcome == CHANGED:  # somebody else rewrote it between our look and our write
+            message = yield from _message(queue, task_id)
+            outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
+        _settle(queue, task_id, "update", outcome)
+
+    @operation
+    def cancel_processing(self, task_id: str, outcome: str | None = None, *, queue: str | None = None) -> Flow[None]:
+        """Ask the server that runs a task to stop it; nobody answers, so nothing tells whether it was running.
+
+        ``outcome`` says what becomes of it then: "retry" (as asynq has it: archived if no attempt is left), "archive"
+        or "delete"; Go's servers retry whatever it says. ``queue`` tells tasks apart that have the same id.
+        """
+        return cancel(task_id, outcome, queue)
+
+
+def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
+    """Ask the server that runs a task to stop it, and say what is to become of it."""
+    return cancel_processing(check_task_id(task_id), None if queue is None else check_queue(queue), outcome)
+
+
+def _known(expected: TaskState | str | None) -> TaskState | None:
+    return None if expected is None else check_state_name(expected)
 
 
 def delete(queue: str, task_id: str, expected: TaskState | None = None) -> Flow[None]:
@@ -67,23 +120,6 @@ def _found(task: Target, act: Callable[[Target], Operation[Outcome]]) -> Flow[Ou
         seen_at = yield from find_in_pending(task.queue, task.id)
         outcome = yield act(replace(task, seen_at=seen_at))
     return outcome
-
-
-def update_task_payload(queue: str, task_id: str, payload: object) -> Flow[None]:
-    """Give a scheduled task another payload; its unique lock stays that of the old one, as in asynq."""
-    check_queue(queue)
-    check_task_id(task_id)
-    data = encode_payload(payload)
-    outcome: int | str = CHANGED
-    while outcome == CHANGED:  # somebody else rewrote it between our look and our write
-        message = yield from _message(queue, task_id)
-        outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
-    _settle(queue, task_id, "update", outcome)
-
-
-def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
-    """Ask the server that runs a task to stop it, and say what is to become of it."""
-    return cancel_processing(check_task_id(task_id), None if queue is None else check_queue(queue), outcome)
 
 
 def _require(queue: str, task_id: str) -> Flow[None]:

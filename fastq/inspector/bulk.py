@@ -1,4 +1,4 @@
-"""What an inspector does to all tasks of a state, or to all of a queue, as flows; in pieces, so not atomic."""
+"""What an inspector does to all tasks of a state, or to all of a queue; in pieces, so not atomic."""
 
 import logging
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Final
 
 from fastq.broker.inspect.bulk import Source, archive_all, delete_all, run_all
 from fastq.broker.inspect.move import count_parked
-from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_stats
+from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_exists, queue_stats
 from fastq.broker.inspect.removal import (
     Closing,
     close_queue,
@@ -17,14 +17,16 @@ from fastq.broker.inspect.removal import (
     unlist_groups,
 )
 from fastq.broker.inspect.tasks import container
-from fastq.broker.operation import Flow
-from fastq.errors import QueueNotEmptyError
+from fastq.broker.operation import Flow, together
+from fastq.errors import QueueNotEmptyError, QueueNotFoundError
 from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_queue, check_state
+from fastq.inspector.driver import Driver, alias, operation
+from fastq.inspector.progress import OnProgress, reporting, sizes_of
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 
-__all__ = ["archive_all_tasks", "delete_all_tasks", "delete_queue", "run_all_tasks"]
+__all__ = ["ARCHIVABLE", "DELETABLE", "RUNNABLE", "BulkMethods"]
 
 SECOND_NS: Final = 1_000_000_000
 DELETABLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
@@ -34,25 +36,126 @@ ARCHIVABLE: Final = DELETABLE - {TaskState.ARCHIVED}
 _log = logging.getLogger("fastq.inspector")
 
 
-def delete_all_tasks(queue: str, state: TaskState | str, group: str | None) -> Flow[int]:
+def _delete(self: Driver, state: TaskState, queue: str) -> Flow[int]:
+    return delete_all_tasks(queue, state, None)
+
+
+def _delete_group(self: Driver, state: TaskState, queue: str, group: str) -> Flow[int]:
+    return delete_all_tasks(queue, state, group)
+
+
+def _run(self: Driver, state: TaskState, queue: str) -> Flow[int]:
+    return run_all_tasks(queue, state, None, self._now_ns())
+
+
+def _run_group(self: Driver, state: TaskState, queue: str, group: str) -> Flow[int]:
+    return run_all_tasks(queue, state, group, self._now_ns())
+
+
+def _archive(self: Driver, state: TaskState, queue: str) -> Flow[int]:
+    return archive_all_tasks(queue, state, None, self._now_ns())
+
+
+def _archive_group(self: Driver, state: TaskState, queue: str, group: str) -> Flow[int]:
+    return archive_all_tasks(queue, state, group, self._now_ns())
+
+
+class BulkMethods(Driver):
+    """What an inspector does to all tasks of a state, or to all of a queue."""
+
+    @operation
+    def delete_all_tasks(
+        self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None
+    ) -> Flow[int]:
+        """Delete all tasks in ``state`` (any but active), with their unique locks; returns how many there were.
+
+        As many as there are now, a few hundred a round trip; what comes meanwhile may stay. ``progress`` is called
+        before each piece, and may end the work by raising an exception.
+        """
+        return delete_all_tasks(queue, state, group, progress)
+
+    @operation
+    def run_all_tasks(
+        self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None
+    ) -> Flow[int]:
+        """Move all tasks in ``state`` (any but pending and active) to pending; returns how many there were."""
+        return run_all_tasks(queue, state, group, self._now_ns(), progress)
+
+    @operation
+    def archive_all_tasks(
+        self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None
+    ) -> Flow[int]:
+        """Move all tasks in ``state`` (any but active and archived) to the archive; returns how many there were.
+
+        The archive keeps the last 10 000 tasks, those beyond are deleted.
+        """
+        return archive_all_tasks(queue, state, group, self._now_ns(), progress)
+
+    delete_all_pending_tasks = alias(_delete, TaskState.PENDING, "Delete all pending tasks.")
+    delete_all_scheduled_tasks = alias(_delete, TaskState.SCHEDULED, "Delete all scheduled tasks.")
+    delete_all_retry_tasks = alias(_delete, TaskState.RETRY, "Delete all tasks that wait for a retry.")
+    delete_all_archived_tasks = alias(_delete, TaskState.ARCHIVED, "Delete all archived tasks.")
+    delete_all_completed_tasks = alias(_delete, TaskState.COMPLETED, "Delete all completed tasks.")
+    delete_all_aggregating_tasks = alias(_delete_group, TaskState.AGGREGATING, "Delete all tasks of a group.")
+    run_all_scheduled_tasks = alias(_run, TaskState.SCHEDULED, "Move all scheduled tasks to pending.")
+    run_all_retry_tasks = alias(_run, TaskState.RETRY, "Move all tasks that wait for a retry to pending.")
+    run_all_archived_tasks = alias(_run, TaskState.ARCHIVED, "Move all archived tasks to pending.")
+    run_all_aggregating_tasks = alias(_run_group, TaskState.AGGREGATING, "Move all tasks of a group to pending.")
+    archive_all_pending_tasks = alias(_archive, TaskState.PENDING, "Archive all pending tasks.")
+    archive_all_scheduled_tasks = alias(_archive, TaskState.SCHEDULED, "Archive all scheduled tasks.")
+    archive_all_retry_tasks = alias(_archive, TaskState.RETRY, "Archive all tasks that wait for a retry.")
+    archive_all_aggregating_tasks = alias(_archive_group, TaskState.AGGREGATING, "Archive all tasks of a group.")
+
+    @operation
+    def count_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> Flow[int]:
+        """Count the tasks of a queue in a state; of aggregating ones those of a group."""
+        known, name = check_state(state, group)
+        source = Source(check_queue(queue), container(queue, known, name), known, name)
+        exists, size = yield from together(queue_exists(queue), source.size())
+        if not exists:
+            raise QueueNotFoundError(queue)
+        count: int = size
+        return count
+
+    @operation
+    def delete_queue(self, queue: str, *, force: bool = False, progress: OnProgress | None = None) -> Flow[None]:
+        """Delete a queue with all its keys; ``QueueNotEmptyError`` if it has tasks, of whatever state.
+
+        With ``force`` its tasks are deleted, too, but for active ones, which are in the way. It is paused meanwhile.
+        All keys of Redis are gone through, in pieces, for what was left over by others. What is enqueued into it in
+        that time makes it a queue anew; with ``force`` it may be deleted. Where Redis fails on the way the queue stays
+        paused, and what is left of it goes when this is called again; so it does where ``progress`` ends the work.
+        Clients of other processes list a queue every 10 s while they enqueue: until then one that they use again is not
+        listed.
+        """
+        return reporting(delete_queue(queue, self._now_ns(), force=force), progress, _count_all(queue))
+
+
+def delete_all_tasks(
+    queue: str, state: TaskState | str, group: str | None, progress: OnProgress | None = None
+) -> Flow[int]:
     """Delete all tasks of a state, with their unique locks."""
     source = _source(queue, state, group, "delete", DELETABLE)
     yield from require_queue(queue)
-    return (yield from delete_all(source))
+    return (yield from reporting(delete_all(source), progress, sizes_of(source)))
 
 
-def run_all_tasks(queue: str, state: TaskState | str, group: str | None, now_ns: int) -> Flow[int]:
+def run_all_tasks(
+    queue: str, state: TaskState | str, group: str | None, now_ns: int, progress: OnProgress | None = None
+) -> Flow[int]:
     """Move all tasks of a state to pending."""
     source = _source(queue, state, group, "run", RUNNABLE)
     yield from require_queue(queue)
-    return (yield from run_all(source, now_ns))
+    return (yield from reporting(run_all(source, now_ns), progress, sizes_of(source)))
 
 
-def archive_all_tasks(queue: str, state: TaskState | str, group: str | None, now_ns: int) -> Flow[int]:
+def archive_all_tasks(
+    queue: str, state: TaskState | str, group: str | None, now_ns: int, progress: OnProgress | None = None
+) -> Flow[int]:
     """Move all tasks of a state to the archive."""
     source = _source(queue, state, group, "archive", ARCHIVABLE)
     yield from require_queue(queue)
-    return (yield from archive_all(source, at_unix_ns(now_ns)))
+    return (yield from reporting(archive_all(source, at_unix_ns(now_ns)), progress, sizes_of(source)))
 
 
 def _source(
@@ -103,3 +206,9 @@ def _not_empty(queue: str, sizes: Mapping[TaskState, int], in_groups: int) -> Qu
     return QueueNotEmptyError(
         queue, {state.value: size for state, size in (*sizes.items(), (TaskState.AGGREGATING, in_groups))}
     )
+
+
+def _count_all(queue: str) -> Flow[int]:
+    stats: QueueStats = yield queue_stats(queue, 0.0)
+    grouped = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
+    return sum(stats.sizes.values()) + grouped

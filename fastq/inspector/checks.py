@@ -1,11 +1,23 @@
 """Checks of what an inspector is asked, before anything is sent; each error names the value."""
 
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from fastq.options import check_text
 from fastq.states import TaskState
 
-__all__ = ["MAX_PAGE", "MAX_PAGE_SIZE", "check_count", "check_page", "check_queue", "check_state", "check_task_id"]
+__all__ = [
+    "MAX_PAGE",
+    "MAX_PAGE_SIZE",
+    "check_count",
+    "check_page",
+    "check_queue",
+    "check_state",
+    "check_state_name",
+    "check_states",
+    "check_task_id",
+]
 
 MAX_PAGE_SIZE: Final = 10_000
 MAX_PAGE: Final = 10**12
@@ -21,12 +33,26 @@ def check_task_id(task_id: object) -> str:
     return check_text(task_id, "task_id")
 
 
+def check_state_name(state: object, allowed: Collection[TaskState] = tuple(TaskState)) -> TaskState:
+    """Return a state, if it is one of those that are allowed."""
+    with suppress(ValueError):
+        known = TaskState(state)  # type: ignore[arg-type]  # what is no state is refused, of whatever type
+        if known in allowed:
+            return known
+    raise ValueError(f"state must be one of {', '.join(allowed)}, not {state!r}")
+
+
+def check_states(states: Iterable[object], allowed: Sequence[TaskState]) -> list[TaskState]:
+    """Return states in the order of ``allowed``, all of these if none are named."""
+    if isinstance(states, str):
+        states = (states,)
+    named = {check_state_name(state, allowed) for state in states}
+    return [state for state in allowed if state in named or not named]
+
+
 def check_state(state: object, group: object) -> tuple[TaskState, str]:
     """Return a state and the group that aggregating needs and no other takes."""
-    try:
-        known = TaskState(state)  # type: ignore[arg-type]  # what is no state is refused, of whatever type
-    except ValueError:
-        raise ValueError(f"state must be one of {', '.join(TaskState)}, not {state!r}") from None
+    known = check_state_name(state)
     if known is TaskState.AGGREGATING:
         return known, check_text(group, "group")
     if group is not None:

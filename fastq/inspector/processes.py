@@ -1,9 +1,10 @@
-"""What an inspector reads of servers, schedulers and cluster nodes, as flows."""
+"""What an inspector reads of servers, schedulers, cluster nodes and Redis."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from fastq.broker.inspect.redis_info import cluster_info, redis_info
 from fastq.broker.inspect.servers import (
     SlotRange,
     cluster_slots,
@@ -12,10 +13,12 @@ from fastq.broker.inspect.servers import (
     read_servers,
     slot_of,
 )
-from fastq.broker.operation import Flow
+from fastq.broker.operation import Flow, Operation
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_page, check_queue
+from fastq.inspector.driver import Driver, operation
 from fastq.inspector.records import ClusterNode, ServerInfo
+from fastq.inspector.tasks import DEFAULT_PAGE_SIZE
 from fastq.options import check_text
 from fastq.wire.codec import (
     decode_scheduler_enqueue_event,
@@ -25,7 +28,7 @@ from fastq.wire.codec import (
 )
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
-__all__ = ["cluster_key_slot", "cluster_nodes", "list_scheduler_enqueue_events", "scheduler_entries", "servers"]
+__all__ = ["ServerMethods", "running_servers"]
 
 SECOND_NS: Final = 1_000_000_000
 SHOWN_STATUS: Final = {"stopped": "quiet", "closed": "stopping"}
@@ -36,7 +39,66 @@ T = TypeVar("T")
 _log = logging.getLogger("fastq.inspector")
 
 
-def servers(now_ns: int) -> Flow[list[ServerInfo]]:
+class ServerMethods(Driver):
+    """What an inspector reads of servers, schedulers, cluster nodes and Redis."""
+
+    @operation
+    def servers(self) -> Flow[list[ServerInfo]]:
+        """List the servers that are running, Go's and fastq's, and what each is working on."""
+        return running_servers(self._now_ns())
+
+    @operation
+    def scheduler_entries(self) -> Flow[list[SchedulerEntry]]:
+        """List the periodic tasks of all running schedulers."""
+        found = yield from read_scheduler_entries(self._now_ns() // SECOND_NS)
+        return sorted(
+            _decoded(decode_scheduler_entry, found), key=lambda entry: (entry.spec, entry.task_type, entry.id)
+        )
+
+    @operation
+    def list_scheduler_enqueue_events(
+        self, entry_id: str, *, page: int = 1, page_size: int = DEFAULT_PAGE_SIZE
+    ) -> Flow[list[SchedulerEnqueueEvent]]:
+        """Read a page of when an entry's task was enqueued, the latest first; Redis keeps 1000 events an entry."""
+        start, count = check_page(page, page_size)
+        found = yield list_history(check_text(entry_id, "entry_id"), start, count)
+        return list(_decoded(decode_scheduler_enqueue_event, found))
+
+    @operation
+    def cluster_key_slot(self, queue: str) -> Flow[int]:
+        """Return the slot of a Redis Cluster in which all keys of a queue are; computed here."""
+        yield from ()
+        return slot_of(check_queue(queue))
+
+    @operation
+    def cluster_nodes(self, queue: str) -> Flow[list[ClusterNode]]:
+        """List the nodes of a Redis Cluster that have a queue's keys, the master first."""
+        slot = slot_of(check_queue(queue))
+        ranges: list[SlotRange] = yield cluster_slots()
+        return [
+            ClusterNode(node_id, f"{host}:{port}")
+            for span in ranges
+            if span.first <= slot <= span.last
+            for node_id, host, port in span.nodes
+        ]
+
+    @operation
+    def redis_info(self) -> Flow[Mapping[str, str]]:
+        """Read what Redis says of itself with INFO, as it is named there; not every user may ask for it."""
+        return _one(redis_info())
+
+    @operation
+    def cluster_info(self) -> Flow[Mapping[str, str]]:
+        """Read what a Redis Cluster says of itself with CLUSTER INFO."""
+        return _one(cluster_info())
+
+
+def _one(operation: Operation[T]) -> Flow[T]:
+    found: T = yield operation
+    return found
+
+
+def running_servers(now_ns: int) -> Flow[list[ServerInfo]]:
     """List the servers that sent a heartbeat of late, by host and process."""
     found = yield from read_servers(now_ns // SECOND_NS)
     running = [
@@ -61,19 +123,6 @@ def _started(worker: WorkerInfo) -> tuple[float, str]:
     return (worker.start_time.timestamp() if worker.start_time else 0.0), worker.task_id
 
 
-def scheduler_entries(now_ns: int) -> Flow[list[SchedulerEntry]]:
-    """List the periodic tasks of all schedulers that sent a heartbeat of late, by spec, type and id."""
-    found = yield from read_scheduler_entries(now_ns // SECOND_NS)
-    return sorted(_decoded(decode_scheduler_entry, found), key=lambda entry: (entry.spec, entry.task_type, entry.id))
-
-
-def list_scheduler_enqueue_events(entry_id: str, page: int, page_size: int) -> Flow[list[SchedulerEnqueueEvent]]:
-    """Read a page of when an entry's task was enqueued, the latest first."""
-    start, count = check_page(page, page_size)
-    found = yield list_history(check_text(entry_id, "entry_id"), start, count)
-    return list(_decoded(decode_scheduler_enqueue_event, found))
-
-
 def _decoded(decode: Callable[[bytes], T], found: Iterable[bytes]) -> Iterator[T]:
     """Decode what a peer wrote; what cannot be read hides nothing else."""
     for data in found:
@@ -81,20 +130,3 @@ def _decoded(decode: Callable[[bytes], T], found: Iterable[bytes]) -> Iterator[T
             yield decode(data)
         except InvalidMessageError as error:
             _log.warning("left out of the list: %s: %r", error, data[:100])
-
-
-def cluster_key_slot(queue: str) -> int:
-    """Return the slot of a cluster in which all keys of a queue are."""
-    return slot_of(check_queue(queue))
-
-
-def cluster_nodes(queue: str) -> Flow[list[ClusterNode]]:
-    """List the nodes that have a queue's keys, the master first."""
-    slot = cluster_key_slot(queue)
-    ranges: list[SlotRange] = yield cluster_slots()
-    return [
-        ClusterNode(node_id, f"{host}:{port}")
-        for span in ranges
-        if span.first <= slot <= span.last
-        for node_id, host, port in span.nodes
-    ]

@@ -1,4 +1,4 @@
-"""What an inspector does with a queue as a whole, as flows."""
+"""What an inspector does with a queue as a whole."""
 
 from datetime import timedelta
 from typing import Final
@@ -15,22 +15,88 @@ from fastq.broker.inspect.queues import (
     sample_memory,
     unpause_queue,
 )
+from fastq.broker.inspect.removal import find_groups
 from fastq.broker.operation import Flow, together
 from fastq.errors import BrokerError, QueueNotFoundError, QueueStateError
 from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_count, check_queue
+from fastq.inspector.driver import Driver, operation
 from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo
 
-__all__ = ["get_queue_info", "groups", "history", "pause", "queues", "require_queue", "unpause"]
+__all__ = ["QueueMethods", "pause", "require_queue", "unpause"]
 
 SECOND_NS: Final = 1_000_000_000
 MAX_DAYS: Final = 3650
 
 
-def queues() -> Flow[list[str]]:
-    """List the names of all queues."""
-    names: list[str] = yield list_queues()
-    return names
+class QueueMethods(Driver):
+    """What an inspector does with a queue as a whole."""
+
+    @operation
+    def queues(self) -> Flow[list[str]]:
+        """List the names of all queues."""
+        names: list[str] = yield list_queues()
+        return names
+
+    @operation
+    def get_queue_info(self, queue: str, *, search: bool = False) -> Flow[QueueInfo]:
+        """Describe a queue: how many tasks in which states, its counters, latency, memory.
+
+        With ``search`` all keys of Redis are gone through, in pieces, to count tasks of groups that it does not list.
+        """
+        now_ns = self._now_ns()
+        exists, stats, memory = yield (
+            queue_exists(check_queue(queue)),
+            queue_stats(queue, now_ns / SECOND_NS),
+            sample_memory(queue),
+        )
+        for result in (exists, stats):
+            if isinstance(result, BrokerError):
+                raise result
+        if not exists:
+            raise QueueNotFoundError(queue)
+        aggregating = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
+        if search:
+            aggregating = sum(group.size for group in (yield from find_groups(queue)).values())
+        return _queue_info(queue, stats, aggregating, _memory(memory, stats, aggregating), now_ns)
+
+    @operation
+    def history(self, queue: str, days: int) -> Flow[list[DailyStats]]:
+        """Read how many tasks were processed and failed on each of the last UTC days, today first.
+
+        Redis keeps 90 days; before them all are 0.
+        """
+        check_queue(queue)
+        check_count(days, "days", MAX_DAYS)
+        today = at_unix_ns(self._now_ns()).date()
+        dates = [today - timedelta(days=ago) for ago in range(days)]
+        exists, counts = yield from together(queue_exists(queue), read_counters(queue, dates))
+        if not exists:
+            raise QueueNotFoundError(queue)
+        return [
+            DailyStats(queue, processed, failed, day) for day, (processed, failed) in zip(dates, counts, strict=True)
+        ]
+
+    @operation
+    def groups(self, queue: str) -> Flow[list[GroupInfo]]:
+        """List a queue's groups and how many tasks wait in each; none if there is no such queue, as asynq does."""
+        sizes = yield from group_sizes(check_queue(queue))
+        return [GroupInfo(name, size) for name, size in sorted(sizes.items())]
+
+    @operation
+    def pause_queue(self, queue: str, *, ahead: bool = True) -> Flow[None]:
+        """Let servers take nothing more from a queue; ``QueueStateError`` if it is paused already.
+
+        As in asynq a queue may be paused before it exists; with ``ahead=False`` that is a ``QueueNotFoundError``.
+        """
+        if not ahead:
+            yield from require_queue(check_queue(queue))
+        yield from pause(queue, self._now_ns())
+
+    @operation
+    def unpause_queue(self, queue: str) -> Flow[None]:
+        """Let servers take tasks from a queue again; ``QueueStateError`` if it is not paused."""
+        return unpause(queue)
 
 
 def require_queue(queue: str) -> Flow[None]:
@@ -39,20 +105,16 @@ def require_queue(queue: str) -> Flow[None]:
         raise QueueNotFoundError(queue)
 
 
-def get_queue_info(queue: str, now_ns: int) -> Flow[QueueInfo]:
-    """Describe a queue; its groups, however many, are counted in pieces beside the rest."""
-    exists, stats, memory = yield (
-        queue_exists(check_queue(queue)),
-        queue_stats(queue, now_ns / SECOND_NS),
-        sample_memory(queue),
-    )
-    for result in (exists, stats):
-        if isinstance(result, BrokerError):
-            raise result
-    if not exists:
-        raise QueueNotFoundError(queue)
-    aggregating = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
-    return _queue_info(queue, stats, aggregating, _memory(memory, stats, aggregating), now_ns)
+def pause(queue: str, now_ns: int) -> Flow[None]:
+    """Let servers take nothing more from a queue."""
+    if not (yield pause_queue(check_queue(queue), now_ns // SECOND_NS)):
+        raise QueueStateError(queue, paused=True)
+
+
+def unpause(queue: str) -> Flow[None]:
+    """Let servers take tasks from a queue again."""
+    if not (yield unpause_queue(check_queue(queue))):
+        raise QueueStateError(queue, paused=False)
 
 
 def _memory(sample: MemorySample | BrokerError, stats: QueueStats, aggregating: int) -> int | None:
@@ -82,33 +144,3 @@ def _queue_info(queue: str, stats: QueueStats, aggregating: int, memory: int | N
         lost=stats.lost,
         **{state.value: size for state, size in stats.sizes.items()},
     )
-
-
-def history(queue: str, days: int, now_ns: int) -> Flow[list[DailyStats]]:
-    """Read what ended on each of the last UTC days, today first."""
-    check_queue(queue)
-    check_count(days, "days", MAX_DAYS)
-    today = at_unix_ns(now_ns).date()
-    dates = [today - timedelta(days=ago) for ago in range(days)]
-    exists, counts = yield from together(queue_exists(queue), read_counters(queue, dates))
-    if not exists:
-        raise QueueNotFoundError(queue)
-    return [DailyStats(queue, processed, failed, day) for day, (processed, failed) in zip(dates, counts, strict=True)]
-
-
-def groups(queue: str) -> Flow[list[GroupInfo]]:
-    """List a queue's groups by name; none for a queue that there is not."""
-    sizes = yield from group_sizes(check_queue(queue))
-    return [GroupInfo(name, size) for name, size in sorted(sizes.items())]
-
-
-def pause(queue: str, now_ns: int) -> Flow[None]:
-    """Let servers take nothing more from a queue."""
-    if not (yield pause_queue(check_queue(queue), now_ns // SECOND_NS)):
-        raise QueueStateError(queue, paused=True)
-
-
-def unpause(queue: str) -> Flow[None]:
-    """Let servers take tasks from a queue again."""
-    if not (yield unpause_queue(check_queue(queue))):
-        raise QueueStateError(queue, paused=False)

@@ -1,4 +1,4 @@
-"""What an inspector reads of tasks, as flows: one by its id, a page of a state, or all of a state."""
+"""What an inspector reads of tasks: one by its id, a page of a state, or all of a state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,31 +10,20 @@ from fastq.broker.operation import Flow, together
 from fastq.errors import InvalidMessageError, QueueNotFoundError, TaskNotFoundError
 from fastq.info import TaskInfo, at_unix_ns, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
+from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stream
 from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 from fastq.wire.codec import clean_text, decode_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE, TaskMessage
 
-__all__ = ["Listing", "describe", "get_task_info"]
+__all__ = ["DEFAULT_PAGE_SIZE", "Listing", "TaskMethods", "describe"]
 
+DEFAULT_PAGE_SIZE: Final = 30
 SECOND_NS: Final = 1_000_000_000
 FAR_S: Final = 1e15
 IDS_A_CALL: Final = 5_000
 STATES: Final = frozenset(state.value for state in TaskState)
 TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
-
-
-def get_task_info(queue: str, task_id: str, now_ns: int) -> Flow[TaskInfo]:
-    """Describe one task."""
-    check_queue(queue)
-    check_task_id(task_id)
-    exists, found = yield from together(queue_exists(queue), read_tasks(queue, [task_id]))
-    if not exists:
-        raise QueueNotFoundError(queue)
-    info = describe(queue, task_id.encode(), found[0], now_ns)
-    if info is None:
-        raise TaskNotFoundError(queue, task_id)
-    return info
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +74,81 @@ class Listing:
     def pieces(self, ids: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
         """Cut ids into pieces, each to be read when it is its turn."""
         return [ids[start : start + size] for start in range(0, len(ids), size)]
+
+
+def _list(
+    self: Driver, state: TaskState, queue: str, *, page: int = 1, page_size: int = DEFAULT_PAGE_SIZE
+) -> Flow[list[TaskInfo]]:
+    return Listing.of(queue, state, None).page(page, page_size, self._now_ns())
+
+
+def _list_group(
+    self: Driver, state: TaskState, queue: str, group: str, *, page: int = 1, page_size: int = DEFAULT_PAGE_SIZE
+) -> Flow[list[TaskInfo]]:
+    return Listing.of(queue, state, group).page(page, page_size, self._now_ns())
+
+
+class TaskMethods(Driver):
+    """What an inspector reads of tasks."""
+
+    @operation
+    def get_task_info(self, queue: str, task_id: str) -> Flow[TaskInfo]:
+        """Describe a task; ``TaskNotFoundError`` if the queue has none with this id."""
+        check_queue(queue)
+        check_task_id(task_id)
+        exists, found = yield from together(queue_exists(queue), read_tasks(queue, [task_id]))
+        if not exists:
+            raise QueueNotFoundError(queue)
+        info = describe(queue, task_id.encode(), found[0], self._now_ns())
+        if info is None:
+            raise TaskNotFoundError(queue, task_id)
+        return info
+
+    @operation
+    def list_tasks(
+        self,
+        queue: str,
+        state: TaskState | str,
+        *,
+        group: str | None = None,
+        page: int = 1,
+        page_size: int = DEFAULT_PAGE_SIZE,
+    ) -> Flow[list[TaskInfo]]:
+        """Read a page of the tasks in a state, ``page`` from 1 on; empty past the end.
+
+        Oldest first: the longest waiting of pending and active, the lowest time of the others. ``group`` is for
+        aggregating. A page is shorter than its size where tasks leave the state while it is read.
+        """
+        return Listing.of(queue, state, group).page(page, page_size, self._now_ns())
+
+    list_pending_tasks = alias(_list, TaskState.PENDING, "List pending tasks, the next one to run first.")
+    list_active_tasks = alias(
+        _list, TaskState.ACTIVE, "List active tasks; ``is_orphaned`` are those that no server has a lease for."
+    )
+    list_scheduled_tasks = alias(_list, TaskState.SCHEDULED, "List scheduled tasks, the next one due first.")
+    list_retry_tasks = alias(_list, TaskState.RETRY, "List tasks that wait for a retry, the next one due first.")
+    list_archived_tasks = alias(_list, TaskState.ARCHIVED, "List archived tasks, the oldest first.")
+    list_completed_tasks = alias(_list, TaskState.COMPLETED, "List completed tasks, the next one to expire first.")
+    list_aggregating_tasks = alias(
+        _list_group, TaskState.AGGREGATING, "List the tasks of a group, the one that joined first at the front."
+    )
+
+    @stream
+    def iter_tasks(
+        self, queue: str, state: TaskState | str, *, group: str | None = None, page_size: int = 100
+    ) -> Stream[TaskInfo]:
+        """Go through all tasks in a state, ``page_size`` a round trip, in the order of ``list_tasks``.
+
+        The ids are read at the beginning, about 100 bytes each. A task comes once at most, and only if it is still in
+        the state when its turn comes; so tasks may be deleted or moved on the way. Those that come later are left out.
+        """
+        listing = Listing.of(queue, state, group)
+        check_page(1, page_size)
+        return self._iterate(listing, page_size)
+
+    def _iterate(self, listing: Listing, page_size: int) -> Stream[TaskInfo]:
+        for ids in listing.pieces((yield from listing.ids()), page_size):
+            yield Given((yield from listing.read(ids, self._now_ns())))
 
 
 def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskInfo | None:

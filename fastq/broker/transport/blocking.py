@@ -208,7 +208,7 @@ class BlockingBroker:
     """Carry out operations and flows, one after the other, on the calling thread."""
 
     def __init__(self, transport: Transport, close: Callable[[], None] | None = None) -> None:
-        self._transport = transport
+        self.transport = transport
         self._close = close
 
     def close(self) -> None:
@@ -228,8 +228,8 @@ class BlockingBroker:
         return self._receive(self._send(operations))
 
     def _send(self, operations: Sequence[Operation[Any]]) -> tuple[Exchange, Sent]:
-        exchange = Exchange(operations, self._transport.where)
-        return exchange, self._transport.send(exchange.commands())
+        exchange = Exchange(operations, self.transport.where)
+        return exchange, self.transport.send(exchange.commands())
 
     def _receive(self, ticket: tuple[Exchange, Sent]) -> list[Any]:
         exchange, sent = ticket
@@ -237,7 +237,7 @@ class BlockingBroker:
         while commands := exchange.commands():
             if exchange.pause_s:
                 time.sleep(exchange.pause_s)
-            exchange.receive(self._transport.send(commands).replies())
+            exchange.receive(self.transport.send(commands).replies())
         return exchange.results
 
     def drive(self, flow: Flow[T]) -> T:

@@ -1,0 +1,36 @@
+"""Inspector and AsyncInspector: the same methods, driven with blocking sockets and on an asyncio loop."""
+
+from fastq.inspector.actions import ActionMethods
+from fastq.inspector.bulk import BulkMethods
+from fastq.inspector.driver import AsyncDriver, BlockingDriver
+from fastq.inspector.processes import ServerMethods
+from fastq.inspector.queues import QueueMethods
+from fastq.inspector.tasks import TaskMethods
+
+__all__ = ["AsyncInspector", "Inspector"]
+
+
+class _Methods(
+    QueueMethods,
+    TaskMethods,
+    ActionMethods,
+    BulkMethods,
+    ServerMethods,
+):
+    """All methods of an inspector."""
+
+
+class Inspector(_Methods, BlockingDriver):
+    """Look at queues, tasks, servers and schedulers, and act on what is there; Go's and fastq's alike.
+
+    ``redis`` is as for ``Client``. Safe to share among threads. Nothing keeps Redis busy for long, however many tasks
+    there are: big work is done in pieces, so it is not atomic. A queue that is not listed in ``asynq:queues`` is a
+    ``QueueNotFoundError``; bad input a ``ValueError`` or ``TypeError``, before anything is sent.
+    """
+
+
+class AsyncInspector(_Methods, AsyncDriver):
+    """Look at what is in Redis and act on it from an asyncio program; as ``Inspector``, with every method awaitable.
+
+    ``redis`` is as for ``AsyncClient``. A call that is canceled may have been carried out, wholly or in part.
+    """

@@ -1,0 +1,155 @@
+"""Work on many tasks in pieces: how far it is, and how it is stopped between two of them.
+
+What works on many tasks takes ``progress``, a function that is called with a ``Progress`` before each piece. An
+exception that it raises ends the work there, and comes out of the method: each task is done, or as it was.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+from fastq.broker.inspect.bulk import TASKS_A_CALL, Source, Taken
+from fastq.broker.operation import Flow, Operation, Pause, Step, together
+from fastq.errors import BrokerError
+
+__all__ = ["OnProgress", "Progress", "counting", "reporting", "sizes_of", "stoppable"]
+
+T = TypeVar("T")
+
+ASKED_EVERY_S: Final = 0.5
+
+PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_tasks", "run_chosen", "sweep_queue"})
+"""The operations before which work may end: whatever the last one left to be done has been done then."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far work is: ``done`` of the ``total`` tasks that there were when it began; the same object each time.
+
+    ``unsure`` counts tasks that may be done besides, as a reply about them was lost. ``trouble`` is why the work waits
+    for Redis, None while it goes on. ``failures`` are the errors of single tasks.
+    """
+
+    total: int = 0
+    done: int = 0
+    unsure: int = 0
+    trouble: BrokerError | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def doubt(self) -> str:
+        """Text that says how many more may be done, if any."""
+        return f"; up to {self.unsure:,} more, since an answer was lost" if self.unsure else ""
+
+    def _add(self, result: Any) -> None:
+        """Count the tasks to which an operation did something."""
+        results = result if isinstance(result, Sequence) and not isinstance(result, Taken) else (result,)
+        self.done += sum(taken.tasks for taken in results if isinstance(taken, Taken))
+
+
+OnProgress: TypeAlias = Callable[[Progress], object]
+
+
+def sizes_of(*sources: Source) -> Flow[int]:
+    """Count the tasks of some sources."""
+    sizes: list[int] = yield from together(*(source.size() for source in sources))
+    return sum(sizes)
+
+
+def reporting(flow: Flow[T], progress: OnProgress | None, total: Flow[int]) -> Flow[T]:
+    """Carry out a flow; call ``progress`` before each piece of it, and at its end."""
+    if progress is None:
+        return (yield from flow)
+    now = Progress((yield from total))
+    found = yield from counting(flow, now, progress)
+    progress(now)
+    return found
+
+
+def counting(flow: Flow[T], now: Progress, progress: OnProgress, *, insist: bool = False) -> Flow[T]:
+    """Carry out a flow, count in ``now`` what it does, and call ``progress`` before each piece of it.
+
+    With ``insist`` an error that may pass ends nothing: Redis is waited for, ``progress`` called now and then, and the
+    same asked again. That does no harm: each piece takes what is to be taken, however much of it was taken before.
+    """
+    try:
+        step: Step = next(flow)
+        while True:
+            if _is_piece(step):
+                progress(now)
+            try:
+                result = (yield from _insisting(step, now, progress)) if insist else (yield step)
+            except BrokerError as error:
+                step = flow.throw(error)
+            else:
+                now._add(result)
+                step = flow.send(result)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def stoppable(flow: Flow[T], check: Callable[[], object]) -> Flow[T]:
+    """Carry out a flow, and call ``check``, which may raise, before each step."""
+    try:
+        step: Step = next(flow)
+        while True:
+            check()
+            try:
+                result = yield step
+            except BrokerError as error:
+                step = flow.throw(error)
+            else:
+                step = flow.send(result)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+def _is_piece(step: Step) -> bool:
+    operations = step if isinstance(step, tuple) else (step,)
+    return any(isinstance(operation, Operation) and operation.name in PIECES for operation in operations)
+
+
+def _insisting(step: Step, now: Progress, progress: OnProgress) -> Flow[Any]:
+    while True:
+        try:
+            result = yield step
+        except BrokerError as error:
+            trouble: BrokerError | None = error
+        else:
+            errors = result if isinstance(step, tuple) else ()
+            trouble = next((each for each in errors if isinstance(each, BrokerError)), None)
+            if trouble is None or not trouble.transient:
+                now.trouble = None
+                return result
+        assert trouble is not None  # it was caught, or found
+        if not trouble.transient:
+            raise trouble
+        _lost(trouble, now, progress)
+        yield from _until_it_answers(step, now, progress)
+
+
+def _lost(error: BrokerError, now: Progress, progress: OnProgress) -> None:
+    if error.maybe_applied and error.operation in PIECES:
+        now.unsure += TASKS_A_CALL
+    now.trouble = error
+    progress(now)
+
+
+def _until_it_answers(step: Step, now: Progress, progress: OnProgress) -> Flow[None]:
+    """Ask where the step asks, but for nothing: a Redis that stands still would do each piece that it was sent."""
+    first = step[0] if isinstance(step, tuple) else step
+    key = first.keys[:1] if isinstance(first, Operation) else ()
+    # Asked once each time, for the broker's own patience would keep whoever wants to stop it waiting.
+    question: Operation[Any] = Operation("EXISTS" if key else "PING", None, key, ())
+    while True:
+        yield Pause(ASKED_EVERY_S)
+        try:
+            yield question
+        except BrokerError as error:
+            if not error.transient:
+                raise
+            _lost(error, now, progress)
+        else:
+            return
