@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fastq._version import __version__
 from fastq.client import AsyncClient, Client
 from fastq.errors import (
+    BadLinesError,
     BrokerAuthError,
     BrokerConnectionError,
     BrokerError,
@@ -23,11 +24,13 @@ from fastq.errors import (
     LeaseExpiredError,
     QueueNotEmptyError,
     QueueNotFoundError,
+    QueuePausedError,
     QueueStateError,
     RevokeTask,
     SchedulerEntryNotFoundError,
     SemaphoreFullError,
     ServerClosedError,
+    ServerNotListeningError,
     ServerStartError,
     SkipRetry,
     TaskCanceled,
@@ -49,7 +52,17 @@ from fastq.task import Task
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 if TYPE_CHECKING:
-    from fastq.inspector import AsyncInspector, ClusterNode, DailyStats, GroupInfo, Inspector, QueueInfo, ServerInfo
+    from fastq.inspector import (
+        AsyncInspector,
+        ClusterNode,
+        DailyStats,
+        GroupInfo,
+        Inspector,
+        Progress,
+        QueueInfo,
+        ServerInfo,
+        TaskFilter,
+    )
     from fastq.periodic import PeriodicTaskConfig, PeriodicTaskManager
     from fastq.scheduler import Scheduler
     from fastq.server.config import ServerConfig
@@ -58,6 +71,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "AsyncInspector",
+    "BadLinesError",
     "BrokerAuthError",
     "BrokerConnectionError",
     "BrokerError",
@@ -82,9 +96,11 @@ __all__ = [
     "Middleware",
     "PeriodicTaskConfig",
     "PeriodicTaskManager",
+    "Progress",
     "QueueInfo",
     "QueueNotEmptyError",
     "QueueNotFoundError",
+    "QueuePausedError",
     "QueueStateError",
     "RevokeTask",
     "RunningTask",
@@ -99,11 +115,13 @@ __all__ = [
     "ServerClosedError",
     "ServerConfig",
     "ServerInfo",
+    "ServerNotListeningError",
     "ServerStartError",
     "SkipRetry",
     "Task",
     "TaskCanceled",
     "TaskEndedError",
+    "TaskFilter",
     "TaskIDConflictError",
     "TaskInfo",
     "TaskNotFoundError",
@@ -124,11 +142,13 @@ _LATER: Final = {
     "Inspector": "fastq.inspector",
     "PeriodicTaskConfig": "fastq.periodic",
     "PeriodicTaskManager": "fastq.periodic",
+    "Progress": "fastq.inspector",
     "QueueInfo": "fastq.inspector",
     "Scheduler": "fastq.scheduler",
     "Server": "fastq.server.server",
     "ServerConfig": "fastq.server.config",
     "ServerInfo": "fastq.inspector",
+    "TaskFilter": "fastq.inspector",
 }
 """Where the names are that are imported when they are first asked for."""
 

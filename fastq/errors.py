@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 __all__ = [
+    "BadLinesError",
     "BrokerAuthError",
     "BrokerConnectionError",
     "BrokerError",
@@ -22,11 +23,13 @@ __all__ = [
     "LeaseExpiredError",
     "QueueNotEmptyError",
     "QueueNotFoundError",
+    "QueuePausedError",
     "QueueStateError",
     "RevokeTask",
     "SchedulerEntryNotFoundError",
     "SemaphoreFullError",
     "ServerClosedError",
+    "ServerNotListeningError",
     "ServerStartError",
     "SkipRetry",
     "TaskCanceled",
@@ -132,8 +135,50 @@ class QueueStateError(FastqError):
         return partial(type(self), paused=self.paused), (self.queue,)
 
 
+class QueuePausedError(QueueStateError):
+    """Raised where tasks are waited for that nobody takes: the queue is paused; ``sizes`` says what is in it."""
+
+    def __init__(self, queue: str = "", sizes: Mapping[str, int] | None = None) -> None:
+        self.queue = queue
+        self.paused = True
+        self.sizes = {str(state): size for state, size in (sizes or {}).items() if size}
+        listed = ", ".join(f"{size:,} {state}" for state, size in self.sizes.items())
+        FastqError.__init__(self, f"queue is paused{f', with {listed} in it' if listed else ''} (queue={queue!r})")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.queue, self.sizes)
+
+
+class BadLinesError(FastqError, ValueError):
+    """Raised where lines of an import cannot be read: nothing was put of a list, nor of the 200 lines of an iterator.
+
+    ``report``, an ``ImportReport``, says what was done before, and names the first bad lines.
+    """
+
+    def __init__(self, report: Any, total: int = 1) -> None:
+        self.report = report
+        self.total = total
+        first = report.bad_lines[0]
+        one = f"line {first['line']}: {first['error']}"
+        super().__init__(one if report.bad == 1 else f"{report.bad:,} of {total:,} lines are bad")
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.report, self.total)
+
+
 class ServerClosedError(FastqError):
     """Tell that the server was shut down and cannot be used again."""
+
+
+class ServerNotListeningError(FastqError):
+    """Raised where a server cannot be told anything: it is one of Go's, is gone, or may not subscribe."""
+
+    def __init__(self, server_id: str) -> None:
+        self.server_id = server_id
+        super().__init__(f"server does not listen: it is a server of Go, or gone, or may not (server_id={server_id!r})")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.server_id,)
 
 
 class ServerStartError(FastqError):

@@ -5,16 +5,20 @@ import copy
 import pytest
 
 from fastq import (
+    BadLinesError,
     CronSpecError,
     FastqError,
     QueueNotEmptyError,
     QueueNotFoundError,
+    QueuePausedError,
     QueueStateError,
     SchedulerEntryNotFoundError,
+    ServerNotListeningError,
     TaskNotFoundError,
     TaskState,
     TaskStateError,
 )
+from fastq.inspector import ImportReport
 
 ERRORS = [
     TaskNotFoundError("q", "id-1"),
@@ -24,6 +28,9 @@ ERRORS = [
     QueueStateError("q", paused=True),
     CronSpecError("* * *", 5, "bad"),
     SchedulerEntryNotFoundError("id-1"),
+    QueuePausedError("q", {TaskState.PENDING: 1200, TaskState.ACTIVE: 0}),
+    ServerNotListeningError("id-1"),
+    BadLinesError(ImportReport(bad=2, bad_lines=[{"line": 3, "error": "not JSON"}]), 1200),
 ]
 
 
@@ -43,6 +50,10 @@ def test_a_copy_has_the_same_text_and_facts(error: FastqError) -> None:
         (QueueNotEmptyError("q"), "queue is not empty (queue='q')"),
         (ERRORS[4], "queue is already paused (queue='q')"),
         (QueueStateError("q"), "queue is not paused (queue='q')"),
+        (ERRORS[7], "queue is paused, with 1,200 pending in it (queue='q')"),
+        (ERRORS[8], "server does not listen: it is a server of Go, or gone, or may not (server_id='id-1')"),
+        (ERRORS[9], "2 of 1,200 lines are bad"),
+        (BadLinesError(ImportReport(bad=1, bad_lines=[{"line": 3, "error": "no"}])), "line 3: no"),
     ],
 )
 def test_an_error_names_what_it_is_about(error: FastqError, text: str) -> None:

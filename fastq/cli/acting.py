@@ -1,11 +1,12 @@
 """What a command that acts on what is named says of it: a line for each, or as JSON how many were done, what failed."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 from fastq.cli.session import Session, each, emit
+from fastq.inspector.json_records import acted_record
 
-__all__ = ["Acting", "acted_record"]
+__all__ = ["Acting"]
 
 
 class Acting:
@@ -38,8 +39,3 @@ class Acting:
         if self._as_json:
             emit(acted_record(self._done, self._failed))
         return 1 if self._failed else 0
-
-
-def acted_record(count: int, failed: dict[str, str]) -> dict[str, Any]:
-    """Describe what was done: to how many, and to which not, and why."""
-    return {"count": count, "failed": [{"id": name, "error": error} for name, error in failed.items()]}

@@ -8,8 +8,6 @@ from typing import Final
 
 import click
 
-from fastq.broker.inspect.queues import list_queues
-from fastq.broker.inspect.redis_info import redis_info
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import Verb, json_option
 from fastq.cli.figures import microseconds, percent
@@ -94,12 +92,12 @@ def _look(session: Session, extent: Extent, *, yes: bool) -> None:
         )
     if session.is_cluster:
         raise FastqError("fastq bench measures one Redis; name one that is like the nodes of the cluster")
-    info = session.broker.run(redis_info())
+    info = session.inspector.redis_info()
     if missing := [name for name in NEEDED if name not in info]:
         raise FastqError(f"this Redis does not tell {' and '.join(missing)} in its INFO, by which it is measured")
     check_room(int(info.get("maxmemory", 0)), int(info["used_memory"]), extent)
     keys = sum(int(value.split(",")[0].partition("=")[2]) for name, value in info.items() if _is_database(name))
-    left = [queue for queue in session.broker.run(list_queues()) if queue.startswith(PREFIX)]
+    left = [queue for queue in session.inspector.queues() if queue.startswith(PREFIX)]
     if left:
         say_failure(
             f"another fastq bench runs, or one was killed and left its queue: fastq queue rm --force {' '.join(left)}"

@@ -5,21 +5,21 @@ A signal is noted, and acted on between two pieces of work: each piece is done w
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import click
 
-from fastq.broker.operation import Flow
 from fastq.cli.human import number
-from fastq.cli.pieces import count_tasks, watched
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
+from fastq.inspector import Progress
+from fastq.inspector.progress import OnProgress
 
-__all__ = ["EXIT_SIGNAL", "Progress", "carry_out", "confirm", "looking", "yes_option"]
+__all__ = ["EXIT_SIGNAL", "carry_out", "confirm", "looking", "yes_option"]
 
 T = TypeVar("T")
 
@@ -52,42 +52,33 @@ def looking() -> Iterator[None]:
         click.get_current_context().exit(EXIT_SIGNAL + signal.SIGINT)
 
 
-class Progress:
-    """Count the tasks that are done, and show it on a terminal, some times a second."""
-
-    def __init__(self, session: Session, done: str, total: int) -> None:
-        self._line = StatusLine(session.notes)
-        self._done = done
-        self._total = total
-        self._count = 0
-
-    def __str__(self) -> str:
-        return f"{self._done} {number(self._count)} of {number(self._total)} tasks"
-
-    def note(self, result: Any) -> None:
-        """Count what an operation did, if it is one that does something to tasks."""
-        self._count += count_tasks(result)
-        if self._count:
-            self._line.show(self)
-
-    def clear(self) -> None:
-        """Take the line away."""
-        self._line.clear()
-
-
-def carry_out(session: Session, flow: Flow[T], progress: Progress) -> T:
-    """Drive a flow to its end; when it is interrupted say how far it came, and end the command with 128 + signal.
+def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, total: int) -> T:
+    """Do work on many tasks and show how far it is; a signal ends it between two pieces, and the command with it.
 
     An error of Redis is raised with how far it came.
     """
+    line, last = StatusLine(session.notes), Progress()
+
+    def how_far() -> str:
+        return f"{done} {number(last.done)} of {number(total)} tasks"
+
     with Interruption() as interruption:
+
+        def note(now: Progress) -> None:
+            nonlocal last
+            last = now
+            if now.done:
+                line.show(how_far())
+            if now.done < now.total:  # else it is too late to end it
+                interruption.check()
+
         try:
-            return session.broker.drive(watched(flow, progress.note, interruption.check))
+            return work(note)
         except Interrupted as interrupted:
-            say_failure(f"interrupted: {progress}; the rest is as it was")
+            say_failure(f"interrupted: {how_far()}; the rest is as it was")
             code = EXIT_SIGNAL + interrupted.signum
         except BrokerError as error:
-            raise FastqError(f"{progress}, then: {error}") from error
+            raise FastqError(f"{how_far()}, then: {error}") from error
         finally:
-            progress.clear()
+            line.clear()
     click.get_current_context().exit(code)

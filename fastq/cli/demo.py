@@ -4,7 +4,6 @@ import sys
 
 import click
 
-from fastq.broker.transport.uri import parse_redis_uri
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.demo.run import DemoOptions, QueuesInUseError, run_demo
 from fastq.demo.screen import Screen
@@ -12,6 +11,7 @@ from fastq.demo.shift import StalledError
 from fastq.demo.worker import WorkerEndedError
 from fastq.demo.workload import LEAST_TASKS
 from fastq.errors import BrokerError
+from fastq.inspector.redis_url import parse_redis_uri
 from fastq.server.config import default_concurrency
 
 __all__ = ["main"]

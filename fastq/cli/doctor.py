@@ -1,27 +1,24 @@
 """``fastq doctor``: looks for what is wrong, says why it matters and what to do, and mends what is safe."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from fastq.cli.bulk import EXIT_SIGNAL, confirm, yes_option
 from fastq.cli.commands import QueueName, Verb, json_option
 from fastq.cli.human import clean, number
-from fastq.cli.pieces import stoppable
+from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.tables import Cell, Column, heading, table
-from fastq.clock import SystemClock
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
-from fastq.inspector.doctor.examination import LIMIT, Order, Report, examine
-from fastq.inspector.doctor.finding import Finding, Level
-from fastq.inspector.doctor.repairs import Repair
+from fastq.inspector import Finding, Level, Repair, Report
+from fastq.inspector.doctor.examination import LIMIT
+from fastq.inspector.json_records import report_record
 
 __all__ = ["doctor"]
 
-SHOWN_EVERY_S: Final = 0.1
 ALL: Final = 0
 COLOURS: Final[Mapping[Level, str]] = {
     Level.OK: "green",
@@ -65,8 +62,8 @@ def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, ye
     Nothing is changed without --repair. Redis is asked in pieces of a few milliseconds; what looks wrong is looked at a
     second time before it is told. The exit code is 1 if there are problems; warnings are none.
     """
-    look = _Look(session, tuple(dict.fromkeys(queues)), None if limit == ALL else limit)
-    report = look()
+    most = None if limit == ALL else limit
+    report = _look(session, queues, most)
     repaired: list[tuple[Repair, int]] = []
     if repair and report.repairs:
         if not as_json:
@@ -75,9 +72,9 @@ def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, ye
         repaired = _mend(session, report.repairs)
         if not as_json:
             _show_repaired(session, repaired)
-        report = look()
+        report = _look(session, queues, most)
     if as_json:
-        emit(_record(report, repaired))
+        emit(report_record(report, repaired))
     else:
         _show(session, report)
         if report.repairs and not repair:
@@ -85,26 +82,17 @@ def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, ye
     return 1 if report.of_level(Level.PROBLEM) else 0
 
 
-class _Look:
+def _look(session: Session, queues: Sequence[str], limit: int | None) -> Report:
     """Examine, and show on a terminal how far that is."""
-
-    def __init__(self, session: Session, queues: tuple[str, ...], limit: int | None) -> None:
-        self._session = session
-        self._order = Order(SystemClock().unix_ns, queues, limit, self._note)
-        self._shown_s = 0.0
-
-    def __call__(self) -> Report:
-        try:
-            return self._session.broker.drive(examine(self._order))
-        finally:
-            if self._shown_s:
-                self._session.notes.show([""])
-
-    def _note(self, looked_at: int, of: int) -> None:
-        now_s = time.monotonic()
-        if self._session.notes.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
-            self._shown_s = now_s
-            self._session.notes.show([f"looked at {number(looked_at)} of {number(max(of, looked_at))} tasks …"])
+    line = StatusLine(session.notes)
+    try:
+        return session.inspector.examine(
+            queues,
+            limit=limit,
+            progress=lambda now: line.show(f"looked at {number(now.done)} of {number(now.total)} tasks"),
+        )
+    finally:
+        line.clear()
 
 
 def _question(repairs: Sequence[Repair]) -> str:
@@ -134,7 +122,7 @@ def _mend(session: Session, repairs: Sequence[Repair]) -> list[tuple[Repair, int
 
 def _carry_out(session: Session, repair: Repair, check: Callable[[], None]) -> int:
     try:
-        return session.broker.drive(stoppable(repair.carry_out(), check))
+        return session.inspector.repair(repair, progress=lambda now: check())
     except BrokerError as error:
         raise FastqError(f"{repair.what}: {error}; what came before is mended") from error
 
@@ -177,32 +165,3 @@ def _summary(report: Report) -> str:
     tasks = f"looked at {number(report.tasks_looked_at)} of {number(max(report.tasks, report.tasks_looked_at))} tasks"
     more = "; --limit or --full looks at more" if report.is_partial else ""
     return f"{', '.join(counts)}; {tasks}{more}"
-
-
-def _record(report: Report, repaired: Sequence[tuple[Repair, int]]) -> dict[str, Any]:
-    """Describe a report as docs/cli.schema.json says."""
-    return {
-        "healthy": not report.of_level(Level.PROBLEM),
-        "checks": [
-            {
-                "check": finding.check,
-                "level": finding.level.value,
-                "queue": finding.queue,
-                "seen": finding.seen,
-                "why": finding.why or None,
-                "advice": finding.advice or None,
-                "count": finding.count,
-                "examples": list(finding.examples),
-            }
-            for finding in report.findings
-        ],
-        "repairable": [_repair_record(one, one.count) for one in report.repairs],
-        "repaired": [_repair_record(one, count) for one, count in repaired],
-        "tasks": max(report.tasks, report.tasks_looked_at),
-        "tasks_looked_at": report.tasks_looked_at,
-        "is_partial": report.is_partial,
-    }
-
-
-def _repair_record(repair: Repair, count: int) -> dict[str, Any]:
-    return {"check": repair.check, "queue": repair.queue, "what": repair.what, "count": count}

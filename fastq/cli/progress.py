@@ -1,15 +1,14 @@
 """How far a command is: a line on a terminal that is written over, some times a second, and taken away at the end."""
 
 import time
-from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Final, Self
 
 from fastq.cli.human import number
 from fastq.demo.screen import Screen
+from fastq.inspector import Progress
 
 __all__ = ["Look", "StatusLine"]
-
-T = TypeVar("T")
 
 SHOWN_EVERY_S: Final = 0.1
 
@@ -36,31 +35,18 @@ class StatusLine:
 
 
 class Look:
-    """Count the tasks that are looked at for a filter, and show it."""
+    """How many tasks were looked at for a filter, shown on a terminal."""
 
-    def __init__(self, screen: Screen, total: int) -> None:
+    def __init__(self, screen: Screen) -> None:
         self._line = StatusLine(screen)
-        self._total = total
-        self._looked = 0
 
-    def __str__(self) -> str:
-        of = f" of {number(self._total)}" if self._total >= self._looked else ""
-        return f"looked at {number(self._looked)}{of} tasks"
+    def note(self, now: Progress) -> None:
+        """Show how many were looked at."""
+        of = f" of {number(now.total)}" if now.total >= now.done else ""
+        self._line.show(f"looked at {number(now.done)}{of} tasks")
 
-    def note(self, count: int) -> None:
-        """Count some more."""
-        self._looked += count
-        self._line.show(self)
+    def __enter__(self) -> Self:
+        return self
 
-    def clear(self) -> None:
-        """Take the line away."""
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._line.clear()
-
-    def over(self, items: Iterable[T]) -> Iterator[T]:
-        """Count what passes, and take the line away at the end."""
-        try:
-            for item in items:
-                self.note(1)
-                yield item
-        finally:
-            self.clear()

@@ -5,14 +5,12 @@ from typing import Final
 
 import click
 
-from fastq.broker.inspect.queues import queue_exists
 from fastq.cli.acting import Acting
 from fastq.cli.commands import EXITS_OF_MANY, Noun, QueueName, json_option
 from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.session import Session, askable, each, emit, pass_session
 from fastq.cli.stats import STATE_COLUMNS, state_counts
 from fastq.cli.tables import Cell, Column, facts, heading, table
-from fastq.errors import QueueNotFoundError
 from fastq.inspector import QueueInfo
 from fastq.inspector.json_records import daily_record, queue_record
 
@@ -163,9 +161,7 @@ def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -
     """Let servers take nothing more from queues; what runs, runs on."""
 
     def act(name: str) -> str:
-        if not ahead and not session.broker.run(queue_exists(name)):
-            raise QueueNotFoundError(name)
-        session.inspector.pause_queue(name)
+        session.inspector.pause_queue(name, ahead=ahead)
         return f"Paused {clean(name)}."
 
     return Acting(session, as_json=as_json).each(queues, act).end()

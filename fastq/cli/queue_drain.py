@@ -1,11 +1,8 @@
 """``fastq queue drain``: waits until a queue's work is done, and shows how it goes."""
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import click
 
@@ -16,18 +13,14 @@ from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.times import read_duration
 from fastq.demo.interruption import Interrupted, Interruption
-from fastq.errors import FastqError, QueueStateError
-from fastq.inspector.drain import Remaining, remaining
+from fastq.inspector import Drain
+from fastq.inspector.drain import DRAINABLE, WAITED_FOR
+from fastq.inspector.json_records import drain_record
 from fastq.states import TaskState
 
 __all__ = ["drain"]
 
-POLL_S: Final = 0.25
-"""How often is looked, at the least; where a look takes long, since there are many groups, it is less often."""
-LOOK_SHARE: Final = 0.1
 RATE_OVER_S: Final = 5.0
-_WORK: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING, TaskState.SCHEDULED, TaskState.RETRY)
-_WAITED_FOR: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING, TaskState.RETRY)
 
 
 @click.command(
@@ -46,7 +39,7 @@ _WAITED_FOR: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING
     "--state",
     "-s",
     "states",
-    type=state_choice(*_WORK),
+    type=state_choice(*DRAINABLE),
     multiple=True,
     help="a state that must be empty; may be repeated  [default: pending, active, aggregating and retry]",
 )
@@ -62,26 +55,34 @@ def drain(
     if --state says so; what is archived or completed never. Nothing is stopped: who enqueues goes on enqueuing. A
     paused queue with pending tasks does not become empty, so that is an error, too.
     """
-    waited = tuple(state for state in _WORK if state in (states or _WAITED_FOR))
     limit_s = None if timeout is None else _seconds(timeout)
-    draining = _Draining(session, queue, waited)
+    watch = _Watch(session)
     with Interruption() as interruption:
+
+        def note(now: Drain) -> None:
+            watch.show(now)
+            interruption.check()
+
         try:
-            end = draining.wait(interruption, limit_s)
-            if end.empty and pause_after:
-                end = draining.pause(interruption, limit_s)
+            end = session.inspector.drain_queue(
+                queue,
+                states=states or WAITED_FOR,
+                timeout=limit_s,
+                pause_after=pause_after,
+                progress=note,
+            )
         except Interrupted as signal:
-            end, code = draining.ended(), EXIT_SIGNAL + signal.signum
+            end, code = watch.last, EXIT_SIGNAL + signal.signum
         else:
             code = 0 if end.empty else 1
         finally:
-            draining.line.clear()
+            watch.line.clear()
     if as_json:
-        emit(end.record())
+        emit(drain_record(end))
     if end.empty and not as_json:
-        session.screen.say(f"{end}.")
+        session.screen.say(f"{_outcome(end)}.")
     elif not end.empty:
-        say_failure(f"{'interrupted' if code > 1 else 'time is up'}: {end}")
+        say_failure(f"{'interrupted' if code > 1 else 'time is up'}: {_outcome(end)}")
     return code
 
 
@@ -92,104 +93,41 @@ def _seconds(text: str) -> float:
         raise click.UsageError(f"--timeout: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Tell how it ended."""
-
-    queue: str
-    left: dict[TaskState, int]
-    processed: int
-    failed: int
-    waited_s: float
-    paused: bool
-
-    @property
-    def empty(self) -> bool:
-        return not any(self.left.values())
-
-    def __str__(self) -> str:
-        done = f"{number(self.processed)} done in {span(timedelta(seconds=self.waited_s))}"
-        failed = f", {number(self.failed)} of them failed attempts" if self.failed else ""
-        state = "is empty" if self.empty else f"has {_listed(self.left)} left"
-        return f"{clean(self.queue)} {state}{' and paused' if self.paused and self.empty else ''}: {done}{failed}"
-
-    def record(self) -> dict[str, Any]:
-        return {
-            "queue": self.queue,
-            "empty": self.empty,
-            "paused": self.paused,
-            "waited_s": round(self.waited_s, 3),
-            "processed": self.processed,
-            "failed": self.failed,
-            "remaining": {state.value: count for state, count in self.left.items()},
-        }
+def _outcome(end: Drain) -> str:
+    done = f"{number(end.processed)} done in {span(end.waited)}"
+    failed = f", {number(end.failed)} of them failed attempts" if end.failed else ""
+    state = "is empty" if end.empty else f"has {_listed(end.left)} left"
+    return f"{clean(end.queue)} {state}{' and paused' if end.paused and end.empty else ''}: {done}{failed}"
 
 
-def _listed(sizes: dict[TaskState, int]) -> str:
+def _listed(sizes: Mapping[TaskState, int]) -> str:
     return ", ".join(f"{number(size)} {state}" for state, size in sizes.items() if size)
 
 
-class _Draining:
-    """Look at a queue again and again."""
+class _Watch:
+    """The looks at a queue that is drained, shown on a terminal."""
 
-    def __init__(self, session: Session, queue: str, waited: Sequence[TaskState]) -> None:
+    last: Drain
+
+    def __init__(self, session: Session) -> None:
         self.line = StatusLine(session.notes)
         self._session = session
-        self._queue = queue
-        self._waited = waited
-        self._began_s = time.monotonic()
-        self._first = self._now = self._look()
-        self._seen = [(self._began_s, self._first.processed)]
-        if not self.ended().empty and not any(queue in server.queues for server in session.inspector.servers()):
-            say_failure(f"note: no server that runs works on {clean(queue)}")
+        self._seen: list[tuple[float, int]] = []
 
-    def _look(self) -> Remaining:
-        return self._session.broker.drive(remaining(self._queue, time.time_ns()))
+    def show(self, now: Drain) -> None:
+        """Show how far it is; at first say whether any server works on the queue."""
+        self.last = now
+        if not self._seen and not now.empty:
+            if not any(now.queue in server.queues for server in self._session.inspector.servers()):
+                say_failure(f"note: no server that runs works on {clean(now.queue)}")
+        elif self._seen:
+            self.line.show(self._status(now))
+        self._seen.append((time.monotonic(), now.processed))
 
-    def ended(self) -> _End:
-        """Tell how it would have ended now."""
-        return _End(
-            self._queue,
-            {state: self._now.sizes[state] for state in self._waited},
-            self._now.processed - self._first.processed,
-            self._now.failed - self._first.failed,
-            time.monotonic() - self._began_s,
-            self._now.paused,
-        )
-
-    def wait(self, interruption: Interruption, limit_s: float | None) -> _End:
-        """Wait until nothing is left that is waited for, or the time is up."""
-        while not (end := self.ended()).empty:
-            if self._now.paused and end.left.get(TaskState.PENDING):
-                raise FastqError(
-                    f"queue is paused, with {_listed(end.left)} in it (queue={self._queue!r}); "
-                    f"fastq queue resume {self._queue} lets servers take them"
-                )
-            if limit_s is not None and end.waited_s >= limit_s:
-                return end
-            looked_s = time.monotonic()
-            self._now = self._look()
-            took_s = time.monotonic() - looked_s
-            self.line.show(self._status())
-            if not (end := self.ended()).empty:
-                pause_s = max(POLL_S, took_s / LOOK_SHARE)
-                interruption.wait(pause_s if limit_s is None else max(0.0, min(pause_s, limit_s - end.waited_s)))
-        return end
-
-    def pause(self, interruption: Interruption, limit_s: float | None) -> _End:
-        """Pause the empty queue; what was taken in between is waited for, what came and was not taken stays."""
-        with suppress(QueueStateError):  # somebody else did
-            self._session.inspector.pause_queue(self._queue)
-        self._waited = (TaskState.ACTIVE,)
-        self._now = self._look()
-        return self.wait(interruption, limit_s)
-
-    def _status(self) -> str:
+    def _status(self, now: Drain) -> str:
         now_s = time.monotonic()
         self._seen = [(at, count) for at, count in self._seen if now_s - at <= RATE_OVER_S] or self._seen[-1:]
         then_s, then = self._seen[0]
-        self._seen.append((now_s, self._now.processed))
-        rate = (self._now.processed - then) / max(now_s - then_s, 0.001)
-        end = self.ended()
+        rate = (now.processed - then) / max(now_s - then_s, 0.001)
         more = f", {number(round(rate))} a second" if rate >= 1 else ""
-        return f"{clean(self._queue)}: {_listed(end.left)} left, {number(end.processed)} done{more}"
+        return f"{clean(now.queue)}: {_listed(now.left)} left, {number(now.processed)} done{more}"

@@ -1,48 +1,25 @@
 """``fastq queue move``: moves tasks to another queue, so that none is lost and none runs twice."""
 
-import secrets
 from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.move import count_parked
-from fastq.broker.inspect.put import Put
-from fastq.broker.inspect.queues import group_sizes
-from fastq.broker.inspect.tasks import container
-from fastq.broker.inspect.walk import Listed
-from fastq.broker.operations.archive_rule import ArchiveFull, read_archive_rule
-from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
+from fastq.cli.bulk import carry_out, confirm, yes_option
 from fastq.cli.commands import QueueName, Verb, json_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, emit, pass_session, say_failure
-from fastq.cli.task_filter import Filter
 from fastq.errors import FastqError
-from fastq.inspector.move import Move
-from fastq.inspector.queues import require_queue
-from fastq.inspector.task_lines import describe_listed
-from fastq.states import TaskState
-from fastq.wire import keys
+from fastq.inspector import Moved, TaskFilter
+from fastq.inspector.json_records import moved_record
+from fastq.inspector.transfer import MOVABLE, MovePlan
 
 __all__ = ["move"]
 
-_MOVABLE: Final = (
-    TaskState.PENDING,
-    TaskState.SCHEDULED,
-    TaskState.RETRY,
-    TaskState.AGGREGATING,
-    TaskState.ARCHIVED,
-    TaskState.COMPLETED,
-)
-_REASONS: Final = {
-    Put.ID_CONFLICT: "its id is there already",
-    Put.DUPLICATE: "another task there has its unique lock",
-}
 _BEYOND: Final = {
-    ArchiveFull.TRIM: "the next that fails for good there deletes the oldest but {}",
-    ArchiveFull.PAUSE: "the next that fails for good there pauses it, as its archive keeps {}",
-    ArchiveFull.SPILL: "its servers write the oldest but {} to files",
+    "trim": "the next that fails for good there deletes the oldest but {}",
+    "pause": "the next that fails for good there pauses it, as its archive keeps {}",
+    "spill": "its servers write the oldest but {} to files",
 }
 
 
@@ -58,7 +35,7 @@ _BEYOND: Final = {
     "--state",
     "-s",
     "states",
-    type=state_choice(*_MOVABLE),
+    type=state_choice(*MOVABLE),
     multiple=True,
     help="a state; may be repeated  [default: all but active]",
 )
@@ -75,62 +52,39 @@ def move(session: Session, /, origin: str, target: str, states: Sequence[str], t
     """
     if origin == target:
         raise click.UsageError(f"FROM and TO are both {origin!r}")
-    known = [state for state in _MOVABLE if state in states or not states]
-    sources = [source for state in known for source in _sources(session, origin, state)]
-    total = sum(session.broker.run(source.size()) for source in sources)
-    parked = sum(session.broker.run(count_parked(queue)) for queue in (origin, target))
-    if not parked:  # else its last tasks may be on their way, and Go's tools may have taken it off the list since
-        session.broker.drive(require_queue(origin))
-    filtering = Filter(type, None, None)
-
-    def wanted(source: Source, task: Listed) -> bool:
-        info = describe_listed(origin, source.state, task, session.now)
-        return info is not None and filtering.wants(info)
-
-    moving = Move(origin, target, secrets.token_hex(8), wanted)
-    if total or parked:
-        if TaskState.ARCHIVED in known:
-            _warn_of_a_full_archive(session, origin, target)
+    known = [state for state in MOVABLE if state in states or not states]
+    plan = session.inspector.plan_move(origin, target, states=known, where=TaskFilter(type))
+    job = plan.job
+    if job.total or plan.parked:
+        _warn_of_a_full_archive(plan, target)
         which = f"Those of type {clean(type)} among the" if type is not None else "The"
-        what = f"{which} {number(total)} tasks of {clean(origin)} that are {', '.join(known)}"
+        what = f"{which} {number(job.total)} tasks of {clean(origin)} that are {', '.join(known)}"
         confirm(f"{what} will be moved to {clean(target)}.", yes=flags["yes"])
         try:
-            carry_out(session, moving.run(sources), Progress(session, "moved", total))
+            carry_out(session, lambda note: session.inspector.carry_out(job, progress=note), job.done, job.total)
         except FastqError as error:
             raise FastqError(f"{error}; some may be between the queues until the same move is run again") from error
-    return _told(session, moving, as_json=flags["as_json"])
+    return _told(session, plan.moved, (origin, target), as_json=flags["as_json"])
 
 
-def _sources(session: Session, queue: str, state: TaskState) -> list[Source]:
-    if state is not TaskState.AGGREGATING:
-        return [Source(queue, container(queue, state), state)]
-    names = sorted(session.broker.drive(group_sizes(queue)))
-    return [Source(queue, keys.group(queue, name), state, name) for name in names]
-
-
-def _warn_of_a_full_archive(session: Session, origin: str, target: str) -> None:
-    found = [Source(queue, container(queue, TaskState.ARCHIVED), TaskState.ARCHIVED) for queue in (origin, target)]
-    leaving, there = (session.broker.run(source.size()) for source in found)
-    rule = session.broker.run(read_archive_rule(target))
-    if leaving and leaving + there > rule.most:
+def _warn_of_a_full_archive(plan: MovePlan, target: str) -> None:
+    rule = plan.archive
+    if plan.archived > rule.most:
         say_failure(
-            f"note: up to {number(leaving + there)} archived tasks will be in {clean(target)}; "
+            f"note: up to {number(plan.archived)} archived tasks will be in {clean(target)}; "
             f"{_BEYOND[rule.full].format(number(rule.most))}"
         )
 
 
-def _told(session: Session, moving: Move, *, as_json: bool) -> int:
-    stayed = sum(moving.stayed.values())
-    for task_id, outcome in moving.named:
-        say_failure(f"{clean(task_id)} stays in {clean(moving.origin)}: {_REASONS[outcome]}")
+def _told(session: Session, moved: Moved, queues: tuple[str, str], *, as_json: bool) -> int:
+    origin, target = map(clean, queues)
+    for task_id, why in moved.failed:
+        say_failure(f"{clean(task_id)} stays in {origin}: {why}")
+    stayed = moved.id_conflicts + moved.lock_conflicts
     if as_json:
-        exists, held = moving.stayed[Put.ID_CONFLICT], moving.stayed[Put.DUPLICATE]
-        named = [{"id": task_id, "error": _REASONS[outcome]} for task_id, outcome in moving.named]
-        emit({"count": moving.moved, "stayed": {"exists": exists, "lock_held": held}, "failed": named})
+        emit(moved_record(moved))
     else:
         more = f"; {number(stayed)} had to stay" if stayed else ""
-        tasks = "task" if moving.moved == 1 else "tasks"
-        session.screen.say(
-            f"Moved {number(moving.moved)} {tasks} of {clean(moving.origin)} to {clean(moving.target)}{more}."
-        )
+        tasks = "task" if moved.count == 1 else "tasks"
+        session.screen.say(f"Moved {number(moved.count)} {tasks} of {origin} to {target}{more}.")
     return 1 if stayed else 0

@@ -1,22 +1,19 @@
 """``fastq queue rm``: deletes queues with all their keys."""
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import click
 
-from fastq.broker.inspect.removal import find_groups
 from fastq.cli.acting import Acting
-from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
+from fastq.cli.bulk import carry_out, confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb, json_option
 from fastq.cli.human import clean, number
 from fastq.cli.queue import queues_argument
 from fastq.cli.session import Session, pass_session, say_failure
 from fastq.errors import BrokerError, QueueNotEmptyError, QueueStateError
 from fastq.inspector import QueueInfo
-from fastq.inspector.bulk import delete_queue
+from fastq.inspector.progress import OnProgress
 from fastq.states import TaskState
 
 __all__ = ["rm"]
@@ -36,7 +33,7 @@ def rm(session: Session, queues: Sequence[str], force: bool, yes: bool, as_json:
     found: dict[str, QueueInfo] = {}
 
     def look(name: str) -> None:
-        info = _described(session, name)
+        info = session.inspector.get_queue_info(name, search=True)  # groups that it does not list count, too
         if info.active or (info.size and not force):
             raise QueueNotEmptyError(name, {state: getattr(info, state) for state in TaskState})
         found[name] = info
@@ -49,18 +46,13 @@ def rm(session: Session, queues: Sequence[str], force: bool, yes: bool, as_json:
     return acting.each(list(found), lambda name: _remove(session, found[name], force=force)).end()
 
 
-def _described(session: Session, name: str) -> QueueInfo:
-    """Describe a queue, and count the tasks of groups that it does not list, too."""
-    info = session.inspector.get_queue_info(name)
-    grouped = sum(group.size for group in session.broker.drive(find_groups(name)).values())
-    return replace(info, aggregating=grouped, size=info.size - info.aggregating + grouped)
-
-
 def _remove(session: Session, info: QueueInfo, *, force: bool) -> str:
-    flow = delete_queue(info.queue, time.time_ns(), force=force)
+    def work(note: OnProgress) -> None:
+        session.inspector.delete_queue(info.queue, force=force, progress=note)
+
     done = False
     try:
-        carry_out(session, flow, Progress(session, "deleted", info.size))
+        carry_out(session, work, "deleted", info.size)
         done = True
     finally:
         if not done and not info.paused:  # it was paused to be deleted; what is left of it is to be worked on

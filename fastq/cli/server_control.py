@@ -1,19 +1,18 @@
 """``fastq server stop`` and ``quiet``: tell servers to shut down, or to fetch no more, and see that they do."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
 
-from fastq.broker.operations.control import ServerOrder, count_listeners, send_order
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, Verb, json_option
 from fastq.cli.human import clean, number
 from fastq.cli.server_names import name_of, the_server
 from fastq.cli.session import Session, pass_session
-from fastq.errors import BrokerAuthError, FastqError
+from fastq.errors import BrokerTimeoutError, FastqError, ServerNotListeningError
 from fastq.inspector import ServerInfo
 
 __all__ = ["quiet", "stop"]
@@ -22,9 +21,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WAIT_S: Final = 15.0
 """A server shows its new state at once; one that died meanwhile is gone from the list within 10 s."""
-LOOK_EVERY_S: Final = 0.2
-OBEYED: Final = {ServerOrder.STOP: {"stopping"}, ServerOrder.QUIET: {"quiet", "stopping"}}
-"""The states in which a server does what it was told."""
 
 
 def _options(command: F) -> F:
@@ -50,7 +46,7 @@ def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: 
     SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. What starts a server again when it
     ends (systemd, Kubernetes) does so after this, too. Servers of Go have no ear for it: end them by a signal.
     """
-    return _Telling(session, ServerOrder.STOP, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
+    return _Telling(session, stops=True, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
 
 
 @click.command("quiet", cls=Verb, examples=["server quiet aeea", "server quiet vm:19830 --yes"], exits=EXITS_OF_MANY)
@@ -62,15 +58,15 @@ def quiet(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes:
     SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. Servers of Go have no ear for it: send
     them the signal.
     """
-    return _Telling(session, ServerOrder.QUIET, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
+    return _Telling(session, stops=False, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
 
 
 class _Telling:
     """Tell servers one after the other, then wait for all of them."""
 
-    def __init__(self, session: Session, order: ServerOrder, *, wait: bool) -> None:
+    def __init__(self, session: Session, *, stops: bool, wait: bool) -> None:
         self._session = session
-        self._order = order
+        self._stops = stops
         self._wait = wait
 
     def run(self, ids: Sequence[str], *, every: bool, yes: bool, as_json: bool) -> int:
@@ -103,42 +99,36 @@ class _Telling:
     def _question(self, chosen: Sequence[ServerInfo]) -> str:
         names = ", ".join(map(name_of, chosen))
         tasks = sum(len(info.active_workers) for info in chosen)
-        what = "will shut down" if self._order is ServerOrder.STOP else "will fetch no more tasks until a restart"
+        what = "will shut down" if self._stops else "will fetch no more tasks until a restart"
         return f"{names}: {what}; {_running(tasks)} there now."
 
     def _tell(self, info: ServerInfo) -> None:
-        broker = self._session.broker
+        inspector = self._session.inspector
         try:
-            listeners = broker.run(count_listeners(info.id))
-        except BrokerAuthError:
-            listeners = 1  # who may not count them finds out by waiting
-        if not listeners:
-            signal = "SIGTERM" if self._order is ServerOrder.STOP else "SIGTSTP"
+            (inspector.stop_server if self._stops else inspector.quiet_server)(info.id)
+        except ServerNotListeningError:
+            signal = "SIGTERM" if self._stops else "SIGTSTP"
             raise FastqError(
                 f"{name_of(info)} does not listen: it is a server of Go, or may not; send {signal} to {info.pid} "
                 f"on {clean(info.host)}"
-            )
-        broker.run(send_order(info.id, self._order))
+            ) from None
 
     def _outcome(self, info: ServerInfo, deadline_s: float) -> str:
         if not self._wait:
             return f"Told {name_of(info)}."
-        for now in self._looks(info.id, deadline_s):
-            if now is None:
-                return f"{name_of(info)} is gone."
-            if now.status in OBEYED[self._order]:
-                done = "is stopping" if now.status == "stopping" else "is quiet"
-                return f"{name_of(info)} {done}; {_running(len(now.active_workers))} there."
-        raise FastqError(f"{name_of(info)} was told, but shows no sign of it after {WAIT_S:g} s; see its log")
-
-    def _looks(self, server_id: str, deadline_s: float) -> Iterator[ServerInfo | None]:
-        """Look again and again what a server shows of itself; None once it is gone."""
-        while True:
-            found = [info for info in self._session.inspector.servers() if info.id == server_id]
-            yield found[0] if found else None
-            if time.monotonic() > deadline_s:
-                return
-            time.sleep(LOOK_EVERY_S)
+        status, left_s = "stopping" if self._stops else "quiet", max(0.0, deadline_s - time.monotonic())
+        try:
+            now = self._session.inspector.wait_for_server(info.id, status, timeout=left_s)
+        except BrokerTimeoutError:
+            raise
+        except TimeoutError:
+            raise FastqError(
+                f"{name_of(info)} was told, but shows no sign of it after {WAIT_S:g} s; see its log"
+            ) from None
+        if now is None:
+            return f"{name_of(info)} is gone."
+        done = "is stopping" if now.status == "stopping" else "is quiet"
+        return f"{name_of(info)} {done}; {_running(len(now.active_workers))} there."
 
 
 def _running(count: int) -> str:

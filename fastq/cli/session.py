@@ -11,15 +11,20 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import click
 
-from fastq.broker.transport.blocking import BlockingBroker
-from fastq.broker.transport.open import open_broker
-from fastq.broker.transport.uri import ConnectionKind, parse_redis_uri
 from fastq.cli.connection import redis_url
 from fastq.cli.human import clean
 from fastq.demo.screen import Screen
-from fastq.errors import BrokerError, FastqError, QueueNotEmptyError, QueueNotFoundError, TaskNotFoundError
+from fastq.errors import (
+    BrokerError,
+    FastqError,
+    QueueNotEmptyError,
+    QueueNotFoundError,
+    QueuePausedError,
+    TaskNotFoundError,
+)
 from fastq.inspector import Inspector
 from fastq.inspector.checks import check_queue
+from fastq.inspector.redis_url import is_cluster
 from fastq.states import TaskState
 
 __all__ = ["Session", "askable", "each", "emit", "pass_session", "say_failure"]
@@ -40,25 +45,19 @@ class Session:
     @property
     def is_cluster(self) -> bool:
         """Tell whether Redis was said to be a cluster."""
-        return parse_redis_uri(self.url).kind is ConnectionKind.CLUSTER
+        return is_cluster(self.url)
 
     @functools.cached_property
     def inspector(self) -> Inspector:
         """Open the inspector, the first time that it is needed."""
         return Inspector(self.url)
 
-    @functools.cached_property
-    def broker(self) -> BlockingBroker:
-        """Open the broker, for what the inspector does not offer."""
-        return open_broker(self.url)
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for name in ("inspector", "broker"):
-            if name in self.__dict__:
-                self.__dict__[name].close()
+        if "inspector" in self.__dict__:
+            self.inspector.close()
 
     def fail(self, error: FastqError) -> None:
         """Say an error in one line, with what helps; of a queue that there is not, which are like it."""
@@ -68,6 +67,8 @@ class Session:
         match error:
             case QueueNotFoundError():
                 return self._other_queues(error.queue)
+            case QueuePausedError():
+                return f"; fastq queue resume {error.queue} lets servers take them"
             case QueueNotEmptyError():
                 if "moving" in error.sizes:
                     return "; a fastq queue move was interrupted, and goes on when it is run again"

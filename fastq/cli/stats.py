@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from fastq.broker.inspect.redis_info import cluster_info, redis_info
 from fastq.cli.commands import Verb, json_option
 from fastq.cli.human import clean, number, payload_text, share, size, span
 from fastq.cli.session import Session, askable, emit, pass_session
@@ -86,9 +85,9 @@ def _queue_infos(session: Session) -> list[QueueInfo]:
     return infos
 
 
-def _redis_facts(session: Session) -> dict[str, str]:
+def _redis_facts(session: Session) -> Mapping[str, str]:
     try:
-        return session.broker.run(cluster_info() if session.is_cluster else redis_info())
+        return session.inspector.cluster_info() if session.is_cluster else session.inspector.redis_info()
     except BrokerAuthError:
         return {}  # not every user may ask; what he may see is shown all the same
 

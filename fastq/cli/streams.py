@@ -7,13 +7,12 @@ import errno
 import os
 import select
 import sys
-import time
 from contextlib import suppress
 from io import TextIOWrapper, UnsupportedOperation
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["end_unwritten", "open_streams", "wait_with_reader", "was_closed"]
+__all__ = ["check_reader", "end_unwritten", "open_streams", "was_closed"]
 
 _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
@@ -51,14 +50,13 @@ def end_unwritten(error: OSError) -> str:
     return f"cannot write: {os.strerror(error.errno)}"
 
 
-def wait_with_reader(seconds: float) -> None:
-    """Let time pass; raise ``BrokenPipeError`` as soon as nobody reads stdout any more."""
+def check_reader() -> None:
+    """Raise ``BrokenPipeError`` if nobody reads stdout any more."""
     try:
         number = sys.stdout.fileno()
     except UnsupportedOperation:
-        time.sleep(seconds)
         return
     poll = select.poll()
     poll.register(number, 0)
-    if poll.poll(seconds * 1000):
+    if poll.poll(0):
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))

@@ -5,8 +5,6 @@ from typing import Final
 
 import click
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.tasks import container
 from fastq.cli.acting import Acting
 from fastq.cli.bulk import confirm, yes_option
 from fastq.cli.commands import (
@@ -24,13 +22,12 @@ from fastq.cli.progress import Look
 from fastq.cli.session import Session, each, emit, pass_session
 from fastq.cli.stats import STATES
 from fastq.cli.tables import facts, table
-from fastq.cli.task_filter import Filter, filter_options
+from fastq.cli.task_filter import filter_options, page_of, read_filter
 from fastq.cli.task_shown import BY_STATE, COMMON, task_facts
-from fastq.cli.task_walk import walked
 from fastq.info import TaskInfo
 from fastq.inspector.checks import MAX_PAGE
+from fastq.inspector.filters import TaskFilter
 from fastq.inspector.json_records import task_record
-from fastq.inspector.queues import require_queue
 from fastq.states import TaskState
 
 __all__ = ["group_option", "of_group", "task"]
@@ -50,7 +47,6 @@ task = Noun(
 )
 
 MOST_A_PAGE: Final = 10_000
-ACTIVE_A_PAGE: Final = 200
 
 ids_option = click.option(
     "--id", "-i", "ids", type=TaskId(), multiple=True, required=True, metavar="ID", help="a task's id; may be repeated"
@@ -96,15 +92,15 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
     """
     known = TaskState(state)
     group = of_group(known, more.pop("group"))
-    wanted = Filter.of(known, session.now, **more)
-    if wanted.is_needed:
-        found = wanted.page(_all_tasks(session, queue, known, group), page, size)
+    where = read_filter([known], session.now, **more)
+    if where.is_needed:
+        found = page_of(_found(session, queue, known, group, where), page, size)
     else:
         found = session.inspector.list_tasks(queue, known, group=group, page=page, page_size=size)
     if as_json:
         emit([task_record(info) for info in found])
     elif not found:
-        which = f"on page {page} " if page > 1 else "that match " if wanted.is_needed else ""
+        which = f"on page {page} " if page > 1 else "that match " if where.is_needed else ""
         session.screen.say(f"There are no {known} tasks {which}in {clean(queue)}.")
     else:
         shown = (*COMMON, *BY_STATE[known])
@@ -112,18 +108,10 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
         table(session.screen, [column for column, _ in shown], rows)
 
 
-def _all_tasks(session: Session, queue: str, state: TaskState, group: str | None) -> Iterator[TaskInfo]:
+def _found(session: Session, queue: str, state: TaskState, group: str | None, where: TaskFilter) -> Iterator[TaskInfo]:
     """Go through all tasks in a state, and show on a terminal how far that is."""
-    source = Source(queue, container(queue, state, group or ""), state)
-    session.broker.drive(require_queue(queue))
-    look = Look(session.notes, session.broker.run(source.size()))
-    if state is TaskState.ACTIVE:  # few, and whether they are held stands elsewhere
-        yield from look.over(session.inspector.iter_tasks(queue, state, page_size=ACTIVE_A_PAGE))
-        return
-    try:
-        yield from (info for _, info in walked(session, source, look))
-    finally:
-        look.clear()
+    with Look(session.notes) as look:
+        yield from session.inspector.find_tasks(queue, state, where, group=group, progress=look.note)
 
 
 @task.verb(

@@ -1,22 +1,19 @@
 """``fastq task run-all``, ``archive-all`` and ``delete-all``: do something to all tasks of a state."""
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import click
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.operation import Flow
-from fastq.cli.acting import acted_record
-from fastq.cli.bulk import Progress, carry_out, confirm, yes_option
+from fastq.cli.bulk import carry_out, confirm, yes_option
 from fastq.cli.commands import Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, emit, pass_session
 from fastq.cli.task import group_option, of_group
-from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
+from fastq.inspector.json_records import acted_record
+from fastq.inspector.progress import OnProgress
 from fastq.states import TaskState
-from fastq.wire import keys
 
 __all__ = ["archive_all", "delete_all", "run_all"]
 
@@ -44,23 +41,28 @@ def _change(done: str, warning: str, queue: str, state: str, group: str | None) 
     return _Change(done, warning, queue, known, of_group(known, group))
 
 
+class _All(Protocol):
+    """A method that does something to all tasks of a state."""
+
+    def __call__(
+        self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None
+    ) -> int: ...
+
+
+def _on_all(act: _All, change: _Change) -> Callable[[OnProgress], int]:
+    return lambda note: act(change.queue, change.state, group=change.group, progress=note)
+
+
 def _count(session: Session, change: _Change) -> int:
-    info = session.inspector.get_queue_info(change.queue)  # there is such a queue, or this says that there is not
-    if change.group is None:
-        count: int = getattr(info, change.state.value)
-        return count
-    size: int = session.broker.run(
-        Source(change.queue, keys.group(change.queue, change.group), change.state, change.group).size()
-    )
-    return size
+    return session.inspector.count_tasks(change.queue, change.state, group=change.group)
 
 
-def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool, as_json: bool) -> None:
+def _apply(session: Session, change: _Change, work: Callable[[OnProgress], int], *, yes: bool, as_json: bool) -> None:
     total = _count(session, change)
     count = 0
     if total:
         confirm(f"{change.tasks(total)} will be {change.warning}.", yes=yes)
-        count = carry_out(session, flow, Progress(session, change.done, total))
+        count = carry_out(session, work, change.done, total)
     if as_json:
         emit(acted_record(count, {}))
     elif total:
@@ -91,8 +93,7 @@ def _apply(session: Session, change: _Change, flow: Flow[int], *, yes: bool, as_
 def run_all(session: Session, queue: str, state: str, group: str | None, yes: bool, as_json: bool) -> None:
     """Move all tasks in a state to pending."""
     change = _change("made pending", "pending, and run as soon as servers get to them", queue, state, group)
-    flow = run_all_tasks(queue, change.state, change.group, time.time_ns())
-    _apply(session, change, flow, yes=yes, as_json=as_json)
+    _apply(session, change, _on_all(session.inspector.run_all_tasks, change), yes=yes, as_json=as_json)
 
 
 @click.command("archive-all", cls=Verb, examples=["task archive-all --queue low --state retry --yes"])
@@ -105,8 +106,7 @@ def run_all(session: Session, queue: str, state: str, group: str | None, yes: bo
 def archive_all(session: Session, queue: str, state: str, group: str | None, yes: bool, as_json: bool) -> None:
     """Move all tasks in a state to the archive, which keeps the last 10,000."""
     change = _change("archived", "archived; the archive keeps the last 10,000", queue, state, group)
-    flow = archive_all_tasks(queue, change.state, change.group, time.time_ns())
-    _apply(session, change, flow, yes=yes, as_json=as_json)
+    _apply(session, change, _on_all(session.inspector.archive_all_tasks, change), yes=yes, as_json=as_json)
 
 
 @click.command(
@@ -132,4 +132,4 @@ def archive_all(session: Session, queue: str, state: str, group: str | None, yes
 def delete_all(session: Session, queue: str, state: str, group: str | None, yes: bool, as_json: bool) -> None:
     """Delete all tasks in a state."""
     change = _change("deleted", "deleted for good", queue, state, group)
-    _apply(session, change, delete_all_tasks(queue, change.state, change.group), yes=yes, as_json=as_json)
+    _apply(session, change, _on_all(session.inspector.delete_all_tasks, change), yes=yes, as_json=as_json)

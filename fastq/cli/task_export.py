@@ -2,43 +2,28 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.queues import group_sizes
-from fastq.broker.inspect.tasks import container
-from fastq.broker.inspect.walk import Walk
 from fastq.cli.bulk import EXIT_SIGNAL, yes_option
 from fastq.cli.commands import GroupName, Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.streams import was_closed
-from fastq.cli.task_filter import Filter, filter_options
+from fastq.cli.task_filter import filter_options, read_filter
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
-from fastq.inspector.queues import require_queue
-from fastq.inspector.task_lines import lines_of
+from fastq.inspector import Progress, TaskFilter
+from fastq.inspector.export import EXPORTED
 from fastq.states import TaskState
-from fastq.wire import keys
 
 __all__ = ["export"]
 
 STDOUT: Final = "-"
-# What moves on while it is read goes down this list, so that it comes twice rather than never.
-_ORDER: Final = (
-    TaskState.SCHEDULED,
-    TaskState.AGGREGATING,
-    TaskState.PENDING,
-    TaskState.ACTIVE,
-    TaskState.RETRY,
-    TaskState.COMPLETED,
-    TaskState.ARCHIVED,
-)
 
 
 @click.command(
@@ -55,7 +40,7 @@ _ORDER: Final = (
     "--state",
     "-s",
     "states",
-    type=state_choice(*_ORDER),
+    type=state_choice(*EXPORTED),
     multiple=True,
     help="a state; may be repeated  [default: all]",
 )
@@ -81,15 +66,13 @@ def export(
         raise click.UsageError("--json tells how many tasks went into a file: name it with --output")
     if group is not None and states and set(states) != {TaskState.AGGREGATING.value}:
         raise click.UsageError("--group goes with --state aggregating only")
-    known = [TaskState.AGGREGATING] if group else [state for state in _ORDER if state in states or not states]
-    wanted = {state: Filter.of(state, session.now, **more) for state in known}
-    session.broker.drive(require_queue(queue))
-    sources = [source for state in known for source in _sources(session, queue, state, group)]
-    total = sum(session.broker.run(source.size()) for source in sources)
+    known = [TaskState.AGGREGATING] if group else [state for state in EXPORTED if state in states or not states]
+    wanted = read_filter(known, session.now, **more)
+    session.inspector.count_tasks(queue, TaskState.PENDING)  # is there such a queue? before a file is made
     try:
         with _opened(output, yes=yes) as out:
-            exporting = _Exporting(session, out, total)
-            code = exporting.run(sources, wanted)
+            exporting = _Exporting(session, out)
+            code = exporting.run(queue, known, group, wanted)
     except OSError as error:
         if output == STDOUT:
             raise  # as with all commands
@@ -102,13 +85,6 @@ def export(
         tasks = "task" if exporting.count == 1 else "tasks"
         screen.say(f"Exported {number(exporting.count)} {tasks} of {clean(queue)}{where}.")
     return code
-
-
-def _sources(session: Session, queue: str, state: TaskState, group: str | None) -> list[Source]:
-    if state is not TaskState.AGGREGATING:
-        return [Source(queue, container(queue, state), state)]
-    names = [group] if group else sorted(session.broker.drive(group_sizes(queue)))
-    return [Source(queue, keys.group(queue, name), state, name) for name in names]
 
 
 def _opened(output: str, *, yes: bool) -> BinaryIO:
@@ -125,23 +101,31 @@ def _opened(output: str, *, yes: bool) -> BinaryIO:
 
 
 class _Exporting:
-    """Write the tasks of some sources, and count them."""
+    """Write lines, and count them."""
 
-    def __init__(self, session: Session, out: BinaryIO, total: int) -> None:
+    def __init__(self, session: Session, out: BinaryIO) -> None:
         self.count = 0
-        self._session = session
+        self._inspector = session.inspector
         self._out = out
-        self._total = total
+        self._total = 0
         self._line = StatusLine(session.notes)
 
-    def run(self, sources: Sequence[Source], wanted: dict[TaskState, Filter]) -> int:
+    def run(self, queue: str, states: Sequence[TaskState], group: str | None, where: TaskFilter) -> int:
         """Write all; an interruption ends it between two pages, with whole lines written, and decides the code."""
         with Interruption() as interruption:
+
+            def note(now: Progress) -> None:
+                self._total = now.total
+                self._out.flush()
+                self._line.show(f"exported {self}")
+                interruption.check()
+
             try:
-                for source in sources:
-                    for lines in self._pages(source, wanted[source.state]):
-                        interruption.check()
-                        self._write(lines)
+                lines = self._inspector.export_tasks(queue, states=states, group=group, where=where, progress=note)
+                for line in lines:
+                    self._out.write(f"{line}\n".encode())
+                    self.count += 1
+                self._out.flush()
             except Interrupted as signal:
                 say_failure(f"interrupted: exported {self}; what was written is whole lines")
                 return EXIT_SIGNAL + signal.signum
@@ -153,16 +137,3 @@ class _Exporting:
 
     def __str__(self) -> str:
         return f"{number(self.count)} of {number(self._total)} tasks"
-
-    def _write(self, lines: Sequence[str]) -> None:
-        self._out.write("".join(f"{line}\n" for line in lines).encode())
-        self._out.flush()
-        self.count += len(lines)
-        self._line.show(f"exported {self}")
-
-    def _pages(self, source: Source, wanted: Filter) -> Iterator[list[str]]:
-        walk = Walk(source, with_locks=True)
-        while (page := self._session.broker.run(walk.page())).tasks:
-            walk.passed(page, page.tasks)
-            lines = self._session.broker.drive(lines_of(source, page, self._session.now, wanted.wants))
-            yield [line for _, line in lines]

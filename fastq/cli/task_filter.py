@@ -1,24 +1,21 @@
 """The filters of ``fastq task ls``: by type, by error, by how long ago."""
 
-import fnmatch
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Self, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from fastq.cli.human import clean, stamp
 from fastq.cli.times import read_duration, read_time
 from fastq.info import TaskInfo
+from fastq.inspector.filters import TaskFilter
 from fastq.states import TaskState
 
-__all__ = ["Filter", "filter_options"]
+__all__ = ["filter_options", "filter_text", "page_of", "read_filter"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_DATED: Final = (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 
 
 def filter_options(command: F) -> F:
@@ -36,68 +33,50 @@ def filter_options(command: F) -> F:
     return command
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Tell which tasks are wanted; None stands for any."""
+def read_filter(
+    states: Iterable[TaskState],
+    now: datetime,
+    *,
+    type: str | None = None,
+    since: str | None = None,
+    error: str | None = None,
+) -> TaskFilter:
+    """Read the words; ``UsageError`` names what is wrong."""
+    try:
+        where = TaskFilter(type, error, None if since is None else _moment(since, now))
+        where.check(states)
+    except ValueError as flaw:
+        raise click.UsageError(f"--{flaw}") from None
+    return where
 
-    type: str | None
-    since: datetime | None
-    error: re.Pattern[str] | None
 
-    @classmethod
-    def of(cls, state: TaskState, now: datetime, *, type: str | None, since: str | None, error: str | None) -> Self:
-        """Read the words; ``UsageError`` names what is wrong."""
-        if since is not None and state not in _DATED:
-            raise click.UsageError(f"--since goes with {', '.join(_DATED)}; of {state} tasks no time is known")
-        try:
-            pattern = None if error is None else re.compile(error)
-        except re.error as flaw:
-            raise click.UsageError(f"--error: {error!r} is no regular expression: {flaw}") from None
-        return cls(type, None if since is None else _moment(since, now), pattern)
+def page_of(infos: Iterable[TaskInfo], page: int, size: int) -> list[TaskInfo]:
+    """Return one page of tasks, each once, reading no further than needed.
 
-    @property
-    def is_needed(self) -> bool:
-        """Tell whether there is anything to look at."""
-        return (self.type, self.since, self.error) != (None, None, None)
+    Of those on the pages before only the ids are kept.
+    """
+    start, end = (page - 1) * size, page * size
+    seen: set[str] = set()
+    found: list[TaskInfo] = []
+    for info in infos:
+        if info.id in seen:
+            continue
+        seen.add(info.id)
+        if len(seen) > start:
+            found.append(info)
+        if len(seen) == end:
+            break
+    return found
 
-    def wants(self, info: TaskInfo) -> bool:
-        """Tell whether a task is wanted."""
-        if self.type is not None and not fnmatch.fnmatchcase(info.type, self.type):
-            return False
-        if self.error is not None and not self.error.search(info.last_err):
-            return False
-        if self.since is None:
-            return True
-        moment = info.completed_at if info.state is TaskState.COMPLETED else info.last_failed_at
-        return moment is not None and moment >= self.since
 
-    def page(self, infos: Iterable[TaskInfo], page: int, size: int) -> list[TaskInfo]:
-        """Return one page of those that are wanted, each once, reading no further than needed.
-
-        Of those on the pages before only the ids are kept.
-        """
-        start, end = (page - 1) * size, page * size
-        seen: set[str] = set()
-        found: list[TaskInfo] = []
-        for info in infos:
-            if info.id in seen or not self.wants(info):
-                continue
-            seen.add(info.id)
-            if len(seen) > start:
-                found.append(info)
-            if len(seen) == end:
-                break
-        return found
-
-    @property
-    def text(self) -> str:
-        """Say in words which tasks are wanted, to stand behind "tasks"; empty for any."""
-        words = [
-            f"of type {clean(self.type)}" if self.type is not None else "",
-            f"whose error matches {clean(self.error.pattern)}" if self.error is not None else "",
-            f"since {stamp(self.since)}" if self.since is not None else "",
-        ]
-        return " ".join(filter(None, words))
+def filter_text(where: TaskFilter) -> str:
+    """Say in words which tasks are meant, to stand behind "tasks"; empty for any."""
+    words = [
+        f"of type {clean(where.type)}" if where.type is not None else "",
+        f"whose error matches {clean(where.error.pattern)}" if isinstance(where.error, re.Pattern) else "",
+        f"since {stamp(where.since)}" if isinstance(where.since, datetime) else "",
+    ]
+    return " ".join(filter(None, words))
 
 
 def _moment(text: str, now: datetime) -> datetime:

@@ -1,31 +1,21 @@
 """``fastq task retry``: runs failed tasks again now, those that are named or all whose failure matches."""
 
-import time
 from collections.abc import Sequence
-from typing import Final
 
 import click
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.tasks import container
-from fastq.broker.inspect.walk import Chosen, run_chosen, run_some
-from fastq.broker.operation import Flow
-from fastq.cli.acting import Acting, acted_record
-from fastq.cli.bulk import Progress, carry_out, confirm, looking, yes_option
+from fastq.cli.acting import Acting
+from fastq.cli.bulk import carry_out, confirm, looking, yes_option
 from fastq.cli.commands import EXITS_OF_MANY, TaskId, Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.progress import Look
 from fastq.cli.session import Session, emit, pass_session
-from fastq.cli.task_filter import Filter, filter_options
-from fastq.cli.task_walk import walked
-from fastq.errors import TaskStateError
-from fastq.inspector.bulk import run_all_tasks
-from fastq.inspector.queues import require_queue
-from fastq.states import TaskState
+from fastq.cli.task_filter import filter_options, filter_text, read_filter
+from fastq.inspector.jobs import Job
+from fastq.inspector.json_records import acted_record
+from fastq.inspector.retry import FAILED
 
 __all__ = ["retry"]
-
-_FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
 
 
 @click.command(
@@ -45,7 +35,7 @@ _FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
     "--state",
     "-s",
     "states",
-    type=state_choice(*_FAILED),
+    type=state_choice(*FAILED),
     multiple=True,
     help="only tasks in this state [default: both]",
 )
@@ -69,37 +59,24 @@ def retry(
     many match; one that changes before its turn comes, since it ran and failed again, is left out.
     """
     as_json = bool(more.pop("as_json"))
-    known = [state for state in _FAILED if state in states or not states]
+    known = [state for state in FAILED if state in states or not states]
     if every == bool(ids):
         raise click.UsageError("name tasks with --id, or say --all")
     if ids and (states or any(value is not None for value in more.values())):
         raise click.UsageError("--state, --type, --error and --since go with --all, not with --id")
     if ids:
         return _retry_named(session, queue, ids, as_json=as_json)
-    wanted = [Filter.of(state, session.now, **more) for state in known]
-    sources = [Source(queue, container(queue, state), state) for state in known]
-    session.broker.drive(require_queue(queue))
-    if wanted[0].is_needed:
-        with looking():
-            chosen = _choose(session, sources, wanted)
-        count, flow = sum(map(len, chosen)), _run_chosen(sources, chosen)
-    else:
-        count = sum(session.broker.run(source.size()) for source in sources)
-        flow = _run_all(sources)
-    what = _Words(queue, " and ".join(known), wanted[0].text)
-    _apply(session, what, count, flow, yes=yes, as_json=as_json)
+    where = read_filter(known, session.now, **more)
+    with looking(), Look(session.notes) as look:
+        job = session.inspector.plan_retry(queue, states=known, where=where, progress=look.note)
+    _apply(session, _Words(queue, " and ".join(known), filter_text(where)), job, yes=yes, as_json=as_json)
     return 0
 
 
 def _retry_named(session: Session, queue: str, ids: Sequence[str], *, as_json: bool) -> int:
     def act(task_id: str) -> str:
-        now_ns = time.time_ns()
-        for state in _FAILED:
-            source = Source(queue, container(queue, state), state)
-            taken = session.broker.run(run_some(source, [Chosen(task_id.encode())], now_ns))
-            if taken.tasks:
-                return f"{clean(task_id)} is pending."
-        raise TaskStateError(queue, task_id, "retry", session.inspector.get_task_info(queue, task_id).state.value)
+        session.inspector.retry_task(queue, task_id)
+        return f"{clean(task_id)} is pending."
 
     return Acting(session, as_json=as_json).each(ids, act).end()
 
@@ -115,42 +92,16 @@ class _Words:
         return f"{number(count) if count else 'no'} {self._states} task{'' if count == 1 else 's'}{self._rest}"
 
 
-def _apply(session: Session, what: _Words, count: int, flow: Flow[int], *, yes: bool, as_json: bool) -> None:
-    if not count:
+def _apply(session: Session, what: _Words, job: Job, *, yes: bool, as_json: bool) -> None:
+    if not job.total:
         if as_json:
             emit(acted_record(0, {}))
         else:
             session.screen.say(f"There are {what.tasks(0)}.")
         return
-    confirm(f"{what.tasks(count)} will be pending, and run as soon as servers get to them.", yes=yes)
-    done = carry_out(session, flow, Progress(session, "made pending", count))
+    confirm(f"{what.tasks(job.total)} will be pending, and run as soon as servers get to them.", yes=yes)
+    done = carry_out(session, lambda note: session.inspector.carry_out(job, progress=note), job.done, job.total).done
     if as_json:
         emit(acted_record(done, {}))
     else:
         session.screen.say(f"{what.tasks(done)} made pending.")
-
-
-def _choose(session: Session, sources: Sequence[Source], wanted: Sequence[Filter]) -> list[list[Chosen]]:
-    """Read all tasks, and keep those that are wanted, as they were then: about 150 bytes each."""
-    look = Look(session.notes, sum(session.broker.run(source.size()) for source in sources))
-    try:
-        return [
-            [Chosen.of(task) for task, info in walked(session, source, look) if each.wants(info)]
-            for source, each in zip(sources, wanted, strict=True)
-        ]
-    finally:
-        look.clear()
-
-
-def _run_chosen(sources: Sequence[Source], chosen: Sequence[Sequence[Chosen]]) -> Flow[int]:
-    moved = 0
-    for source, some in zip(sources, chosen, strict=True):
-        moved += yield from run_chosen(source, some, time.time_ns())
-    return moved
-
-
-def _run_all(sources: Sequence[Source]) -> Flow[int]:
-    moved = 0
-    for source in sources:
-        moved += yield from run_all_tasks(source.queue, source.state, None, time.time_ns())
-    return moved

@@ -2,10 +2,9 @@
 
 import fnmatch
 import json
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -13,9 +12,9 @@ from fastq.cli.commands import Verb, json_option, queue_option, state_choice
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, pass_session
 from fastq.cli.stats import STATE_COLOURS
-from fastq.cli.streams import wait_with_reader
-from fastq.inspector.follow import Event, Follower
-from fastq.inspector.json_records import time_text
+from fastq.cli.streams import check_reader
+from fastq.inspector import TaskEvent
+from fastq.inspector.json_records import follow_record
 from fastq.states import TaskState
 
 __all__ = ["tail"]
@@ -58,15 +57,12 @@ def tail(session: Session, queue: str, type: str | None, states: Sequence[str], 
     tasks only those are seen to come that were seen before, and of groups nothing until they are made into a task.
     """
     wanted = frozenset(map(TaskState, states))
-    follower = Follower(queue)
-    while True:
-        for event in session.broker.drive(follower.look(time.time_ns())):
-            if _is_wanted(event, type, wanted):
-                _tell(session, event, as_json=as_json)
-        wait_with_reader(interval)
+    for event in session.inspector.follow(queue, interval=interval, progress=lambda now: check_reader()):
+        if _is_wanted(event, type, wanted):
+            _tell(session, event, as_json=as_json)
 
 
-def _is_wanted(event: Event, pattern: str | None, states: frozenset[TaskState]) -> bool:
+def _is_wanted(event: TaskEvent, pattern: str | None, states: frozenset[TaskState]) -> bool:
     if event.name == "missed":
         return True
     if pattern is not None and not fnmatch.fnmatchcase(event.type, pattern):
@@ -75,10 +71,10 @@ def _is_wanted(event: Event, pattern: str | None, states: frozenset[TaskState]) 
     return not states or state in states
 
 
-def _tell(session: Session, event: Event, *, as_json: bool) -> None:
+def _tell(session: Session, event: TaskEvent, *, as_json: bool) -> None:
     now = datetime.now(UTC)
     if as_json:
-        click.echo(json.dumps(_record(event, now)))
+        click.echo(json.dumps(follow_record(event, now)))
         return
     at = session.screen.paint(now.strftime("%H:%M:%S"), dim=True)
     if event.name == "missed":
@@ -89,17 +85,3 @@ def _tell(session: Session, event: Event, *, as_json: bool) -> None:
     name = session.screen.paint(f"{event.name:{_WIDTH}}", fg=colour)
     error = f"  {clean(event.error)}" if event.error else ""
     session.screen.say(f"{at}  {name}  {clean(event.id)}  {clean(event.type)}{error}")
-
-
-def _record(event: Event, now: datetime) -> dict[str, Any]:
-    is_task = event.name != "missed"
-    return {
-        "at": time_text(now),
-        "event": event.name,
-        "id": event.id if is_task else None,
-        "type": event.type if is_task else None,
-        "state": event.state,
-        "previous": event.previous,
-        "error": event.error or None,
-        "runs": None if is_task else event.runs,
-    }

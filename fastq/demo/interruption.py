@@ -5,7 +5,8 @@ An exception out of a signal handler could come between starting a process and k
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
@@ -31,6 +32,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self._signum = 0
+        self._raises = False
         self._before: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
 
     def __enter__(self) -> Self:
@@ -46,6 +48,18 @@ class Interruption:
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
         self._signum = self._signum or signum
+        if self._raises:
+            raise Interrupted(self._signum)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let a signal raise ``Interrupted`` in the midst of what is done, such as a read that may wait for ever."""
+        self._raises = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._raises = False
 
     def check(self) -> None:
         """Raise ``Interrupted`` if a signal came."""

@@ -1,20 +1,48 @@
 """Inspector and AsyncInspector: look at queues, tasks, servers and schedulers, and act on what is there.
 
 Each method is a flow of broker operations, written once as part of a class such as ``QueueMethods``; ``driver`` makes
-both inspectors of these. Servers use none of it.
+both inspectors of these. The command, its dashboard and other pages talk to Redis through this package only. Servers
+use none of it.
 """
 
+from fastq.inspector.doctor.examination import Report
+from fastq.inspector.doctor.finding import Finding, Level
+from fastq.inspector.doctor.repairs import Repair
+from fastq.inspector.filters import TaskFilter
 from fastq.inspector.inspectors import AsyncInspector, Inspector
+from fastq.inspector.jobs import Job
 from fastq.inspector.progress import Progress
-from fastq.inspector.records import ClusterNode, DailyStats, GroupInfo, QueueInfo, ServerInfo
+from fastq.inspector.records import (
+    ClusterNode,
+    DailyStats,
+    Drain,
+    GroupInfo,
+    ImportReport,
+    Moved,
+    QueueInfo,
+    ServerInfo,
+    TaskEvent,
+)
+from fastq.inspector.transfer import MovePlan
 
 __all__ = [
     "AsyncInspector",
     "ClusterNode",
     "DailyStats",
+    "Drain",
+    "Finding",
     "GroupInfo",
+    "ImportReport",
     "Inspector",
+    "Job",
+    "Level",
+    "MovePlan",
+    "Moved",
     "Progress",
     "QueueInfo",
+    "Repair",
+    "Report",
     "ServerInfo",
+    "TaskEvent",
+    "TaskFilter",
 ]

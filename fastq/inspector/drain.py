@@ -1,31 +1,136 @@
-"""What is left to be done in a queue, and how much was done in it, as one flow; for whoever waits for its end."""
+"""Waits until the work in a queue is done."""
 
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Final, NamedTuple
 
-from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_exists, queue_stats
-from fastq.broker.operation import Flow, Operation, together
-from fastq.errors import QueueNotFoundError
+from fastq.broker.inspect.queues import QueueStats, group_sizes, pause_queue, queue_exists, queue_stats
+from fastq.broker.operation import Flow, Operation, Pause, together
+from fastq.errors import QueueNotFoundError, QueuePausedError
+from fastq.inspector.checks import check_queue, check_states
+from fastq.inspector.driver import Driver, operation
+from fastq.inspector.records import Drain
 from fastq.states import TaskState
 from fastq.wire import keys
 
-__all__ = ["Remaining", "remaining"]
+__all__ = ["DRAINABLE", "WAITED_FOR", "DrainMethods"]
 
-SECOND_NS = 1_000_000_000
+SECOND_NS: Final = 1_000_000_000
+POLL_S: Final = 0.25
+"""The time between two looks, at the least; where a look takes long, as there are many groups, it is more."""
+LOOK_SHARE: Final = 0.1
+DRAINABLE: Final = (
+    TaskState.PENDING,
+    TaskState.ACTIVE,
+    TaskState.AGGREGATING,
+    TaskState.SCHEDULED,
+    TaskState.RETRY,
+)
+WAITED_FOR: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING, TaskState.RETRY)
 
 
-class Remaining(NamedTuple):
-    """Hold how many tasks are in each state, those of groups counted, and what was processed and failed ever.
+class DrainMethods(Driver):
+    """What an inspector waits for in a queue."""
 
-    ``aggregating`` counts a set that is being made into one task as one more.
-    """
+    @operation
+    def drain_queue(
+        self,
+        queue: str,
+        *,
+        states: Iterable[TaskState | str] = WAITED_FOR,
+        timeout: float | None = None,
+        pause_after: bool = False,
+        progress: Callable[[Drain], object] | None = None,
+    ) -> Flow[Drain]:
+        """Wait until a queue has no tasks in ``states``, or ``timeout`` seconds are over; ``Drain.empty`` tells which.
 
+        Nothing is stopped: clients go on enqueuing. With ``pause_after`` the empty queue is paused, and what was taken
+        before that is waited for. ``progress`` is called after each look, and may end the wait by raising. A paused
+        queue with pending tasks would not become empty: ``QueuePausedError``.
+        """
+        drain = _Drain(self, check_queue(queue), check_states(states, DRAINABLE), timeout, progress)
+        end = yield from drain.wait()
+        return (yield from drain.pause()) if end.empty and pause_after else end
+
+
+class _Counts(NamedTuple):
     sizes: dict[TaskState, int]
     processed: int
     failed: int
     paused: bool
 
 
-def remaining(queue: str, now_ns: int) -> Flow[Remaining]:
+class _Drain:
+    """The looks at a queue, one after the other."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        queue: str,
+        states: list[TaskState],
+        timeout_s: float | None,
+        progress: Callable[[Drain], object] | None,
+    ) -> None:
+        self._now_ns = driver._now_ns
+        self._queue = queue
+        self._states = states
+        self._timeout_s = timeout_s
+        self._progress = progress
+        self._began_s = time.monotonic()
+        self._first: _Counts | None = None
+
+    def wait(self) -> Flow[Drain]:
+        while True:
+            looked_s = time.monotonic()
+            now = yield from self._look()
+            took_s = time.monotonic() - looked_s
+            if now.empty:
+                return now
+            if now.paused and now.left.get(TaskState.PENDING):
+                raise QueuePausedError(self._queue, {state.value: size for state, size in now.left.items()})
+            if self._is_over():
+                return now
+            yield from self._pause(now, max(POLL_S, took_s / LOOK_SHARE))
+
+    def pause(self) -> Flow[Drain]:
+        """Pause the empty queue; what was taken in between is waited for, what came and was not taken stays."""
+        yield pause_queue(self._queue, self._now_ns() // SECOND_NS)
+        self._states = [TaskState.ACTIVE]
+        return (yield from self.wait())
+
+    def _pause(self, now: Drain, seconds: float) -> Flow[None]:
+        """Let time pass, in pieces, so that ``progress`` may end it."""
+        until_s = time.monotonic() + seconds
+        if self._timeout_s is not None:
+            until_s = min(until_s, self._began_s + self._timeout_s)
+        while (left_s := until_s - time.monotonic()) > 0:
+            yield Pause(min(left_s, POLL_S))
+            self._tell(now)
+
+    def _is_over(self) -> bool:
+        return self._timeout_s is not None and time.monotonic() - self._began_s >= self._timeout_s
+
+    def _tell(self, now: Drain) -> None:
+        if self._progress is not None:
+            self._progress(now)
+
+    def _look(self) -> Flow[Drain]:
+        counts = yield from _count(self._queue, self._now_ns())
+        first = self._first = self._first or counts
+        now = Drain(
+            self._queue,
+            {state: counts.sizes[state] for state in self._states},
+            counts.processed - first.processed,
+            counts.failed - first.failed,
+            timedelta(seconds=time.monotonic() - self._began_s),
+            counts.paused,
+        )
+        self._tell(now)
+        return now
+
+
+def _count(queue: str, now_ns: int) -> Flow[_Counts]:
     """Count what is in a queue; groups are counted in pieces beside the rest."""
     exists, stats, sets = yield from together(
         queue_exists(queue),
@@ -34,10 +139,10 @@ def remaining(queue: str, now_ns: int) -> Flow[Remaining]:
     )
     if not exists:
         raise QueueNotFoundError(queue)
-    return (yield from _counted(queue, stats, sets))
+    return (yield from _with_groups(queue, stats, sets))
 
 
-def _counted(queue: str, stats: QueueStats, sets: int) -> Flow[Remaining]:
+def _with_groups(queue: str, stats: QueueStats, sets: int) -> Flow[_Counts]:
     grouped = sum((yield from group_sizes(queue)).values()) if stats.groups else 0
     sizes = {**stats.sizes, TaskState.AGGREGATING: grouped + sets}
-    return Remaining(sizes, stats.processed_total, stats.failed_total, stats.paused)
+    return _Counts(sizes, stats.processed_total, stats.failed_total, stats.paused)

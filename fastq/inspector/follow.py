@@ -12,17 +12,21 @@ from typing import Final
 
 from fastq.broker.inspect.peek import Peek, peek_queue
 from fastq.broker.inspect.tasks import FoundTask, read_tasks
-from fastq.broker.operation import Flow
+from fastq.broker.operation import Flow, Pause
 from fastq.info import TaskInfo, at_unix_ns
 from fastq.inspector.checks import check_queue
+from fastq.inspector.driver import Driver, Given, Stream, stream
+from fastq.inspector.progress import OnProgress, Progress
 from fastq.inspector.queues import require_queue
+from fastq.inspector.records import TaskEvent
 from fastq.inspector.tasks import describe
 from fastq.states import TaskState
 
-__all__ = ["Event", "Follower"]
+__all__ = ["FollowMethods", "Follower"]
 
 WINDOW: Final = 200
 LOOKED_UP: Final = 200
+WAITED_AT_ONCE_S: Final = 0.25
 REMEMBERED: Final = 20_000
 CLOCKS_APART: Final = timedelta(seconds=2)
 _NAMES: Final = {
@@ -38,26 +42,38 @@ ENDS: Final = frozenset({"retried", "archived", "completed", "done"})
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """Tell that a task was found in another state than before, None for what there was or is not.
-
-    "done" was active and is gone, "gone" was waiting and is gone: it ran between two looks, or was deleted. Of
-    "missed" there is no task: ``runs`` ended that were not seen.
-    """
-
-    name: str
-    id: str = ""
-    type: str = ""
-    state: TaskState | None = None
-    previous: TaskState | None = None
-    error: str = ""
-    runs: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class _Known:
     state: TaskState
     type: str
+
+
+class FollowMethods(Driver):
+    """What an inspector sees happen in a queue."""
+
+    @stream
+    def follow(self, queue: str, *, interval: float = 0.5, progress: OnProgress | None = None) -> Stream[TaskEvent]:
+        """Give what happens in a queue from now on, without end; the queue is looked at every ``interval`` seconds.
+
+        Redis has no stream of it, so each look compares the last 200 ids of each state with those of the look before.
+        A task that came and was done between two looks is not seen; runs that ended unseen are counted ("missed").
+        ``progress`` is called now and then while nothing happens, and may end it by raising an exception.
+        """
+        if not interval > 0:
+            raise ValueError(f"interval must be more than 0 seconds: {interval!r}")
+        return self._looks(Follower(queue), interval, progress)
+
+    def _looks(self, follower: "Follower", interval_s: float, progress: OnProgress | None) -> Stream[TaskEvent]:
+        now = Progress()
+        while True:
+            events = yield from follower.look(self._now_ns())
+            now.done += len(events)
+            yield Given(events)
+            left_s = interval_s
+            while left_s > 0:
+                if progress is not None:
+                    progress(now)
+                yield Pause(min(left_s, WAITED_AT_ONCE_S))
+                left_s -= WAITED_AT_ONCE_S
 
 
 class Follower:
@@ -69,7 +85,7 @@ class Follower:
         self._last: Peek | None = None
         self._looked = at_unix_ns(0)
 
-    def look(self, now_ns: int) -> Flow[list[Event]]:
+    def look(self, now_ns: int) -> Flow[list[TaskEvent]]:
         """Tell what happened since the last look."""
         if self._last is None:
             return (yield from self._begin(now_ns))
@@ -80,9 +96,9 @@ class Follower:
         events = [event for event in noted if event is not None]
         self._last, self._looked = peek, at_unix_ns(now_ns)
         missed = peek.processed - last.processed - sum(event.name in ENDS for event in events)
-        return events + ([Event("missed", runs=missed)] if missed > 0 else [])
+        return events + ([TaskEvent("missed", runs=missed)] if missed > 0 else [])
 
-    def _begin(self, now_ns: int) -> Flow[list[Event]]:
+    def _begin(self, now_ns: int) -> Flow[list[TaskEvent]]:
         """Note what there is."""
         yield from require_queue(self._queue)
         peek: Peek = yield peek_queue(self._queue, WINDOW)
@@ -135,7 +151,7 @@ class Follower:
         known = self._known.get(task_id)
         return known is not None and known.state is state
 
-    def _noted(self, task_id: bytes, info: TaskInfo | None, peek: Peek) -> Event | None:
+    def _noted(self, task_id: bytes, info: TaskInfo | None, peek: Peek) -> TaskEvent | None:
         """Note in which state a task is; returns what that is, if it is another."""
         known = self._known.pop(task_id, None)
         name = task_id.decode(errors="replace")
@@ -143,7 +159,7 @@ class Follower:
             if known is None:
                 return None
             word = "done" if known.state is TaskState.ACTIVE else "gone"
-            return Event(word, name, known.type, None, known.state)
+            return TaskEvent(word, name, known.type, None, known.state)
         self._known[task_id] = _Known(info.state, info.type)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -151,7 +167,7 @@ class Follower:
         if previous is info.state or (known is None and self._is_old(info, peek)):
             return None
         failed = info.state in (TaskState.RETRY, TaskState.ARCHIVED)
-        return Event(_NAMES[info.state], name, info.type, info.state, previous, info.last_err if failed else "")
+        return TaskEvent(_NAMES[info.state], name, info.type, info.state, previous, info.last_err if failed else "")
 
     def _is_old(self, info: TaskInfo, peek: Peek) -> bool:
         """Tell whether a task was in a big archive before: it comes into sight when others are taken out of it."""

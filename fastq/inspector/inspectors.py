@@ -2,10 +2,20 @@
 
 from fastq.inspector.actions import ActionMethods
 from fastq.inspector.bulk import BulkMethods
+from fastq.inspector.control import ControlMethods
+from fastq.inspector.doctor.methods import DoctorMethods
+from fastq.inspector.drain import DrainMethods
 from fastq.inspector.driver import AsyncDriver, BlockingDriver
+from fastq.inspector.export import ExportMethods
+from fastq.inspector.follow import FollowMethods
+from fastq.inspector.importing import ImportMethods
+from fastq.inspector.jobs import JobMethods
 from fastq.inspector.processes import ServerMethods
 from fastq.inspector.queues import QueueMethods
+from fastq.inspector.retry import RetryMethods
+from fastq.inspector.search import SearchMethods
 from fastq.inspector.tasks import TaskMethods
+from fastq.inspector.transfer import TransferMethods
 
 __all__ = ["AsyncInspector", "Inspector"]
 
@@ -15,7 +25,17 @@ class _Methods(
     TaskMethods,
     ActionMethods,
     BulkMethods,
+    DrainMethods,
+    FollowMethods,
+    SearchMethods,
+    RetryMethods,
+    TransferMethods,
+    ExportMethods,
+    ImportMethods,
+    JobMethods,
+    DoctorMethods,
     ServerMethods,
+    ControlMethods,
 ):
     """All methods of an inspector."""
 

@@ -4,19 +4,49 @@ Times are RFC 3339 in UTC, durations are seconds and named so, bytes are text wh
 """
 
 import base64
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from fastq.info import TaskInfo
-from fastq.inspector import DailyStats, QueueInfo, ServerInfo
+from fastq.inspector.doctor.examination import Report
+from fastq.inspector.doctor.finding import Level
+from fastq.inspector.doctor.repairs import Repair
+from fastq.inspector.records import DailyStats, Drain, ImportReport, Moved, QueueInfo, ServerInfo, TaskEvent
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
-__all__ = ["daily_record", "entry_record", "event_record", "queue_record", "server_record", "task_record", "time_text"]
+__all__ = [
+    "acted_record",
+    "daily_record",
+    "drain_record",
+    "entry_record",
+    "event_record",
+    "follow_record",
+    "import_record",
+    "moved_record",
+    "queue_record",
+    "read_time",
+    "report_record",
+    "server_record",
+    "task_record",
+    "time_text",
+]
 
 
 def time_text(moment: datetime | None) -> str | None:
     """Write a time as RFC 3339 has it."""
     return None if moment is None else moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def read_time(text: str) -> datetime:
+    """Return a time as RFC 3339 has it; a ``ValueError`` says what it takes."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() is None:
+        raise ValueError(f"{text!r} is not a time with its zone, such as 2026-11-21T07:00:00Z")
+    return moment
 
 
 def _data(name: str, data: bytes | None) -> dict[str, str | None]:
@@ -110,6 +140,97 @@ def _worker_record(worker: WorkerInfo) -> dict[str, Any]:
         "started": time_text(worker.start_time),
         "deadline": time_text(worker.deadline),
     }
+
+
+def drain_record(drain: Drain) -> dict[str, Any]:
+    """Describe how far a queue is drained."""
+    return {
+        "queue": drain.queue,
+        "empty": drain.empty,
+        "paused": drain.paused,
+        "waited_s": round(drain.waited.total_seconds(), 3),
+        "processed": drain.processed,
+        "failed": drain.failed,
+        "remaining": {state.value: count for state, count in drain.left.items()},
+    }
+
+
+def follow_record(event: TaskEvent, at: datetime) -> dict[str, Any]:
+    """Describe what happened to a task, or how many runs were missed."""
+    is_task = event.name != "missed"
+    return {
+        "at": time_text(at),
+        "event": event.name,
+        "id": event.id if is_task else None,
+        "type": event.type if is_task else None,
+        "state": event.state,
+        "previous": event.previous,
+        "error": event.error or None,
+        "runs": None if is_task else event.runs,
+    }
+
+
+def moved_record(moved: Moved) -> dict[str, Any]:
+    """Describe what a move came to."""
+    return {
+        "count": moved.count,
+        "stayed": {"exists": moved.id_conflicts, "lock_held": moved.lock_conflicts},
+        "failed": [{"id": task_id, "error": why} for task_id, why in moved.failed],
+    }
+
+
+def import_record(report: ImportReport, *, error: str | None = None, dry_run: bool = False) -> dict[str, Any]:
+    """Describe what became of the lines of an import; ``error`` is what ended it early."""
+    return {
+        "lines": report.lines,
+        "count": report.count,
+        "skipped": {
+            "exists": report.exists,
+            "active": report.active,
+            "expired": report.expired,
+            "archive_full": report.archive_full,
+            "bad": report.bad,
+        },
+        "without_lock": {"held": report.locks_held, "expired": report.locks_expired},
+        "conflicts": report.conflicts,
+        "bad_lines": report.bad_lines,
+        "error": error,
+        "dry_run": dry_run,
+    }
+
+
+def acted_record(count: int, failed: Mapping[str, str]) -> dict[str, Any]:
+    """Describe what was done: to how many, and to which not, and why."""
+    return {"count": count, "failed": [{"id": name, "error": error} for name, error in failed.items()]}
+
+
+def report_record(report: Report, repaired: Sequence[tuple[Repair, int]]) -> dict[str, Any]:
+    """Describe what the doctor found, and what was repaired of it."""
+    return {
+        "healthy": not report.of_level(Level.PROBLEM),
+        "checks": [
+            {
+                "check": finding.check,
+                "level": finding.level.value,
+                "queue": finding.queue,
+                "seen": finding.seen,
+                "why": finding.why or None,
+                "advice": finding.advice or None,
+                "count": finding.count,
+                "examples": list(finding.examples),
+            }
+            for finding in report.findings
+        ],
+        "repairable": [_repair_record(one, one.count) for one in report.repairs],
+        "repaired": [_repair_record(one, count) for one, count in repaired],
+        "tasks": max(report.tasks, report.tasks_looked_at),
+        "tasks_looked_at": report.tasks_looked_at,
+        "is_partial": report.is_partial,
+    }
+
+
+def _repair_record(repair: Repair, count: int) -> dict[str, Any]:
+    return {"check": repair.check, "queue": repair.queue, "what": repair.what, "count": count}
 
 
 def entry_record(entry: SchedulerEntry) -> dict[str, Any]:

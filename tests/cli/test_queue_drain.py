@@ -59,7 +59,7 @@ def test_when_the_time_is_up_what_remains_is_said(filled: Fastq) -> None:
 
 
 def test_the_rest_between_long_looks_ends_with_the_time(filled: Fastq, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastq.cli.queue_drain.LOOK_SHARE", 1e-6)  # hours, if the time did not end it
+    monkeypatch.setattr("fastq.inspector.drain.LOOK_SHARE", 1e-6)  # hours, if the time did not end it
     result = filled.run("queue", "drain", "default", "--timeout", "0.01", "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["waited_s"] < 60

@@ -188,13 +188,13 @@ def test_active_tasks_are_in_the_way_and_keep_no_other_queue_from_it(filled: Fas
 
 INTERRUPTED = """
 import os, signal
-from fastq.cli import bulk
-note = bulk.Progress.note
-def note_and_interrupt(self, result):
-    note(self, result)
-    if self._count:
+from fastq.inspector import Progress
+add = Progress._add
+def add_and_interrupt(self, result):
+    add(self, result)
+    if self.done:
         os.kill(os.getpid(), signal.SIGINT)
-bulk.Progress.note = note_and_interrupt
+Progress._add = add_and_interrupt
 from fastq.cli.main import main
 main()
 """

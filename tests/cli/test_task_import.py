@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from fastq import Client, Task
-from fastq.cli import import_report
+from fastq.inspector.importing import NAMED
 from fastq.wire import keys
 from tests.cli.commands import SCHEMA, Fastq
 from tests.cli.keyspaces import everything
@@ -83,7 +83,7 @@ def test_bad_lines_are_left_out_if_that_is_wished_and_named(fastq: Fastq, db: An
     assert result.exit_code == 1
     assert result.stdout == "Imported 425 of 450 tasks; 25 left out, since they are bad.\n"
     lines = result.stderr.splitlines()
-    assert len(lines) == import_report.TOLD
+    assert len(lines) == NAMED
     assert lines[0].startswith("fastq: line 1 left out: not JSON: ")
     assert [id.decode() for id in db.lrange(keys.pending("default"), 0, -1)] == [f"{n:04}" for n in range(449, 24, -1)]
 

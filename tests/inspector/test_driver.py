@@ -118,7 +118,7 @@ def test_both_inspectors_have_the_same_methods_and_can_be_stood_in_for() -> None
         return {name for name in dir(of) if not name.startswith("_")} - {"where"}
 
     assert public(Inspector) == public(AsyncInspector)
-    assert len(public(Inspector)) > 45
+    assert len(public(Inspector)) > 60
     double = create_autospec(AsyncInspector, instance=True)
     assert isinstance(double.get_queue_info, AsyncMock)
     with pytest.raises(TypeError):

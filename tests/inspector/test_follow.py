@@ -8,13 +8,14 @@ from redis import Redis
 
 from fastq import QueueNotFoundError
 from fastq.broker.transport.open import open_broker
-from fastq.inspector.follow import WINDOW, Event, Follower
+from fastq.inspector import TaskEvent
+from fastq.inspector.follow import WINDOW, Follower
 from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S
 from tests.inspector.harness import Seeded
 
-Look = Callable[[], list[Event]]
+Look = Callable[[], list[TaskEvent]]
 FAR_S = 4_000_000_000
 
 
@@ -30,7 +31,7 @@ def look(url: str, db: Redis) -> Iterator[Look]:
     broker.close()
 
 
-def told(events: list[Event]) -> list[str]:
+def told(events: list[TaskEvent]) -> list[str]:
     return [f"{event.name} {event.id}" if event.id else f"{event.name} {event.runs}" for event in events]
 
 
@@ -46,24 +47,24 @@ def test_of_what_there_was_before_nothing_is_told(queue: Seeded, look: Look) -> 
 def test_a_task_is_followed_through_its_life(queue: Seeded, look: Look) -> None:
     look()
     queue.pend("x", type="mail")
-    assert look() == [Event("enqueued", "x", "mail", TaskState.PENDING)]
+    assert look() == [TaskEvent("enqueued", "x", "mail", TaskState.PENDING)]
     db: Any = queue.db
     db.delete(keys.pending("default"))
     queue.activate("x", type="mail")
-    assert look() == [Event("started", "x", "mail", TaskState.ACTIVE, TaskState.PENDING)]
+    assert look() == [TaskEvent("started", "x", "mail", TaskState.ACTIVE, TaskState.PENDING)]
     db.delete(keys.active("default"))
     queue.add("retry", {"x": FAR_S}, type="mail", error_msg="no")
     db.incr(keys.processed_total("default"))
-    assert look() == [Event("retried", "x", "mail", TaskState.RETRY, TaskState.ACTIVE, "no")]
+    assert look() == [TaskEvent("retried", "x", "mail", TaskState.RETRY, TaskState.ACTIVE, "no")]
     db.delete(keys.retry("default"))
     queue.pend("x", type="mail")
-    assert look() == [Event("enqueued", "x", "mail", TaskState.PENDING, TaskState.RETRY)]
+    assert look() == [TaskEvent("enqueued", "x", "mail", TaskState.PENDING, TaskState.RETRY)]
     db.delete(keys.pending("default"))
     queue.activate("x", type="mail")
     assert told(look()) == ["started x"]
     db.delete(keys.active("default"), keys.task("default", "x"))
     db.incr(keys.processed_total("default"))
-    assert look() == [Event("done", "x", "mail", None, TaskState.ACTIVE)]
+    assert look() == [TaskEvent("done", "x", "mail", None, TaskState.ACTIVE)]
     assert look() == []
 
 

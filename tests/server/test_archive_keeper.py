@@ -11,7 +11,7 @@ from redis import Redis
 from fastq import Inspector
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.finish import ANYBODYS, archive
-from fastq.cli.task_lines import read_line
+from fastq.inspector.line_reading import read_line
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.janitor import Janitor
 from fastq.server.config import ServerConfig

@@ -31,6 +31,7 @@ from fastq import (
     Middleware,
     PeriodicTaskConfig,
     PeriodicTaskManager,
+    Progress,
     QueueInfo,
     RunningTask,
     Scheduler,
@@ -39,12 +40,14 @@ from fastq import (
     Server,
     ServerInfo,
     Task,
+    TaskFilter,
     TaskIDConflictError,
     TaskInfo,
     TaskNotFoundError,
     TaskState,
     cron,
 )
+from fastq.inspector import Drain, Moved, TaskEvent
 from fastq.testing import (
     AsyncInlineClient,
     InlineClient,
@@ -225,6 +228,13 @@ def an_inspector_returns_typed_things(inspector: Inspector) -> None:
     assert_type(inspector.list_aggregating_tasks("q", "g", page=2), list[TaskInfo])
     assert_type(inspector.iter_tasks("q", TaskState.ARCHIVED), Iterator[TaskInfo])
     assert_type(inspector.delete_all_pending_tasks("q"), int)
+    assert_type(inspector.follow("q"), Iterator[TaskEvent])
+    assert_type(inspector.export_tasks("q", where=TaskFilter(type="mail:*")), Iterator[str])
+    assert_type(inspector.drain_queue("q", progress=lambda now: now.left), Drain)
+    assert_type(inspector.retry_tasks("q", progress=lambda now: now.done), int)
+    assert_type(inspector.carry_out(inspector.plan_retry("q")), Progress)
+    inspector.retry_tasks("q", wher=TaskFilter())  # type: ignore[call-arg]  # where=
+    inspector.delete_task("q", "id", expected=1)  # type: ignore[arg-type]  # a state
     inspector.list_pending_tasks("q", 2)  # type: ignore[call-arg]  # page=2
     Inspector(redis.asyncio.Redis())  # type: ignore[arg-type]  # for AsyncInspector
 
@@ -234,6 +244,9 @@ async def an_async_inspector_is_awaited(inspector: AsyncInspector) -> None:
     assert_type(await inspector.list_retry_tasks("q"), list[TaskInfo])
     assert_type(await inspector.run_all_retry_tasks("q"), int)
     assert_type(inspector.iter_tasks("q", "retry"), AsyncIterator[TaskInfo])
+    assert_type(await inspector.move_tasks("a", "b"), Moved)
+    assert_type(inspector.find_tasks("q", "retry", TaskFilter()), AsyncIterator[TaskInfo])
+    await inspector.iter_tasks("q", "retry")  # type: ignore[misc]  # async for
 
 
 def the_testing_aids_are_typed(mux: ServeMux, client: Client) -> None:

@@ -7,9 +7,9 @@ from typing import Final
 from textual.binding import Binding, BindingType
 
 from fastq.cli.dash.confirm import Confirm
-from fastq.cli.dash.jobs import Job, canceling, doing, may
 from fastq.cli.dash.view import Hint, View
 from fastq.info import TaskInfo
+from fastq.inspector.jobs import Job, canceling, doing, may
 from fastq.states import TaskState
 
 __all__ = ["ACTING", "Acting", "hints_for"]
@@ -55,7 +55,7 @@ class Acting(View):
             hint = "; c cancels it" if may("cancel", state) else ""
             self.say(f"Cannot {name} what is {state}{hint}.")
             return
-        self.confirm(canceling(self.desk, infos) if name == "cancel" else doing(name, self.desk, infos))
+        self.confirm(canceling(infos) if name == "cancel" else doing(name, infos))
 
     def confirm(self, job: Job) -> None:
         """Ask whether to do a job."""

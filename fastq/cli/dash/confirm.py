@@ -9,14 +9,19 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.worker import Worker
 
-from fastq.cli.dash.jobs import Job, Progress, StoppedError
 from fastq.cli.dash.view import Hint, Line, View, keys_text
-from fastq.cli.human import clean
+from fastq.cli.human import clean, number
 from fastq.errors import FastqError
+from fastq.inspector import AsyncInspector, Progress
+from fastq.inspector.jobs import Job
 
 __all__ = ["Confirm"]
 
 SHOWN_EVERY_S = 0.1
+
+
+class _Stopped(Exception):  # noqa: N818 - no defect
+    """Raised in a job to end it before its next piece."""
 
 
 class Confirm(ModalScreen[str]):
@@ -27,10 +32,12 @@ class Confirm(ModalScreen[str]):
         Binding("n,N,escape", "stop", "do not do it, or stop"),
     ]
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, inspector: AsyncInspector) -> None:
         super().__init__()
+        self._inspector = inspector
         self._job = job
         self._progress = Progress(job.total)
+        self._stops = False
         self._worker: Worker[None] | None = None
 
     @classmethod
@@ -43,7 +50,7 @@ class Confirm(ModalScreen[str]):
             view.say(said or "")
             view.post_message(View.Acted())
 
-        view.app.push_screen(cls(job), end)
+        view.app.push_screen(cls(job, view.desk.inspector), end)
 
     def compose(self) -> ComposeResult:
         """Lay out the question, how far it is, and the keys."""
@@ -61,7 +68,11 @@ class Confirm(ModalScreen[str]):
 
     def _show(self) -> None:
         if self._worker is not None:
-            self.query_one("#progress", Line).say(f"{self._progress} {self._job.done}{self._progress.trouble} …")
+            trouble = "; Redis does not answer, so it is asked again" if self._progress.trouble else ""
+            self.query_one("#progress", Line).say(f"{self._done()}{trouble} …")
+
+    def _done(self) -> str:
+        return f"{number(self._progress.done)} of {number(self._progress.total)} {self._job.done}"
 
     def action_go_on(self) -> None:
         """Begin the work."""
@@ -72,19 +83,22 @@ class Confirm(ModalScreen[str]):
     def action_stop(self) -> None:
         """Let everything be as it is; what has begun ends after its current piece."""
         if self._worker is not None:
-            self._progress.stop()
+            self._stops = True
         else:
             self.dismiss("Nothing was done.")
 
+    def _note(self, progress: Progress) -> None:
+        self._progress = progress
+        if self._stops:
+            raise _Stopped
+
     async def _work(self) -> None:
         try:
-            await self._job.work(self._progress)
-        except StoppedError:
-            said = f"Stopped: {self._progress} {self._job.done}{self._progress.doubt}; the rest is as it was."
+            await self._inspector.carry_out(self._job, progress=self._note)
+        except _Stopped:
+            said = f"Stopped: {self._done()}{self._progress.doubt}; the rest is as it was."
         except FastqError as error:
-            said = (
-                f"{self._progress} {self._job.done}{self._progress.doubt}, then: {clean(' '.join(str(error).split()))}"
-            )
+            said = f"{self._done()}{self._progress.doubt}, then: {clean(' '.join(str(error).split()))}"
         else:
             said = self._job.outcome(self._progress)
         self.dismiss(said)

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from fastq.broker.transport.aio import AsyncBroker
-from fastq.broker.transport.open import open_async_broker
-from fastq.broker.transport.uri import ConnectionKind, parse_redis_uri
 from fastq.cli.dash.health import Health
 from fastq.cli.dash.tracks import Tracks
 from fastq.errors import QueueNotFoundError
 from fastq.inspector import AsyncInspector, QueueInfo
 from fastq.inspector.checks import check_queue
+from fastq.inspector.redis_url import is_cluster
 
 __all__ = ["Desk", "Options"]
 
@@ -37,9 +35,7 @@ class Desk:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.spec = parse_redis_uri(options.url)
         self.inspector = AsyncInspector(options.url)
-        self.broker: AsyncBroker = open_async_broker(options.url)
         self.health = Health()
         self.tracks = Tracks()
         self.queues: Sequence[QueueInfo] | None = None
@@ -49,7 +45,7 @@ class Desk:
     @property
     def is_cluster(self) -> bool:
         """Tell whether Redis was said to be a cluster."""
-        return self.spec.kind is ConnectionKind.CLUSTER
+        return is_cluster(self.options.url)
 
     def queue(self, name: str) -> QueueInfo | None:
         """Return what was found of a queue last."""
@@ -74,7 +70,6 @@ class Desk:
     async def close(self) -> None:
         """Close the connections."""
         await self.inspector.close()
-        await self.broker.close()
 
 
 def _askable(names: Sequence[str]) -> list[str]:

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.tasks import container
 from fastq.cli.dash.desk import Desk
-from fastq.cli.dash.jobs import Place
 from fastq.cli.dash.search import Found, read_page, search
 from fastq.cli.human import clean, number
 from fastq.info import TaskInfo
+from fastq.inspector.jobs import Place
 
 __all__ = ["Finder"]
 
@@ -30,12 +28,8 @@ class Finder:
             self.found = found
             note()
 
-        source = Source(
-            self.place.queue,
-            container(self.place.queue, self.place.state, self.place.group or ""),
-            self.place.state,
-        )
-        self.total = await desk.broker.run(source.size())
+        place = self.place
+        self.total = await desk.inspector.count_tasks(place.queue, place.state, group=place.group)
         if self.text:
             found = await search(desk.inspector, self.place, self.text, self._starts[-1], room, keep)
         else:

@@ -11,13 +11,13 @@ from fastq.cli.dash.cells import spark, state_bar, state_texts
 from fastq.cli.dash.confirm import Confirm
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.grid import Grid, Row
-from fastq.cli.dash.jobs import pausing
 from fastq.cli.dash.tasks import TasksView
 from fastq.cli.dash.view import Hint, Line, View
 from fastq.cli.human import clean, number, share, size, span
 from fastq.cli.stats import STATE_COLOURS
 from fastq.cli.tables import Cell, Column
 from fastq.inspector import QueueInfo
+from fastq.inspector.jobs import pausing
 
 __all__ = ["QueuesView", "per_second"]
 
@@ -124,7 +124,7 @@ class QueuesView(View):
         """Pause the queue, or let it go on, once that was confirmed."""
         info = self.desk.queue(self._grid.key) if self._grid.key is not None else None
         if info is not None:
-            Confirm.ask(self, pausing(self.desk, info))
+            Confirm.ask(self, pausing(info))
 
 
 def _more(info: QueueInfo, width: int) -> Text:

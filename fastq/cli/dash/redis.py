@@ -8,7 +8,6 @@ from rich.text import Text
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 
-from fastq.broker.inspect.redis_info import cluster_info, redis_info
 from fastq.cli.dash.cells import spark
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.view import Hint, Line, View
@@ -53,8 +52,8 @@ class RedisView(View):
 
     async def look(self) -> None:
         """Ask Redis how it is."""
-        is_cluster = self.desk.is_cluster
-        self._facts = facts = await self.desk.broker.run(cluster_info() if is_cluster else redis_info())
+        inspector, is_cluster = self.desk.inspector, self.desk.is_cluster
+        self._facts = facts = await (inspector.cluster_info() if is_cluster else inspector.redis_info())
         self._refused = False
         for kept, name in ((self._commands, "instantaneous_ops_per_sec"), (self._memory, "used_memory")):
             if facts.get(name, "").isdecimal():

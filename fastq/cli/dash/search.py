@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from fastq.cli.dash.jobs import Place
 from fastq.errors import TaskNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector import AsyncInspector
+from fastq.inspector.jobs import Place
 
 __all__ = ["Found", "read_page", "search"]
 

@@ -13,7 +13,6 @@ from fastq.cli.dash.cells import state_texts
 from fastq.cli.dash.desk import Desk
 from fastq.cli.dash.finder import Finder
 from fastq.cli.dash.grid import Grid, Row
-from fastq.cli.dash.jobs import Place, doing_all, may
 from fastq.cli.dash.task import TaskView
 from fastq.cli.dash.task_rows import GROUP_COLUMNS, columns_of, row_of
 from fastq.cli.dash.view import Hint, Line
@@ -22,6 +21,7 @@ from fastq.cli.stats import STATE_COLOURS, STATES
 from fastq.errors import FastqError, QueueNotFoundError
 from fastq.info import TaskInfo
 from fastq.inspector import GroupInfo
+from fastq.inspector.jobs import Place, doing_all, may
 from fastq.states import TaskState
 
 __all__ = ["TasksView"]
@@ -220,6 +220,6 @@ class TasksView(Acting):
         elif self._finder.text:
             self.propose(name, found.infos)
         elif may(name, self.state):
-            self.confirm(doing_all(name, self.desk, self._finder.place, self._finder.total))
+            self.confirm(doing_all(name, self._finder.place, self._finder.total))
         else:
             self.say(f"Cannot {name} what is {self.state}.")

@@ -174,7 +174,7 @@ class View(Screen[None]):
 
     def _head_text(self) -> Text:
         text = Text().append(" fastq ", style="bold reverse")
-        text.append(f" {clean(self.desk.broker.transport.where)}")
+        text.append(f" {clean(self.desk.inspector.where)}")
         if self.desk.options.read_only:
             text.append("  read-only", style="yellow")
         looked_at = self.desk.looked_at

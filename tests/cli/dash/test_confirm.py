@@ -9,7 +9,7 @@ from redis import Redis
 
 from fastq.broker.transport.connection import READ_TIMEOUT_S
 from fastq.cli.dash.confirm import Confirm
-from fastq.cli.dash.jobs import Progress
+from fastq.inspector import Progress
 from fastq.wire import keys
 from tests.cli.commands import Fastq
 from tests.cli.dash.driving import driven, on_a_loop
@@ -26,16 +26,16 @@ async def test_work_on_many_tasks_is_stopped_between_two_pieces(fastq: Fastq, db
         await dash.press("enter")
         await dash.sees("pending 1-16 of 3,000")
         # Esc comes after the second piece, wherever the machine is then.
-        note = Progress.note
+        add = Progress._add
 
-        def note_and_press(progress: Progress, result: Any) -> None:
-            note(progress, result)
+        def add_and_press(progress: Progress, result: Any) -> None:
+            add(progress, result)
             if progress.done >= 400:
                 screen = dash.app.screen
                 assert isinstance(screen, Confirm)
                 screen.action_stop()
 
-        monkeypatch.setattr(Progress, "note", note_and_press)
+        monkeypatch.setattr(Progress, "_add", add_and_press)
         await dash.press("D", "y")
         await dash.sees("Stopped: 400 of 3,000 deleted; the rest is as it was.", "pend 2,600")
         assert db.llen(keys.pending("default")) == 2600
@@ -49,10 +49,10 @@ async def test_work_on_many_tasks_goes_on_when_redis_answers_again_or_ends_when_
 ) -> None:
     with redis_must_answer_within(READ_TIMEOUT_S), redis_server() as server:
         Seeded(server.client()).pend(*(f"t{n:05}" for n in range(3000)))
-        note = Progress.note
+        add = Progress._add
 
-        def note_and_stand_still(progress: Progress, result: Any) -> None:
-            note(progress, result)
+        def add_and_stand_still(progress: Progress, result: Any) -> None:
+            add(progress, result)
             if progress.done == 400:
                 os.kill(server.process.pid, signal.SIGSTOP)
 
@@ -60,7 +60,7 @@ async def test_work_on_many_tasks_goes_on_when_redis_answers_again_or_ends_when_
             await dash.sees("default")
             await dash.press("enter")
             await dash.sees("pending 1-16 of 3,000")
-            monkeypatch.setattr(Progress, "note", note_and_stand_still)
+            monkeypatch.setattr(Progress, "_add", add_and_stand_still)
             try:
                 await dash.press("D", "y")
                 await dash.sees("400 of 3,000 deleted; Redis does not answer, so it is asked again …")

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from fastq import AsyncInspector
-from fastq.cli.dash.jobs import Place
 from fastq.cli.dash.search import MOST_BYTES, MOST_TASKS, Found, search
+from fastq.inspector.jobs import Place
 from fastq.states import TaskState
 from tests.cli.commands import Fastq
 from tests.inspector.harness import Seeded

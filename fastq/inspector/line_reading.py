@@ -1,4 +1,4 @@
-"""Reads the lines that ``fastq.inspector.task_lines`` writes, a task each.
+"""Reads the lines that ``task_lines`` writes, a task each.
 
 ``message``, ``fields``, ``score`` and ``unique_until`` are the task. What else a line says must agree with them, so
 that no change to it is lost.
@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 from fastq.broker.inspect.put import lock_of, readdress
 from fastq.broker.inspect.walk import Listed
 from fastq.broker.operations.lease import id_word
-from fastq.cli.times import read_time
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_queue, check_task_id
+from fastq.inspector.json_records import read_time
 from fastq.inspector.task_lines import OWN_FIELDS, describe_listed, readable
 from fastq.states import TaskState
 from fastq.wire.codec import decode_task_message

@@ -1,0 +1,66 @@
+"""What an inspector tells servers of fastq: to shut down, or to fetch no more; and how it sees that they do."""
+
+import time
+from typing import Final
+
+from fastq.broker.operation import Flow, Pause
+from fastq.broker.operations.control import ServerOrder, count_listeners, send_order
+from fastq.errors import BrokerAuthError, ServerNotListeningError
+from fastq.inspector.driver import Driver, operation
+from fastq.inspector.processes import running_servers
+from fastq.inspector.records import ServerInfo
+from fastq.options import check_text
+
+__all__ = ["ControlMethods"]
+
+LOOK_EVERY_S: Final = 0.2
+AS_FAR_AS: Final = {"quiet": {"quiet", "stopping"}, "stopping": {"stopping"}}
+"""What a server may show once it is as far as that; then it is gone."""
+
+
+class ControlMethods(Driver):
+    """What an inspector tells servers of fastq."""
+
+    @operation
+    def stop_server(self, server_id: str) -> Flow[None]:
+        """Let a server of fastq shut down, as SIGTERM does; ``wait_for_server(id, "stopping")`` waits until it does.
+
+        Go's servers cannot be told: ``ServerNotListeningError``.
+        """
+        return _tell(server_id, ServerOrder.STOP)
+
+    @operation
+    def quiet_server(self, server_id: str) -> Flow[None]:
+        """Let a server of fastq fetch no more and finish its tasks, as SIGTSTP does; only a restart takes it back.
+
+        ``wait_for_server(id, "quiet")`` waits until it does. Go's servers cannot be told: ``ServerNotListeningError``.
+        """
+        return _tell(server_id, ServerOrder.QUIET)
+
+    @operation
+    def wait_for_server(self, server_id: str, status: str, *, timeout: float = 15.0) -> Flow[ServerInfo | None]:
+        """Wait until a server is "quiet" or "stopping"; returns what it shows, None if it is gone.
+
+        ``TimeoutError`` after so many seconds. A server that died is gone from the list within 10 s.
+        """
+        if status not in AS_FAR_AS:
+            raise ValueError(f"status must be one of {', '.join(AS_FAR_AS)}, not {status!r}")
+        deadline_s = time.monotonic() + timeout
+        while True:
+            now = next((one for one in (yield from running_servers(self._now_ns())) if one.id == server_id), None)
+            if now is None or now.status in AS_FAR_AS[status]:
+                return now
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"server {server_id!r} is {now.status!r}, not {status!r}, after {timeout:g} s")
+            yield Pause(LOOK_EVERY_S)
+
+
+def _tell(server_id: str, order: ServerOrder) -> Flow[None]:
+    check_text(server_id, "server_id")
+    try:
+        listeners: int = yield count_listeners(server_id)
+    except BrokerAuthError:
+        listeners = 1  # not every user may count them; whoever waits will see
+    if not listeners:
+        raise ServerNotListeningError(server_id)
+    yield send_order(server_id, order)

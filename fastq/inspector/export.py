@@ -1,0 +1,72 @@
+"""Gives tasks as lines of JSON, exact to the byte; ``task_lines`` says what a line is."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.walk import Walk
+from fastq.info import at_unix_ns
+from fastq.inspector.checks import check_queue, check_states
+from fastq.inspector.driver import Driver, Given, Stream, stream
+from fastq.inspector.filters import TaskFilter
+from fastq.inspector.progress import OnProgress, Progress, sizes_of
+from fastq.inspector.queues import require_queue
+from fastq.inspector.search import sources_of
+from fastq.inspector.task_lines import lines_of
+from fastq.options import check_text
+from fastq.states import TaskState
+
+__all__ = ["EXPORTED", "ExportMethods"]
+
+# What moves on while it is read goes down this list, so that it comes twice rather than never.
+EXPORTED: Final = (
+    TaskState.SCHEDULED,
+    TaskState.AGGREGATING,
+    TaskState.PENDING,
+    TaskState.ACTIVE,
+    TaskState.RETRY,
+    TaskState.COMPLETED,
+    TaskState.ARCHIVED,
+)
+
+
+class ExportMethods(Driver):
+    """What an inspector writes down of tasks."""
+
+    @stream
+    def export_tasks(
+        self,
+        queue: str,
+        *,
+        states: Iterable[TaskState | str] = EXPORTED,
+        group: str | None = None,
+        where: TaskFilter | None = None,
+        progress: OnProgress | None = None,
+    ) -> Stream[str]:
+        """Give tasks as lines of JSON, which ``import_tasks`` reads: every byte of them, and what people can read.
+
+        200 tasks are read at a time, each time at one moment. A task that changes its state meanwhile may come twice,
+        or not at all: a queue at rest is exported exactly. ``group`` is for aggregating tasks. ``progress`` is called
+        before each page; ``done`` are the lines that were given.
+        """
+        known = check_states(states, EXPORTED)
+        if group is not None and known != [TaskState.AGGREGATING]:
+            raise ValueError(f"group={check_text(group, 'group')!r} goes with the state aggregating only")
+        where = where or TaskFilter()
+        where.check(known)
+        return self._export(check_queue(queue), known, group, where, progress or (lambda _: None))
+
+    def _export(
+        self, queue: str, states: Sequence[TaskState], group: str | None, where: TaskFilter, progress: OnProgress
+    ) -> Stream[str]:
+        yield from require_queue(queue)
+        sources: list[Source] = yield from sources_of(queue, states, group)
+        now = Progress((yield from sizes_of(*sources)))
+        for source in sources:
+            walk = Walk(source, with_locks=True)
+            while (page := (yield walk.page())).tasks:
+                walk.passed(page, page.tasks)
+                progress(now)
+                found = yield from lines_of(source, page, at_unix_ns(self._now_ns()), where.wants)
+                now.done += len(found)
+                yield Given([line for _, line in found])

@@ -1,0 +1,64 @@
+"""Which tasks are meant, by their type, their error, and when they failed or were completed."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Final
+
+from fastq.info import TaskInfo
+from fastq.states import TaskState
+
+__all__ = ["DATED", "TaskFilter"]
+
+DATED: Final = (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
+"""The states of which it is known when a task failed or was completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Tasks of a ``type`` (``*`` and ``?`` match as in file names), whose last error matches a regular expression.
+
+    ``since`` are those that failed or were completed since a time, or in the last so much time. What is None matches
+    any task.
+    """
+
+    type: str | None = None
+    error: str | re.Pattern[str] | None = None
+    since: datetime | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.error, str):
+            try:
+                object.__setattr__(self, "error", re.compile(self.error))
+            except re.error as flaw:
+                raise ValueError(f"error: {self.error!r} is no regular expression: {flaw}") from None
+        if isinstance(self.since, timedelta):
+            try:
+                object.__setattr__(self, "since", datetime.now(UTC) - self.since)
+            except OverflowError:
+                raise ValueError(f"since: {self.since!r} is before the calendar begins") from None
+        elif self.since is not None and self.since.utcoffset() is None:
+            raise ValueError(f"since must have a time zone, for example datetime.now(UTC), not {self.since!r}")
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to look at."""
+        return (self.type, self.since, self.error) != (None, None, None)
+
+    def check(self, states: Iterable[TaskState]) -> None:
+        """Refuse ``since`` for states of which no time is known."""
+        if self.since is not None and (undated := [state for state in states if state not in DATED]):
+            raise ValueError(f"since goes with {', '.join(DATED)}; of {undated[0]} tasks no time is known")
+
+    def wants(self, info: TaskInfo) -> bool:
+        """Return whether a task is meant."""
+        if self.type is not None and not fnmatchcase(info.type, self.type):
+            return False
+        if isinstance(self.error, re.Pattern) and not self.error.search(info.last_err):
+            return False
+        if not isinstance(self.since, datetime):
+            return True
+        moment = info.completed_at if info.state is TaskState.COMPLETED else info.last_failed_at
+        return moment is not None and moment >= self.since

@@ -1,0 +1,245 @@
+"""Puts tasks into queues that ``export_tasks`` wrote down, in the states that they had."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from fastq.broker.inspect.put import Kept, Put, put_tasks
+from fastq.broker.inspect.queues import list_queues
+from fastq.broker.operation import Flow
+from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.operations.enqueue import register_queue
+from fastq.broker.operations.lease import id_word
+from fastq.errors import BadLinesError
+from fastq.inspector.checks import check_queue
+from fastq.inspector.driver import Driver, operation
+from fastq.inspector.line_reading import Line, read_line
+from fastq.inspector.records import ImportReport
+from fastq.inspector.search import sources_of
+from fastq.log.printable import clean
+from fastq.states import TaskState
+
+__all__ = ["NAMED", "ImportMethods"]
+
+LINES_A_CALL: Final = 200
+MAX_CALL_BYTES: Final = 256_000
+NAMED: Final = 20
+"""The number of lines that were left out and are named, of each kind."""
+
+
+class ImportMethods(Driver):
+    """What an inspector reads of tasks that were written down."""
+
+    @operation
+    def import_tasks(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        queue: str | None = None,
+        skip_bad: bool = False,
+        active_as_pending: bool = False,
+        progress: Callable[[ImportReport], object] | None = None,
+    ) -> Flow[ImportReport]:
+        """Put tasks back that ``export_tasks`` wrote, each into the state that it had, or all into ``queue``.
+
+        Lines that can be gone through twice, such as a list, are all checked before anything is written; those of an
+        iterator 200 at a time. Bad ones are a ``BadLinesError``, or left out with ``skip_bad``. So is a task whose id
+        the queue has, what its archive has no room for, and what was active, unless that is to be pending. So an
+        import that was interrupted can be run again. A unique lock is set if it has not expired and nobody has it.
+        ``progress`` is called before each piece, and may end the import by raising.
+        """
+        wishes = _Wishes(None if queue is None else check_queue(queue), False, skip_bad, active_as_pending)
+        return _Importing(wishes, progress).run(lines)
+
+    @operation
+    def check_import(
+        self,
+        lines: Iterable[str | bytes],
+        *,
+        queue: str | None = None,
+        skip_bad: bool = False,
+        active_as_pending: bool = False,
+        progress: Callable[[ImportReport], object] | None = None,
+    ) -> Flow[ImportReport]:
+        """Return what ``import_tasks`` would do with these lines; nothing is written."""
+        wishes = _Wishes(None if queue is None else check_queue(queue), True, skip_bad, active_as_pending)
+        return _Importing(wishes, progress).run(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What is wished of an import; ``queue`` None is that of each line."""
+
+    queue: str | None
+    is_trial: bool
+    skip_bad: bool
+    active_as_pending: bool
+
+
+class _Numbered(NamedTuple):
+    """A line, and its number, counted from 1."""
+
+    number: int
+    line: Line
+
+
+class _Importing:
+    """One import: reads lines, and puts them into Redis in pieces."""
+
+    def __init__(self, wishes: _Wishes, progress: Callable[[ImportReport], object] | None) -> None:
+        self._report = ImportReport()
+        self._wishes = wishes
+        self._progress = progress or (lambda _: None)
+        self._registered: set[str] = set()
+        self._would_archive: Counter[str] = Counter()
+        self._rules: dict[str, ArchiveRule] = {}
+
+    def run(self, lines: Iterable[str | bytes]) -> Flow[ImportReport]:
+        """Import all lines; the report is the same object all the time."""
+        yield list_queues()  # before a line is waited for: is there a Redis?
+        if iter(lines) is not lines and not self._wishes.skip_bad:
+            yield from self._check(lines)
+        for first, chunk in _chunks(lines):
+            yield from self._put_all(first, chunk)
+        self._progress(self._report)
+        return self._report
+
+    # Reading
+
+    def _check(self, lines: Iterable[str | bytes]) -> Flow[None]:
+        """Read all lines for the bad ones among them, and tell what an archive will not take."""
+        archived: Counter[str] = Counter()
+        for first, chunk in _chunks(lines):
+            found = self._read_all(first, chunk)
+            archived.update(each.line.queue for each in found if each.line.state is TaskState.ARCHIVED)
+            self._report.checked += len(chunk)
+            self._progress(self._report)
+        if self._report.bad:
+            raise BadLinesError(self._report, self._report.checked)
+        for queue, count in archived.items():
+            yield from self._warn(queue, count)
+        self._progress(self._report)
+
+    def _warn(self, queue: str, count: int) -> Flow[None]:
+        (source,) = yield from sources_of(queue, [TaskState.ARCHIVED])
+        size: int = yield source.size()
+        most = (yield from self._rule(queue)).most
+        if (left_out := min(count, size + count - most)) > 0:
+            self._report.warnings.append(
+                f"the archive of {clean(queue)} has {size:,} tasks, and {most:,} are the most, "
+                f"so {left_out:,} of {count:,} archived tasks will be left out"
+            )
+
+    def _rule(self, queue: str) -> Flow[ArchiveRule]:
+        if queue not in self._rules:
+            self._rules[queue] = yield read_archive_rule(queue)
+        return self._rules[queue]
+
+    def _read_all(self, first: int, chunk: Sequence[bytes]) -> list[_Numbered]:
+        """Read the lines that can be read, and note the others."""
+        found = []
+        for at, text in enumerate(chunk, first):
+            try:
+                line = read_line(text)
+                if self._wishes.queue is not None:
+                    line = line.of_queue(self._wishes.queue)
+            except ValueError as error:
+                self._note_bad(at, error)
+            else:
+                found.append(_Numbered(at, line))
+        return found
+
+    def _note_bad(self, number: int, error: ValueError) -> None:
+        self._report.bad += 1
+        if len(self._report.bad_lines) < NAMED:
+            self._report.bad_lines.append({"line": number, "error": str(error)})
+
+    # Writing
+
+    def _put_all(self, first: int, chunk: Sequence[bytes]) -> Flow[None]:
+        found = self._read_all(first, chunk)
+        if self._report.bad and not (self._wishes.skip_bad or self._wishes.is_trial):
+            raise BadLinesError(self._report, first + len(chunk) - 1)
+        for some in _of_one_queue(found):
+            self._progress(self._report)
+            yield from self._put(some)
+            self._report.lines += len(some)
+        self._report.lines += len(chunk) - len(found)
+
+    def _put(self, lines: Sequence[_Numbered]) -> Flow[None]:
+        now, queue = datetime.now(UTC), lines[0].line.queue
+        kept = [(each, self._kept(each.line, now)) for each in lines]
+        wanted = [(each, task) for each, task in kept if task is not None]
+        if not wanted:
+            return
+        if queue not in self._registered and not self._wishes.is_trial:
+            yield register_queue(queue)
+            self._registered.add(queue)
+        most = (yield from self._rule(queue)).most - self._would_archive[queue]
+        tasks, is_trial = [task for _, task in wanted], self._wishes.is_trial
+        outcomes: list[Put] = yield put_tasks(queue, tasks, is_trial=is_trial, most_archived=most)
+        for (each, task), outcome in zip(wanted, outcomes, strict=True):
+            self._note(each, outcome)
+            if is_trial and outcome > 0:
+                self._would_archive[queue] += task.state == TaskState.ARCHIVED
+
+    def _note(self, each: _Numbered, outcome: Put) -> None:
+        report = self._report
+        report.count += outcome in (Put.DONE, Put.WITHOUT_LOCK)
+        report.locks_held += outcome is Put.WITHOUT_LOCK
+        report.archive_full += outcome is Put.ARCHIVE_FULL
+        if outcome is Put.ID_CONFLICT:
+            report.exists += 1
+            if len(report.conflicts) < NAMED:
+                report.conflicts.append({"line": each.number, "queue": each.line.queue, "id": each.line.id})
+
+    def _kept(self, line: Line, now: datetime) -> Kept | None:
+        """Return a task as it is to be put, None if it is left out."""
+        fields = {**line.fields, b"msg": line.message}
+        state = line.state
+        if state is TaskState.ACTIVE:
+            if not self._wishes.active_as_pending:
+                self._report.active += 1
+                return None
+            state = TaskState.PENDING
+            fields[b"pending_since"] = str(time.time_ns()).encode()
+        if state is TaskState.COMPLETED and (line.score or 0) <= now.timestamp():
+            self._report.expired += 1
+            return None
+        lock, lock_ms = line.lock if line.unique_until else "", None
+        if lock and line.unique_until and line.unique_until.year < datetime.max.year:
+            lock_ms = int((line.unique_until - now).total_seconds() * 1000)
+            if lock_ms <= 0:
+                self._report.locks_expired += 1
+                lock = ""
+        score = "" if state is TaskState.PENDING else repr(line.score)
+        return Kept(id_word(line.id), state.value, fields, score, id_word(line.group), lock, lock_ms)
+
+
+def _chunks(lines: Iterable[str | bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Cut lines into pieces, each with the number of its first line."""
+    chunk: list[bytes] = []
+    first, size = 1, 0
+    for text in lines:
+        chunk.append(text.encode() if isinstance(text, str) else text)
+        size += len(chunk[-1])
+        if len(chunk) >= LINES_A_CALL or size >= MAX_CALL_BYTES:
+            yield first, chunk
+            first, chunk, size = first + len(chunk), [], 0
+    if chunk:
+        yield first, chunk
+
+
+def _of_one_queue(lines: Sequence[_Numbered]) -> Iterator[list[_Numbered]]:
+    """Cut a piece where the queue changes."""
+    some: list[_Numbered] = []
+    for each in lines:
+        if some and each.line.queue != some[0].line.queue:
+            yield some
+            some = []
+        some.append(each)
+    if some:
+        yield some

@@ -1,0 +1,197 @@
+"""Jobs: something to do to tasks or queues, as a question to confirm, and then the work, in pieces that are counted.
+
+``Inspector.carry_out`` does one. It ends between two pieces when ``progress`` raises: each task is done, or as it was.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fastq.broker.operation import Flow
+from fastq.errors import BrokerError, FastqError, TaskNotFoundError, TaskStateError
+from fastq.info import TaskInfo
+from fastq.inspector import actions
+from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, run_all_tasks
+from fastq.inspector.driver import Driver, operation
+from fastq.inspector.progress import OnProgress, Progress, counting
+from fastq.inspector.queues import pause, unpause
+from fastq.inspector.records import QueueInfo
+from fastq.log.printable import clean
+from fastq.states import TaskState
+
+__all__ = ["Job", "JobMethods", "Place", "canceling", "doing", "doing_all", "may", "pausing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to do: ``question`` says what and to how many, ``done`` is what was done then, ``work`` does it."""
+
+    question: str
+    done: str
+    total: int
+    work: Callable[[int, Progress, OnProgress], Flow[object]]
+    destroys: bool = False
+    thing: str = "task"
+
+    def outcome(self, progress: Progress) -> str:
+        """Say what came of it."""
+        said = f"{progress.done:,} {self.thing}{'' if progress.done == 1 else 's'} {self.done}{progress.doubt}."
+        if progress.failures:
+            said += f" {len(progress.failures):,} left as it was: {clean(progress.failures[0])}"
+        return said
+
+
+class JobMethods(Driver):
+    """What an inspector does with jobs."""
+
+    @operation
+    def carry_out(self, job: Job, *, progress: OnProgress | None = None) -> Flow[Progress]:
+        """Do a job; returns how far it came. What it could not do to single tasks is in ``Progress.failures``.
+
+        ``progress`` is called before each piece, and may end the work by raising an exception. Where many tasks are
+        concerned, and Redis does not answer, the job waits, and goes on once it does.
+        """
+        now, note = Progress(job.total), progress or _ignore
+        note(now)
+        yield from job.work(self._now_ns(), now, note)
+        return now
+
+
+def _ignore(progress: Progress) -> None:
+    """Take no notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Name the tasks of a queue in one state, ``group`` for those that are aggregating."""
+
+    queue: str
+    state: TaskState
+    group: str | None = None
+
+    def __str__(self) -> str:
+        group = "" if self.group is None else f" in group {clean(self.group)}"
+        return f"{self.state} tasks of {clean(self.queue)}{group}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Something that is done to tasks: to one, and to all of a state; ``states`` are those in which it can be done."""
+
+    verb: str
+    past: str
+    what_for: str
+    states: frozenset[TaskState]
+    one: Callable[[TaskInfo, int], Flow[None]]
+    all: Callable[[Place, int], Flow[int]]
+
+
+AGGREGATION: Final = "aggregation"
+"""The state of a task that is being made into another, in an error."""
+IDLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
+
+RUN: Final = Deed(
+    "Run",
+    "made pending",
+    "as soon as servers get to them",
+    IDLE - {TaskState.PENDING},
+    lambda info, now_ns: actions.run(info.queue, info.id, now_ns, info.state),
+    lambda place, now_ns: run_all_tasks(place.queue, place.state, place.group, now_ns),
+)
+ARCHIVE: Final = Deed(
+    "Archive",
+    "archived",
+    "where the newest 10,000 are kept",
+    IDLE - {TaskState.ARCHIVED},
+    lambda info, now_ns: actions.archive(info.queue, info.id, now_ns, info.state),
+    lambda place, now_ns: archive_all_tasks(place.queue, place.state, place.group, now_ns),
+)
+DELETE: Final = Deed(
+    "Delete",
+    "deleted",
+    "for good",
+    IDLE,
+    lambda info, now_ns: actions.delete(info.queue, info.id, info.state),
+    lambda place, now_ns: delete_all_tasks(place.queue, place.state, place.group),
+)
+DEEDS: Final = {"run": RUN, "archive": ARCHIVE, "delete": DELETE}
+
+
+def may(name: str, state: TaskState) -> bool:
+    """Tell whether something can be done to tasks in a state."""
+    return state in DEEDS[name].states if name in DEEDS else state is TaskState.ACTIVE
+
+
+def doing(name: str, infos: Sequence[TaskInfo]) -> Job:
+    """Do something to tasks that are named, one after the other, whatever becomes of the others."""
+    deed = DEEDS[name]
+
+    def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:
+        return _each(infos, now, note, lambda info: deed.one(info, now_ns))
+
+    question = f"{deed.verb} {_named(infos)}, {deed.what_for}?"
+    return Job(question, deed.past, len(infos), work, destroys=deed is DELETE)
+
+
+def canceling(infos: Sequence[TaskInfo]) -> Job:
+    """Ask the servers that run tasks to stop them; what becomes of them then is the servers' to say."""
+
+    def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:
+        return _each(infos, now, note, lambda info: actions.cancel(info.id, None, info.queue))
+
+    return Job(f"Cancel {_named(infos)}; servers stop and retry them?", "asked to stop", len(infos), work)
+
+
+def doing_all(name: str, place: Place, count: int) -> Job:
+    """Do something to all tasks of a state, some hundreds at a time, however long Redis is away meanwhile."""
+    deed = DEEDS[name]
+
+    def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[int]:
+        return counting(deed.all(place, now_ns), now, note, insist=True)
+
+    question = f"{deed.verb} all {count:,} {place}, {deed.what_for}?"
+    return Job(question, deed.past, count, work, destroys=deed is DELETE)
+
+
+def pausing(info: QueueInfo) -> Job:
+    """Pause a queue, or let it go on if it is paused."""
+    name, pending = clean(info.queue), f"its {info.pending:,} pending tasks"
+
+    def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:
+        yield from (unpause(info.queue) if info.paused else pause(info.queue, now_ns))
+        now.done = 1
+
+    if info.paused:
+        return Job(f"Resume {name}, so that servers take {pending}?", f"resumed: {name}", 1, work, thing="queue")
+    return Job(f"Pause {name}, so that servers leave {pending}?", f"paused: {name}", 1, work, thing="queue")
+
+
+def _each(
+    infos: Sequence[TaskInfo], now: Progress, note: OnProgress, act: Callable[[TaskInfo], Flow[None]]
+) -> Flow[None]:
+    for info in infos:
+        note(now)
+        try:
+            yield from act(info)
+        except BrokerError:
+            raise
+        except TaskStateError as error:
+            now.failures.append(_moved(info, error.state))
+        except TaskNotFoundError:
+            now.failures.append(_moved(info, "gone"))
+        except FastqError as error:
+            now.failures.append(str(error))
+        else:
+            now.done += 1
+
+
+def _moved(info: TaskInfo, state: str) -> str:
+    if state == AGGREGATION:
+        return f"{info.id} is being made into another task now"
+    return f"{info.id} is {state} now, no longer {info.state}"
+
+
+def _named(infos: Sequence[TaskInfo]) -> str:
+    if len(infos) == 1:
+        return f"1 {infos[0].state} task of {clean(infos[0].queue)}: {clean(infos[0].id)} ({clean(infos[0].type)})"
+    return f"the {len(infos):,} {infos[0].state} tasks shown of {clean(infos[0].queue)}"

@@ -1,0 +1,135 @@
+"""Runs failed tasks again now: those that are named, or all that a filter leaves."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.tasks import read_tasks
+from fastq.broker.inspect.walk import Chosen, Walk, run_chosen, run_some
+from fastq.broker.operation import Flow
+from fastq.errors import TaskNotFoundError, TaskStateError
+from fastq.inspector.bulk import run_all_tasks
+from fastq.inspector.checks import check_queue, check_states, check_task_id
+from fastq.inspector.driver import Driver, operation
+from fastq.inspector.filters import TaskFilter
+from fastq.inspector.jobs import Job
+from fastq.inspector.progress import OnProgress, Progress, counting, sizes_of
+from fastq.inspector.queues import require_queue
+from fastq.inspector.search import described, sources_of
+from fastq.log.printable import clean
+from fastq.states import TaskState
+
+__all__ = ["FAILED", "RetryMethods"]
+
+FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
+
+
+class RetryMethods(Driver):
+    """What an inspector runs again."""
+
+    @operation
+    def retry_task(self, queue: str, task_id: str) -> Flow[None]:
+        """Run a failed task again now: it goes to pending from retry or the archive; else ``TaskStateError``."""
+        check_task_id(task_id)
+        yield from require_queue(check_queue(queue))
+        for source in (yield from sources_of(queue, FAILED)):
+            if (yield run_some(source, [Chosen(task_id.encode())], self._now_ns())).tasks:
+                return
+        found = (yield read_tasks(queue, [task_id]))[0]
+        if found.message is None:
+            raise TaskNotFoundError(queue, task_id)
+        raise TaskStateError(queue, task_id, "retry", found.state)
+
+    @operation
+    def retry_tasks(
+        self,
+        queue: str,
+        *,
+        states: Iterable[TaskState | str] = FAILED,
+        where: TaskFilter | None = None,
+        progress: OnProgress | None = None,
+    ) -> Flow[int]:
+        """Run all failed tasks again now, from retry and the archive; returns how many were moved to pending.
+
+        With ``where`` all of them are read first, and those run that it leaves and that did not change since.
+        ``progress`` is called before each piece, and may end the work by raising an exception.
+        """
+        job = yield from _plan(self._now_ns(), queue, states, where, None)
+        now = Progress(job.total)
+        yield from job.work(self._now_ns(), now, progress or (lambda _: None))
+        return now.done
+
+    @operation
+    def plan_retry(
+        self,
+        queue: str,
+        *,
+        states: Iterable[TaskState | str] = FAILED,
+        where: TaskFilter | None = None,
+        progress: OnProgress | None = None,
+    ) -> Flow[Job]:
+        """Find the tasks that ``retry_tasks`` would run, and return a job that ``carry_out`` does to just these.
+
+        ``progress`` is called with the number of tasks that were looked at; a filter keeps about 150 bytes of each
+        task that it leaves.
+        """
+        return _plan(self._now_ns(), queue, states, where, progress)
+
+
+def _plan(
+    now_ns: int,
+    queue: str,
+    states: Iterable[TaskState | str],
+    where: TaskFilter | None,
+    progress: OnProgress | None,
+) -> Flow[Job]:
+    known = check_states(states, FAILED)
+    if where is not None:
+        where.check(known)
+    yield from require_queue(check_queue(queue))
+    sources = yield from sources_of(queue, known)
+    total = yield from sizes_of(*sources)
+    if where is None or not where.is_needed:
+        return _job(queue, known, total, lambda now_ns: _run_all(sources, now_ns))
+    chosen = yield from _choose(sources, where, Progress(total), progress, now_ns)
+    return _job(queue, known, sum(map(len, chosen)), lambda now_ns: _run_chosen(sources, chosen, now_ns))
+
+
+def _job(queue: str, states: Sequence[TaskState], total: int, flow: Callable[[int], Flow[int]]) -> Job:
+    def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[int]:
+        return counting(flow(now_ns), now, note)
+
+    question = f"Retry {total:,} {' and '.join(states)} tasks of {clean(queue)}, as soon as servers get to them?"
+    return Job(question, "made pending", total, work)
+
+
+def _choose(
+    sources: Sequence[Source], where: TaskFilter, now: Progress, progress: OnProgress | None, now_ns: int
+) -> Flow[list[list[Chosen]]]:
+    """Read all tasks, and keep those that are meant, as they were then."""
+    found = []
+    for source in sources:
+        chosen: list[Chosen] = []
+        walk = Walk(source)
+        while (page := (yield walk.page())).tasks:
+            walk.passed(page, page.tasks)
+            chosen += [Chosen.of(task) for task, info in described(source, page, now_ns) if where.wants(info)]
+            now.done += len(page.tasks)
+            if progress is not None:
+                progress(now)
+        found.append(chosen)
+    return found
+
+
+def _run_all(sources: Sequence[Source], now_ns: int) -> Flow[int]:
+    moved = 0
+    for source in sources:
+        moved += yield from run_all_tasks(source.queue, source.state, None, now_ns)
+    return moved
+
+
+def _run_chosen(sources: Sequence[Source], chosen: Sequence[Sequence[Chosen]], now_ns: int) -> Flow[int]:
+    moved = 0
+    for source, some in zip(sources, chosen, strict=True):
+        moved += yield from run_chosen(source, some, now_ns)
+    return moved

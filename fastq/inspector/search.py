@@ -1,0 +1,88 @@
+"""Goes through all tasks of a state for those that are meant, a page of some hundreds at a time."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.queues import group_sizes
+from fastq.broker.inspect.tasks import container
+from fastq.broker.inspect.walk import Listed, Page, Walk
+from fastq.broker.operation import Flow
+from fastq.info import TaskInfo, at_unix_ns
+from fastq.inspector.checks import check_queue, check_state
+from fastq.inspector.driver import Driver, Given, Stream, stream
+from fastq.inspector.filters import TaskFilter
+from fastq.inspector.progress import OnProgress, Progress, sizes_of
+from fastq.inspector.queues import require_queue
+from fastq.inspector.task_lines import describe_listed
+from fastq.inspector.tasks import Listing
+from fastq.states import TaskState
+
+__all__ = ["SearchMethods", "described", "sources_of"]
+
+ACTIVE_A_PAGE: Final = 200
+
+
+class SearchMethods(Driver):
+    """What an inspector looks for among the tasks of a state."""
+
+    @stream
+    def find_tasks(
+        self,
+        queue: str,
+        state: TaskState | str,
+        where: TaskFilter,
+        *,
+        group: str | None = None,
+        progress: OnProgress | None = None,
+    ) -> Stream[TaskInfo]:
+        """Give the tasks in a state that a filter leaves, the oldest first; no more than a page is read ahead.
+
+        ``progress`` is called after each page, with the number of tasks that were looked at. What moves meanwhile may
+        come twice.
+        """
+        known, name = check_state(state, group)
+        where.check([known])
+        return self._find(_source(check_queue(queue), known, name), where, progress)
+
+    def _find(self, source: Source, where: TaskFilter, progress: OnProgress | None) -> Stream[TaskInfo]:
+        yield from require_queue(source.queue)
+        now = Progress((yield from sizes_of(source)))
+
+        def looked_at(infos: Sequence[TaskInfo], count: int) -> Given[TaskInfo]:
+            now.done += count
+            if progress is not None:
+                progress(now)
+            return Given([info for info in infos if where.wants(info)])
+
+        if source.state is TaskState.ACTIVE:  # few, and whether they have leases stands elsewhere
+            listing = Listing(source.queue, source.state, "")
+            for ids in listing.pieces((yield from listing.ids()), ACTIVE_A_PAGE):
+                yield looked_at((yield from listing.read(ids, self._now_ns())), len(ids))
+            return
+        walk = Walk(source)
+        while (page := (yield walk.page())).tasks:
+            walk.passed(page, page.tasks)
+            yield looked_at([info for _, info in described(source, page, self._now_ns())], len(page.tasks))
+
+
+def described(source: Source, page: Page, now_ns: int) -> list[tuple[Listed, TaskInfo]]:
+    """Return the tasks of a page that are really in the state, with what they are."""
+    now = at_unix_ns(now_ns)
+    found = ((task, describe_listed(source.queue, source.state, task, now)) for task in page.tasks)
+    return [(task, info) for task, info in found if info is not None]
+
+
+def sources_of(queue: str, states: Sequence[TaskState], group: str | None = None) -> Flow[list[Source]]:
+    """Return what holds the tasks of some states; of aggregating ones each group, or the one that is named."""
+    sources: list[Source] = []
+    for state in states:
+        names = [""]
+        if state is TaskState.AGGREGATING:
+            names = [group] if group is not None else sorted((yield from group_sizes(queue)))
+        sources += [_source(queue, state, name) for name in names]
+    return sources
+
+
+def _source(queue: str, state: TaskState, group: str) -> Source:
+    return Source(queue, container(queue, state, group), state, group)
