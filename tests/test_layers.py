@@ -55,6 +55,9 @@ MEETING_POINTS = {
     ("periodic", "client"),
 }
 
+# Ends that know Redis through the inspector only: what they can do, a program can.
+THROUGH_THE_INSPECTOR = frozenset({"cli", "web"})
+
 # Third-party packages that one of our packages alone may import.
 RESERVED = {"redis": "broker"}
 
@@ -168,6 +171,8 @@ def edge_fault(importer: str, imported: str) -> str | None:
     if PACKAGE not in (importer, imported) and is_lower_folder(importer, imported):
         return f"{importer} must not import {imported}, whose folder comes after its own"
     ours, theirs = importer.split(".")[1:2], imported.split(".")[1:2]
+    if theirs == ["broker"] and set(ours) & THROUGH_THE_INSPECTOR:
+        return f"{importer} must ask fastq.inspector, not {imported}"
     apart = ours != theirs and set(ours) <= IMPORT_NONE_OF_THEM and set(theirs) <= APART and ours and theirs
     if apart and not is_meeting_point(importer, imported):
         return f"{importer} and {imported} must not know each other"
@@ -323,6 +328,11 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
                 ("scheduler", "inspector"),
                 ("periodic", "server"),
             ]
+        ),
+        pytest.param(
+            {"fastq/cli/dash/desk.py": "from fastq.broker.operation import Flow"},
+            "fastq/cli/dash/desk.py:1: fastq.cli.dash.desk must ask fastq.inspector, not fastq.broker.operation",
+            id="past the inspector",
         ),
         pytest.param(
             {"fastq/task.py": "class A:\n    async def f(self):\n        if self:\n            from fastq import keys"},
