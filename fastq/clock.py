@@ -1,9 +1,10 @@
 """Time as the rest of fastq sees it: wall time for what is stored, monotonic time for differences."""
 
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-__all__ = ["Clock", "ManualClock", "SystemClock"]
+__all__ = ["Clock", "ManualClock", "SystemClock", "at_unix_ns"]
 
 
 class Clock(Protocol):
@@ -47,3 +48,14 @@ class ManualClock:
     def jump(self, seconds: float) -> None:
         """Move the wall clock alone, as an operator or NTP does."""
         self._unix_ns += round(seconds * 1_000_000_000)
+
+
+def at_unix_ns(unix_ns: int) -> datetime:
+    """Return a time in UTC, cut to the microseconds of a datetime; beyond its years the nearest that it can hold."""
+    try:
+        return _EPOCH + timedelta(microseconds=unix_ns // 1000)
+    except OverflowError:
+        return (datetime.max if unix_ns > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+_EPOCH = datetime.fromtimestamp(0, UTC)

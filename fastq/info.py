@@ -2,23 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from fastq.clock import at_unix_ns
 from fastq.states import TaskState
 from fastq.wire.messages import TaskMessage
 
-__all__ = ["TaskInfo", "at_unix_ns", "task_info"]
-
-
-def at_unix_ns(unix_ns: int) -> datetime:
-    """Return a time in UTC, cut to the microseconds of a datetime; beyond its years the nearest that it can hold."""
-    try:
-        return _EPOCH + timedelta(microseconds=unix_ns // 1000)
-    except OverflowError:
-        return (datetime.max if unix_ns > 0 else datetime.min).replace(tzinfo=UTC)
-
-
-_EPOCH = datetime.fromtimestamp(0, UTC)
+__all__ = ["TaskInfo", "task_info"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from itertools import accumulate
 from typing import Any, Protocol, TypeAlias, overload
 
 from fastq.broker.operations.enqueue import Outcome
+from fastq.clock import at_unix_ns
 from fastq.compose import starting_state
 from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
-from fastq.info import TaskInfo, at_unix_ns, task_info
+from fastq.info import TaskInfo, task_info
 from fastq.options import TaskOptions
 from fastq.states import TaskState
 from fastq.task import Task

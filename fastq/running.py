@@ -5,8 +5,8 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Protocol
 
+from fastq.clock import at_unix_ns
 from fastq.errors import TaskEndedError
-from fastq.info import at_unix_ns
 from fastq.options import NO_OPTIONS
 from fastq.task import Task, encode_payload
 from fastq.wire.messages import TaskMessage

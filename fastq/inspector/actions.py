@@ -20,8 +20,8 @@ from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.inspect.tasks import read_message, update_payload
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.operations.cancel import cancel_processing
+from fastq.clock import at_unix_ns
 from fastq.errors import QueueNotFoundError, TaskNotFoundError, TaskStateError
-from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_queue, check_state_name, check_task_id
 from fastq.inspector.driver import Driver, operation
 from fastq.inspector.queues import require_queue

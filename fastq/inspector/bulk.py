@@ -18,8 +18,8 @@ from fastq.broker.inspect.removal import (
 )
 from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, together
+from fastq.clock import at_unix_ns
 from fastq.errors import QueueNotEmptyError, QueueNotFoundError
-from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_queue, check_state
 from fastq.inspector.driver import Driver, alias, operation
 from fastq.inspector.progress import OnProgress, reporting, sizes_of

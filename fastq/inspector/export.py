@@ -5,7 +5,7 @@ from typing import Final
 
 from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.walk import Walk
-from fastq.info import at_unix_ns
+from fastq.clock import at_unix_ns
 from fastq.inspector.checks import check_queue, check_states
 from fastq.inspector.driver import Driver, Given, Stream, stream
 from fastq.inspector.filters import TaskFilter

@@ -13,7 +13,8 @@ from typing import Final
 from fastq.broker.inspect.peek import Peek, peek_queue
 from fastq.broker.inspect.tasks import FoundTask, read_tasks
 from fastq.broker.operation import Flow, Pause
-from fastq.info import TaskInfo, at_unix_ns
+from fastq.clock import at_unix_ns
+from fastq.info import TaskInfo
 from fastq.inspector.checks import check_queue
 from fastq.inspector.driver import Driver, Given, Stream, stream
 from fastq.inspector.progress import OnProgress, Progress

@@ -17,8 +17,8 @@ from fastq.broker.inspect.queues import (
 )
 from fastq.broker.inspect.removal import find_groups
 from fastq.broker.operation import Flow, together
+from fastq.clock import at_unix_ns
 from fastq.errors import BrokerError, QueueNotFoundError, QueueStateError
-from fastq.info import at_unix_ns
 from fastq.inspector.checks import check_count, check_queue
 from fastq.inspector.driver import Driver, operation
 from fastq.inspector.records import DailyStats, GroupInfo, QueueInfo

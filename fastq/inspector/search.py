@@ -8,7 +8,8 @@ from fastq.broker.inspect.queues import group_sizes
 from fastq.broker.inspect.tasks import container
 from fastq.broker.inspect.walk import Listed, Page, Walk
 from fastq.broker.operation import Flow
-from fastq.info import TaskInfo, at_unix_ns
+from fastq.clock import at_unix_ns
+from fastq.info import TaskInfo
 from fastq.inspector.checks import check_queue, check_state
 from fastq.inspector.driver import Driver, Given, Stream, stream
 from fastq.inspector.filters import TaskFilter

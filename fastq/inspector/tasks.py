@@ -7,8 +7,9 @@ from typing import Final
 from fastq.broker.inspect.queues import queue_exists
 from fastq.broker.inspect.tasks import FoundTask, list_ids, list_ids_newest_first, read_all_tasks, read_tasks
 from fastq.broker.operation import Flow, together
+from fastq.clock import at_unix_ns
 from fastq.errors import InvalidMessageError, QueueNotFoundError, TaskNotFoundError
-from fastq.info import TaskInfo, at_unix_ns, task_info
+from fastq.info import TaskInfo, task_info
 from fastq.inspector.checks import check_page, check_queue, check_state, check_task_id
 from fastq.inspector.driver import Driver, Given, Stream, alias, operation, stream
 from fastq.inspector.queues import require_queue

@@ -11,7 +11,7 @@ from fastq.broker.inspect.put import Put
 from fastq.broker.inspect.walk import Listed
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
-from fastq.info import at_unix_ns
+from fastq.clock import at_unix_ns
 from fastq.inspector.checks import check_queue, check_states
 from fastq.inspector.driver import Driver, operation
 from fastq.inspector.filters import TaskFilter

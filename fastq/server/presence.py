@@ -11,9 +11,8 @@ from typing import Final
 
 from fastq._version import __version__
 from fastq.broker.operations.presence import ServerIdentity, Shown
-from fastq.clock import Clock
+from fastq.clock import Clock, at_unix_ns
 from fastq.errors import InvalidMessageError
-from fastq.info import at_unix_ns
 from fastq.pool.protocol import Running
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.tasks import InFlightTask

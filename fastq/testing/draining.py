@@ -12,9 +12,9 @@ from fastq.broker.operations.lease import LeasedTask, Owner
 from fastq.broker.operations.maintain import forward
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import BlockingRedis, open_broker
+from fastq.clock import at_unix_ns
 from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.hooks import Hooks
-from fastq.info import at_unix_ns
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
 from fastq.server.inflight.ack_planner import AckPlanner

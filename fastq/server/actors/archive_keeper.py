@@ -25,8 +25,7 @@ from fastq.broker.operations.archive_rule import (
 )
 from fastq.broker.operations.maintain import Cleaned
 from fastq.broker.transport.aio import AsyncBroker
-from fastq.clock import Clock
-from fastq.info import at_unix_ns
+from fastq.clock import Clock, at_unix_ns
 from fastq.inspector.task_lines import lines_of
 from fastq.pool.protocol import PoolStartError
 from fastq.server.config import ServerConfig

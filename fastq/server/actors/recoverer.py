@@ -16,8 +16,8 @@ from fastq.broker.operations.finish import Finish, Guard, Retried, archive, retr
 from fastq.broker.operations.lease import LeasedTask, Listed, list_leases
 from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
+from fastq.clock import at_unix_ns
 from fastq.errors import BrokerError, InvalidMessageError
-from fastq.info import at_unix_ns
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.answers import Answers
 from fastq.server.actors.repairs import Repair, Repairs, describe

@@ -19,7 +19,7 @@ from fastq.broker.operations.finish import (
     Terms,
 )
 from fastq.broker.operations.lease import Owner
-from fastq.info import at_unix_ns
+from fastq.clock import at_unix_ns
 from fastq.server.inflight._tasks import by_disposition, dispositions, most_steps, seq_of
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, Span
 
