@@ -44,6 +44,7 @@ from fastq.errors import (
 from fastq.hooks import Hooks
 from fastq.info import TaskInfo
 from fastq.mux import Handler, Middleware, ServeMux
+from fastq.options import EnqueueOptions
 from fastq.results import EnqueueResults
 from fastq.running import GroupedTask, RunningTask, current_task
 from fastq.semaphore import Semaphore
@@ -83,6 +84,7 @@ __all__ = [
     "CronSpecError",
     "DailyStats",
     "DuplicateTaskError",
+    "EnqueueOptions",
     "EnqueueResults",
     "FastqError",
     "GroupInfo",

@@ -1,4 +1,4 @@
-"""Many tasks at once: an iterable is cut into chunks, each composed into the batches of one round trip.
+"""``enqueue_many``: an iterable is cut into chunks, each composed into the batches of one round trip.
 
 A chunk is bounded by count and bytes, so that no script holds Redis for long and memory stays flat for any iterable.
 """
@@ -9,16 +9,17 @@ from dataclasses import replace
 from typing import Any, Final
 
 from fastq._ids import new_task_ids
-from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport
+from fastq.broker.operation import Flow, Receive, Send
+from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport, put_operations, settle_put
 from fastq.clock import Clock
-from fastq.compose import compose, message_of, starting_state
 from fastq.errors import BrokerError
-from fastq.options import TaskOptions, complete
-from fastq.results import ChunkResult, Column, Texts
+from fastq.options import MAX_INT32, TaskOptions, check_options, complete
+from fastq.producer import Producer, message_of, new_task_of
+from fastq.results import ChunkResult, Column, EnqueueResults, Texts
 from fastq.states import TaskState
 from fastq.task import Task
 
-__all__ = ["MAX_CHUNK_BYTES", "MAX_CHUNK_TASKS", "BulkComposer", "Chunk", "not_a_task"]
+__all__ = ["MAX_CHUNK_BYTES", "MAX_CHUNK_TASKS", "BulkComposer", "Chunk", "enqueue_many", "not_a_task"]
 
 MAX_CHUNK_TASKS: Final = 500
 MAX_CHUNK_BYTES: Final = 256_000
@@ -27,23 +28,23 @@ MAX_CHUNK_BYTES: Final = 256_000
 class Chunk:
     """Hold the composed tasks of one round trip, and turn its report into their results."""
 
-    def __init__(self, now_ns: int, headers: Mapping[str, str]) -> None:
+    def __init__(self, now_ns: int) -> None:
         self._now_ns = now_ns
-        self._headers = headers
         self._new_tasks: list[NewTask] = []
         self._tasks: list[Task] = []
         self._options: list[TaskOptions] = []
         self._places: dict[tuple[str, TaskState], list[int]] = {}
+        self._last: tuple[TaskOptions | None, list[int]] = None, []
 
     def __len__(self) -> int:
         return len(self._new_tasks)
 
     def add(self, task: Task, new_task: NewTask, options: TaskOptions) -> None:
         """Append a composed task."""
-        place = (options.queue, starting_state(options))
-        positions = self._places.get(place)
-        if positions is None:
-            positions = self._places[place] = []
+        last, positions = self._last
+        if options is not last:
+            positions = self._places.setdefault((options.queue, options.state), [])
+            self._last = options, positions
         positions.append(len(self._new_tasks))
         self._new_tasks.append(new_task)
         self._tasks.append(task)
@@ -65,15 +66,17 @@ class Chunk:
     def result(self, report: PutReport, *, keep_tasks: bool) -> ChunkResult:
         """Pack what became of the tasks."""
         types = [task.type for task in self._tasks]
+        first = self._options[0]
         return ChunkResult(
             now_ns=self._now_ns,
             ids=Texts(new_task.id for new_task in self._new_tasks),
             types=types[0] if _all_equal(types) else Texts(types),
-            options=replace(self._options[0], task_id="", unique_key=None, unique_ttl_ns=0),
+            options=replace(
+                first, task_id="", unique_key=None, unique_ttl_ns=0, headers=first.headers if keep_tasks else None
+            ),
             columns=_columns(self._options),
             outcomes=self._outcomes(report),
             tasks=self._tasks if keep_tasks else None,
-            headers=self._headers,
         )
 
     def _outcomes(self, report: PutReport) -> list[Outcome | BrokerError] | None:
@@ -92,18 +95,15 @@ def _columns(options: Sequence[TaskOptions]) -> dict[str, Column]:
     first = options[0]
     if all(each is first for each in options):
         return {}
-    numbers = {name: [getattr(each, name) for each in options] for name in _NUMBERS}
-    numbers["process_at_us"] = [(each.process_at_ns or 0) // 1000 for each in options]
-    texts = {name: [getattr(each, name) for each in options] for name in _TEXTS}
-    return {
-        **{name: array(_WIDTHS.get(name, "q"), values) for name, values in numbers.items() if not _all_equal(values)},
-        **{name: Texts(values) for name, values in texts.items() if not _all_equal(values)},
-    }
+    columns = {name: [each.fields[name] for each in options] for name in first.fields}
+    columns["process_at_us"] = [(each.process_at_ns or 0) // 1000 for each in options]
+    return {name: _column(values) for name, values in columns.items() if not _all_equal(values)}
 
 
-_NUMBERS: Final = ("max_retry", "timeout_s", "deadline_s", "retention_s")
-_WIDTHS: Final = {"max_retry": "i"}
-_TEXTS: Final = ("queue", "group")
+def _column(values: Sequence[Any]) -> Column:
+    if isinstance(values[0], str):
+        return Texts(values)
+    return array("i" if min(values) >= -MAX_INT32 and max(values) <= MAX_INT32 else "q", values)
 
 
 def _all_equal(values: Sequence[object]) -> bool:
@@ -120,7 +120,6 @@ class BulkComposer:
 
     def __init__(self, checked: Mapping[str, Any], clock: Clock) -> None:
         self._checked = checked
-        self._headers: Mapping[str, str] = checked.get("headers", {})
         self._clock = clock
 
     def check(self, tasks: Sequence[object]) -> None:
@@ -146,7 +145,7 @@ class BulkComposer:
 
     def _next_chunk(self, tasks: Iterator[Task]) -> Chunk:
         now_ns = self._clock.unix_ns()
-        chunk = Chunk(now_ns, self._headers)
+        chunk = Chunk(now_ns)
         common: TaskOptions | None = None
         size = 0
         for task_id, task in zip(new_task_ids(MAX_CHUNK_TASKS), tasks, strict=False):
@@ -156,11 +155,62 @@ class BulkComposer:
                 options = complete({**task.options, **self._checked}, now_ns)
             else:
                 options = common = common or complete(self._checked, now_ns)
-            headers = {**task.headers, **self._headers} if self._headers else task.headers
-            message = message_of(task, options, headers, options.task_id or task_id)
-            new_task = compose(message, options, now_ns)
+            message = message_of(task, options, options.task_id or task_id)
+            new_task = new_task_of(message, options, now_ns)
             chunk.add(task, new_task, options)
             size += len(new_task.message)
             if size >= MAX_CHUNK_BYTES:
                 break
         return chunk
+
+
+def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str, object]) -> Flow[EnqueueResults]:
+    """Enqueue tasks chunk by chunk; see ``Client.enqueue_many``."""
+    composer = BulkComposer(check_options(options), producer.clock)
+    kept = tuple(tasks) if isinstance(tasks, Sequence) else None
+    if kept is not None:
+        composer.check(kept)
+    return _put_chunks(producer, composer.chunks(tasks if kept is None else kept), keep_tasks=kept is not None)
+
+
+def _put_chunks(producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool) -> Flow[EnqueueResults]:
+    """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
+    results: list[ChunkResult] = []
+    chunk, failure = _next(chunks)
+    while chunk is not None:
+        batches, due = chunk.batches(), producer.register.due(chunk.queues)
+        ticket = yield Send(put_operations(batches, due))
+        following, failure = _next(chunks)
+        report = yield from settle_put(batches, due, (yield Receive(ticket)))
+        results.append(chunk.result(report, keep_tasks=keep_tasks))
+        _stop_if_redis_failed(report.outcomes, results)
+        producer.register.done(due, report.registered)
+        chunk = following
+    if failure is not None:
+        sent = EnqueueResults(results)
+        failure.add_note(
+            f"enqueue_many: the first {len(sent)} tasks were sent before this, {sent.enqueued} were enqueued"
+        )
+        raise failure
+    return EnqueueResults(results)
+
+
+def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
+    """Return the next chunk, or what the caller's iterable raised while it was composed, Ctrl-C included."""
+    try:
+        return next(chunks, None), None
+    except BaseException as error:  # noqa: BLE001 - raised once the chunk that is under way is settled
+        return None, error
+
+
+def _stop_if_redis_failed(outcomes: Sequence[Sequence[object]], so_far: Sequence[ChunkResult]) -> None:
+    """Raise the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
+    for batch in outcomes:
+        for outcome in batch:
+            if isinstance(outcome, BrokerError):
+                outcome.results = results = EnqueueResults(so_far)
+                outcome.add_note(
+                    f"enqueue_many: {results.enqueued} tasks were enqueued before this; the error's results attribute "
+                    f"tells of the {len(results)} tasks that were tried, the rest was not"
+                )
+                raise outcome

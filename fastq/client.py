@@ -6,12 +6,14 @@ blocking sockets or on an asyncio loop.
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from fastq.broker.operations.health import ping
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
+from fastq.bulk import enqueue_many
 from fastq.clock import SystemClock
 from fastq.info import TaskInfo
+from fastq.options import EnqueueOptions
 from fastq.producer import Producer
 from fastq.results import EnqueueResults
 from fastq.task import Task
@@ -30,24 +32,23 @@ class Client:
         self._broker = open_broker(redis)
         self._producer = Producer(SystemClock())
 
-    def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:
+    def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
         """Put one task into its queue, at once or not at all.
 
-        Options given here win over those of the Task: queue, task_id, max_retry, timeout, deadline, unique,
-        unique_key, process_at, process_in, retention, group, headers. Durations are ``timedelta`` or seconds.
+        The options, ``EnqueueOptions``, win over those of the Task.
         Raises ``DuplicateTaskError``, ``TaskIDConflictError``, ``BrokerError``; ``ValueError`` or ``TypeError`` for
         bad input, before anything is sent.
         """
         return self._broker.drive(self._producer.enqueue(task, payload, options))
 
-    def enqueue_many(self, tasks: Iterable[Task], **options: Any) -> EnqueueResults:
+    def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
         """Put many tasks into their queues, a few hundred a round trip, and tell what became of each.
 
         Takes any iterable, also one that does not fit into memory. Each task is put at once or not at all; together
         they are not atomic. A duplicate or id conflict is that task's result and stops nothing. When Redis fails, the
         ``BrokerError`` is raised with the results so far as its ``results``.
         """
-        return self._broker.drive(self._producer.enqueue_many(tasks, options))
+        return self._broker.drive(enqueue_many(self._producer, tasks, options))
 
     def ping(self) -> None:
         """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""
@@ -77,16 +78,16 @@ class AsyncClient:
         self._broker = open_async_broker(redis, gather=True)
         self._producer = Producer(SystemClock())
 
-    async def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:
+    async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
         """Put one task into its queue, at once or not at all; see ``Client.enqueue``.
 
         If the call is canceled while Redis is asked, the task may or may not have been enqueued.
         """
         return await self._broker.drive(self._producer.enqueue(task, payload, options))
 
-    async def enqueue_many(self, tasks: Iterable[Task], **options: Any) -> EnqueueResults:
+    async def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
         """Put many tasks into their queues and tell what became of each; see ``Client.enqueue_many``."""
-        return await self._broker.drive(self._producer.enqueue_many(tasks, options))
+        return await self._broker.drive(enqueue_many(self._producer, tasks, options))
 
     async def ping(self) -> None:
         """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""

@@ -1,48 +1,149 @@
-"""The options of a task: checked one by one where they are given, merged, and completed with asynq's defaults.
+"""The options of a task: one table of them, checked where they are given, merged, and completed with the defaults.
 
 ``check_options`` turns what the user wrote into exact values, or raises before anything is sent. Options given to
 ``Task`` come first, those given to ``enqueue`` after them; the last of a kind wins. ``process_at`` and ``process_in``
 are of one kind, as in asynq.
+
+An option is one entry of ``OPTIONS`` and one key of ``EnqueueOptions``. What the clients, the scheduler and the command
+do with it follows from these; a test holds both, and the table on the page of the clients, together.
 """
 
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple, TypedDict
 
 from fastq.durations import nanoseconds_of
+from fastq.states import TaskState
 from fastq.wire.go_space import GO_SPACE
+from fastq.wire.option_strings import OptionType as Go
 
-__all__ = ["DEFAULT_QUEUE", "NO_OPTIONS", "OPTION_NAMES", "TaskOptions", "check_options", "check_text", "complete"]
+__all__ = [
+    "NO_OPTIONS",
+    "OPTIONS",
+    "OPTION_NAMES",
+    "EnqueueOptions",
+    "OptionKind",
+    "OptionSpec",
+    "TaskOptions",
+    "check_headers",
+    "check_options",
+    "check_text",
+    "complete",
+    "starting_state",
+]
 
-DEFAULT_QUEUE: Final = "default"
-DEFAULT_MAX_RETRY: Final = 25
 DEFAULT_TIMEOUT_S: Final = 1800
 MAX_INT32: Final = 2**31 - 1
 SECOND_NS: Final = 1_000_000_000
 
+NO_OPTIONS: Final[Mapping[str, Any]] = {}
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """The options of ``Task`` and ``enqueue``, for annotations: ``**options: Unpack[EnqueueOptions]``.
+
+    Durations are ``timedelta`` or seconds, times have a time zone. ``None`` counts as not given.
+    """
+
+    queue: str | None
+    task_id: str | None
+    max_retry: int | None
+    timeout: float | timedelta | None
+    deadline: datetime | None
+    unique: float | timedelta | None
+    unique_key: str | None
+    process_at: datetime | None
+    process_in: float | timedelta | None
+    retention: float | timedelta | None
+    group: str | None
+    headers: Mapping[str, str] | None
+
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """Hold the options of one task, complete: durations in seconds as on the wire, times in Unix seconds or ns.
+    """The options of one task, complete.
 
-    ``process_at_ns`` is None for "now"; ``unique_ttl_ns`` 0 for "not unique"; ``unique_key`` None for the payload's.
+    ``fields`` are those of the message that options set. ``headers`` are those given to ``enqueue``. ``unique_ttl_ns``
+    is 0 for "not unique", ``unique_key`` None for the payload's, ``process_at_ns`` None for "now".
     """
 
-    queue: str = DEFAULT_QUEUE
+    fields: Mapping[str, Any]
+    state: TaskState = TaskState.PENDING
     task_id: str = ""
-    max_retry: int = DEFAULT_MAX_RETRY
-    timeout_s: int = DEFAULT_TIMEOUT_S
-    deadline_s: int = 0
+    headers: Mapping[str, str] | None = None
     unique_ttl_ns: int = 0
     unique_key: str | None = None
     process_at_ns: int | None = None
-    retention_s: int = 0
-    group: str = ""
+
+    @property
+    def queue(self) -> str:
+        """Return the name of the queue."""
+        queue: str = self.fields["queue"]
+        return queue
 
 
-NO_OPTIONS: Final[Mapping[str, Any]] = {}
+def check_options(options: Mapping[str, object]) -> dict[str, Any]:
+    """Check options by name and value; ``None`` counts as not given. The result is for ``complete``."""
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        spec = _SPECS.get(name)
+        if spec is None:
+            raise TypeError(_unknown(name))
+        if value is not None:
+            checked[spec.key or name] = spec.check(value, name)
+    return checked
+
+
+def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
+    """Fill in the defaults, and resolve ``process_in`` against ``now_ns``."""
+    if not checked:
+        return _DEFAULTS
+    fields = dict(_DEFAULTS.fields)
+    for name, value in checked.items():
+        if name in _FIELDS:
+            fields[_FIELDS[name]] = value
+    if not checked.get("timeout"):
+        fields["timeout"] = 0 if fields["deadline"] else DEFAULT_TIMEOUT_S
+    unique_ttl_ns, unique_key = checked.get("unique", 0), checked.get("unique_key")
+    if unique_key is not None and not unique_ttl_ns:
+        raise ValueError(f"unique_key={unique_key!r} needs unique=<how long the lock is held at most>")
+    process_at_ns = _process_at_ns(checked.get("process"), now_ns)
+    return TaskOptions(
+        fields,
+        starting_state(process_at_ns, fields["group_key"]),
+        checked.get("task_id", ""),
+        checked.get("headers"),
+        unique_ttl_ns,
+        unique_key,
+        process_at_ns,
+    )
+
+
+def starting_state(process_at_ns: int | None, group: str) -> TaskState:
+    """Return where a new task starts: a time in the future means scheduled, even with a group."""
+    if process_at_ns is not None:
+        return TaskState.SCHEDULED
+    return TaskState.AGGREGATING if group else TaskState.PENDING
+
+
+def _process_at_ns(process: tuple[str, int] | None, now_ns: int) -> int | None:
+    if process is None:
+        return None
+    kind, ns = process
+    at_ns = ns if kind == "at" else now_ns + ns
+    return at_ns if at_ns > now_ns else None
+
+
+def _unknown(name: str) -> str:
+    close = difflib.get_close_matches(name, OPTION_NAMES, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(OPTION_NAMES)}"
+    return f"unknown option {name!r}; {hint}"
+
+
+# The checks: each takes a value and the option's name, and returns the exact value.
 
 
 def check_text(value: object, name: str) -> str:
@@ -61,128 +162,71 @@ def check_text(value: object, name: str) -> str:
     return value
 
 
-def check_headers(value: object) -> dict[str, str]:
+def check_headers(value: object, name: str) -> dict[str, str]:
     """Return a copy of a mapping of text to text; empty keys and values are allowed, as in asynq."""
     if not isinstance(value, Mapping):
-        raise TypeError(f"headers must be a mapping of str to str, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} must be a mapping of str to str, not {type(value).__name__}: {value!r}")
     headers = dict(value)
     for key, content in headers.items():
         if not isinstance(key, str) or not isinstance(content, str):
-            raise TypeError(f"headers must map str to str: {key!r}: {content!r}")
+            raise TypeError(f"{name} must map str to str: {key!r}: {content!r}")
         try:
             (key + content).encode()
         except UnicodeEncodeError:
-            raise ValueError(f"headers must be valid Unicode text: {key!r}: {content!r}") from None
+            raise ValueError(f"{name} must be valid Unicode text: {key!r}: {content!r}") from None
     return headers
 
 
-def check_options(options: Mapping[str, object]) -> dict[str, Any]:
-    """Check options by name and value; ``None`` counts as not given. The result is for ``complete``."""
-    checked: dict[str, Any] = {}
-    for name, value in options.items():
-        check = _CHECKS.get(name)
-        if check is None:
-            raise TypeError(_unknown(name))
-        if value is None:
-            continue
-        kind, exact = check(value)
-        # Taken out first, so that of process_at and process_in the one given last decides.
-        checked.pop(kind, None)
-        checked[kind] = exact
-    return checked
-
-
-def complete(checked: Mapping[str, Any], now_ns: int) -> TaskOptions:
-    """Fill in asynq's defaults, and resolve ``process_in`` against ``now_ns``."""
-    if not checked:
-        return _DEFAULTS
-    timeout_s = checked.get("timeout", 0)
-    deadline_s = checked.get("deadline", 0)
-    unique_ttl_ns = checked.get("unique", 0)
-    unique_key = checked.get("unique_key")
-    if unique_key is not None and not unique_ttl_ns:
-        raise ValueError(f"unique_key={unique_key!r} needs unique=<how long the lock is held at most>")
-    return TaskOptions(
-        queue=checked.get("queue", DEFAULT_QUEUE),
-        task_id=checked.get("task_id", ""),
-        max_retry=checked.get("max_retry", DEFAULT_MAX_RETRY),
-        timeout_s=DEFAULT_TIMEOUT_S if not timeout_s and not deadline_s else timeout_s,
-        deadline_s=deadline_s,
-        unique_ttl_ns=unique_ttl_ns,
-        unique_key=unique_key,
-        process_at_ns=_process_at_ns(checked.get("process"), now_ns),
-        retention_s=checked.get("retention", 0),
-        group=checked.get("group", ""),
-    )
-
-
-_DEFAULTS = TaskOptions()
-
-
-def _process_at_ns(process: tuple[str, int] | None, now_ns: int) -> int | None:
-    if process is None:
-        return None
-    kind, ns = process
-    at_ns = ns if kind == "at" else now_ns + ns
-    return at_ns if at_ns > now_ns else None
-
-
-def _unknown(name: str) -> str:
-    close = difflib.get_close_matches(name, OPTION_NAMES, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"options are {', '.join(OPTION_NAMES)}"
-    return f"unknown option {name!r}; {hint}"
-
-
-def _queue(value: object) -> tuple[str, str]:
-    queue = check_text(value, "queue")
+def _queue(value: object, name: str) -> str:
+    queue = check_text(value, name)
     if "}" in queue:
-        raise ValueError(f"queue must not contain '}}', which would break the hash tag of its keys: {queue!r}")
-    return "queue", queue
+        raise ValueError(f"{name} must not contain '}}', which would break the hash tag of its keys: {queue!r}")
+    return queue
 
 
-def _max_retry(value: object) -> tuple[str, int]:
+def _count(value: object, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"max_retry must be an int, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}: {value!r}")
     if value > MAX_INT32:
-        raise ValueError(f"max_retry must be at most {MAX_INT32} (32 bits on the wire): {value!r}")
-    return "max_retry", max(value, 0)
+        raise ValueError(f"{name} must be at most {MAX_INT32} (32 bits on the wire): {value!r}")
+    return max(value, 0)
 
 
-def _timeout(value: object) -> tuple[str, int]:
-    ns = nanoseconds_of(value, name="timeout")
+def _timeout_s(value: object, name: str) -> int:
+    ns = nanoseconds_of(value, name=name)
     if value and ns < SECOND_NS:
-        raise ValueError(f"timeout must be 0 (none) or at least 1 second: {value!r}")
-    return "timeout", ns // SECOND_NS
+        raise ValueError(f"{name} must be 0 (none) or at least 1 second: {value!r}")
+    return ns // SECOND_NS
 
 
-def _deadline(value: object) -> tuple[str, int]:
-    return "deadline", _unix_ns(value, "deadline") // SECOND_NS
-
-
-def _unique(value: object) -> tuple[str, int]:
-    ns = nanoseconds_of(value, name="unique")
+def _lock_ns(value: object, name: str) -> int:
+    ns = nanoseconds_of(value, name=name)
     if ns < SECOND_NS:
-        raise ValueError(f"unique must be at least 1 second: {value!r}")
-    return "unique", ns
+        raise ValueError(f"{name} must be at least 1 second: {value!r}")
+    return ns
 
 
-def _process_at(value: object) -> tuple[str, tuple[str, int]]:
-    return "process", ("at", _unix_ns(value, "process_at"))
-
-
-def _process_in(value: object) -> tuple[str, tuple[str, int]]:
-    return "process", ("in", _not_negative(value, "process_in"))
-
-
-def _retention(value: object) -> tuple[str, int]:
-    return "retention", _not_negative(value, "retention") // SECOND_NS
-
-
-def _not_negative(value: object, name: str) -> int:
+def _delay_ns(value: object, name: str) -> int:
     ns = nanoseconds_of(value, name=name)
     if ns < 0:
         raise ValueError(f"{name} must not be negative: {value!r}")
     return ns
+
+
+def _seconds(value: object, name: str) -> int:
+    return _delay_ns(value, name) // SECOND_NS
+
+
+def _process_in(value: object, name: str) -> tuple[str, int]:
+    return "in", _delay_ns(value, name)
+
+
+def _process_at(value: object, name: str) -> tuple[str, int]:
+    return "at", _unix_ns(value, name)
+
+
+def _unix_s(value: object, name: str) -> int:
+    return _unix_ns(value, name) // SECOND_NS
 
 
 def _unix_ns(value: object, name: str) -> int:
@@ -198,19 +242,86 @@ def _unix_ns(value: object, name: str) -> int:
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _MICROSECOND = timedelta(microseconds=1)
 
-_CHECKS: Final[dict[str, Callable[[object], tuple[str, Any]]]] = {
-    "queue": _queue,
-    "task_id": lambda value: ("task_id", check_text(value, "task_id")),
-    "max_retry": _max_retry,
-    "timeout": _timeout,
-    "deadline": _deadline,
-    "unique": _unique,
-    "unique_key": lambda value: ("unique_key", check_text(value, "unique_key")),
-    "process_at": _process_at,
-    "process_in": _process_in,
-    "retention": _retention,
-    "group": lambda value: ("group", check_text(value, "group")),
-    "headers": lambda value: ("headers", check_headers(value)),
-}
 
-OPTION_NAMES: Final = tuple(_CHECKS)
+class OptionKind(Enum):
+    """What an option's value is: it decides how the command and the scheduler read and write it."""
+
+    TEXT = auto()
+    NUMBER = auto()
+    DURATION = auto()
+    TIME = auto()
+    HEADERS = auto()
+
+
+class OptionSpec(NamedTuple):
+    """One option.
+
+    ``check`` takes a value and the option's name, and returns the exact value or raises. ``help`` is that of the
+    command. ``go`` is asynq's form of it, None where asynq has none. ``field`` is the field of the message that takes
+    the exact value, "" where more is to be done with it; ``default`` is that field's. ``key`` is the name under which
+    it is kept, where several options are of one kind.
+    """
+
+    name: str
+    kind: OptionKind
+    check: Callable[[Any, str], Any]
+    help: str
+    go: Go | None = None
+    field: str = ""
+    default: Any = None
+    key: str = ""
+
+
+OPTIONS: Final = (
+    OptionSpec("queue", OptionKind.TEXT, _queue, "the queue  [default: default]", Go.QUEUE, "queue", "default"),
+    OptionSpec("task_id", OptionKind.TEXT, check_text, "its id  [default: a random UUID]", Go.TASK_ID),
+    OptionSpec(
+        "max_retry", OptionKind.NUMBER, _count, "how often it is retried  [default: 25]", Go.MAX_RETRY, "retry", 25
+    ),
+    OptionSpec(
+        "timeout",
+        OptionKind.DURATION,
+        _timeout_s,
+        "how long an attempt may take  [default: 30m, none with a deadline]",
+        Go.TIMEOUT,
+        "timeout",
+        DEFAULT_TIMEOUT_S,
+    ),
+    OptionSpec("deadline", OptionKind.TIME, _unix_s, "when all attempts must be over", Go.DEADLINE, "deadline", 0),
+    OptionSpec(
+        "unique",
+        OptionKind.DURATION,
+        _lock_ns,
+        "refuse another of its type and payload until it is done, at most so long",
+        Go.UNIQUE,
+    ),
+    OptionSpec("unique_key", OptionKind.TEXT, check_text, "text that --unique compares instead of the payload"),
+    OptionSpec("process_at", OptionKind.TIME, _process_at, "when it may start", Go.PROCESS_AT, key="process"),
+    OptionSpec(
+        "process_in", OptionKind.DURATION, _process_in, "how long from now it may start", Go.PROCESS_IN, key="process"
+    ),
+    OptionSpec(
+        "retention",
+        OptionKind.DURATION,
+        _seconds,
+        "how long it is kept once it is completed",
+        Go.RETENTION,
+        "retention",
+        0,
+    ),
+    OptionSpec(
+        "group",
+        OptionKind.TEXT,
+        check_text,
+        "the group in which it waits to be made into one task with others",
+        Go.GROUP,
+        "group_key",
+        "",
+    ),
+    OptionSpec("headers", OptionKind.HEADERS, check_headers, "a header; may be repeated", Go.HEADER),
+)
+OPTION_NAMES: Final = tuple(spec.name for spec in OPTIONS)
+
+_SPECS: Final = {spec.name: spec for spec in OPTIONS}
+_FIELDS: Final = {spec.name: spec.field for spec in OPTIONS if spec.field}
+_DEFAULTS: Final = TaskOptions({spec.field: spec.default for spec in OPTIONS if spec.field})

@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, tzinfo
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack
+from typing import Final, Self, TypeAlias, TypedDict, Unpack
 
 from fastq.broker.transport.open import BlockingRedis
 from fastq.durations import nanoseconds_of
 from fastq.errors import ServerClosedError, ServerStartError
+from fastq.options import EnqueueOptions
 from fastq.scheduler.hooks import PostEnqueue, PreEnqueue
 from fastq.scheduler.option_list import option_strings
 from fastq.scheduler.scheduler import Scheduler
@@ -37,7 +38,7 @@ class PeriodicTaskConfig:
 
     cronspec: str
     task: Task | str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: EnqueueOptions = field(default_factory=EnqueueOptions)
     name: str | None = None
     tz: str | tzinfo | None = None
     missed: str = "skip"

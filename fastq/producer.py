@@ -1,86 +1,56 @@
-"""What Client and AsyncClient do, as flows: compose tasks, enqueue them, tell what became of each.
+"""How tasks are enqueued: a task and its options become a message, the place where it starts, and a flow that puts it.
 
 Thread-safe: all that is kept between calls is which queues were registered when.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from fastq._ids import new_task_id
-from fastq.broker.operation import Flow, Receive, Send
-from fastq.broker.operations.enqueue import Batch, put, put_operations, settle_put
+from fastq.broker.operation import Flow
+from fastq.broker.operations.enqueue import Batch, NewTask, error_of, put
 from fastq.broker.operations.queue_register import QueueRegister
-from fastq.bulk import BulkComposer, Chunk
-from fastq.clock import Clock
-from fastq.compose import compose, message_of, starting_state
+from fastq.clock import Clock, at_unix_ns
 from fastq.errors import BrokerError
-from fastq.info import TaskInfo
-from fastq.options import TaskOptions, check_options, complete
-from fastq.results import ChunkResult, EnqueueResults, enqueued_info, error_of
-from fastq.task import Task
+from fastq.info import TaskInfo, task_info
+from fastq.options import NO_OPTIONS, TaskOptions, check_options, complete
+from fastq.states import TaskState
+from fastq.task import MAX_MESSAGE_BYTES, Task, lock_payload
+from fastq.wire import keys
+from fastq.wire.codec import encode_task_message
+from fastq.wire.messages import TaskMessage
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "as_task", "compose", "enqueued_info", "message_of", "new_task_of"]
+
+SECOND_NS = 1_000_000_000
+PENDING = TaskState.PENDING  # on the way of each task, and slow to look up in its class
 
 
 class Producer:
-    """Make the flows that enqueue tasks; a client of one kind or the other drives them."""
+    """The flows that enqueue tasks, for a client of either kind to drive; ``fastq.bulk`` has that of many tasks."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._register = QueueRegister(clock)
+        self.clock = clock
+        self.register = QueueRegister(clock)
 
-    def enqueue(self, task: Task | str, payload: Any, options: Mapping[str, Any]) -> Flow[TaskInfo]:
+    def enqueue(self, task: Task | str, payload: Any, options: Mapping[str, object]) -> Flow[TaskInfo]:
         """Enqueue one task; the flow raises its error."""
-        task = _as_task(task, payload)
-        call = check_options(options) if options else options
-        now_ns = self._clock.unix_ns()
-        chosen = complete({**task.options, **call}, now_ns)
-        headers = {**task.headers, **call["headers"]} if "headers" in call else task.headers
-        message = message_of(task, chosen, headers, chosen.task_id or new_task_id())
-        batch = Batch(chosen.queue, starting_state(chosen), (compose(message, chosen, now_ns),), now_ns)
-        return self._put_one(batch, chosen, enqueued_info(message, chosen, now_ns))
+        task = as_task(task, payload)
+        batch, info = compose(task, check_options(options) if options else NO_OPTIONS, self.clock.unix_ns())
+        return self._put(batch, info)
 
-    def _put_one(self, batch: Batch, options: TaskOptions, info: TaskInfo) -> Flow[TaskInfo]:
-        due = self._register.due((options.queue,))
+    def _put(self, batch: Batch, info: TaskInfo) -> Flow[TaskInfo]:
+        due = self.register.due((batch.queue,))
         report = yield from put((batch,), due)
         error = error_of(report.outcomes[0][0], info.queue, info.id)
-        self._register.done(() if isinstance(error, BrokerError) else due, report.registered)
+        self.register.done(() if isinstance(error, BrokerError) else due, report.registered)
         if error is not None:
             raise error
         return info
 
-    def enqueue_many(self, tasks: Iterable[Task], options: Mapping[str, Any]) -> Flow[EnqueueResults]:
-        """Enqueue tasks chunk by chunk; see ``Client.enqueue_many``."""
-        composer = BulkComposer(check_options(options), self._clock)
-        kept = tuple(tasks) if isinstance(tasks, Sequence) else None
-        if kept is not None:
-            composer.check(kept)
-        return self._put_chunks(composer, tasks if kept is None else kept, keep_tasks=kept is not None)
 
-    def _put_chunks(self, composer: BulkComposer, tasks: Iterable[Task], *, keep_tasks: bool) -> Flow[EnqueueResults]:
-        """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
-        results: list[ChunkResult] = []
-        chunks = composer.chunks(tasks)
-        chunk, failure = _next(chunks)
-        while chunk is not None:
-            batches, due = chunk.batches(), self._register.due(chunk.queues)
-            ticket = yield Send(put_operations(batches, due))
-            following, failure = _next(chunks)
-            report = yield from settle_put(batches, due, (yield Receive(ticket)))
-            results.append(chunk.result(report, keep_tasks=keep_tasks))
-            _stop_if_redis_failed(report.outcomes, results)
-            self._register.done(due, report.registered)
-            chunk = following
-        if failure is not None:
-            sent = EnqueueResults(results)
-            failure.add_note(
-                f"enqueue_many: the first {len(sent)} tasks were sent before this, {sent.enqueued} were enqueued"
-            )
-            raise failure
-        return EnqueueResults(results)
-
-
-def _as_task(task: Task | str, payload: Any) -> Task:
+def as_task(task: Task | str, payload: Any) -> Task:
+    """Return the task that the first arguments of ``enqueue`` mean."""
     if isinstance(task, Task):
         if payload is not None:
             raise TypeError(f"a Task has its payload already; payload={payload!r} goes with a type name only")
@@ -88,22 +58,55 @@ def _as_task(task: Task | str, payload: Any) -> Task:
     return Task(task, payload)
 
 
-def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
-    """Return the next chunk, or what the caller's iterable raised while it was composed, Ctrl-C included."""
-    try:
-        return next(chunks, None), None
-    except BaseException as error:  # noqa: BLE001 - raised once the chunk that is under way is settled
-        return None, error
+def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[Batch, TaskInfo]:
+    """Return what enqueues a task, and how it is described; ``given`` are checked options that win over the task's.
+
+    ``task_id`` wins over all options. ``ValueError`` for a message above Redis' size limit.
+    """
+    options = complete({**task.options, **given} if task.options else given, now_ns)
+    message = message_of(task, options, task_id or options.task_id or new_task_id())
+    batch = Batch(options.queue, options.state, (new_task_of(message, options, now_ns),), now_ns)
+    return batch, enqueued_info(message, options, now_ns)
 
 
-def _stop_if_redis_failed(outcomes: Sequence[Sequence[object]], so_far: Sequence[ChunkResult]) -> None:
-    """Raise the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
-    for batch in outcomes:
-        for outcome in batch:
-            if isinstance(outcome, BrokerError):
-                outcome.results = results = EnqueueResults(so_far)
-                outcome.add_note(
-                    f"enqueue_many: {results.enqueued} tasks were enqueued before this; the error's results attribute "
-                    f"tells of the {len(results)} tasks that were tried, the rest was not"
-                )
-                raise outcome
+def message_of(task: Task, options: TaskOptions, task_id: str) -> TaskMessage:
+    """Build the message of a new task; its unique key is the key of its lock."""
+    message = TaskMessage(task.type, task.payload, task_id, **options.fields)
+    if options.unique_ttl_ns:
+        message.unique_key = _lock(task, options)
+    if task.headers or options.headers:
+        message.headers = {**task.headers, **options.headers} if options.headers else task.headers
+    return message
+
+
+def _lock(task: Task, options: TaskOptions) -> str:
+    if options.unique_key is not None:
+        return keys.unique_for_key(options.queue, task.type, options.unique_key)
+    return keys.unique(options.queue, task.type, lock_payload(task))
+
+
+def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewTask:
+    """Encode a message, and add what the scripts need beside it; ``ValueError`` above Redis' size limit."""
+    data = encode_task_message(message)
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise ValueError(f"task {message.id} makes a message of {len(data)} bytes; Redis takes {MAX_MESSAGE_BYTES}")
+    if options.state is PENDING and not options.unique_ttl_ns:
+        return NewTask(message.id, data)
+    run_at_ns = options.process_at_ns
+    # The lock of a scheduled task lasts from its time on (asynq: time until processAt + ttl).
+    delay_ns = 0 if run_at_ns is None else run_at_ns - now_ns
+    return NewTask(
+        id=message.id,
+        message=data,
+        lock=message.unique_key,
+        lock_ttl_s=(options.unique_ttl_ns + delay_ns) // SECOND_NS if message.unique_key else 0,
+        run_at_s=0 if run_at_ns is None else run_at_ns // SECOND_NS,
+        group=options.fields["group_key"],
+    )
+
+
+def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> TaskInfo:
+    """Describe a task that has just been enqueued."""
+    next_ns = now_ns if options.state is PENDING else options.process_at_ns
+    next_process_at = None if next_ns is None else at_unix_ns(next_ns)
+    return task_info(message, options.state, next_process_at=next_process_at)

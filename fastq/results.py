@@ -10,26 +10,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias, overload
 
-from fastq.broker.operations.enqueue import Outcome
-from fastq.clock import at_unix_ns
-from fastq.compose import starting_state
-from fastq.errors import BrokerError, DuplicateTaskError, FastqError, TaskIDConflictError
-from fastq.info import TaskInfo, task_info
-from fastq.options import TaskOptions
-from fastq.states import TaskState
+from fastq.broker.operations.enqueue import Outcome, error_of
+from fastq.errors import BrokerError, FastqError
+from fastq.info import TaskInfo
+from fastq.options import TaskOptions, starting_state
+from fastq.producer import enqueued_info, message_of
 from fastq.task import Task
-from fastq.wire.messages import TaskMessage
 
-__all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "Texts", "enqueued_info", "error_of"]
-
-
-def error_of(outcome: Outcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
-    """Return the error that an outcome stands for, None for success."""
-    if outcome is Outcome.ENQUEUED:
-        return None
-    if isinstance(outcome, BrokerError):
-        return outcome
-    return (TaskIDConflictError if outcome is Outcome.ID_CONFLICT else DuplicateTaskError)(queue, task_id)
+__all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "Texts"]
 
 
 class Texts:
@@ -56,8 +44,8 @@ Column: TypeAlias = "array[int] | Texts"
 class ChunkResult:
     """Keep, in columns, what a chunk of tasks was and what became of it; a column of equal values is one value.
 
-    ``options`` are those of the first task, ``columns`` hold the fields in which others differ; ``process_at_us`` is
-    ``process_at_ns`` in microseconds, as a datetime has it, 0 for None: after 2262 nanoseconds are over 64 bits.
+    ``options`` are those of the first task; ``columns`` hold the fields that differ, and ``process_at_us`` where that
+    differs: microseconds, as a datetime has it, 0 for None. After 2262 nanoseconds are over 64 bits.
     """
 
     now_ns: int
@@ -67,7 +55,6 @@ class ChunkResult:
     columns: Mapping[str, Column]
     outcomes: list[Outcome | BrokerError] | None
     tasks: list[Task] | None
-    headers: Mapping[str, str]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -86,9 +73,11 @@ class ChunkResult:
         if not self.columns:
             return self.options
         fields: dict[str, Any] = {name: column[index] for name, column in self.columns.items()}
-        if "process_at_us" in fields:
-            fields["process_at_ns"] = fields.pop("process_at_us") * 1000 or None
-        return replace(self.options, **fields)
+        at_us: int | None = fields.pop("process_at_us", None)
+        process_at_ns = self.options.process_at_ns if at_us is None else at_us * 1000 or None
+        fields = {**self.options.fields, **fields}
+        state = starting_state(process_at_ns, fields["group_key"])
+        return replace(self.options, fields=fields, state=state, process_at_ns=process_at_ns)
 
     def error(self, index: int) -> FastqError | None:
         """Return what went wrong with a task, None if it was enqueued."""
@@ -100,27 +89,11 @@ class ChunkResult:
     def info(self, index: int) -> TaskInfo:
         """Describe a task as it was enqueued."""
         options = self.options_of(index)
-        task = self.tasks[index] if self.tasks is not None else None
-        message = TaskMessage(
-            type=self.types if isinstance(self.types, str) else self.types[index],
-            payload=task.payload if task else b"",
-            id=self.task_id(index),
-            queue=options.queue,
-            retry=options.max_retry,
-            timeout=options.timeout_s,
-            deadline=options.deadline_s,
-            group_key=options.group,
-            retention=options.retention_s,
-            headers={**task.headers, **self.headers} if task else {},
-        )
-        return enqueued_info(message, options, self.now_ns)
-
-
-def enqueued_info(message: TaskMessage, options: TaskOptions, now_ns: int) -> TaskInfo:
-    """Describe a task that has just been enqueued."""
-    state = starting_state(options)
-    next_ns = {TaskState.PENDING: now_ns, TaskState.SCHEDULED: options.process_at_ns}.get(state)
-    return task_info(message, state, next_process_at=None if next_ns is None else at_unix_ns(next_ns))
+        if self.tasks is not None:
+            task = self.tasks[index]
+        else:
+            task = Task(self.types if isinstance(self.types, str) else self.types[index])
+        return enqueued_info(message_of(task, options, self.task_id(index)), options, self.now_ns)
 
 
 class ResultPart(Protocol):

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import orjson
 
 from fastq.encoding import encode_strictly
-from fastq.options import NO_OPTIONS, check_headers, check_options, check_text
+from fastq.options import NO_OPTIONS, EnqueueOptions, check_headers, check_options, check_text
 
 __all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload", "lock_payload"]
 
@@ -51,17 +51,21 @@ class Task:
 
     __slots__ = ("_has_payload", "headers", "options", "payload", "type")
 
-    def __init__(
-        self, type: str, payload: Any = None, *, headers: Mapping[str, str] | None = None, **options: Any
-    ) -> None:
+    def __init__(self, type: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> None:
         self.type = check_text(type, "task type")
         # The common case first: encode_payload returns bytes as they are, but checks more than a short one needs.
         self.payload: bytes = (
             payload if payload.__class__ is bytes and len(payload) < MAX_MESSAGE_BYTES else encode_payload(payload)
         )
         self._has_payload = payload is not None
-        self.headers: Mapping[str, str] = check_headers(headers) if headers else _NO_HEADERS
-        self.options: Mapping[str, Any] = check_options(options) if options else NO_OPTIONS
+        self.headers: Mapping[str, str] = _NO_HEADERS
+        self.options: Mapping[str, Any] = NO_OPTIONS
+        if options:
+            headers = options.pop("headers", None)
+            if headers is not None:
+                self.headers = check_headers(headers, "headers")
+            if options:
+                self.options = check_options(options)
 
     def json(self) -> Any:
         """Decode the payload as JSON; ``ValueError`` if it is none."""

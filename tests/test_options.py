@@ -2,13 +2,29 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import Enum, IntEnum, StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
-from fastq.options import NO_OPTIONS, OPTION_NAMES, TaskOptions, check_options, check_text, complete
+from fastq._codec import FIELDS
+from fastq.cli.task_enqueue import enqueue
+from fastq.options import (
+    NO_OPTIONS,
+    OPTION_NAMES,
+    OPTIONS,
+    EnqueueOptions,
+    OptionKind,
+    TaskOptions,
+    check_options,
+    check_text,
+    complete,
+)
+from fastq.states import TaskState
+from fastq.wire.option_strings import OptionType
 from tests.bad_input import BAD_OPTIONS
 
 NOW_NS = 1_700_000_000_123_456_789
@@ -17,6 +33,10 @@ SECOND_NS = 1_000_000_000
 
 def completed(**options: Any) -> TaskOptions:
     return complete(check_options(options), NOW_NS)
+
+
+def value_of(options: TaskOptions, name: str) -> object:
+    return options.fields[name] if name in options.fields else getattr(options, name)
 
 
 class OldQueue(str, Enum):  # noqa: UP042 - what is tested is that it need not be one
@@ -34,17 +54,15 @@ class Tries(IntEnum):
 
 
 def test_no_options_are_asynqs_defaults() -> None:
+    fields = {"queue": "default", "retry": 25, "timeout": 1800, "deadline": 0, "retention": 0, "group_key": ""}
     assert complete(NO_OPTIONS, NOW_NS) == TaskOptions(
-        queue="default",
+        fields,
+        TaskState.PENDING,
         task_id="",
-        max_retry=25,
-        timeout_s=1800,
-        deadline_s=0,
+        headers=None,
         unique_ttl_ns=0,
         unique_key=None,
         process_at_ns=None,
-        retention_s=0,
-        group="",
     )
 
 
@@ -55,20 +73,20 @@ def test_no_options_are_asynqs_defaults() -> None:
         ({"queue": " padded "}, "queue", " padded "),
         ({"queue": "\x1c"}, "queue", "\x1c"),  # blank to str.strip, not to Go
         ({"task_id": "a}b"}, "task_id", "a}b"),
-        ({"max_retry": 0}, "max_retry", 0),
-        ({"max_retry": -7}, "max_retry", 0),
-        ({"max_retry": 2**31 - 1}, "max_retry", 2**31 - 1),
-        ({"max_retry": Tries.FEW}, "max_retry", 3),
-        ({"timeout": 1}, "timeout_s", 1),
-        ({"timeout": 1.999999999}, "timeout_s", 1),
-        ({"timeout": timedelta(days=1)}, "timeout_s", 86_400),
-        ({"timeout": 9_223_372_036}, "timeout_s", 9_223_372_036),
-        ({"timeout": 0}, "timeout_s", 1800),
-        ({"timeout": timedelta(0)}, "timeout_s", 1800),
-        ({"deadline": datetime(2030, 1, 1, tzinfo=UTC)}, "deadline_s", 1_893_456_000),
-        ({"deadline": datetime(2030, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))}, "deadline_s", 1_893_456_000),
-        ({"deadline": datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)}, "deadline_s", -1),  # floored
-        ({"deadline": datetime.max.replace(tzinfo=UTC)}, "deadline_s", 253_402_300_799),
+        ({"max_retry": 0}, "retry", 0),
+        ({"max_retry": -7}, "retry", 0),
+        ({"max_retry": 2**31 - 1}, "retry", 2**31 - 1),
+        ({"max_retry": Tries.FEW}, "retry", 3),
+        ({"timeout": 1}, "timeout", 1),
+        ({"timeout": 1.999999999}, "timeout", 1),
+        ({"timeout": timedelta(days=1)}, "timeout", 86_400),
+        ({"timeout": 9_223_372_036}, "timeout", 9_223_372_036),
+        ({"timeout": 0}, "timeout", 1800),
+        ({"timeout": timedelta(0)}, "timeout", 1800),
+        ({"deadline": datetime(2030, 1, 1, tzinfo=UTC)}, "deadline", 1_893_456_000),
+        ({"deadline": datetime(2030, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))}, "deadline", 1_893_456_000),
+        ({"deadline": datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)}, "deadline", -1),  # floored
+        ({"deadline": datetime.max.replace(tzinfo=UTC)}, "deadline", 253_402_300_799),
         ({"unique": 1}, "unique_ttl_ns", SECOND_NS),
         ({"unique": timedelta(seconds=1, microseconds=500_000)}, "unique_ttl_ns", 1_500_000_000),
         ({"process_in": 0.25}, "process_at_ns", NOW_NS + 250_000_000),
@@ -76,34 +94,34 @@ def test_no_options_are_asynqs_defaults() -> None:
         ({"process_at": datetime(2030, 1, 1, 0, 0, 0, 1, UTC)}, "process_at_ns", 1_893_456_000_000_001_000),
         ({"process_at": datetime(2000, 1, 1, tzinfo=UTC)}, "process_at_ns", None),
         ({"process_at": datetime.fromtimestamp(NOW_NS // 1000 / 1e6, UTC)}, "process_at_ns", None),
-        ({"retention": 90}, "retention_s", 90),
-        ({"retention": 2.9}, "retention_s", 2),
-        ({"group": "g:1"}, "group", "g:1"),
+        ({"retention": 90}, "retention", 90),
+        ({"retention": 2.9}, "retention", 2),
+        ({"group": "g:1"}, "group_key", "g:1"),
     ],
 )
 def test_an_option_is_taken_as_asynq_takes_it(options: dict[str, Any], field: str, value: object) -> None:
-    result = getattr(completed(**options), field)
+    result = value_of(completed(**options), field)
     assert result == value
     assert type(result) is not bool
 
 
 def test_a_deadline_alone_leaves_no_timeout() -> None:
-    assert completed(deadline=datetime(2030, 1, 1, tzinfo=UTC)).timeout_s == 0
+    assert completed(deadline=datetime(2030, 1, 1, tzinfo=UTC)).fields["timeout"] == 0
 
 
 def test_timeout_and_deadline_stand_side_by_side() -> None:
     both = completed(deadline=datetime(2030, 1, 1, tzinfo=UTC), timeout=20)
-    assert (both.timeout_s, both.deadline_s) == (20, 1_893_456_000)
+    assert (both.fields["timeout"], both.fields["deadline"]) == (20, 1_893_456_000)
 
 
 def test_the_deadline_of_the_epoch_counts_as_none() -> None:
     epoch = completed(deadline=datetime(1970, 1, 1, tzinfo=UTC))
-    assert (epoch.timeout_s, epoch.deadline_s) == (1800, 0)
+    assert (epoch.fields["timeout"], epoch.fields["deadline"]) == (1800, 0)
 
 
 @pytest.mark.parametrize("name", OPTION_NAMES)
 def test_none_counts_as_not_given(name: str) -> None:
-    assert completed(**{name: None}) == TaskOptions()
+    assert completed(**{name: None}) == complete(NO_OPTIONS, NOW_NS)
 
 
 def test_of_process_at_and_process_in_the_last_decides() -> None:
@@ -122,7 +140,7 @@ def test_none_does_not_take_an_option_of_the_task_back() -> None:
 @pytest.mark.parametrize("value", [OldQueue.BULK, Queue.BULK])
 def test_an_enum_of_names_is_its_value(name: str, value: str) -> None:
     options = {name: value, **({"unique": 60} if name == "unique_key" else {})}
-    found = getattr(completed(**options), name)
+    found = value_of(completed(**options), {"group": "group_key"}.get(name, name))
     assert f"{found}" == "bulk"
     assert type(found) is str
 
@@ -208,3 +226,27 @@ def test_a_negative_duration_is_refused(name: str, value: object) -> None:
 def test_a_date_is_not_a_time() -> None:
     with pytest.raises(TypeError, match=r"^deadline must be a datetime with a time zone, not date: "):
         check_options({"deadline": date(2030, 1, 1)})
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "api" / "client.md"
+TYPES: dict[OptionKind, object] = {
+    OptionKind.TEXT: str | None,
+    OptionKind.NUMBER: int | None,
+    OptionKind.DURATION: float | timedelta | None,
+    OptionKind.TIME: datetime | None,
+    OptionKind.HEADERS: Mapping[str, str] | None,
+}
+
+
+def test_annotations_page_command_and_messages_have_the_options_of_the_table() -> None:
+    assert get_type_hints(EnqueueOptions) == {spec.name: TYPES[spec.kind] for spec in OPTIONS}
+    rows = dict(re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|.*\| ([^|]*) \|$", PAGE.read_text(), re.MULTILINE))
+    defaults = {name: default for names, default in rows.items() for name in re.findall(r"\w+", names)}
+    assert defaults.keys() == set(OPTION_NAMES)
+    assert {name for name in OPTION_NAMES if name not in {option.name for option in enqueue.params}} == set()
+    in_go = [spec.go for spec in OPTIONS if spec.go is not None]
+    assert sorted(in_go) == sorted(OptionType)
+    for spec in OPTIONS:
+        assert not spec.field or spec.field in FIELDS
+        if spec.default:
+            assert f"{spec.default}" in defaults[spec.name]

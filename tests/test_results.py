@@ -1,14 +1,15 @@
 """EnqueueResults: a sequence that makes its items when they are asked for."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from redis import Redis
 
-from fastq import Client, DuplicateTaskError, EnqueueResults, Task, TaskIDConflictError, TaskInfo
-from fastq.broker.operations.enqueue import Outcome
+from fastq import Client, DuplicateTaskError, EnqueueOptions, EnqueueResults, Task, TaskIDConflictError, TaskInfo
+from fastq.broker.operations.enqueue import Outcome, error_of
 from fastq.errors import BrokerConnectionError
-from fastq.results import Texts, error_of
+from fastq.results import Texts
 
 COUNT = 1203
 """More than two chunks."""
@@ -98,6 +99,22 @@ def test_the_tasks_of_an_iterator_are_not_kept(db: Redis, url: str) -> None:
     assert isinstance(info, TaskInfo)
     assert (info.payload, dict(info.headers)) == (b"", {})
     assert (info.id, info.type, info.max_retry) == ("a", "t", 3)
+
+
+def test_options_that_differ_come_back_with_each_task(db: Redis, url: str) -> None:
+    deadlines = [datetime(year, 1, 1, tzinfo=UTC) for year in (1950, 2030, 2300)]  # beyond 32 bits, on both sides
+    options: list[EnqueueOptions] = [
+        {"deadline": deadline, "max_retry": at, "queue": f"q{at}", "retention": at * 10**9, "process_in": at * 60}
+        for at, deadline in enumerate(deadlines)
+    ]
+    with Client(url) as client:
+        infos = [
+            info for info in client.enqueue_many([Task("t", **each) for each in options]) if isinstance(info, TaskInfo)
+        ]
+    assert [info.deadline for info in infos] == deadlines
+    assert [(info.max_retry, info.queue) for info in infos] == [(0, "q0"), (1, "q1"), (2, "q2")]
+    assert [info.retention.total_seconds() for info in infos] == [0, 10**9, 2 * 10**9]
+    assert [info.state.value for info in infos] == ["pending", "scheduled", "scheduled"]
 
 
 def test_a_generated_id_is_the_one_in_redis(db: Redis, url: str) -> None:

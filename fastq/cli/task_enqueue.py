@@ -1,7 +1,7 @@
 """``fastq task enqueue``: puts one task into a queue."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -12,19 +12,66 @@ from fastq.cli.times import read_duration, read_time
 from fastq.client import Client
 from fastq.info import TaskInfo
 from fastq.inspector.json_records import task_record
+from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.states import TaskState
 from fastq.task import Task
 
 __all__ = ["enqueue"]
 
-_READ: Final[dict[str, Callable[[str], Any]]] = {
-    "timeout": read_duration,
-    "deadline": read_time,
-    "unique": read_duration,
-    "process_at": read_time,
-    "process_in": read_duration,
-    "retention": read_duration,
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FLAGS: Final = {
+    "queue": ("--queue", "-q"),
+    "task_id": ("--id", "-i"),
+    "max_retry": ("--retry",),
+    "headers": ("--header",),
+    "process_at": ("--process-at", "--process_at"),
+    "process_in": ("--process-in", "--process_in"),
 }
+"""The flags of options that are not called as these are, or have an alias; as asynq's command has them."""
+
+
+def _headers(words: Sequence[str]) -> dict[str, str]:
+    headers = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ValueError(f"{word!r} is not of the form NAME=VALUE")
+        headers[name] = value
+    return headers
+
+
+_READ: Final[dict[OptionKind, Callable[[Any], Any]]] = {
+    OptionKind.DURATION: read_duration,
+    OptionKind.TIME: read_time,
+    OptionKind.HEADERS: _headers,
+}
+_KINDS: Final = {spec.name: spec.kind for spec in OPTIONS}
+_METAVARS: Final = {
+    OptionKind.NUMBER: "N",
+    OptionKind.DURATION: "DURATION",
+    OptionKind.TIME: "TIME",
+    OptionKind.HEADERS: "NAME=VALUE",
+}
+
+
+def _task_options(command: F) -> F:
+    """Give a command a flag for each option of a task."""
+    for spec in reversed(OPTIONS):
+        command = _flag(spec)(command)
+    return command
+
+
+def _flag(spec: OptionSpec) -> Callable[[F], F]:
+    words = _FLAGS.get(spec.name, (f"--{spec.name.replace('_', '-')}",))
+    return click.option(
+        *words,
+        spec.name,
+        type=QueueName() if spec.name == "queue" else int if spec.kind is OptionKind.NUMBER else str,
+        multiple=spec.kind is OptionKind.HEADERS,
+        metavar=_METAVARS.get(spec.kind) or words[0].rpartition("-")[2].upper(),
+        help=spec.help,
+    )
 
 
 @click.command(
@@ -37,17 +84,7 @@ _READ: Final[dict[str, Callable[[str], Any]]] = {
 )
 @click.option("--type-name", "--type_name", "--type", "-t", "type_name", required=True, metavar="TYPE", help="its type")
 @click.option("--payload", "-l", required=True, metavar="TEXT", help="its payload, as it is")
-@click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue  [default: default]")
-@click.option("--id", "-i", "task_id", metavar="ID", help="its id  [default: one that no other has]")
-@click.option("--retry", "max_retry", type=int, metavar="N", help="how often it is retried  [default: 25]")
-@click.option("--timeout", metavar="DURATION", help="how long it may run  [default: 30m, none with a deadline]")
-@click.option("--deadline", metavar="TIME", help="until when it may run")
-@click.option("--unique", metavar="DURATION", help="for how long no other with its type and payload is taken")
-@click.option("--process-at", "--process_at", metavar="TIME", help="when it may begin")
-@click.option("--process-in", "--process_in", metavar="DURATION", help="how long from now it may begin")
-@click.option("--retention", metavar="DURATION", help="how long it is kept once it is completed")
-@click.option("--group", metavar="GROUP", help="the group with which it is made into one task")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="a header; may be repeated")
+@_task_options
 @json_option
 @pass_session
 def enqueue(session: Session, /, type_name: str, payload: str, as_json: bool, **options: Any) -> None:
@@ -55,10 +92,9 @@ def enqueue(session: Session, /, type_name: str, payload: str, as_json: bool, **
 
     Durations are seconds (90) or Go-like (1m30s), times are of RFC 3339 (2026-11-21T07:00:00Z).
     """
-    headers = _headers(options.pop("headers"))
     try:
-        given = {name: _read(name, value) for name, value in options.items() if value is not None}
-        made = Task(type_name, payload.encode("utf-8", "surrogateescape"), headers=headers, **given)
+        given: Any = {name: _read(name, value) for name, value in options.items() if value not in (None, ())}
+        made = Task(type_name, payload.encode("utf-8", "surrogateescape"), **given)
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
     with Client(session.url) as client:
@@ -76,17 +112,8 @@ def _fate(info: TaskInfo, session: Session) -> str:
 
 
 def _read(name: str, value: Any) -> Any:
+    read = _READ.get(_KINDS[name])
     try:
-        return _READ[name](value) if name in _READ else value
+        return value if read is None else read(value)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-
-
-def _headers(words: Sequence[str]) -> dict[str, str]:
-    headers = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise click.UsageError(f"--header: {word!r} is not of the form NAME=VALUE")
-        headers[name] = value
-    return headers

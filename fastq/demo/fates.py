@@ -1,14 +1,15 @@
 """What may become of a task, and the lots: tasks that are alike and have the same fate ahead."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Final
+
+from fastq.options import EnqueueOptions
 
 __all__ = ["DELAYED", "DUPLICATE", "KEPT", "LATE", "SCATTERED", "SINGLES", "STEADY", "STUCK", "UNIQUE", "Fate", "Lot"]
 
-_NO_RETRY: Final = {"max_retry": 0}
-_SHORT: Final = {"max_retry": 0, "timeout": 2}
+_NO_RETRY: Final[EnqueueOptions] = {"max_retry": 0}
+_SHORT: Final[EnqueueOptions] = {"max_retry": 0, "timeout": 2}
 
 
 class Fate(Enum):
@@ -39,7 +40,7 @@ class Lot:
     name: str
     fate: Fate
     type: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: EnqueueOptions = field(default_factory=EnqueueOptions)
     most: int = 1
     one_in: int = 1
     runs: int = 1

@@ -8,12 +8,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from fastq.clock import Clock, SystemClock
 from fastq.demo.corpus import Corpus
 from fastq.demo.fates import DELAYED, DUPLICATE, KEPT, LATE, SCATTERED, SINGLES, STEADY, UNIQUE, Lot
 from fastq.demo.work import WORK
+from fastq.options import EnqueueOptions
 from fastq.task import Task
 
 __all__ = ["LEAST_TASKS", "WEIGHTS", "Offer", "Ordered", "Workload"]
@@ -95,7 +96,7 @@ class Workload:
         rng = self._rng
         task_type = lot.type or rng.choice(_TYPES)
         text = self._corpus.cut(rng)
-        options: dict[str, Any] = {**lot.options, "queue": queue}
+        options: EnqueueOptions = {**lot.options, "queue": queue}
         due_ns = 0
         if unique_key:
             options["unique_key"] = unique_key

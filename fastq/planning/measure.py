@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final, Unpack
 
 from fastq._version import __version__
 from fastq.cpus import available_cpus, whole_cpus
 from fastq.errors import FastqError
+from fastq.options import EnqueueOptions
 from fastq.planning import handlers, probe
 from fastq.planning.profile import VERSION, Machine, Profile, RedisFacts
 from fastq.planning.reckon import costs_of, crowding_of, others_of, server_of
@@ -103,9 +104,10 @@ class _Work:
     loops: int = 0
     wait_s: float = 0.0
 
-    def tasks(self, site: Site, count: int, **options: Any) -> list[Task]:
+    def tasks(self, site: Site, count: int, **options: Unpack[EnqueueOptions]) -> list[Task]:
         payload = handlers.order(self.size, self.loops, round(self.wait_s * 1e6))
-        return [Task(self.kind, payload, queue=site.queue, **options) for _ in range(count)]
+        options["queue"] = site.queue
+        return [Task(self.kind, payload, **options) for _ in range(count)]
 
 
 def _loop_s(site: Site) -> float:

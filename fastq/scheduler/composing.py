@@ -5,10 +5,8 @@ from datetime import datetime
 
 from fastq.broker.operations.enqueue import Batch
 from fastq.broker.operations.ticks import NamedTick
-from fastq.compose import compose, message_of, starting_state
 from fastq.info import TaskInfo
-from fastq.options import complete
-from fastq.results import enqueued_info
+from fastq.producer import compose
 from fastq.scheduler.entry import Attempt, Entry
 from fastq.scheduler.ticks import Missed, tick_ttl_s
 
@@ -32,11 +30,8 @@ def compose_tick(entry: Entry, due: datetime, now_ns: int) -> TickTask:
     """Compose the task of a tick; ``ValueError`` if it cannot be."""
     registration = entry.registration
     attempt = entry.attempt(due)
-    options = complete(registration.checked, now_ns)
-    headers = {**registration.task.headers, **registration.checked.get("headers", {})}
-    message = message_of(registration.task, options, headers, attempt.task_id)
-    batch = Batch(options.queue, starting_state(options), (compose(message, options, now_ns),), now_ns)
-    return TickTask(entry, attempt, batch, _named(entry, due), enqueued_info(message, options, now_ns))
+    batch, info = compose(registration.task, registration.checked, now_ns, attempt.task_id)
+    return TickTask(entry, attempt, batch, _named(entry, due), info)
 
 
 def _named(entry: Entry, due: datetime) -> NamedTick | None:

@@ -13,14 +13,13 @@ from datetime import datetime
 from typing import Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.enqueue import Outcome
+from fastq.broker.operations.enqueue import Outcome, error_of
 from fastq.broker.operations.queue_register import QueueRegister
 from fastq.broker.operations.schedulers import clear_scheduler, publish_scheduler, record_event
 from fastq.broker.operations.ticks import put_ticks, read_last_tick
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import BrokerError, TaskIDConflictError
-from fastq.results import error_of
 from fastq.scheduler.composing import TickTask, compose_tick
 from fastq.scheduler.entry import Entry
 from fastq.scheduler.hooks import EnqueueHooks

@@ -7,7 +7,7 @@ import uuid
 from datetime import timedelta, tzinfo
 from enum import Enum, auto
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self, Unpack
 
 from fastq.broker.operations.health import ping
 from fastq.broker.transport.open import BlockingRedis, open_broker
@@ -17,6 +17,7 @@ from fastq.cron.schedule import Schedule
 from fastq.cron.zone import load_zone
 from fastq.durations import nanoseconds_of
 from fastq.errors import CronSpecError, SchedulerEntryNotFoundError, ServerClosedError
+from fastq.options import EnqueueOptions
 from fastq.scheduler.engine import Engine, EngineOptions
 from fastq.scheduler.entry import Entry, check_registration
 from fastq.scheduler.hooks import EnqueueHooks, PostEnqueue, PreEnqueue
@@ -71,7 +72,7 @@ class Scheduler:
         name: str | None = None,
         tz: str | tzinfo | None = None,
         missed: str = "skip",
-        **options: Any,
+        **options: Unpack[EnqueueOptions],
     ) -> str:
         """Enqueue a task whenever ``cronspec`` is due, with the options of ``Client.enqueue``; return the entry's id.
 

@@ -6,22 +6,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fastq._ids import new_task_id
 from fastq.bulk import BulkComposer, not_a_task
 from fastq.client import AsyncClient, Client
 from fastq.clock import SystemClock
-from fastq.compose import message_of
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.hooks import Hooks
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
-from fastq.options import check_options, complete
-from fastq.results import EnqueueResults, enqueued_info
+from fastq.options import check_options
+from fastq.producer import as_task, compose
+from fastq.results import EnqueueResults
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.states import TaskState
 from fastq.task import Task
-from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun, as_task
-from fastq.wire.codec import encode_task_message, view_task_message
+from fastq.testing.runs import NO_HOOKS, MessageRunner, RunOutcome, TaskRun
+from fastq.wire.codec import decode_task_message, encode_task_message, view_task_message
 from fastq.wire.messages import TaskMessage
 
 __all__ = ["AsyncInlineClient", "InlineClient"]
@@ -75,16 +74,13 @@ class _InlineTasks:
 
     def _put(self, task: Task, call: Mapping[str, Any]) -> TaskInfo:
         """Put a task where it belongs; the errors are those of ``Client.enqueue``."""
-        now_ns = time.time_ns()
-        options = complete({**task.options, **call}, now_ns)
-        headers = {**task.headers, **call.get("headers", {})}
-        message = message_of(task, options, headers, options.task_id or new_task_id())
-        key = (options.queue, message.id)
+        batch, info = compose(task, call, time.time_ns())
+        message = decode_task_message(batch.tasks[0].message)
+        key = (info.queue, info.id)
         if key in self._kept:
             raise TaskIDConflictError(*key)
         if message.unique_key in self._locks:
             raise DuplicateTaskError(*key)
-        info = enqueued_info(message, options, now_ns)
         self._kept.add(key)
         if message.unique_key:
             self._locks[message.unique_key] = key

@@ -15,25 +15,24 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from fastq._ids import new_task_id
 from fastq.broker.operations.finish import Archived, Disposition, Retried
-from fastq.compose import message_of
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.mux import ServeMux, is_async
-from fastq.options import check_options, complete
+from fastq.options import check_options
 from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer
+from fastq.producer import as_task, compose
 from fastq.retry_delay import default_retry_delay
 from fastq.running import RunningTask
 from fastq.server.inflight.dispositions import disposition_of
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.task import Task
-from fastq.wire.codec import TaskView, decode_task_message, encode_task_message, view_task_message
+from fastq.wire.codec import TaskView, decode_task_message, rewrite_task_message, view_task_message
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import HandlerRunner
 
-__all__ = ["NO_HOOKS", "MessageRunner", "RunOutcome", "TaskRun", "as_task", "run_task"]
+__all__ = ["NO_HOOKS", "MessageRunner", "RunOutcome", "TaskRun", "run_task"]
 
 T = TypeVar("T")
 
@@ -106,24 +105,10 @@ def run_task(
     >>> run_task(mux, "halve", 42, max_retry=0).outcome.value
     'archive'
     """
-    task = as_task(task, payload)
-    now_ns = time.time_ns()
-    call = check_options(options)
-    chosen = complete({**task.options, **call}, now_ns)
-    headers = {**task.headers, **call.get("headers", {})}
-    message = message_of(task, chosen, headers, chosen.task_id or new_task_id())
-    data = encode_task_message(message.replace(retried=retried) if retried else message)
-    run, _ = MessageRunner(mux, hooks).run(InFlightTask(chosen.queue, view_task_message(data), 0.0, 1))
+    batch, _ = compose(as_task(task, payload), check_options(options), time.time_ns())
+    data = rewrite_task_message(batch.tasks[0].message, retried=retried)
+    run, _ = MessageRunner(mux, hooks).run(InFlightTask(batch.queue, view_task_message(data), 0.0, 1))
     return run
-
-
-def as_task(task: Task | str, payload: Any) -> Task:
-    """Return the task that the first arguments of ``enqueue`` mean."""
-    if not isinstance(task, Task):
-        return Task(task, payload)
-    if payload is not None:
-        raise TypeError(f"a Task has its payload already; payload={payload!r} goes with a type name only")
-    return task
 
 
 class MessageRunner:

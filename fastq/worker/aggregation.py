@@ -11,14 +11,12 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
-from fastq._ids import new_task_id
 from fastq.broker.operations.enqueue import NewTask
-from fastq.compose import compose, message_of, starting_state
 from fastq.errors import InvalidMessageError
 from fastq.mux import is_async
-from fastq.options import complete
 from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, RunnerMisuseError, TaskContext
+from fastq.producer import compose
 from fastq.running import GroupedTask
 from fastq.states import TaskState
 from fastq.task import Task
@@ -138,15 +136,13 @@ class AggregationRunner:
         task: object = self._aggregator(group, [GroupedTask(message) for message in messages])
         if not isinstance(task, Task):
             raise TypeError(f"the group aggregator must return a fastq.Task, not {task!r:.200}")
-        now_ns = time.time_ns()
         # As in asynq the new task goes to the queue of its parts, whatever it says itself.
-        options = complete({**task.options, "queue": queue}, now_ns)
-        message = message_of(task, options, task.headers, options.task_id or new_task_id())
-        new = compose(message, options, now_ns)
+        batch, _ = compose(task, {"queue": queue}, time.time_ns())
+        (new,) = batch.tasks
         answer = {
             "task": {name: value for name, value in new._asdict().items() if name != "message"},
-            "state": str(starting_state(options)),
-            "now_ns": now_ns,
+            "state": str(batch.state),
+            "now_ns": batch.now_ns,
             "locks": {str(index): part.unique_key for index, part in enumerate(messages) if part.unique_key},
         }
         return orjson.dumps(answer) + b"\n" + new.message

@@ -298,6 +298,19 @@ def test_a_task_is_enqueued_with_every_option(fastq: Fastq) -> None:
     assert line.startswith("fastq: task already exists: another task holds the unique lock (queue='q', ")
 
 
+def test_a_unique_key_stands_for_the_payload(fastq: Fastq) -> None:
+    fastq.done("task", "enqueue", "-t", "mail", "-l", "1", "--unique", "1h", "--unique-key", "ann")
+    line = fastq.failure("task", "enqueue", "-t", "mail", "-l", "2", "--unique", "1h", "--unique-key", "ann")
+    assert line.startswith("fastq: task already exists: another task holds the unique lock")
+
+
+def test_of_the_times_to_start_the_last_one_given_counts(fastq: Fastq) -> None:
+    at = ("--process-at", "2096-10-02T07:06:40Z")
+    now = ("--process-in", "0")
+    assert fastq.json("task", "enqueue", "-t", "t", "-l", "x", *at, *now)["state"] == "pending"
+    assert fastq.json("task", "enqueue", "-t", "t", "-l", "x", *now, *at)["state"] == "scheduled"
+
+
 def test_what_became_of_an_enqueued_task_is_said(fastq: Fastq) -> None:
     words = ("task", "enqueue", "-t", "t", "-l", "x", "--id")
     assert fastq.done(*words, "1") == "Enqueued 1 into default: pending.\n"

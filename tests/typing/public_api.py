@@ -20,6 +20,7 @@ from fastq import (
     BrokerTimeoutError,
     Client,
     DuplicateTaskError,
+    EnqueueOptions,
     EnqueueResults,
     FastqError,
     GroupedTask,
@@ -118,6 +119,25 @@ async def an_async_client_returns_typed_things(client: AsyncClient, tasks: Itera
     del not_awaited
     async with client as same:
         assert_type(same, AsyncClient)
+
+
+def options_are_known_by_name_and_type(client: Client, scheduler: Scheduler, tasks: list[Task]) -> None:
+    options: EnqueueOptions = {"queue": "low", "timeout": timedelta(minutes=1), "deadline": None}
+    client.enqueue("t", None, **options)
+    client.enqueue("t", headers={"a": "1"}, process_in=0.5, unique=60, unique_key="k", group="g", retention=5)
+    client.enqueue("t", timout=5)  # type: ignore[call-arg]  # did you mean "timeout"?
+    client.enqueue("t", max_retry="three")  # type: ignore[arg-type]  # a number
+    client.enqueue("t", process_at="tomorrow")  # type: ignore[arg-type]  # a datetime
+    client.enqueue_many(tasks, timout=5)  # type: ignore[call-arg]
+    Task("t", timout=5)  # type: ignore[call-arg]
+    scheduler.register("@daily", "t", timout=5)  # type: ignore[call-arg]
+    PeriodicTaskConfig("@daily", "t", {"timout": 5})  # type: ignore[typeddict-unknown-key]
+
+
+async def options_are_known_to_an_async_client(client: AsyncClient, tasks: list[Task]) -> None:
+    await client.enqueue("t", timeout=5)
+    await client.enqueue("t", timout=5)  # type: ignore[call-arg]
+    await client.enqueue_many(tasks, timout=5)  # type: ignore[call-arg]
 
 
 def results_are_a_sequence(results: EnqueueResults) -> None:

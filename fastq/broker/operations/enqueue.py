@@ -14,12 +14,22 @@ from typing import Any, NamedTuple, TypeAlias
 from fastq.broker.operation import Flow, Operation, Pause, Word
 from fastq.broker.scripts import load_script
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
-from fastq.errors import BrokerError, InvalidMessageError
+from fastq.errors import BrokerError, DuplicateTaskError, FastqError, InvalidMessageError, TaskIDConflictError
 from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 
-__all__ = ["Batch", "NewTask", "Outcome", "PutReport", "put", "put_operations", "register_queue", "settle_put"]
+__all__ = [
+    "Batch",
+    "NewTask",
+    "Outcome",
+    "PutReport",
+    "error_of",
+    "put",
+    "put_operations",
+    "register_queue",
+    "settle_put",
+]
 
 
 class Outcome(IntEnum):
@@ -30,6 +40,15 @@ class Outcome(IntEnum):
     DUPLICATE = -1
     TAKEN = -2
     """Another scheduler has enqueued the task of this tick."""
+
+
+def error_of(outcome: Outcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
+    """Return the error that an outcome stands for, None for success."""
+    if outcome is Outcome.ENQUEUED:
+        return None
+    if isinstance(outcome, BrokerError):
+        return outcome
+    return (TaskIDConflictError if outcome is Outcome.ID_CONFLICT else DuplicateTaskError)(queue, task_id)
 
 
 class NewTask(NamedTuple):
