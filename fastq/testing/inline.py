@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from fastq.bulk import BulkComposer, not_a_task
 from fastq.client import AsyncClient, Client
@@ -13,7 +13,7 @@ from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.hooks import Hooks
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
-from fastq.options import check_options
+from fastq.options import EnqueueOptions, check_options
 from fastq.producer import as_task, compose
 from fastq.results import EnqueueResults
 from fastq.server.inflight.tasks import InFlightTask
@@ -156,13 +156,13 @@ class InlineClient(_InlineTasks, Client):
         # Not Client.__init__: there is no Redis to open.
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
 
-    def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:
+    def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
         """Put one task, and run it unless it is to wait; options and errors are those of ``Client.enqueue``."""
         info = self._put(as_task(task, payload), check_options(options))
         self._work()
         return info
 
-    def enqueue_many(self, tasks: Iterable[Task], **options: Any) -> EnqueueResults:
+    def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
         """Put many tasks and run them, one after the other; a duplicate or conflict is that task's result."""
         results = []
         for result in self._put_each(tasks, options):
@@ -219,13 +219,13 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         # Not AsyncClient.__init__: there is no Redis to open.
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
 
-    async def enqueue(self, task: Task | str, payload: Any = None, **options: Any) -> TaskInfo:
+    async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
         """Put one task, and run it unless it is to wait; options and errors are those of ``Client.enqueue``."""
         info = self._put(as_task(task, payload), check_options(options))
         await self._work()
         return info
 
-    async def enqueue_many(self, tasks: Iterable[Task], **options: Any) -> EnqueueResults:
+    async def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
         """Put many tasks and run them, one after the other; a duplicate or conflict is that task's result."""
         results = []
         for result in self._put_each(tasks, options):

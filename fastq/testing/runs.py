@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import orjson
 
@@ -19,7 +19,7 @@ from fastq.broker.operations.finish import Archived, Disposition, Retried
 from fastq.errors import TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
 from fastq.mux import ServeMux, is_async
-from fastq.options import check_options
+from fastq.options import EnqueueOptions, check_options
 from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer
 from fastq.producer import as_task, compose
@@ -84,7 +84,13 @@ class TaskRun:
 
 
 def run_task(
-    mux: ServeMux, task: Task | str, payload: Any = None, *, retried: int = 0, hooks: Hooks = NO_HOOKS, **options: Any
+    mux: ServeMux,
+    task: Task | str,
+    payload: Any = None,
+    *,
+    retried: int = 0,
+    hooks: Hooks = NO_HOOKS,
+    **options: Unpack[EnqueueOptions],
 ) -> TaskRun:
     """Run a task's handler here and now, plain or async, and tell what came of it; no Redis is needed.
 

@@ -102,7 +102,7 @@ def test_results_of_many_are_those_of_a_client(client: InlineClient, ran: list[s
 
 def test_a_list_is_checked_before_any_of_it_runs(client: InlineClient, ran: list[str]) -> None:
     with pytest.raises(TypeError, match="unknown option 'que'"):
-        client.enqueue_many([Task("note")], que="low")
+        client.enqueue_many([Task("note")], que="low")  # type: ignore[call-arg]  # refused by mypy, too
     with pytest.raises(TypeError, match="enqueue_many takes Task objects, not str") as raised:
         client.enqueue_many([Task("note"), "note"])  # type: ignore[list-item]  # what is tested
     assert "this is task number 1; nothing was enqueued" in raised.value.__notes__
@@ -215,7 +215,7 @@ def test_a_lock_is_held_until_its_task_is_done(type: str, options: Any, locks: b
 
 def test_bad_input_is_refused_and_nothing_runs(client: InlineClient, ran: list[str]) -> None:
     with pytest.raises(TypeError, match="unknown option 'que'"):
-        client.enqueue("note", que="x")
+        client.enqueue("note", que="x")  # type: ignore[call-arg]  # refused by mypy, too
     with pytest.raises(ValueError, match="queue must contain"):
         client.enqueue("note", queue=" ")
     assert (ran, client.enqueued, client.runs) == ([], [], [])

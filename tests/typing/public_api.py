@@ -140,6 +140,12 @@ async def options_are_known_to_an_async_client(client: AsyncClient, tasks: list[
     await client.enqueue_many(tasks, timout=5)  # type: ignore[call-arg]
 
 
+def options_are_known_to_the_testing_aids(mux: ServeMux, inline: InlineClient) -> None:
+    run_task(mux, "t", timout=5)  # type: ignore[call-arg]
+    inline.enqueue("t", timout=5)  # type: ignore[call-arg]
+    inline.enqueue_many([Task("t")], timout=5)  # type: ignore[call-arg]
+
+
 def results_are_a_sequence(results: EnqueueResults) -> None:
     assert_type(results[0], TaskInfo | FastqError)
     assert_type(results[1:3], list[TaskInfo | FastqError])
