@@ -29,6 +29,33 @@ cdef enum:
     SLOTS = 16
 
 
+cdef enum:
+    # Those that are numbers; bit n stands for field n.
+    SHORT_NUMBERS = 1 << RETRY | 1 << RETRIED
+    NUMBERS = (
+        SHORT_NUMBERS | 1 << TIMEOUT | 1 << DEADLINE | 1 << LAST_FAILED_AT | 1 << RETENTION | 1 << COMPLETED_AT
+    )
+
+
+cdef enum Kind:
+    # How a field is read.
+    UNKNOWN
+    INT32
+    INT64
+    # As a NAME is to a TEXT: timeouts and retentions come from configuration, times do not.
+    DURATION
+    UNREAD_NUMBER
+    # From here on the value is length-delimited. A NAME is a text that many messages have in common.
+    NAME
+    TEXT
+    BYTES
+    ENTRY
+    CHECKED_TEXT
+    CHECKED_ENTRY
+    FRAMED_ENTRY
+    UNREAD
+
+
 cdef class TaskMessage:
     # NULL is a field that was deleted. The cycle collector does not look here: texts, bytes and numbers make no cycle.
     cdef PyObject *slots[SLOTS]

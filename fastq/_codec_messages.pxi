@@ -19,13 +19,27 @@ cdef extern from *:
     void PyType_Modified(PyTypeObject *owner)
     const char *PyUnicode_AsUTF8(object text) except NULL
 
-FIELDS = (
-    "data", "type", "payload", "id", "queue", "retry", "retried", "error_msg", "timeout", "deadline", "unique_key",
-    "last_failed_at", "retention", "completed_at", "group_key", "headers",
+# The fields by their numbers: how each is read, and whether a view shows it.
+cdef tuple TABLE = (
+    ("data", UNKNOWN, True),
+    ("type", NAME, True),
+    ("payload", BYTES, False),
+    ("id", TEXT, True),
+    ("queue", NAME, True),
+    ("retry", INT32, True),
+    ("retried", INT32, True),
+    ("error_msg", TEXT, False),
+    ("timeout", DURATION, True),
+    ("deadline", INT64, True),
+    ("unique_key", TEXT, True),
+    ("last_failed_at", INT64, False),
+    ("retention", DURATION, True),
+    ("completed_at", INT64, False),
+    ("group_key", TEXT, True),
+    ("headers", ENTRY, False),
 )
-VIEW_FIELDS = (
-    "data", "type", "id", "queue", "retry", "retried", "timeout", "deadline", "unique_key", "retention", "group_key",
-)
+FIELDS = tuple([name for name, _, _ in TABLE])
+VIEW_FIELDS = tuple([name for name, _, viewed in TABLE if viewed])
 cdef tuple ARGUMENTS = (
     "type", "payload", "id", "queue", "retry", "retried", "error_msg", "last_failed_at", "timeout", "deadline",
     "unique_key", "group_key", "retention", "completed_at", "headers",

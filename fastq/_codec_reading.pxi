@@ -16,24 +16,6 @@ cdef extern from *:
     void *PyUnicode_DATA(PyObject *)
 
 
-cdef enum Kind:
-    UNKNOWN
-    INT32
-    INT64
-    # As a NAME is to a TEXT: timeouts and retentions come from configuration, times do not.
-    DURATION
-    UNREAD_NUMBER
-    # From here on the value is length-delimited. A NAME is a text that many messages have in common.
-    NAME
-    TEXT
-    BYTES
-    ENTRY
-    CHECKED_TEXT
-    CHECKED_ENTRY
-    FRAMED_ENTRY
-    UNREAD
-
-
 cdef enum:
     SHARED_NAMES_SIZE = 256
     SHARED_NAME_LIMIT = 64
@@ -44,17 +26,18 @@ cdef bytes NO_BYTES = b""
 cdef object ZERO = 0
 
 # What each reader does with a known field, by the byte of its tag: number << 3 | wire type.
-cdef uint8_t DECODED[128]
-cdef uint8_t VIEWED[128]
-cdef uint8_t CHECKED[128]
+cdef uint8_t DECODED[8 * SLOTS]
+cdef uint8_t VIEWED[8 * SLOTS]
+cdef uint8_t CHECKED[8 * SLOTS]
 cdef PyObject *DEFAULTS[SLOTS]
 cdef PyObject *VIEW_DEFAULTS[SLOTS]
 
 
-cdef int add_field(int number, Kind kind, object default) except -1:
-    cdef bint viewed = FIELDS[number] in VIEW_FIELDS
+cdef int add_field(int number, Kind kind, bint viewed) except -1:
     cdef int tag = number << 3 | (VARINT if kind < NAME else LENGTH)
     cdef Kind unread = UNREAD_NUMBER if kind < NAME else FRAMED_ENTRY if kind == ENTRY else UNREAD
+    # An empty dict is made anew for each message.
+    default = None if kind == ENTRY else NO_BYTES if kind == BYTES else ZERO if kind < NAME else NO_TEXT
     DECODED[tag] = kind
     VIEWED[tag] = kind if viewed else unread
     CHECKED[tag] = CHECKED_TEXT if kind == NAME or kind == TEXT else CHECKED_ENTRY if kind == ENTRY else unread
@@ -65,19 +48,9 @@ cdef int add_field(int number, Kind kind, object default) except -1:
 
 cdef int add_fields() except -1:
     cdef int number
-    for number in (TYPE, QUEUE):
-        add_field(number, NAME, NO_TEXT)
-    for number in (ID, ERROR_MSG, UNIQUE_KEY, GROUP_KEY):
-        add_field(number, TEXT, NO_TEXT)
-    for number in (RETRY, RETRIED):
-        add_field(number, INT32, ZERO)
-    for number in (DEADLINE, LAST_FAILED_AT, COMPLETED_AT):
-        add_field(number, INT64, ZERO)
-    for number in (TIMEOUT, RETENTION):
-        add_field(number, DURATION, ZERO)
-    add_field(PAYLOAD, BYTES, NO_BYTES)
-    # An empty dict is made anew for each message.
-    add_field(HEADERS, ENTRY, None)
+    for number in range(TYPE, SLOTS):
+        _, kind, viewed = TABLE[number]
+        add_field(number, kind, viewed)
     return 0
 
 

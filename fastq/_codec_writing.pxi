@@ -11,14 +11,6 @@ cdef extern from *:
     const char *PyUnicode_AsUTF8AndSize(PyObject *, Py_ssize_t *)
 
 
-cdef enum:
-    # Bit n stands for field n.
-    SHORT_NUMBERS = 1 << RETRY | 1 << RETRIED
-    NUMBERS = (
-        SHORT_NUMBERS | 1 << TIMEOUT | 1 << DEADLINE | 1 << LAST_FAILED_AT | 1 << RETENTION | 1 << COMPLETED_AT
-    )
-
-
 cdef dict NUMBER_OF = {name: number for number, name in enumerate(FIELDS) if number}
 
 
@@ -45,7 +37,7 @@ cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) e
     if overflow or is_short and not INT32_MIN <= small <= INT32_MAX:
         refuse_number(number, <object> value, 32 if is_short else 64)
     part.value = <uint64_t> small
-    return 1 + varint_size(part.value) if small else 0
+    return varint_size(number << 3) + varint_size(part.value) if small else 0
 
 
 cdef int refuse_written_text(int number, object text) except -1:
@@ -66,7 +58,7 @@ cdef inline Py_ssize_t measure_text(int number, PyObject *value, Part *part) exc
     if part.at == NULL:
         refuse_written_text(number, <object> value)
     part.value = <uint64_t> size
-    return 1 + varint_size(size) + size if size else 0
+    return varint_size(number << 3) + varint_size(size) + size if size else 0
 
 
 cdef inline Py_ssize_t measure_bytes(int number, PyObject *value, Part *part) except -1:
@@ -74,7 +66,7 @@ cdef inline Py_ssize_t measure_bytes(int number, PyObject *value, Part *part) ex
     cdef Py_ssize_t size = PyBytes_GET_SIZE(<object> value)
     part.at = PyBytes_AS_STRING(<object> value)
     part.value = size
-    return size if number == HEADERS else 1 + varint_size(size) + size if size else 0
+    return size if number == HEADERS or not size else varint_size(number << 3) + varint_size(size) + size
 
 
 cdef object value_of(TaskMessage msg, int number):
@@ -93,8 +85,7 @@ cdef inline Py_ssize_t measure(int number, PyObject *value, Part *part) except -
 
 
 cdef inline uint8_t *write_span(uint8_t *at, int number, Part *part) noexcept:
-    at[0] = <uint8_t> (number << 3 | LENGTH)
-    at = write_varint(at + 1, part.value)
+    at = write_varint(write_varint(at, number << 3 | LENGTH), part.value)
     memcpy(at, part.at, part.value)
     return at + part.value
 
@@ -103,8 +94,7 @@ cdef inline uint8_t *write_part(uint8_t *at, int number, Part *part) noexcept:
     if not part.value:
         return at
     if NUMBERS >> number & 1:
-        at[0] = <uint8_t> (number << 3 | VARINT)
-        return write_varint(at + 1, part.value)
+        return write_varint(write_varint(at, number << 3 | VARINT), part.value)
     if number == HEADERS:
         memcpy(at, part.at, part.value)
         return at + part.value
