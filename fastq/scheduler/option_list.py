@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from fastq.durations import nanoseconds_of
-from fastq.options import OPTIONS, OptionKind, OptionSpec
+from fastq.options import OPTIONS, OptionKind, OptionSpec, check_headers
 from fastq.wire.option_strings import format_option
 
 __all__ = ["option_strings"]
@@ -26,7 +26,7 @@ def _forms(spec: OptionSpec, value: Any) -> Iterator[str]:
     assert spec.go is not None
     match spec.kind:
         case OptionKind.HEADERS:
-            yield from (format_option(spec.go, header) for header in value.items())
+            yield from (format_option(spec.go, header) for header in check_headers(value, spec.name).items())
         case OptionKind.DURATION:
             yield format_option(spec.go, nanoseconds_of(value, name=spec.name))
         case OptionKind.TEXT:
