@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Flow, Operation, Pause, Word
-from fastq.broker.scripts import load_script
+from fastq.broker.scripts import Script, load_script
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
 from fastq.errors import BrokerError, DuplicateTaskError, FastqError, InvalidMessageError, TaskIDConflictError
 from fastq.states import TaskState
@@ -165,8 +165,8 @@ def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
 
 
 def _operation(batch: Batch) -> Operation[list[Outcome]]:
-    name, script_keys, args = _LAYOUTS[batch.state](batch)
-    return Operation(name, load_script(name), script_keys, args, partial(_outcomes, len(batch.tasks)))
+    script, layout = _LAYOUTS[batch.state]
+    return Operation(script.name, script, *layout(batch), partial(_outcomes, len(batch.tasks)))
 
 
 def _outcomes(count: int, reply: int | list[int]) -> list[Outcome]:
@@ -175,7 +175,7 @@ def _outcomes(count: int, reply: int | list[int]) -> list[Outcome]:
     return [Outcome(code) for code in reply]
 
 
-_Layout: TypeAlias = tuple[str, tuple[str, ...], list[Word]]
+_Layout: TypeAlias = tuple[tuple[str, ...], list[Word]]
 
 
 def _pending(batch: Batch) -> _Layout:
@@ -187,7 +187,7 @@ def _pending(batch: Batch) -> _Layout:
     else:
         for task in batch.tasks:
             args += task[:4]
-    return "enqueue", (keys.pending(batch.queue),), args
+    return (keys.pending(batch.queue),), args
 
 
 def _scheduled(batch: Batch) -> _Layout:
@@ -195,18 +195,18 @@ def _scheduled(batch: Batch) -> _Layout:
     for task in batch.tasks:
         args += (task.id, task.message, task.run_at_s, task.lock, task.lock_ttl_s, task.group)
     script_keys = (keys.scheduled(batch.queue), keys.groups(batch.queue), keys.scheduled_groups(batch.queue))
-    return "schedule", script_keys, args
+    return script_keys, args
 
 
 def _aggregating(batch: Batch) -> _Layout:
     args: list[Word] = [keys.task_prefix(batch.queue), keys.group_prefix(batch.queue), batch.now_ns // 1_000_000_000]
     for task in batch.tasks:
         args += (task.id, task.message, task.group, task.lock, task.lock_ttl_s)
-    return "add_to_group", (keys.groups(batch.queue),), args
+    return (keys.groups(batch.queue),), args
 
 
-_LAYOUTS: dict[TaskState, Callable[[Batch], _Layout]] = {
-    TaskState.PENDING: _pending,
-    TaskState.SCHEDULED: _scheduled,
-    TaskState.AGGREGATING: _aggregating,
+_LAYOUTS: dict[TaskState, tuple[Script, Callable[[Batch], _Layout]]] = {
+    TaskState.PENDING: (load_script("enqueue"), _pending),
+    TaskState.SCHEDULED: (load_script("schedule"), _scheduled),
+    TaskState.AGGREGATING: (load_script("add_to_group"), _aggregating),
 }
