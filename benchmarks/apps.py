@@ -38,7 +38,7 @@ def cpu_bound(task: RunningTask) -> None:
 
 @mux.handler("bench:when")
 def when(task: RunningTask) -> bytes:
-    """Tell when the handler began."""
+    """Return when the handler began."""
     return str(time.time_ns()).encode()
 
 

@@ -53,7 +53,7 @@ BATCH = [
 
 @dataclass(slots=True)
 class Wrapped:
-    """Hold what a message of the ``protobuf`` package has, as code that hides the package would."""
+    """The fields of a message of the ``protobuf`` package, as code that hides the package would keep them."""
 
     type: str = ""
     payload: bytes = b""

@@ -35,7 +35,7 @@ QUEUE = "default"
 
 @dataclass(slots=True)
 class Site:
-    """Be a queue of one length with its worker, and what was seen of it beside its rates."""
+    """A queue of one length with its worker, and the observations beside its rates."""
 
     fleet: Fleet
     feeder: Feeder

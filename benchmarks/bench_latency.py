@@ -52,7 +52,7 @@ def worker(server: RedisServer, *program: str, settings: Sequence[str] = ()) -> 
 
 
 class Sample(NamedTuple):
-    """Hold when a task's ``enqueue`` was called, when that returned, and when its handler began, in unix ns."""
+    """When a task's ``enqueue`` was called, when that returned, and when its handler began, in unix ns."""
 
     called: int
     returned: int

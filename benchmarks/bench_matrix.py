@@ -35,7 +35,7 @@ HANDLERS = {
 
 
 class Row(NamedTuple):
-    """Hold what one cell of the matrix gave, the rounds' median rate and the costs of all rounds."""
+    """The result of one cell of the matrix: the rounds' median rate and the costs of all rounds."""
 
     payload: str
     handler: str

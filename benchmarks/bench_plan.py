@@ -157,7 +157,7 @@ def heading(profile: Profile, rounds: int) -> Iterator[str]:
 
 
 def capacities(profile: Profile, children: int, samples: dict[str, list[Sample]]) -> Iterator[str]:
-    """Say how fast a full queue was worked off, and what each process used a task, beside the prediction."""
+    """Yield how fast a full queue was worked off, and what each process used a task, beside the prediction."""
     title = f"{'predicted/s':>12}{'run/s':>10}{'ratio':>7}  {'(range)':<13}{'others':>7}"
     yield f"  {'from a full queue':<38}{title}  CPU a task, us: predicted, run"
     within = 0
@@ -192,7 +192,7 @@ def by_process(profile: Profile, mix: Mix, children: int, samples: Sequence[Samp
 
 
 def trickles(profile: Profile, children: int, samples: dict[float, list[Sample]]) -> Iterator[str]:
-    """Say which part of a core the main process and Redis used at a rate, beside the prediction."""
+    """Yield which part of a core the main process and Redis used at a rate, beside the prediction."""
     yield f"  {TRICKLE.name + ', one by one':<38}{'main process: predicted, run':>30}{'Redis: predicted, run':>24}"
     costs = profile.costs
     singly_s = costs.enqueue_one_redis.at(TRICKLE.payload) - costs.enqueue_many_redis.at(TRICKLE.payload)

@@ -33,7 +33,7 @@ IN_VAIN, FOR_TASK, OTHERS = "EXISTS, after a wake in vain", "EXISTS, after a wak
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Hold the commands so far, by kind; the waits of tasks since the last look, in ms; the CPU seconds used."""
+    """The commands so far, by kind; the waits of tasks since the last look, in ms; the CPU seconds used."""
 
     counts: Counter[str]
     waits_ms: list[float]
@@ -53,7 +53,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Say how many servers there are in turn, at which rates tasks come, and for how long."""
+    """How many servers there are in turn, at which rates tasks come, and for how long."""
 
     servers: Sequence[int]
     rates: Sequence[int]
@@ -63,7 +63,7 @@ class Plan:
 
 
 class LightFleet:
-    """Hold the processes of light servers, and the Redis that they ask."""
+    """The processes of light servers, and their Redis."""
 
     def __init__(self, fleet: Fleet, processes: list[subprocess.Popen[str]]) -> None:
         self.fleet = fleet

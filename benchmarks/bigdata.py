@@ -134,7 +134,7 @@ class Stopwatch:
 
 
 class Measured(NamedTuple):
-    """Hold the slowest call of an operation in microseconds, its name, and how many calls there were."""
+    """The slowest call of an operation in microseconds, its name, and how many calls there were."""
 
     us: int
     name: str

@@ -38,7 +38,7 @@ _PAGES: Final = {"pending": 1000, "completed": 1000, "scheduled": 1000, "retry":
 
 @dataclass(frozen=True)
 class Command:
-    """Be a command and how it may end."""
+    """A command and how it may end."""
 
     words: str
     changes: bool = False
@@ -67,7 +67,7 @@ COMMANDS: Final = (
 
 @dataclass(frozen=True)
 class CommandRun:
-    """Hold the slowest call in microseconds and its name, and what the process took."""
+    """The slowest call in microseconds and its name, and the process' time and memory."""
 
     us: int
     name: str
@@ -81,7 +81,7 @@ class CommandRun:
 
 @dataclass(frozen=True)
 class Limits:
-    """Say how long a call may hold Redis, and how often a command is tried until none of its calls does so longer."""
+    """How long a call may hold Redis, and how often a command is tried until none of its calls does so longer."""
 
     repeats: int
     us: int

@@ -55,7 +55,7 @@ def fill(db: Redis, state: str, count: int, groups: int = 1, first: int = 0) -> 
 
 @dataclass(frozen=True)
 class Size:
-    """Hold how many tasks and groups there are."""
+    """The number of tasks and groups."""
 
     tasks: int
     groups: int

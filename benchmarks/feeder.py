@@ -44,7 +44,7 @@ return {there, count}
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Hold what a round trip saw: the tasks processed so far, when, and the fewest pending since the one before."""
+    """The result of a round trip: the tasks processed so far, when, and the fewest pending since the one before."""
 
     processed: int
     at_s: float

@@ -34,7 +34,7 @@ def pss_mb(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Hold the CPU seconds used by the main process, all below it, and Redis."""
+    """The CPU seconds used by the main process, all below it, and Redis."""
 
     main_s: float
     children_s: float
@@ -46,7 +46,7 @@ class Cost:
 
 
 class Worker:
-    """Be one running ``fastq-worker``; ``pid`` is its main process."""
+    """One running ``fastq-worker``; ``pid`` is its main process."""
 
     def __init__(self, process: subprocess.Popen[bytes], server: RedisServer) -> None:
         self.pid = process.pid
@@ -62,7 +62,7 @@ class Worker:
 
 
 class ScriptTimes:
-    """Hold what calls of scripts took, in ms, by the scripts' names."""
+    """The durations of script calls, in ms, by the scripts' names."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[float]] = {}
@@ -91,7 +91,7 @@ def percentile(figures: Sequence[float], share: float) -> float:
 
 
 class Fleet:
-    """Hold a Redis, a look at it, and a producer."""
+    """A Redis, a view of it, and a producer."""
 
     def __init__(self, server: RedisServer, db: Any, client: Client) -> None:
         self.server = server

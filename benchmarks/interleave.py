@@ -12,7 +12,7 @@ __all__ = ["Comparison", "interleaved"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Hold what each side's rounds gave, in the unit of the figures."""
+    """The results of each side's rounds, in the unit of the figures."""
 
     figures: Mapping[str, list[float]]
 

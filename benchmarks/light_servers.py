@@ -81,7 +81,7 @@ class CountedCommands(Commands):
 
 
 class LightServer:
-    """Be one server of one queue."""
+    """One server of one queue."""
 
     def __init__(self, url: str, servers: int, tally: Tally) -> None:
         self.tally = tally
@@ -120,7 +120,7 @@ class LightServer:
         return ROOM - len(self._tasks)
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
-        """Be through with tasks at once."""
+        """Finish tasks immediately."""
         ended = []
         for leased_task in leased.tasks:
             view = view_leased(leased_task)
@@ -141,7 +141,7 @@ class LightServer:
         self.fetcher.queue_has_tasks(queue)
 
     def why(self) -> str:
-        """Say why the queue is asked now."""
+        """Return why the queue is asked now."""
         if self._was_woken:
             self._was_woken = False
             return WOKEN

@@ -38,7 +38,7 @@ def note(*words: object) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process exists and is not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -47,7 +47,7 @@ def is_running(pid: int) -> bool:
 
 @contextmanager
 def live(task: RunningTask, *pids: int) -> Iterator[None]:
-    """Be counted while the handler runs, and note how many are live as it begins."""
+    """Count as running while the handler runs, and record how many are live as it begins."""
     directory = Path(os.environ["BENCH_DIR"])
     mark = directory / f"live.{os.getpid()}.{task.id}"
     mark.touch()
@@ -121,14 +121,14 @@ def hang_with_processes(task: RunningTask) -> None:
 
 @mux.handler("hang:async-block")
 async def hang_the_loop(task: RunningTask) -> None:
-    """Hold up the event loop."""
+    """Block the event loop."""
     with live(task):
         time.sleep(10**6)
 
 
 @mux.handler("hang:async-spin")
 async def hang_the_loop_in_c(task: RunningTask) -> None:
-    """Hold up the event loop, and the interpreter."""
+    """Block the event loop, and the interpreter."""
     with live(task):
         loop_in_c()
 

@@ -48,7 +48,7 @@ cdef tuple ARGUMENTS = (
 
 @cython.final
 cdef class TaskMessage:
-    """Hold one task as it is stored on the wire.
+    """One task as it is stored on the wire.
 
     Times are Unix seconds and durations whole seconds; 0 means "none" throughout, as in asynq.proto.
     """
@@ -97,7 +97,7 @@ cdef class TaskMessage:
 
 @cython.final
 cdef class TaskView:
-    """Show what a server needs to know of a task; ``data`` is the whole message, unopened."""
+    """What a server needs to know of a task; ``data`` is the whole message, unopened."""
 
     def __init__(self):
         raise TypeError("TaskView is made by view_task_message alone")

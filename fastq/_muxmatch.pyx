@@ -33,7 +33,7 @@ cdef inline uint64_t edge_key(uint32_t parent, uint8_t first) noexcept:
 
 @cython.final
 cdef class PatternIndex:
-    """Hold patterns; not thread-safe but for the interpreter's lock, which ``add`` and ``find`` keep throughout."""
+    """An index of patterns; thread-safe only by the interpreter's lock, which ``add`` and ``find`` keep throughout."""
 
     cdef Node *nodes
     cdef uint32_t node_count

@@ -31,7 +31,7 @@ cdef struct Lane:
 
 
 def is_blank(text):
-    """Tell whether Go's ``strings.TrimSpace`` leaves nothing of ``text``."""
+    """Return whether Go's ``strings.TrimSpace`` leaves nothing of ``text``."""
     return not text.strip(_WHITE_SPACE)
 
 
@@ -49,7 +49,7 @@ def normalize_queues(queues):
 
 @cython.final
 cdef class Prioritizer:
-    """Say which queue is next, and how many tasks of a batch to ask of each queue.
+    """A weighted scheduler of queues: picks the next queue, and divides a batch of tasks among queues.
 
     ``queues`` goes through ``normalize_queues``; above 2**30 as the sum of the weights is a ``ValueError``. Queues of
     equal weight stand in an order that ``seed`` decides, once. Not thread-safe.

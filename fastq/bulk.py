@@ -26,7 +26,7 @@ MAX_CHUNK_BYTES: Final = 256_000
 
 
 class Chunk:
-    """Hold the composed tasks of one round trip, and turn its report into their results."""
+    """The composed tasks of one round trip; turns its report into their results."""
 
     def __init__(self, now_ns: int) -> None:
         self._now_ns = now_ns
@@ -116,7 +116,7 @@ def not_a_task(given: object) -> TypeError:
 
 
 class BulkComposer:
-    """Compose the tasks of one ``enqueue_many`` call, whose options are checked already."""
+    """The composer of the tasks of one ``enqueue_many`` call, whose options are checked already."""
 
     def __init__(self, checked: Mapping[str, Any], clock: Clock) -> None:
         self._checked = checked

@@ -22,7 +22,7 @@ __all__ = ["AsyncClient", "Client"]
 
 
 class Client:
-    """Put tasks into queues.
+    """A client that enqueues tasks.
 
     ``redis`` is a URL, a redis-py client (which is used and never closed), or None for ``$FASTQ_REDIS_URL``, else
     ``redis://127.0.0.1:6379/0``. Connects when first used. Safe to share among threads, and to use after a fork.
@@ -68,7 +68,7 @@ class Client:
 
 
 class AsyncClient:
-    """Put tasks into queues from an asyncio program; as ``Client``, with every method awaitable.
+    """A client that enqueues tasks from an asyncio program; as ``Client``, with every method awaitable.
 
     ``redis`` is a URL, a ``redis.asyncio`` client (which is used and never closed), or None as for ``Client``. With a
     URL it may be used in any number of event loops; each has connections of its own.

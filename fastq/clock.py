@@ -8,7 +8,7 @@ __all__ = ["Clock", "ManualClock", "SystemClock", "at_unix_ns"]
 
 
 class Clock(Protocol):
-    """Tell the time; everything that waits or stamps takes one, so that tests need not sleep."""
+    """A source of time; everything that waits or takes timestamps gets one, so tests need not sleep."""
 
     def unix_ns(self) -> int:
         """Return wall time in nanoseconds since the Unix epoch."""
@@ -18,14 +18,14 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """Read the machine's clocks."""
+    """The machine's clocks."""
 
     unix_ns = staticmethod(time.time_ns)
     monotonic_s = staticmethod(time.monotonic)
 
 
 class ManualClock:
-    """Stand still until told to move; for tests."""
+    """A clock that moves only when told to; for tests."""
 
     def __init__(self, unix_s: float = 1_700_000_000.0) -> None:
         self._unix_ns = int(unix_s * 1_000_000_000)

@@ -43,11 +43,11 @@ __all__ = [
 
 
 class FastqError(Exception):
-    """Be the base of every error that fastq raises on purpose."""
+    """The base class of all errors that fastq raises on purpose."""
 
 
 class _TaskError(FastqError):
-    """Carry the queue and id of the task that an error is about."""
+    """The base of errors about a task; carries its queue and id."""
 
     _text = ""
 
@@ -61,39 +61,39 @@ class _TaskError(FastqError):
 
 
 class DuplicateTaskError(_TaskError):
-    """Tell that another task holds the unique lock; nothing was written."""
+    """Raised when another task holds the unique lock; nothing was written."""
 
     _text = "task already exists: another task holds the unique lock (queue={queue!r}, task_id={task_id!r})"
 
 
 class TaskIDConflictError(_TaskError):
-    """Tell that a task with this id is in the queue, in whatever state; nothing was written."""
+    """Raised when the queue already has a task with this id, in any state; nothing was written."""
 
     _text = "task ID conflicts with another task (queue={queue!r}, task_id={task_id!r})"
 
 
 class TaskNotFoundError(_TaskError, LookupError):
-    """Tell that the queue has no task with this id."""
+    """Raised when the queue has no task with this id."""
 
     _text = "task not found (queue={queue!r}, task_id={task_id!r})"
 
 
 class LeaseExpiredError(_TaskError):
-    """Tell that this server no longer owns the task."""
+    """Raised when this server no longer owns the task."""
 
     _text = "task lease expired (queue={queue!r}, task_id={task_id!r})"
 
 
 class QueueNotFoundError(_TaskError, LookupError):
-    """Tell that no queue has this name."""
+    """Raised when no queue has this name."""
 
     _text = "queue not found (queue={queue!r})"
 
 
 class TaskStateError(_TaskError):
-    """Tell that a task is in a state in which this cannot be done to it; nothing was changed.
+    """Raised when a task's state does not allow the action; nothing was changed.
 
-    ``state`` is that state; "aggregation" is that of a task that is being made into another right now.
+    ``state`` is the task's state; "aggregation" means that its group is just being combined into another task.
     """
 
     def __init__(self, queue: str = "", task_id: str = "", action: str = "", state: str = "") -> None:
@@ -111,7 +111,7 @@ class TaskStateError(_TaskError):
 
 
 class QueueNotEmptyError(_TaskError):
-    """Tell that a queue still has tasks; ``sizes`` says how many in which states."""
+    """Raised when a queue still has tasks; ``sizes`` maps each state to its number of tasks."""
 
     def __init__(self, queue: str = "", sizes: Mapping[str, int] | None = None) -> None:
         self.queue = queue
@@ -124,7 +124,7 @@ class QueueNotEmptyError(_TaskError):
 
 
 class QueueStateError(FastqError):
-    """Tell that a queue that is to be paused is paused already, or one to be resumed is not; nothing was changed."""
+    """Raised when pausing a queue that is already paused, or resuming one that is not; nothing was changed."""
 
     def __init__(self, queue: str = "", *, paused: bool = False) -> None:
         self.queue = queue
@@ -167,7 +167,7 @@ class BadLinesError(FastqError, ValueError):
 
 
 class ServerClosedError(FastqError):
-    """Tell that the server was shut down and cannot be used again."""
+    """Raised when the server was shut down and cannot be used again."""
 
 
 class ServerNotListeningError(FastqError):
@@ -182,11 +182,11 @@ class ServerNotListeningError(FastqError):
 
 
 class ServerStartError(FastqError):
-    """Tell that a server cannot begin, or go on: its app, its children or Redis; the text says why."""
+    """Raised when a server cannot start or continue, because of its app, its children or Redis; the text says why."""
 
 
 class HandlerNotFoundError(FastqError, LookupError):
-    """Tell that no pattern of the mux matches the task's type."""
+    """Raised when no pattern of the mux matches the task's type."""
 
     def __init__(self, task_type: str) -> None:
         self.task_type = task_type
@@ -197,7 +197,7 @@ class HandlerNotFoundError(FastqError, LookupError):
 
 
 class SemaphoreFullError(FastqError):
-    """Tell that all tokens of a semaphore are held by other tasks; in a handler it has the task tried again."""
+    """Raised when other tasks hold all tokens of a semaphore; raised in a handler, it makes the task retry."""
 
     def __init__(self, scope: str, max_tokens: int) -> None:
         self.scope = scope
@@ -209,13 +209,13 @@ class SemaphoreFullError(FastqError):
 
 
 class InvalidMessageError(FastqError, ValueError):
-    """Tell that bytes are not a message that asynq would accept, or that a message cannot be encoded."""
+    """Raised when bytes are not a message that asynq would accept, or when a message cannot be encoded."""
 
 
 class CronSpecError(FastqError, ValueError):
-    """Tell that a cron spec is malformed.
+    """Raised when a cron spec is malformed.
 
-    ``position`` is where in ``spec`` what is wrong begins, in characters from 0; ``reason`` says what is wrong with it.
+    ``position`` is where the fault begins in ``spec``, in characters from 0. ``reason`` describes it.
     """
 
     def __init__(self, spec: str, position: int, reason: str) -> None:
@@ -229,7 +229,7 @@ class CronSpecError(FastqError, ValueError):
 
 
 class SchedulerEntryNotFoundError(FastqError, LookupError):
-    """Tell that the scheduler has no entry with this id."""
+    """Raised when the scheduler has no entry with this id."""
 
     def __init__(self, entry_id: str) -> None:
         self.entry_id = entry_id
@@ -240,19 +240,22 @@ class SchedulerEntryNotFoundError(FastqError, LookupError):
 
 
 class TaskEndedError(FastqError, RuntimeError):
-    """Tell that a task does not run in this process: its handler has ended, or this is a fork of its worker process."""
+    """Raised when a task does not run in this process.
+
+    Its handler has finished, or this process is a fork of its worker process.
+    """
 
 
 class WorkerCrashedError(FastqError):
-    """Tell that the child process died while it ran the task, or was killed because the task blocked its event loop."""
+    """Raised when the worker process died running the task, or was killed since the task blocked its event loop."""
 
 
 class BrokerError(FastqError):
-    """Tell that Redis refused or failed an operation.
+    """Raised when Redis refused an operation or failed to carry it out.
 
-    ``operation`` names it; ``maybe_applied`` is true when the request was sent and its reply lost, so that it may or
-    may not have been carried out; ``transient`` when asking again later may work. An error that ends an
-    ``enqueue_many`` has in ``results`` what became of the tasks until then.
+    ``operation`` names it. ``maybe_applied`` is true when the request was sent and its reply lost, so it may or may not
+    have been carried out. ``transient`` is true when trying again later may work. An error that ends an
+    ``enqueue_many`` has the results so far in ``results``.
     """
 
     transient = False
@@ -265,46 +268,46 @@ class BrokerError(FastqError):
 
 
 class BrokerConnectionError(BrokerError, ConnectionError):
-    """Tell that Redis cannot be reached, or went away while it was asked."""
+    """Raised when Redis cannot be reached, or the connection broke during an operation."""
 
     transient = True
 
 
 class BrokerTimeoutError(BrokerError, TimeoutError):
-    """Tell that Redis did not answer in time."""
+    """Raised when Redis did not answer in time."""
 
     transient = True
 
 
 class BrokerAuthError(BrokerError, PermissionError):
-    """Tell that Redis wants a user name or password, refuses the one given, or forbids the command to this user."""
+    """Raised when Redis requires a user name or password, rejects the given one, or forbids this user the command."""
 
 
 class BrokerReadOnlyError(BrokerError):
-    """Tell that the server reached takes no writes: it is a replica, cannot save to disk, or lacks replicas."""
+    """Raised when this Redis server takes no writes: it is a replica, cannot save to disk, or lacks replicas."""
 
 
 class BrokerOutOfMemoryError(BrokerError):
-    """Tell that Redis is at its maxmemory and takes no writes."""
+    """Raised when Redis has reached its maxmemory and takes no writes."""
 
 
 class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not to report a defect
-    """Raise in a handler to archive the task without further retries."""
+    """Raised by a handler to archive the task without further retries."""
 
 
 class RevokeTask(Exception):  # noqa: N818 - asynq's name
-    """Raise in a handler to delete the task: neither retried nor archived."""
+    """Raised by a handler to delete the task: neither retried nor archived."""
 
 
 class TaskTimeout(BaseException):
-    """Be raised inside a handler whose time is up; clean up and let it pass.
+    """Raised inside a handler that exceeded its timeout or deadline; clean up and let it pass.
 
     Not an ``Exception``: an ``except Exception`` in a handler must not stop it.
     """
 
 
 class TaskCanceled(BaseException):
-    """Be raised inside a handler whose task was canceled, or has made its process grow above ``memory_limit``.
+    """Raised inside a handler whose task was canceled, or made its process grow above ``memory_limit``.
 
     Clean up and let it pass.
     """

@@ -47,9 +47,10 @@ C = TypeVar("C", bound=Callable[[], object])
 
 
 def is_async(handler: Callable[..., object]) -> bool:
-    """Tell whether a call makes a coroutine: ``async def``, an object with an async ``__call__``, a partial of these.
+    """Return whether a call makes a coroutine: ``async def``, an object with an async ``__call__``, a partial of these.
 
-    A plain function that returns an awaitable cannot be told beforehand: whoever runs a handler looks at the result.
+    A plain function that returns an awaitable cannot be recognized beforehand: the caller of a handler checks its
+    result.
     """
     while isinstance(handler, functools.partial):
         handler = handler.func
@@ -72,7 +73,7 @@ def _check_takes_a_task(pattern: str, handler: Callable[..., object]) -> None:
 
 
 def _misfit(middleware: object, pattern: str, handler_is_async: bool) -> str:
-    """Say why a middleware that turns plain handlers into async ones, or the reverse, is refused."""
+    """Return why a middleware that turns plain handlers into async ones, or the reverse, is refused."""
     kinds = ("a plain function", "the async") if handler_is_async else ("an async function", "the plain")
     why = "would return before the handler has run" if handler_is_async else "would never be awaited"
     return (
@@ -140,7 +141,7 @@ _NOT_FOUND: Final = _Registered(_not_found)
 
 
 class ServeMux(Generic[TaskT]):
-    """Map patterns to handlers: a type's own pattern first, then the longest pattern that the type begins with.
+    """A map from patterns to handlers: an exact pattern first, then the longest one that the type begins with.
 
     This is asynq's rule, and it knows no separator: ``image:resize`` also takes ``image:resize_v2`` unless that has a
     handler of its own. The log says so once at debug level. Case and white space count. Handlers and middleware may be

@@ -276,7 +276,7 @@ OPTIONS: Final = (
     OptionSpec("queue", OptionKind.TEXT, _queue, "the queue  [default: default]", Go.QUEUE, "queue", "default"),
     OptionSpec("task_id", OptionKind.TEXT, check_text, "its id  [default: a random UUID]", Go.TASK_ID),
     OptionSpec(
-        "max_retry", OptionKind.NUMBER, _count, "how often it is retried  [default: 25]", Go.MAX_RETRY, "retry", 25
+        "max_retry", OptionKind.NUMBER, _count, "how often to retry the task  [default: 25]", Go.MAX_RETRY, "retry", 25
     ),
     OptionSpec(
         "timeout",
@@ -304,7 +304,7 @@ OPTIONS: Final = (
         "retention",
         OptionKind.DURATION,
         _seconds,
-        "how long it is kept once it is completed",
+        "how long to keep the task after it completed",
         Go.RETENTION,
         "retention",
         0,

@@ -115,7 +115,7 @@ class PeriodicTaskManager:
             self._thread.join(PROVIDER_MAY_TAKE_S)
             if self._thread.is_alive():
                 _log.warning(
-                    "the provider has not answered for %g s; the end does not wait for it", PROVIDER_MAY_TAKE_S
+                    "the provider has not returned for %g s; shutting down without waiting for it", PROVIDER_MAY_TAKE_S
                 )
         self._scheduler.shutdown()
 
@@ -157,7 +157,7 @@ class PeriodicTaskManager:
         try:
             self.sync()
         except Exception as error:
-            raise ServerStartError(f"the provider's first answer is none: {type(error).__name__}: {error}") from error
+            raise ServerStartError(f"the provider failed at the start: {type(error).__name__}: {error}") from error
         self._thread.start()
 
     def _run(self) -> None:
@@ -166,7 +166,7 @@ class PeriodicTaskManager:
                 self.sync()
             except Exception as error:  # noqa: BLE001 - the provider is the user's code, and asked again
                 if not self._ended.is_set():
-                    _log.warning("the provider failed, the entries stay: %s: %s", type(error).__name__, error)
+                    _log.warning("the provider failed; keeping its last entries: %s: %s", type(error).__name__, error)
 
     def _register(self, identity: Hashable, config: PeriodicTaskConfig) -> None:
         try:

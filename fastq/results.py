@@ -21,7 +21,7 @@ __all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "Texts"]
 
 
 class Texts:
-    """Keep strings in one piece: their length and 4 bytes each, where objects of their own would be over 50."""
+    """Strings in one piece: their length and 4 bytes each, where objects of their own would take over 50."""
 
     __slots__ = ("_data", "_ends")
 
@@ -42,7 +42,7 @@ Column: TypeAlias = "array[int] | Texts"
 
 @dataclass(frozen=True, slots=True)
 class ChunkResult:
-    """Keep, in columns, what a chunk of tasks was and what became of it; a column of equal values is one value.
+    """A chunk of tasks and their results, in columns; a column of equal values is one value.
 
     ``options`` are those of the first task; ``columns`` hold the fields that differ, and ``process_at_us`` where that
     differs: microseconds, as a datetime has it, 0 for None. After 2262 nanoseconds are over 64 bits.

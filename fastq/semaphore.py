@@ -134,7 +134,11 @@ class Semaphore:
             self.release(holder)
         except BrokerError as failure:
             # The work is done: it must not be done again for the token, which ends by itself.
-            _log.warning("a token of semaphore %r is held until its task's time is up: %s", self.scope, failure)
+            _log.warning(
+                "could not release a token of semaphore %r; it stays taken until its task's deadline: %s",
+                self.scope,
+                failure,
+            )
 
     def _now_s(self) -> int:
         return self._clock.unix_ns() // 1_000_000_000

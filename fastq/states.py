@@ -6,7 +6,7 @@ __all__ = ["TaskState"]
 
 
 class TaskState(StrEnum):
-    """Name the state of a task as asynq writes it."""
+    """The states of a task, as asynq writes them."""
 
     ACTIVE = "active"
     PENDING = "pending"

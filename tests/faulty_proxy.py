@@ -21,7 +21,7 @@ Words: TypeAlias = Sequence[bytes]
 
 
 class Act(Enum):
-    """Say what the proxy does with a command."""
+    """What the proxy does with a command."""
 
     CUT_BEFORE_REQUEST = auto()
     """Cut the connection; Redis never sees the command."""
@@ -65,7 +65,7 @@ class Fault:
     then: Callable[[], object] = field(default=lambda: None)
 
     def strikes(self, words: Words) -> bool:
-        """Tell whether this command is to fail, and count it."""
+        """Return whether this command should fail, and count it."""
         if words[0].decode().upper() != self.command or self.times == 0:
             return False
         if self.skip:

@@ -50,7 +50,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Moment:
-    """Be a time on the wire; ``slack_s`` is what it may be off by, because it is kept in whole seconds.
+    """A time on the wire; ``slack_s`` is its tolerance, because it is kept in whole seconds.
 
     A tenth more than the second, since what is left of a time to live is read in milliseconds, and a little later.
     """
@@ -59,7 +59,7 @@ class Moment:
     slack_s: float = 1.1
 
     def matches(self, other: "Moment", ours: Sequence[Window], theirs: Sequence[Window]) -> bool:
-        """Tell whether both lie equally long after one and the same step of their runs."""
+        """Return whether both lie equally long after one and the same step of their runs."""
         slack_s = max(self.slack_s, other.slack_s)
         return any(
             self.unix_s - our.end_s - slack_s <= other.unix_s - their.start_s
@@ -80,7 +80,7 @@ Cells: TypeAlias = dict[Place, Value]
 
 
 class Difference(NamedTuple):
-    """Hold what Go has and what was found in a place; ``None`` stands for nothing there."""
+    """What Go has and what was found in a place; ``None`` stands for nothing there."""
 
     golden: Value | None
     found: Value | None
@@ -88,7 +88,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class GoldenStep:
-    """Hold the keyspace after one step of a golden case; ``windows`` are those of the steps until then."""
+    """The keyspace after one step of a golden case; ``windows`` are those of the steps until then."""
 
     case: str
     step: int
@@ -261,7 +261,7 @@ def _same(one: Value | None, other: Value | None, ours: Sequence[Window], theirs
 
 @dataclass
 class IntendedDifferences:
-    """Hold the entries of differences.toml, and which of them were needed.
+    """The entries of differences.toml, and which of them were needed.
 
     An entry names case, step, key and row of the table in wire.md, and gives under ``fastq`` what is in each part of
     the key's value instead: text, a list of texts, ``t+seconds`` for a time, or false for nothing.

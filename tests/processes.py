@@ -8,7 +8,7 @@ __all__ = ["children", "is_running"]
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process runs; one that has ended and waits for its parent does not."""
+    """Return whether a process runs; one that has ended and waits for its parent does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -37,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RedisServer:
-    """Be a running server; ``url`` is its Unix socket's, ``tcp_url`` its port's where it has one."""
+    """A running server; ``url`` is its Unix socket's, ``tcp_url`` its port's where it has one."""
 
     process: subprocess.Popen[bytes]
     directory: Path
@@ -163,7 +163,7 @@ def tls_sentinel(directory: Path) -> Iterator[tuple[RedisServer, int, Path]]:
 
 @dataclass(frozen=True)
 class SentinelSetup:
-    """Be a master, its replica, and the sentinel that watches them as ``mymaster``."""
+    """A master, its replica, and the sentinel that watches them as ``mymaster``."""
 
     master: RedisServer
     replica: RedisServer

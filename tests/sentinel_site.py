@@ -17,7 +17,7 @@ __all__ = ["Failover", "SentinelSite", "failover_held_open", "sentinel_site"]
 
 @dataclass(frozen=True)
 class SentinelSite:
-    """Be two masters, of which the sentinel names the old one until it is told to ``replace`` it."""
+    """Two masters; the sentinel names the old one until ``replace`` is called."""
 
     old: RedisServer
     new: RedisServer

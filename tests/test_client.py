@@ -419,7 +419,7 @@ def test_both_sides_of_a_fork_go_on_with_the_client(db: Redis, url: str) -> None
 
 
 class InterruptedByTestError(Exception):
-    """Be what a signal handler raises, as the one for Ctrl-C does."""
+    """Raised by a signal handler, as the one for Ctrl-C does."""
 
 
 def functions_of(thread: int) -> list[str]:

@@ -232,7 +232,7 @@ def test_no_more_than_a_chunk_is_taken_ahead_of_redis(db: Redis, enqueue_many: E
 
 
 class BrokenPipelineError(Exception):
-    """Be an error of the program that makes the tasks."""
+    """An error of the program that makes the tasks."""
 
 
 @pytest.mark.parametrize("kind", [BrokenPipelineError, KeyboardInterrupt, ValueError])

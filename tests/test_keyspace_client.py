@@ -32,7 +32,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Call:
-    """Be one enqueue of a golden case: the task, its own options, and those given to ``enqueue``."""
+    """One enqueue of a golden case: the task, its own options, and those given to ``enqueue``."""
 
     type: Any
     payload: bytes | None

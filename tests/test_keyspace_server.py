@@ -64,7 +64,7 @@ ME = ServerIdentity("vm", 2245, "f509e65d-9189-4f28-bab3-35cf6f70219c")
 
 
 class Stage:
-    """Be a server without a pool, on a real Redis, and the client that gives it work."""
+    """A server without a pool, on a real Redis, and the client that gives it work."""
 
     def __init__(self, db: Redis, url: str) -> None:
         self.db: Any = db

@@ -115,7 +115,7 @@ def cython_imports(source: str) -> Iterator[Import]:
 
 
 def is_in_cython_function(before: str, indent: int) -> bool:
-    """Tell whether a line that is indented so, after this text, stands in a function."""
+    """Return whether a line that is indented so, after this text, stands in a function."""
     for line in reversed(before.splitlines()):
         text = line.lstrip()
         if text and len(line) - len(text) < indent:
@@ -165,7 +165,7 @@ def is_meeting_point(importer: str, imported: str) -> bool:
 
 
 def edge_fault(importer: str, imported: str) -> str | None:
-    """Say what is wrong with one module of ours importing another, if anything is."""
+    """Return what is wrong with one module of ours importing another, if anything is."""
     if layer_of(imported) > layer_of(importer):
         return f"layer {layer_of(importer)} must not import {imported}, which is of layer {layer_of(imported)}"
     if PACKAGE not in (importer, imported) and is_lower_folder(importer, imported):
@@ -189,7 +189,7 @@ def targets(found: Import, modules: set[str]) -> set[str]:
 
 
 def import_faults(module: str, found: Import, modules: set[str]) -> Iterator[str]:
-    """Say what is wrong with an import statement."""
+    """Yield what is wrong with an import statement."""
     if found.level:
         yield "imports of our own are absolute"
     reserved_for = RESERVED.get(found.base.split(".")[0])

@@ -158,7 +158,7 @@ def test_a_provider_that_fails_or_talks_nonsense_changes_nothing_and_is_heard(
     with PeriodicTaskManager(provider, url, sync_interval=0.1):
         before = published(db, "a")
         provider.answer = answer
-        wait_until(lambda: "the provider failed, the entries stay: " in caplog.text, PATIENCE_S)
+        wait_until(lambda: "the provider failed; keeping its last entries: " in caplog.text, PATIENCE_S)
         provider.answer = [Config("@daily", "a"), Config("@weekly", "d")]
         after = published(db, "a", "d")
         assert before.keys() < after.keys()
@@ -214,7 +214,7 @@ def test_the_end_does_not_wait_for_a_provider_that_hangs(
 
     with PeriodicTaskManager(provider, url, sync_interval=0.1):
         assert hanging.wait(PATIENCE_S)
-    assert "the end does not wait for it" in caplog.text
+    assert "shutting down without waiting for it" in caplog.text
     released.set()
     wait_until(lambda: threads() <= others, PATIENCE_S)
     assert "the provider failed" not in caplog.text
@@ -227,7 +227,7 @@ def test_a_provider_that_fails_at_the_start_prevents_it(url: str, db: Redis, ans
     provider = Provider()
     provider.answer = answer
     manager = PeriodicTaskManager(provider, url)
-    with pytest.raises(ServerStartError, match=r"the provider's first answer is none: (RuntimeError|TypeError): "):
+    with pytest.raises(ServerStartError, match=r"the provider failed at the start: (RuntimeError|TypeError): "):
         manager.start()
     provider.answer = [Config("@daily", "a")]
     manager.start()

@@ -35,7 +35,7 @@ def called_with_redis() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def redis_faults(found: Callable[..., Any]) -> list[str]:
-    """Say what is wrong with a ``redis`` parameter: it follows what is required, may be named or not, and is None."""
+    """Return what is wrong with a ``redis`` parameter: it follows required ones, may be named or not, and is None."""
     parameters = list(inspect.signature(found).parameters.values())
     redis = next(each for each in parameters if each.name == "redis")
     before = parameters[: parameters.index(redis)]

@@ -27,7 +27,7 @@ def a_task(task_id: str, seconds: float = 60.0) -> RunningTask:
 
 @contextmanager
 def inside(task: RunningTask) -> Iterator[None]:
-    """Be in the handler of a task."""
+    """Set the current task, as inside its handler."""
     token = CURRENT.set(task)
     try:
         yield
@@ -284,4 +284,6 @@ def test_a_redis_that_goes_away_meanwhile_does_not_fail_the_handler(
             server.process.wait()
         semaphore.close()
     (record,) = caplog.records
-    assert record.getMessage().startswith("a token of semaphore 'api' is held until its task's time is up: ")
+    assert record.getMessage().startswith(
+        "could not release a token of semaphore 'api'; it stays taken until its task's deadline: "
+    )

@@ -91,7 +91,7 @@ def decorator_names(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 def is_explained_elsewhere(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Tell whether the property's, the overloaded function's or the base's docstring is this one's, too."""
+    """Return whether the property's, the overloaded function's or the base's docstring is this one's, too."""
     return bool(decorator_names(node) & {"overload", "override", "setter", "deleter"})
 
 
@@ -119,7 +119,7 @@ def python_faults(path: str, source: str) -> Iterator[str]:
 
 
 def is_sleep(call: ast.Call) -> bool:
-    """Tell whether a call waits for time to pass; ``asyncio.sleep(0)`` only lets others run."""
+    """Return whether a call waits for time to pass; ``asyncio.sleep(0)`` only lets others run."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     lets_others_run = len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
     return name == "sleep" and not lets_others_run
@@ -236,6 +236,15 @@ def test_a_file_keeps_the_limits(path: str) -> None:
 
 def test_the_files_are_found() -> None:
     assert {"setup.py", "fastq/errors.py", "fastq/_prioritizer.pyx", "tests/test_sources.py"} <= set(source_files())
+
+
+MANNERED = re.compile(r'"{3}(Be|Hold|Tell|Say|Stand for)\b.*')
+
+
+@pytest.mark.parametrize("path", [path for path in source_files() if path.startswith("fastq/")])
+def test_no_docstring_makes_a_command_of_a_thing(path: str) -> None:
+    """A class is a noun phrase, a predicate "Return whether …"."""
+    assert [match[0] for match in MANNERED.finditer((ROOT / path).read_text("utf-8"))] == []
 
 
 # The check itself: each rule is kept at its limit, and broken by one.

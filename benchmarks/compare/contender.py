@@ -47,7 +47,7 @@ Command = Sequence[str | Path]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contender:
-    """Be one row of the comparison."""
+    """One row of the comparison."""
 
     name: str
     title: str

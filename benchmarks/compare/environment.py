@@ -20,7 +20,7 @@ LIMIT_S = 600
 
 
 class UnavailableError(RuntimeError):
-    """Say why an environment cannot be had."""
+    """Raised when an environment cannot be had; the text says why."""
 
 
 def ensure(environment: str) -> Path:

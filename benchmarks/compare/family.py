@@ -46,7 +46,7 @@ def processes() -> Iterator[Process]:
 
 
 class Family:
-    """Be the processes that some commands started, their children's children too, even in sessions of their own."""
+    """The processes that some commands started, their children's children too, even in sessions of their own."""
 
     def __init__(self, commands: Sequence[Command], around: Surroundings) -> None:
         self._roots: list[subprocess.Popen[bytes]] = []
@@ -79,7 +79,7 @@ class Family:
         return list(found.values())
 
     def has_ended(self) -> bool:
-        """Tell whether a process that was started here is gone."""
+        """Return whether a process that was started here is gone."""
         return any(root.poll() is not None for root in self._roots)
 
     def freeze(self) -> None:

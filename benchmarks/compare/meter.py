@@ -26,7 +26,7 @@ CPU_S: Final = 0.001
 
 
 class Meter:
-    """Be the mapped file. Word 0 of it is the number of slots that are taken; slot 0 has nothing else."""
+    """The mapped file. Word 0 of it is the number of slots that are taken; slot 0 has nothing else."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -69,7 +69,7 @@ class Meter:
 
 
 class _Slot(threading.local):
-    """Hold the thread's place in the file."""
+    """The thread's place in the file."""
 
     def __init__(self, meter: Meter) -> None:
         self.at = meter.claim()
@@ -92,7 +92,7 @@ class Counter:
         self.words[self._slot.at] += count
 
     def stamp(self) -> None:
-        """Tell when a task began, and count it."""
+        """Record when a task began, and count it."""
         now_ns = time.monotonic_ns()
         self.words[self._slot.at + BEGAN_NS] = now_ns
         self.words[self._slot.at] += 1

@@ -14,7 +14,7 @@ __all__ = ["Producer", "Sent", "TurnError"]
 
 
 class TurnError(RuntimeError):
-    """Say why a contender's turn gave no figures."""
+    """Raised when a contender's turn gave no figures; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Sent:
 
 
 class Producer:
-    """Be a running producer process."""
+    """A running producer process."""
 
     def __init__(self, command: Command, around: Surroundings, limit_s: float) -> None:
         self._limit_s = limit_s

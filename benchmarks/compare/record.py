@@ -62,7 +62,7 @@ class Record:
 
 
 def machine(redis_program: str) -> dict[str, str]:
-    """Say where and with what a run is taken."""
+    """Describe where and with what a run is taken."""
     changed = "" if not _output("git", "status", "--porcelain", "--untracked-files=no") else " and changes"
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

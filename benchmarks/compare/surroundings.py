@@ -14,7 +14,7 @@ KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Be the same for all processes of a turn."""
+    """What is the same for all processes of a turn."""
 
     variables: Mapping[str, str]
     directory: Path

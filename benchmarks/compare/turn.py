@@ -90,7 +90,7 @@ def take_turn(turn: Turn) -> Figures:
 
 
 class _Measuring:
-    """Hold the parts of a turn that is under way."""
+    """The parts of a turn that is under way."""
 
     def __init__(self, turn: Turn, place: Place, around: Surroundings, db: Any, meter: Meter) -> None:
         self._contender, self._plan = turn.contender, turn.plan

@@ -27,7 +27,7 @@ def as_is(reply: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T_co]):
-    """Describe one request to Redis: a script with its keys and arguments, or a plain command.
+    """One request to Redis: a script with its keys and arguments, or a plain command.
 
     ``idempotent`` says that sending it twice is the same as once; only then does an executor send it again by itself
     when the reply was lost. ``keys`` share one hash tag; the first decides the node of a cluster.
@@ -51,14 +51,14 @@ class Operation(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Ask the executor to wait before the flow goes on."""
+    """A request to the executor to wait before the flow continues."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Ask the executor to send operations without waiting; the flow gets a ticket for ``Receive``.
+    """A request to the executor to send operations without waiting; the flow gets a ticket for ``Receive``.
 
     What the flow does until then, it does while Redis works. Every ticket is to be received, whatever happens.
     """
@@ -68,7 +68,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Ask for the results of what was sent: a list, as for a tuple of operations."""
+    """A request for the results of a ``Send``: a list, as for a tuple of operations."""
 
     ticket: Any
 

@@ -18,7 +18,7 @@ _FACT = re.compile(r"^(?P<fact>builds|returns|asynq|cost)\s+(?P<text>.+)$")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Hold a script's text and the SHA-1 by which Redis knows it."""
+    """A script's text, and the SHA-1 by which Redis knows it."""
 
     name: str
     text: str
@@ -27,7 +27,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class ScriptHeader:
-    """Hold what a script's header says; ``keys`` and ``args`` are names in order, ``facts`` the lines after them.
+    """The contents of a script's header: ``keys`` and ``args`` are names in order, ``facts`` are the lines after them.
 
     ``repeated`` names the last argument if it stands for all that follow.
     """

@@ -10,7 +10,7 @@ __all__ = ["Acting"]
 
 
 class Acting:
-    """Do something to each that is named, whatever becomes of the others; ``end`` says as JSON what became of them."""
+    """An action on each named thing, whatever happens to the others; ``end`` prints the results as JSON."""
 
     def __init__(self, session: Session, *, as_json: bool) -> None:
         self._session = session

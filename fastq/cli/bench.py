@@ -42,14 +42,14 @@ _NOISE: Final = 0.1
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="about how long to measure",
+    help="roughly how long to measure",
 )
 @click.option(
     "--output",
     "-o",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="where to keep it  [default: ~/.local/state/fastq/bench-HOST.json]",
+    help="where to save the profile  [default: ~/.local/state/fastq/bench-HOST.json]",
 )
 @click.option(
     "--children", type=click.IntRange(1, 64), metavar="N", help="children to measure with  [default: the cores]"
@@ -60,9 +60,9 @@ _NOISE: Final = 0.1
 def bench(session: Session, seconds: float, output: Path | None, children: int | None, yes: bool, as_json: bool) -> int:
     """Measure this machine and its Redis, for fastq plan.
 
-    What is measured is CPU, memory and bytes a task, by payload; what waking up costs; and how far work overlaps. A
-    server of fastq's is started, in a queue of its own, which is deleted at the end, on Ctrl-C, too. Redis gets up to
-    80 MB of tasks and is kept busy meanwhile. Nothing else in it is touched; where it holds anything, this asks before.
+    It measures CPU, memory and bytes a task, by payload; the cost of waking up; and how far work overlaps. It starts a
+    fastq server on a queue of its own, which is deleted at the end, also after Ctrl-C. Redis gets up to 80 MB of tasks
+    and is kept busy meanwhile. Nothing else in Redis is touched; if it holds any keys, the command asks first.
     """
     extent = Extent.of(seconds)
     _look(session, extent, yes=yes)
@@ -71,7 +71,7 @@ def bench(session: Session, seconds: float, output: Path | None, children: int |
         with Interruption() as interruption:
             profile = measure_profile(session.url, extent, children, interruption.check, _progress(session))
     except Interrupted as error:
-        say_failure("interrupted; the queue of the measurement is deleted")
+        say_failure("interrupted; the queue of the measurement was deleted")
         return EXIT_SIGNAL + error.signum
     try:
         save(profile, path)
@@ -94,13 +94,13 @@ def _look(session: Session, extent: Extent, *, yes: bool) -> None:
         raise FastqError("fastq bench measures one Redis; name one that is like the nodes of the cluster")
     info = session.inspector.redis_info()
     if missing := [name for name in NEEDED if name not in info]:
-        raise FastqError(f"this Redis does not tell {' and '.join(missing)} in its INFO, by which it is measured")
+        raise FastqError(f"this Redis does not report {' and '.join(missing)} in its INFO, which the measurement needs")
     check_room(int(info.get("maxmemory", 0)), int(info["used_memory"]), extent)
     keys = sum(int(value.split(",")[0].partition("=")[2]) for name, value in info.items() if _is_database(name))
     left = [queue for queue in session.inspector.queues() if queue.startswith(PREFIX)]
     if left:
         say_failure(
-            f"another fastq bench runs, or one was killed and left its queue: fastq queue rm --force {' '.join(left)}"
+            f"another fastq bench is running, or a killed one left its queue: fastq queue rm --force {' '.join(left)}"
         )
     if keys:
         confirm(

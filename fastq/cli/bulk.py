@@ -25,18 +25,18 @@ T = TypeVar("T")
 
 EXIT_SIGNAL: Final = 128
 
-yes_option = click.option("--yes", "-y", is_flag=True, help="do not ask")
+yes_option = click.option("--yes", "-y", is_flag=True, help="do not ask for confirmation")
 
 
 def confirm(what: str, *, yes: bool) -> None:
-    """Say what will be done, and end the command unless the answer is yes; where nobody answers it is misuse."""
+    """Ask before an action, and end the command unless the answer is yes; without an answer it is a usage error."""
     if yes:
         return
     click.echo(f"{what} Go on? [y/N] ", nl=False, err=True)
     answer = sys.stdin.readline() if sys.stdin else ""  # None where it was closed before the command began
     if not answer:
         click.echo(err=True)
-        raise click.UsageError("nobody answered, so nothing was done; --yes does it without asking")
+        raise click.UsageError("there was no answer, so nothing was done; --yes skips the question")
     if answer.strip().lower() not in ("y", "yes"):
         say_failure("nothing was done")
         click.get_current_context().exit(1)
@@ -44,7 +44,7 @@ def confirm(what: str, *, yes: bool) -> None:
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """Be a look at tasks before anything is done to them; an interruption ends the command, and says so."""
+    """Read tasks before any of them is changed; an interrupt ends the command with a message that nothing was done."""
     try:
         yield
     except KeyboardInterrupt:
@@ -75,7 +75,7 @@ def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, tota
         try:
             return work(note)
         except Interrupted as interrupted:
-            say_failure(f"interrupted: {how_far()}; the rest is as it was")
+            say_failure(f"interrupted: {how_far()}; the rest is unchanged")
             code = EXIT_SIGNAL + interrupted.signum
         except BrokerError as error:
             raise FastqError(f"{how_far()}, then: {error}") from error

@@ -29,17 +29,17 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_REDIS: Final = "The options for Redis, which fastq --help tells, may stand here, too."
+_REDIS: Final = "The options for Redis, listed by fastq --help, may stand here, too."
 _EXITS: Final = "0 done, 1 failed, 2 misused, 130 interrupted"
-EXITS_OF_MANY: Final = "0 done, 1 failed for one of those named (the others are done), 2 misused, 130 interrupted"
+EXITS_OF_MANY: Final = "0 done, 1 failed for at least one (the others are done), 2 misused, 130 interrupted"
 
 SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class Verb(click.Command):
-    """Be a command that talks to Redis; it takes the connection options, too, and leaves them to the frame's help.
+    """A command that talks to Redis; it also takes the connection options, which only the top-level help lists.
 
-    ``examples`` are the words behind ``fastq``; ``exits`` says the exit codes where they mean more than elsewhere.
+    ``examples`` are arguments of ``fastq``. ``exits`` describes the exit codes where they differ from the usual ones.
     """
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), exits: str = _EXITS, **named: Any) -> None:
@@ -51,7 +51,7 @@ class Verb(click.Command):
 
 
 class Noun(click.Group):
-    """Be a group of commands; what is no command is answered with the one that was likely meant."""
+    """A group of commands; an unknown command is answered with the one that was probably meant."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         named.setdefault("context_settings", SETTINGS)
@@ -111,7 +111,7 @@ def _show_help(context: click.Context) -> int:
 
 
 class _Name(StringParamType):
-    """Be a name that Redis keys are made of; a blank one is misuse."""
+    """A name that becomes part of Redis keys; a blank one is a usage error."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check a name."""
@@ -122,19 +122,19 @@ class _Name(StringParamType):
 
 
 class GroupName(_Name):
-    """Be the name of a group of tasks."""
+    """The name of a group of tasks."""
 
     name = "group"
 
 
 class TaskId(_Name):
-    """Be the id of a task."""
+    """The id of a task."""
 
     name = "task id"
 
 
 class QueueName(_Name):
-    """Be the name of a queue; shells complete it by asking Redis."""
+    """The name of a queue; shell completion asks Redis for it."""
 
     name = "queue"
 
@@ -159,4 +159,4 @@ def queue_option(command: F) -> F:
 
 def json_option(command: F) -> F:
     """Give a command the option for output that programs read."""
-    return click.option("--json", "as_json", is_flag=True, help="write JSON, as docs/cli.schema.json says")(command)
+    return click.option("--json", "as_json", is_flag=True, help="write JSON, as in docs/cli.schema.json")(command)

@@ -51,15 +51,15 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
             "--redis", "--uri", "-u", "redis", metavar="URL",
             help="where Redis is: a URL or host:port  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379]",
         ),
-        option("--db", "-n", type=click.IntRange(0), metavar="N", help="the number of the database"),
+        option("--db", "-n", type=click.IntRange(0), metavar="N", help="the database number"),
         option("--username", "-U", metavar="NAME", help="the Redis user"),
-        option("--password", "-p", metavar="TEXT", help="the password; better in $FASTQ_PASSWORD or in the file"),
+        option("--password", "-p", metavar="TEXT", help="the password; $FASTQ_PASSWORD or the file is safer"),
         option("--cluster", is_flag=True, default=None, help="Redis is a cluster"),
         option(
             "--cluster-addrs", "--cluster_addrs", metavar="HOST:PORT,...", help="some nodes of the cluster"
         ),
-        option("--tls", is_flag=True, default=None, help="talk TLS"),
-        option("--tls-server", "--tls_server", metavar="NAME", help="talk TLS; the certificate must have this name"),
+        option("--tls", is_flag=True, default=None, help="use TLS"),
+        option("--tls-server", "--tls_server", metavar="NAME", help="use TLS; the certificate must have this name"),
         option("--insecure", is_flag=True, default=None, help="accept any certificate"),
         option(
             "--config", metavar="FILE",

@@ -26,7 +26,7 @@ Examples:
   fastq demo --redis redis://127.0.0.1:6379/9
 
 \b
-$NO_COLOR switches colour off; what is not a terminal gets plain lines.
+$NO_COLOR switches colors off; pipes and files get plain lines.
 Exit codes: 0 everything added up, 1 something did not or the demo could not run, 2 misused, 130 interrupted."""
 
 
@@ -47,7 +47,7 @@ def _check_url(context: click.Context, option: click.Parameter, value: str | Non
     show_default=True,
     help="How many tasks are enqueued.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="From what the workload is made.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The seed of the random workload.")
 @click.option(
     "--concurrency",
     type=click.IntRange(2, 256),

@@ -41,7 +41,7 @@ COLOURS: Final[Mapping[Level, str]] = {
     type=QueueName(),
     multiple=True,
     metavar="QUEUE",
-    help="look at this one only; may be repeated  [default: all]",
+    help="only this queue; may be repeated  [default: all]",
 )
 @click.option(
     "--limit",
@@ -49,18 +49,18 @@ COLOURS: Final[Mapping[Level, str]] = {
     default=LIMIT,
     show_default=True,
     metavar="TASKS",
-    help="look at so many tasks at most, and at three times as many keys; 0: all",
+    help="examine at most this many tasks, and three times as many keys; 0: all",
 )
-@click.option("--full", "limit", flag_value=ALL, type=int, help="as --limit 0")
-@click.option("--repair", is_flag=True, help="mend what can be mended without harm, after asking")
+@click.option("--full", "limit", flag_value=ALL, type=int, help="the same as --limit 0")
+@click.option("--repair", is_flag=True, help="repair what can be repaired safely, after asking")
 @yes_option
 @json_option
 @pass_session
 def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, yes: bool, as_json: bool) -> int:
-    """Look for what is wrong with Redis, the servers, and what is in the queues; Go's and fastq's alike.
+    """Look for faults in Redis, the servers, and the queues of Go and fastq.
 
-    Nothing is changed without --repair. Redis is asked in pieces of a few milliseconds; what looks wrong is looked at a
-    second time before it is told. The exit code is 1 if there are problems; warnings are none.
+    Nothing is changed without --repair. Each request takes Redis a few milliseconds. A fault is checked a second time
+    before it is reported. The exit code is 1 if there are problems; warnings do not count.
     """
     most = None if limit == ALL else limit
     report = _look(session, queues, most)
@@ -78,25 +78,25 @@ def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, ye
     else:
         _show(session, report)
         if report.repairs and not repair:
-            session.screen.say("fastq doctor --repair mends what can be mended without harm; it asks before.")
+            session.screen.say("fastq doctor --repair repairs what can be repaired safely; it asks first.")
     return 1 if report.of_level(Level.PROBLEM) else 0
 
 
 def _look(session: Session, queues: Sequence[str], limit: int | None) -> Report:
-    """Examine, and show on a terminal how far that is."""
+    """Examine queues, with progress on a terminal."""
     line = StatusLine(session.notes)
     try:
         return session.inspector.examine(
             queues,
             limit=limit,
-            progress=lambda now: line.show(f"looked at {number(now.done)} of {number(now.total)} tasks"),
+            progress=lambda now: line.show(f"examined {number(now.done)} of {number(now.total)} tasks"),
         )
     finally:
         line.clear()
 
 
 def _question(repairs: Sequence[Repair]) -> str:
-    return f"This will be mended: {'; '.join(_named(one, one.count) for one in repairs)}."
+    return f"This will be repaired: {'; '.join(_named(one, one.count) for one in repairs)}."
 
 
 def _named(repair: Repair, count: int) -> str:
@@ -115,7 +115,7 @@ def _mend(session: Session, repairs: Sequence[Repair]) -> list[tuple[Repair, int
         except Interrupted as interrupted:
             before = "; ".join(_named(one, count) for one, count in done) or "nothing"
             begun = _named(repairs[len(done)], repairs[len(done)].count)
-            say_failure(f"interrupted at this: {begun}; mended before: {before}; run it again for the rest")
+            say_failure(f"interrupted during: {begun}; repaired before: {before}; run it again for the rest")
             code = EXIT_SIGNAL + interrupted.signum
     click.get_current_context().exit(code)
 
@@ -124,13 +124,13 @@ def _carry_out(session: Session, repair: Repair, check: Callable[[], None]) -> i
     try:
         return session.inspector.repair(repair, progress=lambda now: check())
     except BrokerError as error:
-        raise FastqError(f"{repair.what}: {error}; what came before is mended") from error
+        raise FastqError(f"{repair.what}: {error}; the repairs before it were made") from error
 
 
 def _show_repaired(session: Session, repaired: Sequence[tuple[Repair, int]]) -> None:
     session.screen.say()
     for repair, count in repaired:
-        session.screen.say(f"Mended: {_named(repair, count)}.")
+        session.screen.say(f"Repaired: {_named(repair, count)}.")
     session.screen.say()
 
 
@@ -162,6 +162,6 @@ def _explain(session: Session, finding: Finding) -> None:
 
 def _summary(report: Report) -> str:
     counts = [f"{level.value}: {len(report.of_level(level))}" for level in Level if report.of_level(level)]
-    tasks = f"looked at {number(report.tasks_looked_at)} of {number(max(report.tasks, report.tasks_looked_at))} tasks"
-    more = "; --limit or --full looks at more" if report.is_partial else ""
+    tasks = f"examined {number(report.tasks_looked_at)} of {number(max(report.tasks, report.tasks_looked_at))} tasks"
+    more = "; --limit or --full examines more" if report.is_partial else ""
     return f"{', '.join(counts)}; {tasks}{more}"

@@ -14,7 +14,7 @@ _EPILOG: Final = """\b
 Examples:
   fastq group ls --queue low"""
 
-group = Noun("group", help="List the groups whose tasks are made into one.", epilog=_EPILOG)
+group = Noun("group", help="List the groups of tasks that are aggregated into one.", epilog=_EPILOG)
 
 
 @group.verb("ls", "list", examples=["group ls --queue low"])

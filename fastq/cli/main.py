@@ -54,16 +54,16 @@ Examples:
   fastq task ls --queue default --state retry
   fastq --redis rediss://:secret@redis.example:6380/0 server ls
 
-The options for Redis may stand before a command or behind it. Each is also read from FASTQ_<NAME> (FASTQ_REDIS_URL,
+The options for Redis may stand before or after a command. Each is also read from FASTQ_<NAME> (FASTQ_REDIS_URL,
 FASTQ_PASSWORD), and from a TOML file, by default ~/.config/fastq/config.toml, as redis = "redis://host:6379/0".
 
 \b
-$NO_COLOR switches colour off; what is not a terminal gets none, and no line is cut. --json is for programs.
+$NO_COLOR switches colors off; pipes and files get none, and no line is cut. --json is for programs.
 Exit codes: 0 done, 1 failed, 2 misused, 130 interrupted."""
 
 
 class _Frame(Noun):
-    """Be the whole command: each error is one line on stderr, and decides the exit code."""
+    """The whole command: each error is one line on stderr and determines the exit code."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -126,21 +126,21 @@ _VERSION = click.Option(
     expose_value=False,
     is_eager=True,
     callback=_say_version,
-    help="say which fastq this is",
+    help="print the version",
 )
 
 main = _Frame(
     NAME,
     callback=_begin,
     params=[_VERSION],
-    help="Look at the queues, tasks, servers and schedulers of asynq and fastq, and act on them.",
+    help="Inspect and manage the queues, tasks, servers and schedulers of asynq and fastq.",
     epilog=_EPILOG,
 )
 
 
 @click.command("version", context_settings=SETTINGS)
 def _version() -> None:
-    """Say which fastq this is."""
+    """Print the version of fastq."""
     click.echo(f"{NAME} {__version__}")
 
 
@@ -154,7 +154,7 @@ Examples:
 @click.command("completion", context_settings=SETTINGS, epilog=_COMPLETION_EPILOG)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def _completion(shell: str) -> None:
-    """Write the lines that make a shell complete this command's words: commands, flags, states, names of queues."""
+    """Print the shell code that completes commands, flags, states, and names of queues."""
     completion = get_completion_class(shell)
     assert completion is not None  # click knows these three
     click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())

@@ -9,7 +9,7 @@ __all__ = ["NumberRange"]
 
 
 class NumberRange(click.FloatRange):
-    """Take a number within a range; click's own takes ``nan``, too."""
+    """A number within a range; click's own type accepts ``nan``, too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check a number."""

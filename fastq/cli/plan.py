@@ -34,7 +34,7 @@ Exit codes: 0 done, 1 there is no profile, or it cannot be read; 2 misused."""
 
 
 class _Quantity(StringParamType):
-    """Be a quantity with its unit."""
+    """A quantity with its unit."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -56,24 +56,24 @@ _SIZE, _COUNT, _LINK = _Quantity("size", parse_size), _Quantity("count", parse_c
 
 _LOAD: Final = (
     ("--rate", "N/s", _RATE, "tasks a second (/min, /h, /d): 5000/s, 300k/h"),
-    ("--duration", "TIME", _SPAN, "how long a handler takes: 20ms, 1.5s"),
-    ("--cpu", "TIME", _SPAN, "for how long of that it computes  [default: all; async: none]"),
-    ("--payload", "SIZE", _SIZE, "bytes of a task: 100B, 2kB"),
-    ("--retention", "TIME", _SPAN, "how long completed tasks are kept"),
-    ("--result", "SIZE", _SIZE, "bytes of the result that is kept with one"),
+    ("--duration", "TIME", _SPAN, "run time of a handler: 20ms, 1.5s"),
+    ("--cpu", "TIME", _SPAN, "CPU time of that  [default: all; async: none]"),
+    ("--payload", "SIZE", _SIZE, "size of a task: 100B, 2kB"),
+    ("--retention", "TIME", _SPAN, "retention of completed tasks"),
+    ("--result", "SIZE", _SIZE, "size of the result that is kept with a task"),
 )
 _FLEET: Final = (
-    ("--burst", "N", _COUNT, "so many tasks of this mix at once: 250k, 1M"),
-    ("--within", "TIME", _SPAN, "the time that the burst may take"),
-    ("--servers", "N", click.IntRange(1, 100_000), "how many there are  [default: what is needed]"),
-    ("--cores", "N", NumberRange(0.1, 4_096), "cores of a server  [default: as measured]"),
-    ("--children", "N", click.IntRange(1, 4_096), "children of a server  [default: what is needed]"),
-    ("--async-concurrency", "N", click.IntRange(1, 100_000), "coroutines that a child runs at once  [default: 100]"),
-    ("--child-memory", "SIZE", _SIZE, "what the app itself takes in each child"),
-    ("--redis-memory", "SIZE", _SIZE, "what Redis may use  [default: its maxmemory]"),
-    ("--network", "SPEED", _LINK, "of the machine of Redis  [default: 10Gbit]"),
-    ("--utilization", "SHARE", NumberRange(0, 1, min_open=True), "how busy anything may be  [default: 0.7]"),
-    ("--profile", "FILE", click.Path(path_type=Path), "what fastq bench measured  [default: this machine's last]"),
+    ("--burst", "N", _COUNT, "this many tasks of the mix at once: 250k, 1M"),
+    ("--within", "TIME", _SPAN, "time limit for the burst"),
+    ("--servers", "N", click.IntRange(1, 100_000), "number of servers  [default: as needed]"),
+    ("--cores", "N", NumberRange(0.1, 4_096), "cores per server  [default: as measured]"),
+    ("--children", "N", click.IntRange(1, 4_096), "children per server  [default: as needed]"),
+    ("--async-concurrency", "N", click.IntRange(1, 100_000), "coroutines that run at once per child  [default: 100]"),
+    ("--child-memory", "SIZE", _SIZE, "memory of the app itself, per child"),
+    ("--redis-memory", "SIZE", _SIZE, "memory limit of Redis  [default: its maxmemory]"),
+    ("--network", "SPEED", _LINK, "network speed of Redis' machine  [default: 10Gbit]"),
+    ("--utilization", "SHARE", NumberRange(0, 1, min_open=True), "how busy any part may be  [default: 0.7]"),
+    ("--profile", "FILE", click.Path(path_type=Path), "profile of fastq bench  [default: this machine's last]"),
 )
 
 
@@ -95,16 +95,16 @@ def _options(rows: tuple[tuple[str, str, Any, str], ...]) -> Callable[[F], F]:
     multiple=True,
     metavar="NAME=VALUE,...",
     type=_Quantity("load", parse_load),
-    help="another sort of task: rate=,duration=,payload= and, as above, cpu=,retention=,result=,async",
+    help="another kind of task: rate=,duration=,payload= and, as above, cpu=,retention=,result=,async",
 )
 @_options(_FLEET)
 @click.option("--shared", is_flag=True, help="Redis runs on the same machine, the only server")
 @json_option
 def plan(as_json: bool, profile: Path | None, **given: Any) -> int:
-    """Say what a load needs: children, servers, Redis; how long bursts take; what the next limit is.
+    """Estimate what a load needs: children, servers, Redis; how long bursts take; which limit comes next.
 
-    It reckons from what fastq bench measured, on a machine like those that are planned for, and says of each figure
-    where it comes from.
+    The estimates come from the profile that fastq bench measured on a machine of the planned kind. For each figure it
+    says where it comes from.
     """
     try:
         wish = _wish(given)

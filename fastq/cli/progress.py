@@ -14,7 +14,7 @@ SHOWN_EVERY_S: Final = 0.1
 
 
 class StatusLine:
-    """Show a text on a terminal's last line; elsewhere nothing."""
+    """The last line of a terminal, to show a text; elsewhere it shows nothing."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen

@@ -107,7 +107,7 @@ def _show(session: Session, info: QueueInfo) -> None:
 
 
 def _archive(info: QueueInfo) -> Cell | str:
-    """Say what the archive holds at most, what it does then, and what it has dropped."""
+    """Return the archive's limit, what happens beyond it, and how many tasks it has dropped."""
     rule = f"{number(info.archive_max)} tasks, then {info.archive_full}"
     return Cell(f"{rule}; {number(info.archive_dropped)} dropped", fg="yellow") if info.archive_dropped else rule
 
@@ -129,7 +129,7 @@ def _show_counters(session: Session, title: str, counters: Sequence[tuple[str, i
     default=10,
     show_default=True,
     metavar="N",
-    help="how many days, today included",
+    help="number of days, including today",
 )
 @json_option
 @pass_session
@@ -154,7 +154,7 @@ def history(session: Session, queues: Sequence[str], days: int, as_json: bool) -
 
 @queue.verb("pause", examples=["queue pause low", "queue pause next --ahead"], exits=EXITS_OF_MANY)
 @queues_argument
-@click.option("--ahead", is_flag=True, help="pause queues, too, that there are not yet")
+@click.option("--ahead", is_flag=True, help="also pause queues that do not exist yet")
 @json_option
 @pass_session
 def pause(session: Session, queues: Sequence[str], ahead: bool, as_json: bool) -> int:

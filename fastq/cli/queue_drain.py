@@ -33,7 +33,7 @@ RATE_OVER_S: Final = 5.0
 @click.option(
     "--timeout",
     metavar="DURATION",
-    help="how long to wait at most: seconds, or 5m, 1h30m  [default: as long as it takes]",
+    help="how long to wait at most: seconds, or 5m, 1h30m  [default: no limit]",
 )
 @click.option(
     "--state",
@@ -43,17 +43,17 @@ RATE_OVER_S: Final = 5.0
     multiple=True,
     help="a state that must be empty; may be repeated  [default: pending, active, aggregating and retry]",
 )
-@click.option("--pause-after", is_flag=True, help="pause the queue once it is empty, before anything new is taken")
+@click.option("--pause-after", is_flag=True, help="pause the queue once it is empty, before a new task is taken")
 @json_option
 @pass_session
 def drain(
     session: Session, queue: str, timeout: str | None, states: Sequence[str], pause_after: bool, as_json: bool
 ) -> int:
-    """Wait until the work in a queue is done: 0 once it is, 1 when the time is up, and says what remains.
+    """Wait until the work in a queue is done; on a timeout, print what remains and exit with code 1.
 
-    That is, until no task is pending, active, aggregating or to be retried. What is scheduled for later is waited for
-    if --state says so; what is archived or completed never. Nothing is stopped: who enqueues goes on enqueuing. A
-    paused queue with pending tasks does not become empty, so that is an error, too.
+    The work is done when no task is pending, active, aggregating or to be retried. Scheduled tasks are waited for only
+    with --state; archived and completed tasks never. Nothing is stopped: producers may go on enqueuing. A paused queue
+    with pending tasks never becomes empty, so it is an error, too.
     """
     limit_s = None if timeout is None else _seconds(timeout)
     watch = _Watch(session)
@@ -119,7 +119,7 @@ class _Watch:
         self.last = now
         if not self._seen and not now.empty:
             if not any(now.queue in server.queues for server in self._session.inspector.servers()):
-                say_failure(f"note: no server that runs works on {clean(now.queue)}")
+                say_failure(f"note: no running server serves {clean(now.queue)}")
         elif self._seen:
             self.line.show(self._status(now))
         self._seen.append((time.monotonic(), now.processed))

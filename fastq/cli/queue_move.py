@@ -27,7 +27,7 @@ _BEYOND: Final = {
     "move",
     cls=Verb,
     examples=['queue move low bulk --state pending --type "mail:*"', "queue move low bulk --yes --json"],
-    exits="0 all are moved, 1 failed, or some had to stay; 2 misused, 130 Ctrl-C, 143 SIGTERM",
+    exits="0 all are moved, 1 failed, or some stayed; 2 misused, 130 Ctrl-C, 143 SIGTERM",
 )
 @click.argument("origin", type=QueueName(), metavar="FROM")
 @click.argument("target", type=QueueName(), metavar="TO")
@@ -39,16 +39,16 @@ _BEYOND: Final = {
     multiple=True,
     help="a state; may be repeated  [default: all but active]",
 )
-@click.option("--type", metavar="PATTERN", help="those of this type; * and ? match as in file names")
+@click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")
 @yes_option
 @json_option
 @pass_session
 def move(session: Session, /, origin: str, target: str, states: Sequence[str], type: str | None, **flags: bool) -> int:
     """Move tasks to another queue, with their ids, states, times and unique locks; active ones stay.
 
-    200 at a time are parked where no server takes them, first in one queue, then in the other. So each is in one of
-    them only, whatever happens; what an interrupted move has parked goes on when the same command is run again. A task
-    stays, and it is said, if the other queue has its id or another holder of its lock.
+    Tasks are moved 200 at a time. In between they are parked where no server takes them, so each task is in one queue
+    only, whatever happens. Running the same command again finishes an interrupted move. A task stays if the other
+    queue already has its id, or another task there holds its lock; the command lists such tasks.
     """
     if origin == target:
         raise click.UsageError(f"FROM and TO are both {origin!r}")
@@ -63,7 +63,9 @@ def move(session: Session, /, origin: str, target: str, states: Sequence[str], t
         try:
             carry_out(session, lambda note: session.inspector.carry_out(job, progress=note), job.done, job.total)
         except FastqError as error:
-            raise FastqError(f"{error}; some may be between the queues until the same move is run again") from error
+            raise FastqError(
+                f"{error}; some tasks may be parked between the queues; run the same move again to finish it"
+            ) from error
     return _told(session, plan.moved, (origin, target), as_json=flags["as_json"])
 
 
@@ -84,7 +86,7 @@ def _told(session: Session, moved: Moved, queues: tuple[str, str], *, as_json: b
     if as_json:
         emit(moved_record(moved))
     else:
-        more = f"; {number(stayed)} had to stay" if stayed else ""
+        more = f"; {number(stayed)} stayed" if stayed else ""
         tasks = "task" if moved.count == 1 else "tasks"
         session.screen.say(f"Moved {number(moved.count)} {tasks} of {origin} to {target}{more}.")
     return 1 if stayed else 0

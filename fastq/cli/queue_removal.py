@@ -21,14 +21,14 @@ __all__ = ["rm"]
 
 @click.command("rm", cls=Verb, examples=["queue rm old", "queue rm old older --force --yes"], exits=EXITS_OF_MANY)
 @queues_argument
-@click.option("--force", "-f", is_flag=True, help="delete the tasks in it, too")
+@click.option("--force", "-f", is_flag=True, help="also delete the tasks in it")
 @yes_option
 @json_option
 @pass_session
 def rm(session: Session, queues: Sequence[str], force: bool, yes: bool, as_json: bool) -> int:
-    """Delete queues; with tasks in them only by --force, and never while tasks are active.
+    """Delete queues; those with tasks only with --force, and never while tasks are active.
 
-    A queue is paused while it is deleted. All keys of Redis are gone through, in pieces, for what belongs to it.
+    A queue is paused while it is deleted. All keys of Redis are scanned, in pieces, for those of the queue.
     """
     found: dict[str, QueueInfo] = {}
 

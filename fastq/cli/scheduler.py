@@ -32,10 +32,10 @@ Examples:
   fastq scheduler myapp.schedule:manager --redis redis://redis.example:6379/0
 
 Each option is also read from FASTQ_<NAME>, for example FASTQ_LOG_LEVEL, and from the file given with --config (TOML,
-keys with underscores); --redis is also FASTQ_REDIS_URL. It is used by a scheduler that was made without a URL.
+keys with underscores); --redis is also FASTQ_REDIS_URL. It applies to a scheduler that was created without a URL.
 
 \b
-Signals: TERM and INT let the tick under way be enqueued, take the entries off the list, and exit.
+Signals: TERM and INT finish enqueuing the current tick, remove the entries from Redis, and exit.
 Exit codes: 0 done, 1 could not run, 2 misused."""
 
 
@@ -50,18 +50,18 @@ def _choices(name: str) -> click.Choice[str]:
 )
 @click.argument("app", required=False)
 @click.option("--redis", "-u", metavar="URL", help="where Redis is  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
-@click.option("--connect-timeout", metavar="SECONDS", help="how long Redis may be away at the start  [default: 30]")
+@click.option("--connect-timeout", metavar="SECONDS", help="how long to wait for Redis at the start  [default: 30]")
 @click.option(
     "--log-level", type=_choices("log_level"), help=f"{SETTINGS['log_level'].metadata['help']}  [default: info]"
 )
 @click.option(
     "--log-format", type=_choices("log_format"), help=f"{SETTINGS['log_format'].metadata['help']}  [default: text]"
 )
-@click.option("--config", metavar="FILE", help="a TOML file of settings")
+@click.option("--config", metavar="FILE", help="a TOML file with settings")
 @click.version_option(__version__, prog_name=_NAME)
 @click.pass_context
 def command(context: click.Context, /, **flags: Any) -> None:
-    """Enqueue the periodic tasks of the Scheduler or PeriodicTaskManager that APP names (module:attr)."""
+    """Enqueue the periodic tasks of the Scheduler or PeriodicTaskManager APP (module:attr)."""
     search_here()
     try:
         for warning in check_environment(os.environ):

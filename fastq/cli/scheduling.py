@@ -31,7 +31,7 @@ _log = logging.getLogger("fastq")
 
 @dataclass(frozen=True, slots=True)
 class SchedulingOptions:
-    """Say what to run, and how; ``redis`` is for a scheduler that names none."""
+    """What to run, and how; ``redis`` applies to a scheduler that names none."""
 
     app: str
     redis: str | None
@@ -41,7 +41,7 @@ class SchedulingOptions:
 
 
 class _ToldToStop(BaseException):
-    """Leave the wait for Redis; not an ``Exception``, which a wait might swallow."""
+    """Raised to leave the wait for Redis; not an ``Exception``, which a wait might swallow."""
 
 
 @unblocked_stderr()
@@ -84,7 +84,7 @@ def _load(app: str) -> Scheduler | PeriodicTaskManager:
 
 
 def _where(error: BaseException) -> str:
-    """Say which line of the user's called what raised."""
+    """Return which line of the user's code made the call that raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     return f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
 

@@ -20,7 +20,7 @@ Examples:
   fastq server quiet aeea
   fastq server stop --all --yes"""
 
-server = Noun("server", help="List the servers that work on queues, quiet and stop them.", epilog=_EPILOG)
+server = Noun("server", help="List, quiet and stop servers.", epilog=_EPILOG)
 
 COLUMNS = (
     Column("ID"),

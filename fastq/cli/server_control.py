@@ -27,8 +27,8 @@ def _options(command: F) -> F:
     for option in (
         json_option,
         yes_option,
-        click.option("--no-wait", is_flag=True, help="do not wait until they do it"),
-        click.option("--all", "every", is_flag=True, help="all servers that there are"),
+        click.option("--no-wait", is_flag=True, help="do not wait until it is done"),
+        click.option("--all", "every", is_flag=True, help="all servers"),
         click.argument("ids", nargs=-1, metavar="SERVER..."),
     ):
         command = option(command)
@@ -41,10 +41,11 @@ def _options(command: F) -> F:
 @_options
 @pass_session
 def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:
-    """Shut servers down as SIGTERM does: what runs has their shutdown timeout, what does not end in it is run again.
+    """Shut servers down, as SIGTERM does: running tasks may finish within the servers' shutdown timeout.
 
-    SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. What starts a server again when it
-    ends (systemd, Kubernetes) does so after this, too. Servers of Go have no ear for it: end them by a signal.
+    Tasks that do not finish in time are requeued. SERVER is an id as shown by server ls, or the beginning of one, or
+    HOST:PID. A supervisor (systemd, Kubernetes) starts the server again, as after any exit. asynq servers ignore the
+    order: send them a signal.
     """
     return _Telling(session, stops=True, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
 
@@ -53,16 +54,16 @@ def stop(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: 
 @_options
 @pass_session
 def quiet(session: Session, ids: Sequence[str], every: bool, no_wait: bool, yes: bool, as_json: bool) -> int:
-    """Let servers fetch no more tasks, and finish those they have, as SIGTSTP does; only a restart takes it back.
+    """Let servers fetch no more tasks and finish those they have, as SIGTSTP does; only a restart undoes it.
 
-    SERVER is an id as server ls shows it, or the beginning of one, or HOST:PID. Servers of Go have no ear for it: send
+    SERVER is an id as shown by server ls, or the beginning of one, or HOST:PID. asynq servers ignore the order: send
     them the signal.
     """
     return _Telling(session, stops=False, wait=not no_wait).run(ids, every=every, yes=yes, as_json=as_json)
 
 
 class _Telling:
-    """Tell servers one after the other, then wait for all of them."""
+    """An order to servers: sent to one after the other, then awaited from all of them."""
 
     def __init__(self, session: Session, *, stops: bool, wait: bool) -> None:
         self._session = session
@@ -71,7 +72,7 @@ class _Telling:
 
     def run(self, ids: Sequence[str], *, every: bool, yes: bool, as_json: bool) -> int:
         if bool(ids) == every:
-            raise click.UsageError("name servers, or --all of them; fastq server ls lists those that there are")
+            raise click.UsageError("name servers, or use --all; fastq server ls lists them")
         running = self._session.inspector.servers()
         if every and not running:
             raise FastqError("there are no servers running")
@@ -109,7 +110,7 @@ class _Telling:
         except ServerNotListeningError:
             signal = "SIGTERM" if self._stops else "SIGTSTP"
             raise FastqError(
-                f"{name_of(info)} does not listen: it is a server of Go, or may not; send {signal} to {info.pid} "
+                f"{name_of(info)} takes no orders (an asynq server, or denied by ACL); send {signal} to {info.pid} "
                 f"on {clean(info.host)}"
             ) from None
 
@@ -123,7 +124,7 @@ class _Telling:
             raise
         except TimeoutError:
             raise FastqError(
-                f"{name_of(info)} was told, but shows no sign of it after {WAIT_S:g} s; see its log"
+                f"{name_of(info)} got the order, but shows no effect after {WAIT_S:g} s; see its log"
             ) from None
         if now is None:
             return f"{name_of(info)} is gone."

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Session:
-    """Be one run of a command: ``screen`` writes to stdout, ``notes`` to stderr; nothing is asked of Redis yet."""
+    """One run of a command: ``screen`` writes to stdout, ``notes`` to stderr; Redis is not contacted yet."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -44,7 +44,7 @@ class Session:
 
     @property
     def is_cluster(self) -> bool:
-        """Tell whether Redis was said to be a cluster."""
+        """Return whether the URL names a cluster."""
         return is_cluster(self.url)
 
     @functools.cached_property
@@ -60,7 +60,7 @@ class Session:
             self.inspector.close()
 
     def fail(self, error: FastqError) -> None:
-        """Say an error in one line, with what helps; of a queue that there is not, which are like it."""
+        """Print an error in one line, with advice; for an unknown queue the advice lists similar names."""
         say_failure(f"{error}{self._advice(error)}")
 
     def _advice(self, error: FastqError) -> str:
@@ -71,12 +71,16 @@ class Session:
                 return f"; fastq queue resume {error.queue} lets servers take them"
             case QueueNotEmptyError():
                 if "moving" in error.sizes:
-                    return "; a fastq queue move was interrupted, and goes on when it is run again"
+                    return "; a fastq queue move was interrupted; run it again to finish it"
                 is_busy = TaskState.ACTIVE.value in error.sizes
-                return "; let the active ones end, or cancel them" if is_busy else "; --force deletes them, too"
+                return (
+                    "; wait until the active tasks are done, or cancel them"
+                    if is_busy
+                    else "; --force also deletes them"
+                )
             case TaskNotFoundError():
                 return (
-                    f"; it may be done and gone: fastq task ls --queue {error.queue} --state STATE lists what there is"
+                    f"; it may be done and deleted: fastq task ls --queue {error.queue} --state STATE lists the tasks"
                 )
         return ""
 
@@ -87,7 +91,7 @@ class Session:
             return ""
         if close := difflib.get_close_matches(queue, names, 1):
             return f"; did you mean {close[0]!r}?"
-        return "; fastq queue ls lists those that there are" if names else "; there are no queues here yet"
+        return "; fastq queue ls lists the existing queues" if names else "; there are no queues here yet"
 
 
 def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Callable[P, int]:

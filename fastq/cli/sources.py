@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Sources:
-    """Look up what is a setting of the command, not of the server: flag, environment, file."""
+    """The sources of the command's own settings (not the server's): flag, environment, file."""
 
     def __init__(self, flags: dict[str, Any], file: dict[str, Any]) -> None:
         self._flags = flags

@@ -58,7 +58,7 @@ _COLUMNS: Final = (
 @json_option
 @pass_session
 def stats(session: Session, as_json: bool) -> None:
-    """Show how many tasks there are in each state and queue, what was done today, and how Redis is.
+    """Show the number of tasks in each state and queue, today's work, and the state of Redis.
 
     Days are UTC; a failed attempt counts as processed, too. LOST are tasks whose server died: no failed attempt.
     LATENCY is how long the oldest pending task has waited.

@@ -28,7 +28,7 @@ def open_streams() -> None:
 
 
 def was_closed(stream: Any) -> bool:
-    """Tell whether a stream was closed before the command began."""
+    """Return whether a stream was closed before the command began."""
     return getattr(stream, "name", None) == os.devnull
 
 

@@ -22,7 +22,7 @@ LEAST_WIDTH: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Describe a column; ``right`` is for numbers.
+    """A column; ``right`` is for numbers.
 
     What a narrow window does to it: it shows the ``short`` title, a text of a column with ``cut`` is shortened, and at
     last columns are left out, those with the highest ``rank`` first, those with rank 0 never.
@@ -36,7 +36,7 @@ class Column:
 
 
 class Cell(str):
-    """Be a text with a colour of click's, or dim."""
+    """A text in one of click's colors, or dim."""
 
     __slots__ = ("dim", "fg")
 
@@ -75,7 +75,7 @@ def table(screen: Screen, columns: Sequence[Column], rows: Iterable[Sequence[str
 
 
 class Layout(NamedTuple):
-    """Be a table with the widths of its columns."""
+    """A table with the widths of its columns."""
 
     columns: Sequence[Column]
     rows: list[list[str]]

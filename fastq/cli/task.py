@@ -49,10 +49,10 @@ task = Noun(
 MOST_A_PAGE: Final = 10_000
 
 ids_option = click.option(
-    "--id", "-i", "ids", type=TaskId(), multiple=True, required=True, metavar="ID", help="a task's id; may be repeated"
+    "--id", "-i", "ids", type=TaskId(), multiple=True, required=True, metavar="ID", help="id of a task; may be repeated"
 )
 group_option = click.option(
-    "--group", "-g", type=GroupName(), metavar="GROUP", help="the group of tasks that are aggregating"
+    "--group", "-g", type=GroupName(), metavar="GROUP", help="the group of the aggregating tasks"
 )
 
 
@@ -75,7 +75,7 @@ def of_group(state: TaskState, group: str | None) -> str | None:
     ],
 )
 @queue_option
-@click.option("--state", "-s", type=state_choice(*STATES), required=True, help="the state the tasks are in")
+@click.option("--state", "-s", type=state_choice(*STATES), required=True, help="the state of the tasks")
 @group_option
 @click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="which page")
 @click.option(
@@ -87,8 +87,8 @@ def of_group(state: TaskState, group: str | None) -> str | None:
 def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_json: bool, **more: str | None) -> None:
     """List the tasks of a queue in one state, a page at a time, the oldest first.
 
-    With a filter tasks are read, some hundreds a round trip, until the page is full; the pages are of those that match.
-    HELD tells whether a server has the lease of an active task; what nobody holds is brought back in a minute.
+    With a filter, tasks are read, some hundreds a round trip, until the page is full; pages list matching tasks only.
+    HELD shows whether a server has the lease of an active task; tasks without a lease are recovered within a minute.
     """
     known = TaskState(state)
     group = of_group(known, more.pop("group"))
@@ -153,9 +153,9 @@ _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
     exits=EXITS_OF_MANY,
 )
 @click.argument("ids", type=TaskId(), nargs=-1, required=True, metavar="TASK_ID...")
-@click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue, where ids are in several")
+@click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue, if several queues have the id")
 @click.option(
-    "--outcome", type=click.Choice(["retry", "archive", "delete"]), help="what becomes of them then; Go servers retry"
+    "--outcome", type=click.Choice(["retry", "archive", "delete"]), help="what becomes of them; Go servers always retry"
 )
 @yes_option
 @json_option

@@ -22,7 +22,7 @@ _WAITING: Final = (TaskState.PENDING, TaskState.AGGREGATING, TaskState.SCHEDULED
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Name what is done, and to which tasks."""
+    """An action, and the tasks it applies to."""
 
     done: str
     warning: str
@@ -84,7 +84,7 @@ def _apply(session: Session, change: _Change, work: Callable[[OnProgress], int],
         TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED, TaskState.AGGREGATING
     ),
     required=True,
-    help="the state the tasks are in",
+    help="the state of the tasks",
 )
 @group_option
 @yes_option
@@ -98,7 +98,7 @@ def run_all(session: Session, queue: str, state: str, group: str | None, yes: bo
 
 @click.command("archive-all", cls=Verb, examples=["task archive-all --queue low --state retry --yes"])
 @queue_option
-@click.option("--state", "-s", type=state_choice(*_WAITING), required=True, help="the state the tasks are in")
+@click.option("--state", "-s", type=state_choice(*_WAITING), required=True, help="the state of the tasks")
 @group_option
 @yes_option
 @json_option
@@ -123,7 +123,7 @@ def archive_all(session: Session, queue: str, state: str, group: str | None, yes
     "-s",
     type=state_choice(*_WAITING, TaskState.ARCHIVED, TaskState.COMPLETED),
     required=True,
-    help="the state the tasks are in",
+    help="the state of the tasks",
 )
 @group_option
 @yes_option

@@ -82,15 +82,17 @@ def _flag(spec: OptionSpec) -> Callable[[F], F]:
         "task enqueue -t report -l x -q low --retry 3 --timeout 90 --unique 1h --header trace=7",
     ],
 )
-@click.option("--type-name", "--type_name", "--type", "-t", "type_name", required=True, metavar="TYPE", help="its type")
-@click.option("--payload", "-l", required=True, metavar="TEXT", help="its payload, as it is")
+@click.option(
+    "--type-name", "--type_name", "--type", "-t", "type_name", required=True, metavar="TYPE", help="the task type"
+)
+@click.option("--payload", "-l", required=True, metavar="TEXT", help="the payload, used verbatim")
 @_task_options
 @json_option
 @pass_session
 def enqueue(session: Session, /, type_name: str, payload: str, as_json: bool, **options: Any) -> None:
-    """Put a task into a queue, and say its id.
+    """Put a task into a queue, and print its id.
 
-    Durations are seconds (90) or Go-like (1m30s), times are of RFC 3339 (2026-11-21T07:00:00Z).
+    Durations are seconds (90) or Go-like (1m30s); times are RFC 3339 (2026-11-21T07:00:00Z).
     """
     try:
         given: Any = {name: _read(name, value) for name, value in options.items() if value not in (None, ())}

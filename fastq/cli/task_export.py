@@ -44,7 +44,7 @@ STDOUT: Final = "-"
     multiple=True,
     help="a state; may be repeated  [default: all]",
 )
-@click.option("--group", "-g", type=GroupName(), metavar="GROUP", help="only this group of those that are aggregating")
+@click.option("--group", "-g", type=GroupName(), metavar="GROUP", help="only this group of the aggregating tasks")
 @click.option(
     "--output", "-o", default=STDOUT, metavar="FILE", show_default=True, help="the file to write, - for stdout"
 )
@@ -55,15 +55,15 @@ STDOUT: Final = "-"
 def export(
     session: Session, /, queue: str, states: Sequence[str], group: str | None, output: str, **more: str | None
 ) -> int:
-    """Write tasks as lines of JSON, which task import reads: every byte of them, and what people and jq can read.
+    """Write tasks as lines of JSON for task import: every byte of them, and fields that people and jq can read.
 
-    What docs/cli.schema.json calls exported_task is a line. 200 tasks are read at a time, each time at one moment. A
-    task that changes its state meanwhile may come twice, or not at all: a queue at rest, paused and drained of active
-    tasks, is exported exactly. --yes writes over a file that there is; --json tells how many went into it.
+    Each line is an exported_task of docs/cli.schema.json. Tasks are read 200 at a time, each time at one moment. A task
+    that changes its state meanwhile may be exported twice or not at all; a queue that is paused and has no active
+    tasks is exported exactly. --yes overwrites an existing file; --json prints how many tasks were written.
     """
     as_json, yes = bool(more.pop("as_json")), bool(more.pop("yes"))
     if as_json and output == STDOUT:
-        raise click.UsageError("--json tells how many tasks went into a file: name it with --output")
+        raise click.UsageError("--json prints how many tasks were written to a file: name it with --output")
     if group is not None and states and set(states) != {TaskState.AGGREGATING.value}:
         raise click.UsageError("--group goes with --state aggregating only")
     known = [TaskState.AGGREGATING] if group else [state for state in EXPORTED if state in states or not states]
@@ -95,7 +95,7 @@ def _opened(output: str, *, yes: bool) -> BinaryIO:
     try:
         return Path(output).open("wb" if yes else "xb")
     except FileExistsError:
-        raise click.UsageError(f"there is a file {output}; --yes writes over it") from None
+        raise click.UsageError(f"the file {output} exists; --yes overwrites it") from None
     except OSError as error:
         raise click.UsageError(f"cannot write {output}: {os.strerror(error.errno or 0)}") from None
 
@@ -127,7 +127,7 @@ class _Exporting:
                     self.count += 1
                 self._out.flush()
             except Interrupted as signal:
-                say_failure(f"interrupted: exported {self}; what was written is whole lines")
+                say_failure(f"interrupted: exported {self}; only whole lines were written")
                 return EXIT_SIGNAL + signal.signum
             except BrokerError as error:
                 raise FastqError(f"exported {self}, then: {error}") from error

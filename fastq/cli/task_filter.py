@@ -21,13 +21,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 def filter_options(command: F) -> F:
     """Give a command the filters."""
     for option in (
-        click.option("--error", metavar="REGEX", help="those whose last error matches"),
+        click.option("--error", metavar="REGEX", help="only tasks whose last error matches"),
         click.option(
             "--since",
             metavar="TIME",
-            help="those that failed, or were completed, since then: 1h30m, or a time of RFC 3339",
+            help="only tasks that failed or completed since: 1h30m ago, or an RFC 3339 time",
         ),
-        click.option("--type", metavar="PATTERN", help="those of this type; * and ? match as in file names"),
+        click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names"),
     ):
         command = option(command)
     return command
@@ -70,7 +70,7 @@ def page_of(infos: Iterable[TaskInfo], page: int, size: int) -> list[TaskInfo]:
 
 
 def filter_text(where: TaskFilter) -> str:
-    """Say in words which tasks are meant, to stand behind "tasks"; empty for any."""
+    """Return a description of the filter, to follow the word "tasks"; empty if it selects any."""
     words = [
         f"of type {clean(where.type)}" if where.type is not None else "",
         f"whose error matches {clean(where.error.pattern)}" if isinstance(where.error, re.Pattern) else "",

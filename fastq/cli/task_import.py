@@ -33,22 +33,23 @@ STDIN: Final = "-"
     exits="0 done, with tasks left out, too; 1 failed, or lines were bad; 2 misused, 130 Ctrl-C, 143 SIGTERM",
 )
 @click.argument("file", default=STDIN, metavar="[FILE]")
-@click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="put all into this queue, whatever was theirs")
-@click.option("--dry-run", is_flag=True, help="check every line, say what would be done, and do nothing")
-@click.option("--skip-bad", is_flag=True, help="leave out lines that cannot be read, say which, and go on")
 @click.option(
-    "--active-as-pending", is_flag=True, help="put those that were active into pending; else they are left out"
+    "--queue", "-q", type=QueueName(), metavar="QUEUE", help="put all tasks into this queue instead of their own"
 )
+@click.option("--dry-run", is_flag=True, help="check every line and show what would be done")
+@click.option("--skip-bad", is_flag=True, help="skip and list lines that cannot be read")
+@click.option("--active-as-pending", is_flag=True, help="put active tasks into pending; by default they are left out")
 @json_option
 @pass_session
 def import_tasks(session: Session, /, file: str, queue: str | None, as_json: bool, **more: bool) -> int:
-    """Put tasks back that task export wrote, from FILE or stdin, each into the state that it had.
+    """Import tasks written by task export, from FILE or stdin, each into the state that it had.
 
-    All lines of a file are checked before anything is written: bad ones are named, and nothing is done. Out of a pipe
-    lines are taken 200 at a time, checked and put in one step; the first bad one ends it, and nothing of its 200 is
-    done. With --skip-bad only the bad lines are left out, and the exit code is 1. A task whose id the queue has is
-    left out, so that an import that was interrupted can be run again. So is what a queue's archive has no room for.
-    Completed tasks keep the end of their retention. A unique lock is set if it has not expired and nobody has it.
+    All lines of a file are checked before anything is written; bad lines are listed, and nothing is imported. Lines of
+    a pipe are read 200 at a time, checked and imported in one step; the first bad line ends the import, and none of
+    its 200 is imported. With --skip-bad only the bad lines are left out, and the exit code is 1. A task whose id is
+    already in the queue is left out, so an interrupted import can be run again. So are tasks for which the
+    queue's archive has no room. Completed tasks keep the end of their retention. A unique lock is set if it has not
+    expired and no other task holds it.
     """
     dry_run, names_bad = more.pop("dry_run"), more["skip_bad"]
     act = session.inspector.check_import if dry_run else session.inspector.import_tasks
@@ -63,7 +64,7 @@ def import_tasks(session: Session, /, file: str, queue: str | None, as_json: boo
         except Interrupted as signal:
             code = watch.stopped("interrupted", EXIT_SIGNAL + signal.signum)
         except BrokerError as error:
-            doubt = "; what was being imported may be there: run it again" if error.maybe_applied else ""
+            doubt = "; the lines in progress may have been imported: run it again" if error.maybe_applied else ""
             code = watch.stopped(f"{error}{doubt}", 1)
         finally:
             watch.line.clear()
@@ -115,7 +116,7 @@ class _Watch:
         self._said = {"warnings": 0, "bad_lines": 0, "conflicts": 0}
 
     def note(self, report: ImportReport) -> None:
-        """Say what is new, show how far it is, and end it if a signal came."""
+        """Print what is new, show the progress, and end the import if a signal came."""
         self.report = report
         self._say_new()
         checking = report.checked and not report.lines
@@ -142,7 +143,7 @@ class _Watch:
         return str(error)
 
     def stopped(self, why: str, code: int) -> int:
-        """Say why it ended early, and how far it came."""
+        """Print why the import ended early, and how far it came."""
         self.line.clear()
         self._say_new()
         lines = self.report.lines
@@ -154,12 +155,12 @@ class _Watch:
 
 def _text(report: ImportReport, *, ended: bool = False) -> str:
     more = [
-        (report.exists, "left out, since their ids are there"),
+        (report.exists, "left out, since their ids exist already"),
         (report.active, "left out, since they were active"),
         (report.expired, "left out, since their retention is over"),
         (report.archive_full, "left out, since the archive is full"),
         (0 if ended else report.bad, "left out, since they are bad"),
-        (report.locks_held, "without their unique locks, which others have"),
+        (report.locks_held, "without their unique locks, which other tasks hold"),
         (report.locks_expired, "without their unique locks, which have expired"),
     ]
     said = "".join(f"; {number(count)} {text}" for count, text in more if count)

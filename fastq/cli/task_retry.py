@@ -29,8 +29,8 @@ __all__ = ["retry"]
     exits=EXITS_OF_MANY,
 )
 @queue_option
-@click.option("--id", "-i", "ids", type=TaskId(), multiple=True, metavar="ID", help="a task's id; may be repeated")
-@click.option("--all", "every", is_flag=True, help="all failed tasks, or those that the filters leave")
+@click.option("--id", "-i", "ids", type=TaskId(), multiple=True, metavar="ID", help="id of a task; may be repeated")
+@click.option("--all", "every", is_flag=True, help="all failed tasks, or all that match the filters")
 @click.option(
     "--state",
     "-s",
@@ -55,13 +55,13 @@ def retry(
 ) -> int:
     """Run failed tasks again now: they go to pending, from retry and from the archive.
 
-    They keep how often they were tried, as with task run. With a filter all tasks are read first, and it is said how
-    many match; one that changes before its turn comes, since it ran and failed again, is left out.
+    They keep their number of attempts, as with task run. With a filter, all tasks are read first, and the number of
+    matches is shown. A task that ran and failed again before its turn is left out.
     """
     as_json = bool(more.pop("as_json"))
     known = [state for state in FAILED if state in states or not states]
     if every == bool(ids):
-        raise click.UsageError("name tasks with --id, or say --all")
+        raise click.UsageError("name tasks with --id, or use --all")
     if ids and (states or any(value is not None for value in more.values())):
         raise click.UsageError("--state, --type, --error and --since go with --all, not with --id")
     if ids:
@@ -82,7 +82,7 @@ def _retry_named(session: Session, queue: str, ids: Sequence[str], *, as_json: b
 
 
 class _Words:
-    """Write which tasks are meant."""
+    """The description of the chosen tasks."""
 
     def __init__(self, queue: str, states: str, filter_text: str) -> None:
         self._states = states

@@ -36,7 +36,7 @@ _WIDTH: Final = max(map(len, ("scheduled", "completed")))
     "states",
     type=state_choice(*TaskState),
     multiple=True,
-    help="only what comes into this state; may be repeated; what is done counts as completed",
+    help="only tasks that enter this state; may be repeated; finished tasks count as completed",
 )
 @click.option(
     "--interval",
@@ -44,17 +44,17 @@ _WIDTH: Final = max(map(len, ("scheduled", "completed")))
     default=0.5,
     show_default=True,
     metavar="SECONDS",
-    help="how long to wait between two looks",
+    help="how often to read the queue",
 )
 @json_option
 @pass_session
 def tail(session: Session, queue: str, type: str | None, states: Sequence[str], interval: float, as_json: bool) -> None:
-    """Follow what happens in a queue, from now on, until Ctrl-C; with --json an object a line.
+    """Follow the events of a queue until Ctrl-C; with --json one object a line.
 
-    Redis has no stream of it, so the queue is looked at twice a second: the last 200 ids of each state, and 200 tasks;
-    that takes Redis about a millisecond, however big the queue is. A task that came and was done between two looks is
-    not seen. Runs that ended unseen are counted ("missed"). Of more than 200 scheduled, to be retried or completed
-    tasks only those are seen to come that were seen before, and of groups nothing until they are made into a task.
+    Redis has no stream of events, so the queue is read twice a second: the last 200 ids of each state, and 200 tasks.
+    That takes Redis about a millisecond, however big the queue is. A task that came and was done between two readings
+    is not seen. Runs that ended unseen are counted ("missed"). Where over 200 tasks are scheduled, retrying or
+    completed, only those that were seen before are reported; tasks of groups are reported after their aggregation.
     """
     wanted = frozenset(map(TaskState, states))
     for event in session.inspector.follow(queue, interval=interval, progress=lambda now: check_reader()):

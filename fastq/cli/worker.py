@@ -43,8 +43,8 @@ Durations are seconds (1.5) or Go-like (1m30s), sizes 512M or 2G. Each option is
 for example FASTQ_QUEUES, and from the file given with --config (TOML, keys with underscores).
 
 \b
-Signals: TERM and INT finish what runs, give the rest back, and exit (a second one skips the waiting, as
-QUIT does); TSTP fetches no more (quiet); HUP reloads the app's code; USR1 logs a line of state.
+Signals: TERM and INT finish running tasks, return the others to their queues, and exit (a second one does
+not wait, nor does QUIT); TSTP only stops fetching (quiet); HUP reloads the app's code; USR1 logs a summary.
 Exit codes: 0 done, 1 could not run, 2 misused."""
 
 
@@ -76,7 +76,7 @@ def _default(name: str) -> str:
 
 
 class _PlainSpoken(click.Command):
-    """Say misuse in one line, without the usage that click puts before it."""
+    """A command that prints usage errors in one line, without the usage that click adds."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run as a program: never returns."""
@@ -97,13 +97,13 @@ class _PlainSpoken(click.Command):
 )
 @click.argument("app", required=False)
 @click.option("--redis", "-u", metavar="URL", help="where Redis is  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
-@click.option("--burst", is_flag=True, default=None, help="end when the queues are empty and nothing runs here")
-@click.option("--connect-timeout", metavar="SECONDS", help="how long Redis may be away at the start  [default: 30]")
-@click.option("--config", metavar="FILE", help="a TOML file of settings")
+@click.option("--burst", is_flag=True, default=None, help="exit when the queues are empty and all tasks taken are done")
+@click.option("--connect-timeout", metavar="SECONDS", help="how long to wait for Redis at the start  [default: 30]")
+@click.option("--config", metavar="FILE", help="a TOML file with settings")
 @click.version_option(__version__, prog_name=_NAME)
 @unblocked_stderr()
 def _command(**flags: Any) -> None:
-    """Run the tasks of the ServeMux that APP names (module:attr) in a pool of processes."""
+    """Run the tasks of the ServeMux APP (module:attr) in a pool of worker processes."""
     try:
         for warning in check_environment(os.environ):
             click.echo(f"{_NAME}: {warning}", err=True)

@@ -21,7 +21,7 @@ _WORD: Final = re.compile(f"[^{GO_SPACE}]+")
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """Say which values a field may have."""
+    """The values that a field may have."""
 
     name: str
     low: int
@@ -40,7 +40,7 @@ _KINDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """Hold what a field allows; ``has_star`` tells that one of its items is a bare ``*`` or ``?``."""
+    """The values that a field matches; ``has_star`` is true if one of its items is a bare ``*`` or ``?``."""
 
     kind: _Kind
     values: frozenset[int]
@@ -56,7 +56,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Hold the fields of a spec."""
+    """The fields of a spec."""
 
     minute: _Field
     hour: _Field
@@ -106,7 +106,7 @@ def read_fields(spec: str, start: int) -> Fields:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Read one field."""
+    """A reader of one field."""
 
     spec: str
     kind: _Kind

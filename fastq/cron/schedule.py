@@ -18,7 +18,7 @@ MAX_YEARS = 5
 
 
 class Schedule(ABC):
-    """Be what ``parse`` makes of a spec."""
+    """What ``parse`` makes of a spec."""
 
     def __init__(self, spec: str, zone: tzinfo) -> None:
         self.spec = spec
@@ -57,7 +57,7 @@ class Schedule(ABC):
 
 
 class IntervalSchedule(Schedule):
-    """Be due every so often, counted from whenever it is asked; the clock on the wall does not matter."""
+    """A schedule with a fixed interval, counted from whenever it is asked; the wall clock does not matter."""
 
     def __init__(self, spec: str, zone: tzinfo, every_s: int) -> None:
         super().__init__(spec, zone)
@@ -68,7 +68,7 @@ class IntervalSchedule(Schedule):
 
 
 class CalendarSchedule(Schedule):
-    """Be due when the wall clock of the zone matches an expression of croniter's; never if that is None."""
+    """A schedule on the wall clock of its zone, by a croniter expression; None is never due."""
 
     def __init__(self, spec: str, zone: tzinfo, expression: str | None) -> None:
         super().__init__(spec, zone)

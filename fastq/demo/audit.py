@@ -24,14 +24,14 @@ __all__ = ["Audit", "audit", "fate_of"]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Hold how many tasks had which fate, and a sentence for everything that does not add up."""
+    """How many tasks met which fate, and a sentence for each discrepancy."""
 
     found: Mapping[Fate, int]
     faults: Sequence[str]
 
 
 def audit(books: Books, before: Mapping[str, QueueCounts], findings: Findings) -> Audit:
-    """Hold all against all; ``before`` is what was counted before the first task was enqueued."""
+    """Compare what was ordered with what was found; ``before`` was counted before the first task was enqueued."""
     found: Counter[Fate] = Counter()
     faults = list(books.faults)
     for task_id, order in books.by_id.items():
@@ -60,7 +60,10 @@ _ARCHIVED: Final = {
 
 
 def fate_of(states: Sequence[str], stored: StoredTask | None, runs: Sequence[Run]) -> Fate:
-    """Tell what became of a task: by where it is in Redis and the error with it, else by how its last run ended."""
+    """Return the fate of a task.
+
+    It follows from the task's place in Redis and the error stored with it, else from how its last run ended.
+    """
     last = runs[-1].ending if runs else None
     if not states:
         if last is Ending.REVOKED:
@@ -84,7 +87,7 @@ def _error(message: bytes) -> str:
 
 
 def _task(order: Ordered, fate: Fate, runs: Sequence[Run]) -> Iterator[str]:
-    """Say what is wrong with a task's end and its runs."""
+    """Describe what is wrong with a task's end and its runs."""
     lot = order.lot
     if fate is not lot.fate:
         yield f"was to be {lot.fate.value!r}, and is {fate.value!r} after {len(runs)} runs"

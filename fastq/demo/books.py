@@ -17,7 +17,7 @@ _CHUNK: Final = 5_000
 
 
 class Books:
-    """Remember what was ordered."""
+    """The record of what was ordered."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, Ordered] = {}

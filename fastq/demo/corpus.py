@@ -14,7 +14,7 @@ _LONGEST: Final = 1_600
 
 
 class Corpus:
-    """Hold some 2 MB of text; the same seed makes the same."""
+    """Some 2 MB of text; the same seed makes the same text."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)

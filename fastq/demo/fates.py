@@ -13,7 +13,7 @@ _SHORT: Final[EnqueueOptions] = {"max_retry": 0, "timeout": 2}
 
 
 class Fate(Enum):
-    """Name what becomes of a task, in the words of the summary; the last two are never expected."""
+    """The fate of a task, in the words of the summary; the last two are never expected."""
 
     DONE = "done"
     KEPT = "done, result kept and recomputed"
@@ -31,10 +31,10 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """Be a number of tasks that are alike: ``most`` of them, or one in ``one_in`` where that is fewer.
+    """A number of tasks that are alike: at most ``most`` of them, or one in ``one_in`` if that is fewer.
 
-    ``type`` is empty for one of the three sorts of text work. ``runs`` is how often each begins, ``failures`` how many
-    of these runs count as failed.
+    ``type`` is empty for one of the three kinds of text work. ``runs`` is how often each task starts, ``failures`` how
+    many of these runs count as failed.
     """
 
     name: str

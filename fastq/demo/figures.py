@@ -13,11 +13,11 @@ __all__ = ["Figures", "measure", "quantile"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Hold rates in runs a second, shares from 0 to 1, lateness in seconds.
+    """Rates in runs a second, shares from 0 to 1, lateness in seconds.
 
-    The busy time is from the first run's beginning until the first of the queues had no more of its backlog;
-    ``busy_runs`` began in it, ``shares`` are the queues' parts of them. ``late_busy`` and ``late_idle`` are how long
-    after their second delayed tasks began: those of the first wave, behind the backlog, and those of the second.
+    The busy time lasts from the start of the first run until the first queue has worked off its backlog. ``busy_runs``
+    started in it; ``shares`` are each queue's part of them. ``late_busy`` and ``late_idle`` are how late delayed tasks
+    started: those of the first wave, behind the backlog, and those of the second.
     """
 
     runs: int

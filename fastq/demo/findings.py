@@ -25,10 +25,10 @@ _CHUNK: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Hold what was found.
+    """What was found in Redis and in the ledgers.
 
-    ``states`` names where in Redis each task is that is anywhere, ``stored`` what its hash holds. ``orphans`` are
-    ordered tasks that have a hash and are in no state, ``locks`` are unique locks that are still held.
+    ``states`` lists the places of each task that is anywhere in Redis, ``stored`` the contents of its hash. ``orphans``
+    are ordered tasks with a hash and no place, ``locks`` are unique locks that are still held.
     """
 
     counts: Mapping[str, QueueCounts]

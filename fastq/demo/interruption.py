@@ -17,7 +17,7 @@ _STEP_S: Final = 0.05
 
 
 class Interrupted(Exception):  # noqa: N818 - no defect
-    """Tell that a signal asked for the end."""
+    """Raised when a signal asks the demo to end."""
 
     def __init__(self, signum: int) -> None:
         self.signum = signum
@@ -25,7 +25,7 @@ class Interrupted(Exception):  # noqa: N818 - no defect
 
 
 class Interruption:
-    """Note signals for as long as it is entered; ``check`` and ``wait`` raise ``Interrupted`` once there was one.
+    """A guard that records signals while it is entered; ``check`` and ``wait`` raise ``Interrupted`` after one.
 
     After one that came it stays: whoever is impatient must not kill the process between its last words and its end.
     """

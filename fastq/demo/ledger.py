@@ -26,7 +26,7 @@ _RECORD: Final = Struct("<36sBBxxQ")
 
 
 class Ending(IntEnum):
-    """Say how a run ended, as its handler saw it; a run whose process died has none."""
+    """How a run ended, as its handler saw it; a run whose process died has no ending."""
 
     RETURNED = 1
     RAISED = 2
@@ -34,7 +34,7 @@ class Ending(IntEnum):
 
 
 class LedgerWriter:
-    """Write down every run; ``middleware`` is for ``ServeMux.use``."""
+    """The writer of the ledger, one record a run; ``middleware`` is for ``ServeMux.use``."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -59,7 +59,7 @@ class LedgerWriter:
 
 
 class Run(NamedTuple):
-    """Be one run of a task: how often it had been retried, when it began and ended in Unix ns (0: it did not)."""
+    """One run of a task: how often it had been retried, and when it began and ended in Unix ns (0: it did not end)."""
 
     retried: int
     begun_ns: int
@@ -92,14 +92,14 @@ def _records(path: Path) -> Iterator[tuple[str, int, int, int]]:
 
 
 class LedgerTail:
-    """Follow a ledger that is being written."""
+    """A reader of a ledger that is still being written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0
 
     def names(self, task_id: str) -> bool:
-        """Tell whether a task has been written down since the last call; ask for one task only."""
+        """Return whether a task was recorded since the last call; ask about one task only."""
         if not self._path.exists():
             return False
         with self._path.open("rb") as file:

@@ -17,7 +17,7 @@ _COLOURS: Final = ("red", "yellow", "blue")
 
 
 class Progress:
-    """Show how far it is on the way to so many tasks; rate and shares are those of the last three seconds.
+    """The display of the demo's progress; rate and shares are those of the last three seconds.
 
     ``before`` is what was counted when nothing had been done.
     """

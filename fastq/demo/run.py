@@ -34,12 +34,12 @@ _PREFIX: Final = "demo:"
 
 
 class QueuesInUseError(Exception):
-    """Tell that the queues of the demo hold tasks, which it will not touch."""
+    """Raised when the queues of the demo hold tasks; it does not touch them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """Say how many tasks, from which seed, on how many children; ``redis`` is a URL, None for one of the demo's own."""
+    """How many tasks, from which seed, on how many children; ``redis`` is a URL, or None for a private server."""
 
     tasks: int
     seed: int

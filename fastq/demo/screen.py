@@ -16,7 +16,7 @@ def grouped(number: float) -> str:
 
 
 class Screen:
-    """Write to ``out``, stdout by default.
+    """A writer to ``out``, stdout by default.
 
     ``is_live`` tells whether lines can be written over; colour needs that too, and no ``$NO_COLOR``. ``can_draw`` tells
     whether the encoding has block characters.

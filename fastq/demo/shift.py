@@ -26,11 +26,11 @@ _QUIET_POLLS: Final = 3
 
 
 class StalledError(Exception):
-    """Tell that nothing has moved for long, with tasks left to be done."""
+    """Raised when nothing has progressed for long although tasks are left."""
 
 
 class Shift:
-    """Watch the worker, cancel what hangs without a timeout, enqueue the late tasks once there is a lull."""
+    """The work during a demo: watch the worker, cancel tasks that hang without a timeout, enqueue the late tasks."""
 
     def __init__(
         self,

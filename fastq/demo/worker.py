@@ -25,11 +25,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class WorkerEndedError(Exception):
-    """Tell that fastq-worker ended by itself or did not end well; the text has the last lines of its log."""
+    """Raised when fastq-worker ended by itself or with an error; the text has the last lines of its log."""
 
 
 class Worker:
-    """Run ``fastq-worker`` from ``with`` to its end, or to ``stop``."""
+    """A ``fastq-worker``, running from ``with`` to its end, or to ``stop``."""
 
     def __init__(self, queues: Mapping[str, int], concurrency: int, redis: str, directory: Path) -> None:
         self.ledger = directory / "ledger"

@@ -30,9 +30,9 @@ _SECOND_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Say what was ordered: a task's lot, queue and type; its text where the result is looked at, its lock if unique.
+    """What was ordered: a task's lot, queue and type, its text if the result is checked, its lock if it is unique.
 
-    ``due_ns`` is the Unix time before which a delayed task must not start, 0 for at once.
+    ``due_ns`` is the Unix time before which a delayed task must not start, 0 if it is not delayed.
     """
 
     lot: Lot
@@ -44,14 +44,14 @@ class Ordered:
 
 
 class Offer(NamedTuple):
-    """Pair a task, as a client takes it, with what is to be remembered of it."""
+    """A task, as a client takes it, and what to remember of it."""
 
     task: Task
     ordered: Ordered
 
 
 class Workload:
-    """Make the tasks; ``queues`` are the names of critical, default and low, ``tasks`` those to be enqueued in all."""
+    """The tasks of a demo; ``queues`` names critical, default and low, ``tasks`` is the number of all tasks."""
 
     def __init__(self, tasks: int, seed: int, queues: Sequence[str], clock: Clock | None = None) -> None:
         if tasks < LEAST_TASKS:

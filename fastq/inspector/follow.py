@@ -78,7 +78,7 @@ class FollowMethods(Driver):
 
 
 class Follower:
-    """Look at a queue again and again; the first look tells nothing, since it is what there was before."""
+    """The follower of a queue: compares each look with the one before; the first look yields nothing."""
 
     def __init__(self, queue: str) -> None:
         self._queue = check_queue(queue)
@@ -87,7 +87,7 @@ class Follower:
         self._looked = at_unix_ns(0)
 
     def look(self, now_ns: int) -> Flow[list[TaskEvent]]:
-        """Tell what happened since the last look."""
+        """Return what happened since the last look."""
         if self._last is None:
             return (yield from self._begin(now_ns))
         last: Peek = self._last
@@ -171,6 +171,6 @@ class Follower:
         return TaskEvent(_NAMES[info.state], name, info.type, info.state, previous, info.last_err if failed else "")
 
     def _is_old(self, info: TaskInfo, peek: Peek) -> bool:
-        """Tell whether a task was in a big archive before: it comes into sight when others are taken out of it."""
+        """Return whether a task was already in a big archive: it comes into view when others are removed."""
         is_big = info.state is TaskState.ARCHIVED and peek.sizes[TaskState.ARCHIVED] > WINDOW
         return is_big and info.last_failed_at is not None and info.last_failed_at < self._looked - CLOCKS_APART

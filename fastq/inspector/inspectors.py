@@ -41,7 +41,7 @@ class _Methods(
 
 
 class Inspector(_Methods, BlockingDriver):
-    """Look at queues, tasks, servers and schedulers, and act on what is there; Go's and fastq's alike.
+    """An inspector of queues, tasks, servers and schedulers of Go and fastq, which can also act on them.
 
     ``redis`` is as for ``Client``. Safe to share among threads. Nothing keeps Redis busy for long, however many tasks
     there are: big work is done in pieces, so it is not atomic. A queue that is not listed in ``asynq:queues`` is a
@@ -50,7 +50,7 @@ class Inspector(_Methods, BlockingDriver):
 
 
 class AsyncInspector(_Methods, AsyncDriver):
-    """Look at what is in Redis and act on it from an asyncio program; as ``Inspector``, with every method awaitable.
+    """An inspector for asyncio programs; as ``Inspector``, with every method awaitable.
 
     ``redis`` is as for ``AsyncClient``. A call that is canceled may have been carried out, wholly or in part.
     """

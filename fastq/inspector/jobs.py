@@ -34,7 +34,7 @@ class Job:
     thing: str = "task"
 
     def outcome(self, progress: Progress) -> str:
-        """Say what came of it."""
+        """Return what the job did."""
         said = f"{progress.done:,} {self.thing}{'' if progress.done == 1 else 's'} {self.done}{progress.doubt}."
         if progress.failures:
             said += f" {len(progress.failures):,} left as it was: {clean(progress.failures[0])}"
@@ -63,7 +63,7 @@ def _ignore(progress: Progress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Name the tasks of a queue in one state, ``group`` for those that are aggregating."""
+    """The tasks of a queue in one state; ``group`` applies to aggregating tasks."""
 
     queue: str
     state: TaskState
@@ -118,7 +118,7 @@ DEEDS: Final = {"run": RUN, "archive": ARCHIVE, "delete": DELETE}
 
 
 def may(name: str, state: TaskState) -> bool:
-    """Tell whether something can be done to tasks in a state."""
+    """Return whether an action is possible on tasks in a state."""
     return state in DEEDS[name].states if name in DEEDS else state is TaskState.ACTIVE
 
 

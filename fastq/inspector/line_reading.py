@@ -33,7 +33,7 @@ MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Hold one task: its message decoded and as it is, the other fields of its hash, its score, its lock's end."""
+    """One task: its message decoded and raw, the other fields of its hash, its score, and when its lock ends."""
 
     queue: str
     id: str
@@ -85,7 +85,7 @@ def read_line(text: bytes) -> Line:
 
 
 class Read:
-    """Be the object of a line, and give its values if they are as they must be."""
+    """The object of a line, with checked access to its values."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self.values = values

@@ -37,7 +37,7 @@ MOST_NAMED: Final = 20
 
 @dataclass(slots=True)
 class Move:
-    """Move the tasks of ``origin`` that are ``wanted`` to ``target``; ``token`` is to be another each time.
+    """A move of the ``wanted`` tasks of ``origin`` to ``target``; each move has another ``token``.
 
     ``stayed`` tells of how many it could not be done and why, by ``Put``, ``named`` which the first of them are.
     """

@@ -129,4 +129,4 @@ def _decoded(decode: Callable[[bytes], T], found: Iterable[bytes]) -> Iterator[T
         try:
             yield decode(data)
         except InvalidMessageError as error:
-            _log.warning("left out of the list: %s: %r", error, data[:100])
+            _log.warning("left an unreadable entry out of the list: %s: %r", error, data[:100])

@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """Describe a queue at the moment ``timestamp`` (UTC).
+    """A queue at the moment ``timestamp`` (UTC).
 
     ``size`` counts the tasks of all states, the completed ones that are kept included. ``latency`` is how long the
     oldest pending task has waited. ``processed`` and ``failed`` are those of the UTC day; a failure counts as
@@ -59,7 +59,7 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class DailyStats:
-    """Tell how many runs ended on one UTC day, and how many of them were failures."""
+    """How many runs ended on one UTC day, and how many of them failed."""
 
     queue: str
     processed: int
@@ -69,7 +69,7 @@ class DailyStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """Tell how many tasks wait in a group to be made into one."""
+    """The number of tasks that wait in a group."""
 
     group: str
     size: int
@@ -96,7 +96,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterNode:
-    """Name a node of a Redis Cluster; ``addr`` is host:port."""
+    """A node of a Redis Cluster; ``addr`` is host:port."""
 
     id: str
     addr: str
@@ -142,7 +142,7 @@ class TaskEvent:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a move came to: ``count`` tasks were moved; some had to stay, as the other queue has their ids or locks.
+    """What a move came to: ``count`` tasks were moved; some stayed, as the other queue has their ids or locks.
 
     ``failed`` names the first of those, with the reason.
     """

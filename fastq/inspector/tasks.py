@@ -29,7 +29,7 @@ TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Be the tasks of a queue in one state, ``group`` for those that are aggregating."""
+    """The tasks of a queue in one state; ``group`` applies to aggregating tasks."""
 
     queue: str
     state: TaskState

@@ -95,7 +95,7 @@ class UnblockedStderr(io.TextIOBase):
             with self._changed:  # what was dropped meanwhile, too: another line may never come
                 dropped, self._dropped = self._dropped, 0
             if dropped:
-                _log.error("%d lines of this log were dropped here: stderr did not take them", dropped)
+                _log.error("%d lines of this log were dropped here because stderr was blocked", dropped)
 
     def _put(self, data: bytes) -> bool:
         """Write data, however long it takes; return whether it was taken."""

@@ -21,7 +21,7 @@ _INDENT: Final = "    "
 
 
 class TextFormatter(logging.Formatter):
-    """Write ``fastq: pid=1 2026/11/21 00:49:04.781966 INFO: text``, time in UTC."""
+    """The text format: ``fastq: pid=1 2026/11/21 00:49:04.781966 INFO: text``, time in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and a traceback below it if there is one."""
@@ -34,7 +34,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Write an object a line: time (RFC 3339, UTC), level, logger, pid, message, what it is about, and a traceback."""
+    """The JSON format, one object a line: time (RFC 3339, UTC), level, logger, pid, message, its facts, a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -54,7 +54,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.Handler):
-    """Write to what is ``sys.stderr`` now."""
+    """A handler that writes to the current ``sys.stderr``."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if sys.stderr is None:

@@ -15,7 +15,7 @@ MOST_PAYLOAD: Final = 512 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Describe tasks that are alike: ``rate`` a second; handlers take ``duration`` seconds, ``cpu`` of them computing.
+    """Tasks that are alike: ``rate`` a second; handlers take ``duration`` seconds, ``cpu`` of them computing.
 
     ``cpu`` None is all of it for a plain handler, none of it for an ``async def`` one. ``payload`` is in bytes,
     ``result`` what is kept of a task with ``retention`` seconds beyond its payload. ``ValueError`` names what is wrong.

@@ -22,7 +22,7 @@ _MOST_FACTOR: Final = 1e12
 
 
 class Part(Enum):
-    """Name what may be the limit."""
+    """The parts of a fleet that may be its limit."""
 
     CHILDREN = "children"
     CORES = "cores"
@@ -33,7 +33,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Describe servers that are alike: their cores and children each, and the bytes a second of Redis' network.
+    """Servers that are alike: their cores and children each, and the bytes a second of Redis' network.
 
     ``shares_redis``: Redis runs on the cores of the one server. ``ValueError`` names what is wrong.
     """
@@ -54,10 +54,10 @@ class Fleet:
 
 
 class Use(NamedTuple):
-    """Hold how busy a load keeps a fleet: the shares, and what they come from.
+    """How busy a load keeps a fleet: the shares, and the figures behind them.
 
-    ``slots`` is how many plain handlers run at once, ``coroutines`` how many ``async def`` ones; ``*_cores`` are CPU
-    seconds a second, of the whole fleet; ``waiting`` is which part of the slots' time handlers wait.
+    ``slots`` is how many plain handlers run at once, ``coroutines`` how many ``async def`` ones. ``*_cores`` are CPU
+    seconds a second of the whole fleet. ``waiting`` is the part of the slots' time in which handlers wait.
     """
 
     shares: Mapping[Part, float]

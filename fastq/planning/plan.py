@@ -22,11 +22,11 @@ PREFETCH_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Say what is asked: the loads, and what of the fleet is given; None is to be found.
+    """What to plan for: the loads, and what is given of the fleet; None means to be determined.
 
-    ``utilization`` is how busy any part may be, ``burst`` so many tasks at once beside the loads, to be worked off
-    ``within`` so many seconds, if given. ``redis_memory`` and ``child_memory`` (the app's own, a child) are bytes.
-    ``ValueError`` names what is wrong.
+    ``utilization`` is how busy any part may be. ``burst`` is a number of tasks that arrive at once beside the loads, to
+    be worked off in ``within`` seconds, if given. ``redis_memory`` and ``child_memory`` (used by the app itself, in
+    each child) are bytes. ``ValueError`` names what is wrong.
     """
 
     loads: Sequence[Load]
@@ -62,7 +62,7 @@ class Wish:
 
 
 class Limit(NamedTuple):
-    """Say at how many tasks a second of this mix a part is full, and how full it is at the load."""
+    """The rate of this mix, in tasks a second, at which a part is full, and how full it is at the load."""
 
     part: str
     share: float
@@ -70,7 +70,7 @@ class Limit(NamedTuple):
 
 
 class RedisNeed(NamedTuple):
-    """Say how far one Redis goes, in tasks a second, to its head-room and to the brim, and how many nodes it takes.
+    """How many tasks a second one Redis carries, with head-room and at most, and how many nodes are needed.
 
     ``nodes`` is None where no cluster is big enough.
     """
@@ -82,7 +82,7 @@ class RedisNeed(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Hold bytes: a task in Redis, what the load keeps there, with the burst, Redis' limit (0: none); a server's own.
+    """Memory in bytes: of a task in Redis, of the load, with the burst, Redis' limit (0: none), and of a server.
 
     ``waiting`` and ``kept`` are numbers of tasks; ``full_after_s`` is when a growing queue has filled Redis.
     """
@@ -98,7 +98,7 @@ class Memory(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """Say how long a burst takes: one producer to put it in, the fleet to work it off beside the load; may be inf."""
+    """How long a burst takes: one producer to enqueue it, the fleet to work it off beside the load; may be inf."""
 
     tasks: int
     enqueue_s: float
@@ -107,7 +107,7 @@ class Burst(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Answer a wish. Rates are tasks a second; ``growth`` is how fast queues grow when the fleet cannot keep up."""
+    """The answer to a wish. Rates are tasks a second; ``growth`` is how fast queues grow if the fleet is too small."""
 
     wish: Wish
     rate: float
@@ -125,7 +125,7 @@ class Plan:
 
     @property
     def is_enough(self) -> bool:
-        """Tell whether every part stays within its head-room."""
+        """Return whether every part stays within its head-room."""
         shares = self.use.shares.values()
         return not self.growth and max(shares) <= self.wish.utilization + 1e-9
 

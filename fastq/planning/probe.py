@@ -50,7 +50,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process exists and has not ended."""
+    """Return whether a process exists and has not ended."""
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

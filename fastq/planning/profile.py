@@ -22,7 +22,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Give a value for any payload, or wait: straight lines through points of (bytes or seconds, value), which rise."""
+    """A value by payload, or wait: straight lines through rising points of (bytes or seconds, value)."""
 
     points: Sequence[tuple[float, float]]
 
@@ -55,9 +55,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """Say what waking up costs beyond work in full batches: ``first_s`` CPU seconds a task where they are rare.
+    """The cost of waking up, beyond that of work in full batches: ``first_s`` CPU seconds a task where tasks are rare.
 
-    Where tasks come faster than every ``shared_s``, one wake-up serves several.
+    Where tasks arrive less than ``shared_s`` apart, one wake-up serves several.
     """
 
     first_s: float
@@ -70,7 +70,10 @@ class Wakes:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Say where it was measured; ``crowding`` is what the same computation costs with all cores busy, alone being 1."""
+    """The machine of the measurement.
+
+    ``crowding`` is the cost of a computation with all cores busy, relative to running it alone.
+    """
 
     host: str
     cores: float
@@ -81,7 +84,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class RedisFacts:
-    """Say which Redis it was; ``is_here``: on the same machine. ``limit_bytes`` 0: it has no maxmemory."""
+    """The Redis of the measurement; ``is_here``: on the same machine. ``limit_bytes`` 0: it has no maxmemory."""
 
     version: str
     is_here: bool
@@ -92,7 +95,7 @@ class RedisFacts:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Hold what a task costs, in full batches: CPU seconds by process, bytes on the wire, bytes in Redis."""
+    """The cost of a task in full batches: CPU seconds by process, bytes on the wire, bytes in Redis."""
 
     enqueue_one_redis: Curve
     enqueue_one_client: Curve
@@ -113,10 +116,11 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """Hold how a server behaves: what waking up costs with a backlog and without, gaps between tasks, memory, idling.
+    """How a server behaves: the cost of waking up with and without a backlog, gaps between tasks, memory, idle load.
 
-    Coroutines come in bunches, and cause ``coroutine_wakes`` of the wake-ups. ``coroutine_gap_s`` is by how long they
-    wait. ``overlap`` is which part of the shorter of Redis' and the main process' work is hidden behind the other's.
+    Coroutines come in bunches and cause ``coroutine_wakes`` of the wake-ups. ``coroutine_gap_s`` is how much longer
+    they wait. ``overlap`` is the part of the shorter of Redis' and the main process' work that overlaps with the
+    other's.
     """
 
     backlog_main: Wakes
@@ -137,7 +141,7 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Hold all that was measured, on so many children; ``loop_s`` is a loop of the handlers' computation, alone."""
+    """All measurements, with this number of children; ``loop_s`` is one loop of the handlers' computation, alone."""
 
     version: int
     fastq: str

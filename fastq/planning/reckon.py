@@ -16,7 +16,7 @@ _MOST_AWAKE: Final = 0.9
 
 
 class _Middle:
-    """Give medians over the rounds."""
+    """The medians over the rounds."""
 
     def __init__(self, samples: Samples) -> None:
         self.by_trial = samples.by_trial
@@ -63,7 +63,7 @@ def _both(middle: _Middle, size: int, value: Callable[[Sample], float]) -> float
 
 
 class _Waking:
-    """Find what waking up adds, given how long a task keeps the loop of main process and Redis busy."""
+    """The added cost of waking up, given how long a task keeps the loop of main process and Redis busy."""
 
     def __init__(self, middle: _Middle, loop_s: float) -> None:
         self._middle = middle

@@ -20,9 +20,10 @@ _BYTES: Final = 80_000_000
 
 
 class Sample(NamedTuple):
-    """Hold what a stretch of work used, each divided by its tasks but ``rate``, ``calls_a_s`` and ``others_cores``.
+    """What a stretch of work used, divided by its tasks, except ``rate``, ``calls_a_s`` and ``others_cores``.
 
-    ``rate`` is tasks a second once the first were through; seconds are CPU, bytes those of Redis' network and memory.
+    ``rate`` is tasks a second after the first ones have finished; seconds are CPU seconds, bytes are Redis' network
+    traffic and memory.
     """
 
     tasks: int
@@ -40,7 +41,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Say how much is measured: so many rounds, each so big."""
+    """How much is measured: the number of rounds, and their size."""
 
     rounds: int
     scale: float
@@ -73,7 +74,7 @@ class Extent:
 
 @dataclass(slots=True)
 class Samples:
-    """Gather the samples of each trial, a round after the other, and what is measured once."""
+    """The samples of each trial, one round after the other, and what is measured once."""
 
     by_trial: dict[str, list[Sample]] = field(default_factory=dict)
     loop_s: float = 0.0

@@ -55,7 +55,7 @@ class _Moment(NamedTuple):
 
 
 class Site:
-    """Be the place of a measurement, from ``with`` to its end; ``check`` raises when the measurement is to end."""
+    """The environment of a measurement, used in a ``with``; ``check`` raises when the measurement must end."""
 
     def __init__(self, url: str, children: int, check: Callable[[], None]) -> None:
         self.queue = f"{PREFIX}{secrets.token_hex(4)}"
@@ -190,7 +190,7 @@ class Site:
         return self._broker.run(server_version()) or "Redis"
 
     def is_here(self) -> bool:
-        """Tell whether Redis runs on this machine: whether the process that it says to be is one of a Redis here."""
+        """Return whether Redis runs on this machine: whether the process id that it reports belongs to a Redis here."""
         try:
             name = Path(f"/proc/{int(self.info().get('process_id', '0'))}/comm").read_text()
         except (OSError, ValueError):

@@ -15,7 +15,7 @@ _RARE: Final = 0.01
 
 
 class Waiting(NamedTuple):
-    """Hold how likely a task waits, and the seconds: the mean of all tasks, and what one in a hundred exceeds."""
+    """The probability that a task waits, the mean wait of all tasks in seconds, and the 99th percentile."""
 
     probability: float
     mean_s: float

@@ -47,7 +47,7 @@ assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
 
 
 cdef class Estimate:
-    """Guess how long a task takes, from how long the last ``span`` or so took."""
+    """An estimate of how long a task takes, from how long the last ``span`` or so took."""
 
     def __cinit__(self, span: int = 5):
         self.span = span
@@ -109,7 +109,7 @@ cdef class Event:
 
 
 cdef class ChildQueue:
-    """Give tasks to one child and take its results; made when the child is ordered, used once it is ready."""
+    """The queue of one child: gives it tasks, takes its results; made with the order, used once the child is ready."""
 
     def __init__(self, memory: Memory, shape, channel, max_tasks: int) -> None:
         self.memory = memory
@@ -133,7 +133,7 @@ cdef class ChildQueue:
         return self.count()
 
     def set_open(self, accepts: bool) -> None:
-        """Say whether the dispatcher may give this child more."""
+        """Set whether the dispatcher may give this child more."""
         self.open = accepts
 
     # Giving -----------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ cdef class ChildQueue:
             self.backlog_ns = self.charged_ns - mean + max(elapsed, LATE_FACTOR * (elapsed - mean))
 
     cdef bint is_overdue(self, int64_t now, double grace_ns):
-        """Tell whether a plain task runs for that much longer than was estimated when it was given."""
+        """Return whether a plain task runs that much longer than was estimated when it was given."""
         cdef Submission submission
         cdef int64_t since
         if self.async_count:
@@ -229,7 +229,7 @@ cdef class ChildQueue:
 
     @property
     def is_over_memory(self) -> bool:
-        """Tell whether the child takes no more work because of its size."""
+        """Return whether the child takes no more work because of its size."""
         return atomic.load32(self.memory.base + <Py_ssize_t>layout.REPORT_AT) & <uint32_t>layout.REPORT_OVER_MEMORY != 0
 
     @property

@@ -37,7 +37,7 @@ cdef int64_t SHORTAGE_NS = 1_000_000_000
 
 
 cdef class Dispatcher:
-    """Hold what waits, the queues it goes to, and the estimates."""
+    """The tasks that wait, the child queues they go to, and the estimates."""
 
     cdef list queues
     cdef object waiting
@@ -206,7 +206,7 @@ cdef class Dispatcher:
             pass
 
     def wake(self) -> None:
-        """Tell the children that the rings are being read: nobody need ring."""
+        """Set the flag that the rings are being read, so that no child needs to ring."""
         atomic.store32(self.bell, AWAKE)
 
     def fall_asleep(self) -> bool:

@@ -30,7 +30,7 @@ cdef uint32_t PAD = layout.RECORD_PAD
 
 
 class RingCorruptError(Exception):
-    """Tell that the other process wrote what cannot be in a ring."""
+    """Raised when the other process wrote something impossible into a ring."""
 
 
 def now_ns() -> int:
@@ -39,7 +39,7 @@ def now_ns() -> int:
 
 
 cdef class Memory:
-    """Pin a writable buffer and hand out its address."""
+    """A pinned writable buffer and its address."""
 
     def __cinit__(self, buffer) -> None:
         PyObject_GetBuffer(buffer, &self.view, PyBUF_WRITABLE)
@@ -51,7 +51,7 @@ cdef class Memory:
 
 
 cdef class Ring:
-    """Move records from one process to another; each side makes its own object over the same memory."""
+    """A ring of records from one process to another; each side makes its own object over the same memory."""
 
     def __init__(self, memory: Memory, tail_at: int, head_at: int, data_at: int, capacity: int) -> None:
         if capacity <= 0 or capacity & (capacity - 1):
@@ -73,7 +73,7 @@ cdef class Ring:
         return <uint64_t>size + HEADER <= self.capacity // 4
 
     cdef bint is_drained(self) noexcept:
-        """Tell whether the consumer has read everything."""
+        """Return whether the consumer has read everything."""
         self.head = atomic.load64(self.head_at)
         return self.head == self.tail
 
@@ -83,7 +83,7 @@ cdef class Ring:
         return <int64_t>(self.tail - self.head)
 
     cdef bint has_room(self, Py_ssize_t size) noexcept:
-        """Tell whether a push of so many bytes would succeed now."""
+        """Return whether a push of that many bytes would succeed now."""
         cdef uint64_t need = (HEADER + size + ALIGN - 1) & ~(ALIGN - 1)
         cdef uint64_t to_end = self.capacity - (self.tail & (self.capacity - 1))
         self.head = atomic.load64(self.head_at)
@@ -119,7 +119,7 @@ cdef class Ring:
         return <int64_t>position
 
     cdef bint untaken(self, uint64_t position) noexcept:
-        """Tell whether the consumer has not moved past ``position``: its bytes are still that record's."""
+        """Return whether the consumer has not moved past ``position``, so that its bytes are still that record's."""
         self.head = atomic.load64(self.head_at)
         return position >= self.head
 

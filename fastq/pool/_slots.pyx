@@ -22,7 +22,7 @@ cdef int SEEN = layout.ROW_SEEN
 
 
 cdef class Slots:
-    """Read and write the rows of one child's slot table."""
+    """The rows of one child's slot table."""
 
     def __init__(self, memory: Memory, rows: int) -> None:
         if layout.SLOTS_AT + rows * layout.ROW_WIDTH > memory.size:

@@ -101,7 +101,7 @@ include "_outbox.pxi"
 
 
 cdef class Work:
-    """Run the records of one child."""
+    """The records of one child, and their execution."""
 
     cdef Memory memory
     cdef Ring tasks
@@ -329,16 +329,16 @@ cdef class Work:
         self.finish(task, kind, answer)
 
     def was_told(self, task: Attempt) -> bool:
-        """Tell, once, that the end of a coroutine's task was asked for."""
+        """Return, once, whether the end of a coroutine's task was requested."""
         return self.slots.see(task.row, task.seq)
 
     @property
     def next_is_plain(self) -> bool:
-        """Tell whether a plain task waits in front."""
+        """Return whether a plain task is next."""
         cdef Record record
         return self.tasks.look(&record) == FOUND and not record.kind & ASYNC
 
     @property
     def must_exit(self) -> bool:
-        """Tell whether the main process wants this child to end."""
+        """Return whether the main process wants this child to end."""
         return atomic.load32(self.memory.base + COMMAND_AT) == EXIT

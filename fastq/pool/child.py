@@ -26,7 +26,7 @@ __all__ = ["Child", "ChildState", "SharedBell"]
 
 
 class ChildState(Enum):
-    """Say where a child is in its life."""
+    """The phase of a child's life."""
 
     STARTING = auto()
     """Ordered; it has not said that it is ready."""
@@ -44,7 +44,7 @@ class ChildState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SharedBell:
-    """Hold what all children share: the bell, and the two descriptors on which they ring."""
+    """What all children share: the bell, and the two descriptors that ring it."""
 
     bell: Segment
     ring: Wakeup
@@ -52,7 +52,7 @@ class SharedBell:
 
 
 class Child:
-    """Stand for one child, from the order to fork it until everything it had is resolved."""
+    """One child, from the order to fork it until all its tasks are resolved."""
 
     def __init__(self, number: int, config: PoolConfig, shape: Layout) -> None:
         self.number = number
@@ -109,7 +109,7 @@ class Child:
             kill_group(self.pid)
 
     def signal(self, submission: Submission) -> None:
-        """Tell the child that its row asks for the end of a task; it checks that it still runs it."""
+        """Signal the child that its row asks for the end of a task; the child checks that it still runs it."""
         if submission.is_async:
             self.queue.wake()
         else:

@@ -40,7 +40,7 @@ _log = logging.getLogger("fastq.worker")
 
 @dataclass(frozen=True, slots=True)
 class ChildSetup:
-    """Name the descriptors and settings a child starts with; ``timer_fd`` is -1 where there are no timers."""
+    """The descriptors and settings that a child starts with; ``timer_fd`` is -1 where there are no timers."""
 
     lifeline_fd: int
     control_fd: int
@@ -63,7 +63,7 @@ class ChildSetup:
 
 
 class Host:
-    """Do for the child's hot loop what needs the operating system."""
+    """The operating system's side of the child's hot loop."""
 
     def __init__(self, setup: ChildSetup) -> None:
         self.ring_fd = setup.ring_fd

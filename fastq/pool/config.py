@@ -10,13 +10,13 @@ _START_METHODS = ("forkserver", "spawn")
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """Say what the children run, how many they are, and where the limits stand.
+    """What the children run, how many there are, and their limits.
 
-    ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``; ``name`` is what errors call the
-    app, ``runner`` unless it is given. Times are seconds, memory bytes; 0 for ``max_tasks_per_child``,
-    ``max_memory_per_child`` and ``memory_limit`` means no limit, for ``timeout_grace`` kill at once. A child above
-    ``max_memory_per_child`` is replaced after its task; one above ``memory_limit`` is replaced, and its task ended.
-    ``start_timeout`` bounds the import of the app and the start of a child.
+    ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``. ``name`` is the app's name in
+    errors, by default ``runner``. Times are in seconds, memory in bytes. For ``max_tasks_per_child``,
+    ``max_memory_per_child`` and ``memory_limit`` 0 means no limit; for ``timeout_grace`` it means to kill at once. A
+    child above ``max_memory_per_child`` is replaced after its task; one above ``memory_limit`` is replaced, and its
+    task ended. ``start_timeout`` limits the import of the app and the start of a child.
     """
 
     runner: str

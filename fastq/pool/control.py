@@ -30,21 +30,21 @@ Value = str | int | float | bool | None
 
 
 class ChannelClosedError(Exception):
-    """Tell that the other end of a control socket is gone, or is not ours."""
+    """Raised when the other end of a control socket is gone or sends something else."""
 
 
 class ChannelBusyError(ChannelClosedError):
-    """Tell that nothing was sent, and that it may be tried again.
+    """Raised when nothing was sent and the caller may try again.
 
-    The socket is full, or this user has as many descriptors on their way through sockets as the kernel allows.
+    The socket is full, or this user has as many descriptors in transit through sockets as the kernel allows.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Hold one received message; whoever takes ``fds`` owns them.
+    """A received message; the receiver owns ``fds``.
 
-    They are none where this process had no room for one of them.
+    ``fds`` is empty if this process had no room for one of them.
     """
 
     op: str
@@ -63,7 +63,7 @@ class Frame:
 
 
 class Channel:
-    """Send and receive frames over one socket; blocking or not, as the socket is."""
+    """One end of a control socket: sends and receives frames, blocking or not, as the socket is."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock

@@ -32,7 +32,7 @@ class _Host(Protocol):
 
 
 class Coroutines:
-    """Own the child's event loop and the coroutines in it."""
+    """The child's event loop and the coroutines in it."""
 
     def __init__(self, work: Work, stage: Stage, runner: Runner, host: _Host, rows: int) -> None:
         self._work = work
@@ -92,7 +92,7 @@ class Coroutines:
             if self._work.forked:
                 leave(error)
             loop.call_exception_handler(
-                {"message": "a coroutine or callback exited; its worker goes on", "exception": error}
+                {"message": "a coroutine or callback exited; its worker process continues", "exception": error}
             )
 
     def _wake(self) -> None:

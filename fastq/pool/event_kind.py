@@ -17,7 +17,7 @@ NOT_BEGUN: Final = b"not begun"
 
 
 class EventKind(IntEnum):
-    """Name what became of a submission; every one ends with exactly one event of another kind than WRITTEN."""
+    """What happened to a submission; every one ends with exactly one event of another kind than WRITTEN."""
 
     DONE = 1
     """The handler returned nothing."""

@@ -13,7 +13,7 @@ _TOO_MANY = 5
 
 
 class Failures:
-    """Remember the failed starts of children and preloaders since one last worked."""
+    """The failed starts of children and preloaders since one last worked."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
@@ -32,7 +32,7 @@ class Failures:
 
     @property
     def are_too_many(self) -> bool:
-        """Tell whether to give up."""
+        """Return whether to give up."""
         return not self._has_worked and self._in_a_row >= _TOO_MANY
 
     @property

@@ -24,7 +24,7 @@ _MAX_UNANSWERED = 16  # orders: a socket has room for a few hundred, the kernel 
 
 
 class ForkUser(Protocol):
-    """Whoever has children forked."""
+    """An owner of forked children."""
 
     def on_frame(self, frame: Frame) -> None:
         """Hear what became of a child."""
@@ -212,7 +212,7 @@ class ForkServer:
         """Count a start that went wrong; give up if that was one too many, else there will be another after a while."""
         self._failures.count()
         if not self._failures.are_too_many:
-            self._on_notice(f"{text}\nthe next try is in {self._failures.wait_s:.1f} s")
+            self._on_notice(f"{text}\nretrying in {self._failures.wait_s:.1f} s")
             return
         self._is_closed = True
         self._on_notice(text)

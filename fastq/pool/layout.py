@@ -79,7 +79,7 @@ BELL_RUNG = 3
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Place the parts of one child's segment: header, slot table, task ring, result ring.
+    """The layout of one child's segment: header, slot table, task ring, result ring.
 
     ``ring_bytes`` is a power of two; a record that would take more than a quarter of it travels in its own segment.
     """

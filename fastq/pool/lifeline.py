@@ -32,7 +32,7 @@ def arm(fd: int, *, by_thread: bool = not sys.platform.startswith("linux")) -> N
 
 
 def is_cut(fd: int) -> bool:
-    """Tell whether the writer is gone."""
+    """Return whether the writer is gone."""
     poller = select.poll()
     poller.register(fd, 0)
     return bool(poller.poll(0))

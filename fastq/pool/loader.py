@@ -12,9 +12,9 @@ _MAX_TEXT = 64_000
 
 
 class RunnerLoadError(Exception):
-    """Tell that the runner, or the app it imports, cannot be loaded.
+    """Raised when the runner, or the app that it imports, cannot be loaded.
 
-    The text holds the traceback, or, if ``is_misuse``, says what was named that is not there.
+    The text holds the traceback; if ``is_misuse``, it names what does not exist.
     """
 
     def __init__(self, text: str, *, is_misuse: bool = False) -> None:

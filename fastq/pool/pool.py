@@ -34,7 +34,7 @@ _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
 
 
 class ProcessPool:
-    """Run submissions in child processes; they are forked by ``forks``, or else by a preloader of the pool's own."""
+    """A pool of child processes that run submissions; ``forks``, or else a preloader of its own, forks them."""
 
     def __init__(self, config: PoolConfig, callbacks: PoolCallbacks, forks: ForkServer | None = None) -> None:
         self._config = config
@@ -256,7 +256,9 @@ class ProcessPool:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - whatever it is, the tick has to go on
-            asyncio.get_running_loop().call_exception_handler({"message": "a defect in the pool", "exception": error})
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "unexpected error in the pool", "exception": error}
+            )
 
     def _changed(self) -> None:
         self._changes.set()
@@ -294,4 +296,6 @@ class ProcessPool:
         now_s = asyncio.get_running_loop().time()
         if shortage is not None and now_s >= self._next_shortage_s:
             self._next_shortage_s = now_s + _SHORTAGE_EVERY_S
-            self._callbacks.on_notice(f"tasks cannot be handed to children, and wait or go back: {shortage!r}")
+            self._callbacks.on_notice(
+                f"cannot pass tasks to worker processes; the tasks wait or return to their queues: {shortage!r}"
+            )

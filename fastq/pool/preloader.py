@@ -47,7 +47,7 @@ class _Child:
 
 
 class Preloader:
-    """Fork and reap."""
+    """The server loop of a preloader: forks and reaps."""
 
     def __init__(self, channel: Channel, order: Frame, runner: Runner | None, soft_limit: int) -> None:
         self._channel = channel
@@ -184,7 +184,7 @@ def _serve(channel: Channel) -> Callable[[], None] | None:
 
 
 def main() -> None:
-    """Be the preloader: ``python -m fastq.pool.preloader CONTROL_FD``."""
+    """Run the preloader: ``python -m fastq.pool.preloader CONTROL_FD``."""
     channel = Channel(socket.socket(fileno=int(sys.argv[1])))
     os.set_inheritable(channel.fileno(), False)
     job, pid = None, os.getpid()

@@ -26,9 +26,9 @@ _REAP_S = 0.005
 
 
 class PoolStartError(FastqError):
-    """Tell that the app cannot be loaded, or that children do not start; the text is for the user.
+    """Raised when the app cannot be loaded or children do not start; the text is for the user.
 
-    ``is_misuse`` says that a setting is at fault: what it names is not there, or cannot be used.
+    ``is_misuse`` is true if a setting is at fault: what it names does not exist or cannot be used.
     """
 
     def __init__(self, text: str, *, is_misuse: bool = False) -> None:
@@ -38,14 +38,14 @@ class PoolStartError(FastqError):
 
 @dataclass(frozen=True, slots=True)
 class PreloaderEvents:
-    """Say whom to tell."""
+    """The callbacks of a preloader's client."""
 
     on_frame: Callable[[Frame], None]
     on_lost: Callable[["PreloaderClient"], None]
 
 
 class PreloaderClient:
-    """Own one preloader process."""
+    """The client of one preloader process, which it owns."""
 
     def __init__(self, config: PoolConfig, events: PreloaderEvents) -> None:
         self._config = config
@@ -62,7 +62,7 @@ class PreloaderClient:
 
     @property
     def is_up(self) -> bool:
-        """Tell whether orders can be sent."""
+        """Return whether orders can be sent."""
         return self._channel is not None and self._loaded is not None and self._loaded.done()
 
     async def start(self) -> Frame:
@@ -138,7 +138,7 @@ class PreloaderClient:
         except ChannelBusyError:
             return False
         except ChannelClosedError:
-            self._lost("does not read its orders")
+            self._lost("stopped reading its orders")
             return False
         return True
 

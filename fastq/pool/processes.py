@@ -100,12 +100,12 @@ def end_process() -> NoReturn:
 
 
 def describe_status(status: int) -> str:
-    """Say how a process ended, from what ``wait`` said: ``signal SIGSEGV`` or ``exit code 3``."""
+    """Describe how a process ended from its ``wait`` status: ``signal SIGSEGV`` or ``exit code 3``."""
     return describe_code(os.waitstatus_to_exitcode(status))
 
 
 def describe_code(code: int) -> str:
-    """Say the same of an exit code that is negative for a signal, as ``subprocess`` has it."""
+    """Describe an exit code that is negative for a signal, as in ``subprocess``."""
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class CancelOutcome(Enum):
-    """Say what a cancellation found."""
+    """What a cancellation found."""
 
     WITHDRAWN = auto()
     """It had not begun and never will; no event follows."""
@@ -40,7 +40,7 @@ class CancelOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Describe a task that is in a handler now; times are CLOCK_MONOTONIC, deadline 0 means none."""
+    """A task that is in a handler now; times are CLOCK_MONOTONIC, deadline 0 means none."""
 
     submission: Submission
     pid: int
@@ -50,12 +50,12 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class PoolCallbacks:
-    """Say whom the pool tells what; all run in the event loop and must not block.
+    """The callbacks of the pool; all run in the event loop and must not block.
 
     ``on_events`` gets every outcome, in batches. ``on_failed`` is called once when children cannot be started any more;
-    what was submitted is then RETURNED at ``stop``. ``on_notice`` gets texts for the log about trouble, ``on_info``
-    about what is none. ``on_room`` is called when a child has begun to take tasks, ``on_description`` with what the
-    runner says of itself in each child that gets ready.
+    submitted tasks are then RETURNED at ``stop``. ``on_notice`` gets log texts about problems, ``on_info`` other log
+    texts. ``on_room`` is called when a child has begun to take tasks, ``on_description`` with the runner's description
+    in each child that gets ready.
     """
 
     on_events: Callable[[list[Event]], None]
@@ -67,7 +67,7 @@ class PoolCallbacks:
 
 
 class Pool(Protocol):
-    """Run submissions; every method is the event loop's own and returns at once, save the three that are awaited."""
+    """A pool that runs submissions; methods are the event loop's own and return at once, but for the awaited ones."""
 
     @property
     def free(self) -> int:

@@ -49,15 +49,15 @@ class TaskContext(Protocol):
 
 
 class Runner(Protocol):
-    """Run tasks in a child; made once, before the fork, so it must not hold threads, sockets or event loops."""
+    """A runner of tasks in a child; made once, before the fork, so it must not hold threads, sockets or event loops."""
 
     @property
     def has_plain(self) -> bool:
-        """Tell whether any handler is a plain function."""
+        """Return whether any handler is a plain function."""
 
     @property
     def has_async(self) -> bool:
-        """Tell whether any handler is a coroutine function."""
+        """Return whether any handler is a coroutine function."""
 
     @property
     def description(self) -> str:
@@ -86,7 +86,7 @@ class Runner(Protocol):
 
 
 class RunnerMisuseError(Exception):
-    """Raise in a factory whose argument names what is not there; the text alone is for the user, no traceback."""
+    """Raised in a factory whose argument names something missing; the user sees its text, without a traceback."""
 
 
 RunnerFactory = Callable[[str], Runner]

@@ -18,14 +18,14 @@ __all__ = ["Seat", "Seats"]
 
 @dataclass(slots=True)
 class Seat:
-    """Hold the child that works, and the one that is to follow it."""
+    """The place of one child: the child that works, and its successor."""
 
     current: Child | None = None
     successor: Child | None = None
 
 
 class Seats:
-    """Keep every seat taken."""
+    """The seats of a pool, each of which is kept taken."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Seats:
 
     @property
     def all_ready(self) -> bool:
-        """Tell whether every seat has a child that takes tasks, or soon again will."""
+        """Return whether every seat has a child that takes tasks or soon will again."""
         return all(seat.current and seat.current.state in (ChildState.READY, ChildState.LEAVING) for seat in self._all)
 
     def fill(self) -> None:

@@ -38,7 +38,7 @@ _DEAF_NS = 30_000_000_000  # for one that runs nothing to look at what it was gi
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Say whom the supervisor tells what."""
+    """The callbacks of the supervisor."""
 
     on_resolved: Callable[[list[Event]], None]
     on_change: Callable[[], None]  # a child came or went
@@ -264,7 +264,7 @@ class Supervisor:
             self._reports.on_failed(PoolStartError(text))
             return
         wait_s = self._failures.wait_s
-        self._reports.on_notice(f"{text}\nthe next try is in {wait_s:.1f} s")
+        self._reports.on_notice(f"{text}\nretrying in {wait_s:.1f} s")
         self._refill = asyncio.get_running_loop().call_later(wait_s + _CLOCK_S, self.seats.fill)
 
     def _settled(self, child: Child) -> None:
@@ -287,7 +287,7 @@ class Supervisor:
                 child.text = f"\nit was not ready after {self._config.start_timeout} s"
                 child.kill()
             elif child.state is ChildState.READY and child.queue.is_deaf(now_ns(), _DEAF_NS):
-                self._reports.on_notice(f"worker process {child.pid} is replaced: it has begun nothing for 30 s")
+                self._reports.on_notice(f"worker process {child.pid} is replaced: it has started no task for 30 s")
                 child.kill()
             elif child.state is ChildState.EXITING and age > _EXIT_WAIT_S:
                 child.kill()
@@ -326,7 +326,7 @@ class Supervisor:
 def _refusal(config: PoolConfig) -> str:
     """Return what this system does not have for such a pool, if anything."""
     if config.memory_limit and not rss_of(os.getpid()):
-        return "memory_limit: this system does not tell how large a process is"
+        return "memory_limit: this system does not report the memory of a process"
     return check_descriptors(config.processes)
 
 
@@ -337,7 +337,7 @@ def _too_small(config: PoolConfig, rss: int) -> str:
         if 0 < limit < least:
             return (
                 f"{name} of {limit} bytes is too small: the app alone takes {rss}, "
-                f"and with 64 MB to work in that makes {least}"
+                f"so with 64 MB of working memory it must be at least {least}"
             )
     return ""
 
@@ -351,7 +351,7 @@ def _failed_to_start(child: Child) -> bool:
 
 def _why(child: Child) -> str:
     fate = "" if child.status is None else f" with {describe_status(child.status)}"
-    return f"worker process {child.pid} ended at its start{fate}{child.text}"
+    return f"worker process {child.pid} ended while starting{fate}{child.text}"
 
 
 def _exists(pid: int) -> bool:

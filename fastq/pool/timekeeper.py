@@ -23,7 +23,7 @@ class _Told:
 
 
 class Timekeeper:
-    """Tell tasks to end, and see to it that they do."""
+    """The time limits of running tasks: asks tasks to end when their time is up, and kills children that go on."""
 
     def __init__(self, grace_s: float) -> None:
         self.grace_ns = round(grace_s * 1e9)
@@ -41,7 +41,7 @@ class Timekeeper:
         return True
 
     def check(self, children: list[Child], now_ns: int) -> None:
-        """Tell tasks whose time is up, and kill children whose tasks were told and have had their grace."""
+        """Interrupt tasks whose time is up, and kill children whose interrupted tasks have used up their grace."""
         for child in children:
             if child.state in _LIVE and child.queue.pending:
                 for seq in child.queue.slots.overdue(now_ns):
@@ -64,5 +64,5 @@ class Timekeeper:
             blamed = queue.find(queue.in_step)
             if blamed is not told.submission:
                 grace_s = self.grace_ns / 1e9
-                told.child.text = f": the task blocked the event loop for {grace_s:g} s while another was to end"
+                told.child.text = f": the task blocked the event loop for {grace_s:g} s while another task had to end"
         told.child.kill(blamed)

@@ -18,7 +18,7 @@ _CLOCK_MONOTONIC = 1
 
 @dataclass(slots=True)
 class Wakeup:
-    """Own the two ends of a wake-up; an eventfd has the same descriptor at both."""
+    """The two ends of a wake-up; an eventfd has the same descriptor at both."""
 
     read_fd: int
     write_fd: int

@@ -17,7 +17,7 @@ LAST_TICK_TTL_S = 90 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class TickTask:
-    """Hold one tick's task, ready to be enqueued; ``named`` is None where each scheduler enqueues its own."""
+    """One tick's task, ready to be enqueued; ``named`` is None where each scheduler enqueues its own."""
 
     entry: Entry
     attempt: Attempt

@@ -38,7 +38,7 @@ _log = logging.getLogger("fastq.scheduler")
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Say who the scheduler is, how often it beats, and what it calls."""
+    """The scheduler's id, its heartbeat interval, and its hooks."""
 
     scheduler_id: str
     heartbeat_s: float
@@ -51,7 +51,7 @@ class EngineOptions:
 
 
 class Engine:
-    """Hold the entries; ``turn`` is called by one thread, the rest by any."""
+    """The entries; one thread calls ``turn``, any thread the other methods."""
 
     def __init__(self, broker: BlockingBroker, options: EngineOptions, clock: Clock) -> None:
         self._broker = broker
@@ -114,7 +114,9 @@ class Engine:
         """Take back what was published; what Redis does not hear of ends by itself, histories apart."""
         failed = self._run(clear_scheduler(self._options.scheduler_id, sorted(self._with_history)))
         if failed is not None:
-            _log.warning("the entries could not be taken back and are listed for %d s: %s", self._options.ttl_s, failed)
+            _log.warning(
+                "could not remove the entries from Redis; they stay listed for %d s: %s", self._options.ttl_s, failed
+            )
 
     def _followed(self) -> list[Entry]:
         with self._lock:
@@ -224,7 +226,9 @@ class Engine:
     def _say_what_is_left_out(self, entry: Entry, latest: datetime) -> None:
         if entry.leaves_out:
             missed = entry.registration.missed
-            _log.warning("%s: ticks up to %s were missed, and some are left out (missed=%s)", entry, latest, missed)
+            _log.warning(
+                "%s: ticks up to %s were missed, and some of them are skipped (missed=%s)", entry, latest, missed
+            )
 
     def _record(self, tasks: Sequence[TickTask]) -> None:
         now_ns = self._clock.unix_ns()
@@ -235,7 +239,7 @@ class Engine:
             operations += record_event(task.entry.id, event, now_ns // 1_000_000_000)
         failed = self._run(operations)
         if failed is not None:
-            _log.warning("tasks were enqueued, but are not in the history of their entries: %s", failed)
+            _log.warning("enqueued tasks could not be recorded in the history of their entries: %s", failed)
 
     def _beat(self) -> None:
         heartbeat_s, now = self._options.heartbeat_s, self.now()
@@ -272,7 +276,7 @@ class Engine:
     def _note_success(self) -> None:
         if self._said and not any(entry.failures for entry in self._followed()):
             self._said.clear()
-            _log.info("Redis works again")
+            _log.info("Redis operations succeed again")
 
     def _pause_s(self) -> float:
         now_s, now = self._clock.monotonic_s(), self.now()

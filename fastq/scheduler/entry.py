@@ -23,7 +23,7 @@ SET_BACK: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """Hold what was registered; ``options`` as given, ``checked`` for ``complete``."""
+    """What was registered: ``options`` as given, ``checked`` for ``complete``."""
 
     schedule: Schedule
     task: Task
@@ -44,7 +44,7 @@ class Registration:
 
     @property
     def recalls(self) -> bool:
-        """Tell whether ticks are made up that were due before the scheduler began."""
+        """Return whether ticks that were due before the scheduler began are made up for."""
         return self.name is not None and self.missed is not Missed.SKIP
 
 
@@ -68,7 +68,7 @@ def check_registration(
 
 @dataclass(slots=True)
 class Attempt:
-    """Remember, from one try to the next, the tick being enqueued, its task's id, and whether it may be there.
+    """The tick being enqueued, its task's id, and whether it may be in Redis; kept from one try to the next.
 
     ``is_id_ours`` tells that the id was drawn for it, so that nobody else has it. ``failing_since`` is when Redis first
     did not take it.
@@ -84,7 +84,7 @@ class Attempt:
 
 
 class Entry:
-    """Follow the ticks of one registration; times in UTC, ``retry_at_s`` monotonic."""
+    """One registration and its ticks; times in UTC, ``retry_at_s`` monotonic."""
 
     def __init__(self, registration: Registration, now: datetime) -> None:
         self.id = str(uuid.uuid4())
@@ -115,7 +115,7 @@ class Entry:
             self._begin(now)
 
     def must_recall(self, now: datetime) -> bool:
-        """Tell whether it must be asked which tick was the last: at first, and when others may have gone far ahead."""
+        """Return whether to look up the last tick: at first, and when other schedulers may be far ahead."""
         if not self.recalled:
             return True
         makes_up_all = self.registration.recalls and self.registration.missed is Missed.ALL

@@ -19,7 +19,7 @@ _log = logging.getLogger("fastq.scheduler")
 
 
 class EnqueueHooks:
-    """Call the hooks that there are."""
+    """The hooks of a scheduler, if any."""
 
     def __init__(self, pre_enqueue: PreEnqueue | None, post_enqueue: PostEnqueue | None) -> None:
         for name, hook in (("pre_enqueue", pre_enqueue), ("post_enqueue", post_enqueue)):
@@ -45,4 +45,4 @@ class EnqueueHooks:
         try:
             self._post(info, error)
         except Exception:  # noqa: BLE001 - the user's code must not stop the other entries
-            _log.exception("post_enqueue failed; the scheduler goes on")
+            _log.exception("post_enqueue raised an exception; the scheduler continues")

@@ -15,7 +15,7 @@ _log = logging.getLogger("fastq.scheduler")
 
 
 class Loop:
-    """Run once, in a thread of its own; ``on_end`` is called there as the last thing."""
+    """A loop that runs once, in a thread of its own; ``on_end`` is called there as the last thing."""
 
     def __init__(self, engine: Engine, on_end: Callable[[], None]) -> None:
         self._engine = engine
@@ -56,5 +56,5 @@ class Loop:
         try:
             return self._engine.turn()
         except Exception:  # noqa: BLE001 - a defect must not end all periodic tasks
-            _log.exception("a defect in the scheduler; it goes on")
+            _log.exception("unexpected error in the scheduler; continuing")
             return AFTER_A_DEFECT_S

@@ -37,7 +37,7 @@ class _State(Enum):
 
 
 class Scheduler:
-    """Enqueue tasks when their cron specs are due: ``run`` until a signal, or ``start`` … ``shutdown`` on a thread.
+    """A scheduler that enqueues tasks by cron specs: ``run`` until a signal, or ``start`` … ``shutdown`` on a thread.
 
     ``redis`` is as for ``Client``; ``location`` the time zone of specs that name none; the heartbeat, in seconds or a
     ``timedelta``, is how often the entries are published. ``pre_enqueue(task, options)`` is called before a task is

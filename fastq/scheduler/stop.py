@@ -13,7 +13,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """Be told once, and waited for; a pipe, since the code that a signal interrupts may hold any lock."""
+    """A stop flag that can be waited for; a pipe, since the code that a signal interrupts may hold any lock."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd

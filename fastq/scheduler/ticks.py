@@ -49,7 +49,7 @@ class Missed(StrEnum):
 
 
 class Pick(NamedTuple):
-    """Hold the ticks to enqueue, oldest first, the latest that is due, and whether others are left out."""
+    """The ticks to enqueue, oldest first, the latest one due, and whether others are left out."""
 
     ticks: list[datetime]
     latest: datetime

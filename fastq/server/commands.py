@@ -29,7 +29,7 @@ _log = logging.getLogger("fastq.commands")
 
 
 class Commands:
-    """Carry out operations for many callers, two pipelines at a time."""
+    """The command connection of many callers, two pipelines at a time."""
 
     def __init__(self, broker: AsyncBroker) -> None:
         self._broker = broker
@@ -93,8 +93,8 @@ class Commands:
             text = f"no answer within {LIMIT_S:g} s; the outcome is not known"
             return [BrokerTimeoutError(text, maybe_applied=True)] * len(operations)
         except Exception as error:  # noqa: BLE001 - a defect here must not lose what the callers hold
-            _log.exception("a defect in a pipeline of %d operations", len(operations))
-            return [_unknown(f"a defect: {error!r}")] * len(operations)
+            _log.exception("unexpected error in a pipeline of %d operations", len(operations))
+            return [_unknown(f"internal error: {error!r}")] * len(operations)
 
 
 def _give(answer: asyncio.Future[list[Any]], results: list[Any]) -> None:

@@ -76,9 +76,9 @@ class ServerConfig:
     queues: Mapping[str, int] = _setting("queues", lambda: {"default": 1}, "queues and their weights")
     strict_priority: bool = _setting("flag", False, "serve a queue only while those of higher weight are empty")
     shutdown_timeout: Duration = _setting("seconds", 8.0, "how long running handlers may go on after SIGTERM", least=0)
-    task_check_interval: Duration = _setting("seconds", 1.0, "how often an empty queue is asked", least=0.001)
+    task_check_interval: Duration = _setting("seconds", 1.0, "how often an empty queue is polled", least=0.001)
     delayed_task_check_interval: Duration = _setting(
-        "seconds", 5.0, "how often scheduled and retry tasks of Go producers are looked for", least=0.01
+        "seconds", 5.0, "how often due scheduled and retry tasks of Go producers are searched for", least=0.01
     )
     health_check_interval: Duration = _setting("seconds", 15.0, "how often Redis is pinged", least=0.01)
     health_check: Hook = _setting("hook", None, "called with None or the error after each ping")
@@ -93,16 +93,16 @@ class ServerConfig:
     group_max_size: int = _setting(
         "count",
         0,
-        "tasks with which a group waits no more, and tasks aggregated at once; 0: 5000",
+        "size at which a group is aggregated without waiting, and tasks aggregated at once; 0: 5000",
         least=0,
         most=5000,
     )
-    group_aggregator: Hook = _setting("hook", None, "makes one task of a group's: called with its name and tasks")
+    group_aggregator: Hook = _setting("hook", None, "combines a group's tasks into one: called with its name and tasks")
     retry_delay: Hook = _setting("hook", None, "seconds until the next attempt: n**4 + 15 + rand(30)*(n+1) by default")
     is_failure: Hook = _setting("hook", None, "whether an error counts as a failure; all do by default")
     error_handler: Hook = _setting("hook", None, "called with the task and its error")
     max_lost: int = _setting(
-        "count", MAX_LOST, "how often a task whose server died is put back before it is archived; 0: never", least=0
+        "count", MAX_LOST, "how often a task lost with its server is retried before it is archived; 0: never", least=0
     )
     archive_max: Any = _setting(
         "by_queue",
@@ -127,33 +127,33 @@ class ServerConfig:
     unknown_tasks: str = _setting(
         "choice",
         "auto",
-        "what becomes of a task whose type has no handler here: retry charges an attempt; return gives it back; auto "
-        "gives it back if another server of the queue has one, else retries",
+        "what to do with a task whose type has no handler here: retry charges an attempt; return puts it back into its "
+        "queue; auto does so if another server of the queue has a handler, else retries",
         of=UNKNOWN_TASKS,
     )
     start_method: str = _setting(
         "choice", "forkserver", "how children start; spawn for apps with threads or CUDA at import", of=START_METHODS
     )
-    max_tasks_per_child: int = _setting("count", 0, "replace a child after so many tasks; 0: never", least=0)
-    max_memory_per_child: int = _setting("bytes", 0, "replace a child above so much memory; 0: no limit", least=0)
+    max_tasks_per_child: int = _setting("count", 0, "replace a child after this many tasks; 0: never", least=0)
+    max_memory_per_child: int = _setting("bytes", 0, "replace a child above this memory; 0: no limit", least=0)
     memory_limit: int = _setting(
         "bytes",
         0,
-        "end a task that makes its child grow above so much memory, as its timeout would; 0: no limit",
+        "end a task that makes its child grow above this memory, as its timeout would; 0: no limit",
         least=0,
     )
     start_timeout: Duration = _setting(
-        "seconds", 60.0, "how long the import of the app may take, and the start of a child", least=0.1
+        "seconds", 60.0, "limit for the import of the app, and for the start of a child", least=0.1
     )
     timeout_grace: Duration = _setting(
-        "seconds", 5.0, "from the soft end of a handler whose time is up to its kill; 0: at once", least=0
+        "seconds", 5.0, "how long a handler that timed out may clean up before it is killed; 0: at once", least=0
     )
     async_concurrency: int = _setting("count", 100, "coroutines that one child runs at once", least=1, most=100_000)
-    prefetch_time: Duration = _setting("seconds", 0.05, "how much work a child may have waiting", least=0.001)
-    log_level: str = _setting("choice", "info", "what is logged", of=LOG_LEVELS)
-    log_format: str = _setting("choice", "text", "how it is logged", of=LOG_FORMATS)
+    prefetch_time: Duration = _setting("seconds", 0.05, "how much work to prefetch for a child", least=0.001)
+    log_level: str = _setting("choice", "info", "lowest level to log", of=LOG_LEVELS)
+    log_format: str = _setting("choice", "text", "format of the log", of=LOG_FORMATS)
     log_tracebacks: str = _setting(
-        "choice", "archived", "of which failed tasks the log has the traceback", of=LOG_TRACEBACKS
+        "choice", "archived", "which failed tasks are logged with a traceback", of=LOG_TRACEBACKS
     )
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ INTERPRETER_S: Final = 0.15
 
 
 class Ending:
-    """Count down from the moment of the shutdown."""
+    """A countdown from the moment of the shutdown."""
 
     def __init__(self, shutdown_timeout_s: float, hurry: asyncio.Event) -> None:
         self._now_s = asyncio.get_running_loop().time

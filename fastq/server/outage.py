@@ -15,12 +15,12 @@ EVERYBODYS: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
 
 
 def is_everybodys(error: BrokerError) -> bool:
-    """Tell whether every actor meets an error."""
+    """Return whether every actor meets this error."""
     return error.transient or isinstance(error, EVERYBODYS)
 
 
 class Outage:
-    """Keep who is failing, and what was said of it; an error that is one actor's own is said, and over, by itself."""
+    """The failing actors and the errors already logged; an actor's own error is logged and cleared by itself."""
 
     def __init__(self) -> None:
         self._sharing: set[object] = set()

@@ -47,7 +47,7 @@ def new_identity() -> ServerIdentity:
 
 
 class ServerPresence:
-    """Encode what is to be seen; the server sets ``status`` as its life goes on, ``patterns`` once it has them.
+    """What a server publishes, encoded; the server sets ``status`` in each stage, ``patterns`` once it has them.
 
     An active server that cannot work fetches nothing, and is shown as quiet.
     """
@@ -67,7 +67,7 @@ class ServerPresence:
         self._can_work = True
 
     def set_can_work(self, can_work: bool) -> None:
-        """Say whether there is a child that can run a task."""
+        """Set whether a child can run a task."""
         self._can_work = can_work
 
     def __call__(self) -> Shown:

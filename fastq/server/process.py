@@ -77,7 +77,7 @@ _pool_log = logging.getLogger("fastq.pool")
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """Say what is served, from where, how; ``burst`` ends the server when its queues are empty."""
+    """What a server serves, from which Redis, and how; ``burst`` ends the server when its queues are empty."""
 
     app: str
     redis: str | None
@@ -88,7 +88,7 @@ class ProcessOptions:
 
 
 class ServerProcess:
-    """Be the main process of one server, on the running event loop."""
+    """The main process of one server, on the running event loop."""
 
     def __init__(self, options: ProcessOptions, clock: Clock | None = None) -> None:
         self._options = options
@@ -199,7 +199,7 @@ class ServerProcess:
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
         groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
         mended = describe(self.repairs)
-        return f"{done} tasks done{others}{groups}; {len(self.tasks)} held{mended and f'; mended: {mended}'}"
+        return f"{done} tasks done{others}{groups}; {len(self.tasks)} in flight{mended and f'; repaired: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 
@@ -260,10 +260,13 @@ class ServerProcess:
     def obey(self, order: ServerOrder) -> None:
         """Do what somebody asks for through Redis; asked again, it is being done."""
         if order is ServerOrder.STOP and not self._stopping.is_set():
-            _log.info("told through Redis to stop; running tasks have %g s", seconds_of(self.config.shutdown_timeout))
+            _log.info(
+                "ordered through Redis to stop: shutting down; running tasks have %g s to finish",
+                seconds_of(self.config.shutdown_timeout),
+            )
             self.begin_shutdown()
         elif order is ServerOrder.QUIET and self.presence.status is ServerStatus.ACTIVE:
-            _log.info("told through Redis to be quiet: fetches no more, finishes the tasks that it has")
+            _log.info("ordered through Redis to go quiet: no longer fetching; finishing the tasks already taken")
             self.quiet()
 
     async def _until_drained(self) -> None:
@@ -327,8 +330,8 @@ class ServerProcess:
         await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.tasks):
             _log.error(
-                "what became of %d tasks could not be written; what Redis did not take unheard counts as lost, "
-                "and another server recovers it",
+                "could not save the outcome of %d tasks; unless Redis saved it although its reply was lost, "
+                "they count as lost when their leases expire, and a recoverer takes them",
                 unwritten,
             )
 

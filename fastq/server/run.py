@@ -44,12 +44,12 @@ def run_server(options: ProcessOptions) -> int:
 
 
 def exit_code_of(error: PoolStartError | BrokerError) -> int:
-    """Say on stderr why a server could not begin or go on, and return the exit code for it."""
+    """Print to stderr why a server could not start or continue, and return the exit code for it."""
     if isinstance(error, PoolStartError) and error.is_misuse:
         # As the command line says what is wrong with it: the app's path is a part of that.
         sys.stderr.write(f"fastq-worker: {error}\n")
         return EXIT_MISUSED
-    why = "the workers cannot start: " if isinstance(error, PoolStartError) else ""
+    why = "cannot start the worker processes: " if isinstance(error, PoolStartError) else ""
     log_text(_log, logging.CRITICAL, f"{why}{error}")
     return EXIT_FAILED
 
@@ -69,20 +69,20 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     try:
         process = ServerProcess(options)
     except OSError as error:
-        raise PoolStartError(f"the operating system refuses what they need: {error}") from error
+        raise PoolStartError(f"the operating system refused a resource that they need: {error}") from error
     loop = asyncio.get_running_loop()
     had_terminal = _has_terminal()
 
     def quiet() -> None:
-        _log.info("told to be quiet: fetches no more, finishes the tasks that it has")
+        _log.info("SIGTSTP: no longer fetching; finishing the tasks already taken")
         process.quiet()
 
     def shut_down() -> None:
-        _log.info("told to stop; running tasks have %g s", seconds_of(options.config.shutdown_timeout))
+        _log.info("shutting down; running tasks have %g s to finish", seconds_of(options.config.shutdown_timeout))
         process.begin_shutdown()
 
     def shut_down_now() -> None:
-        _log.info("told to stop at once")
+        _log.info("shutting down at once; running tasks are not waited for")
         process.shut_down_now()
 
     def hang_up() -> None:
@@ -138,7 +138,7 @@ def _spare_the_collector() -> None:
 
 
 async def _report(process: ServerProcess, every_s: float) -> None:
-    """Say once a minute what was done."""
+    """Log a summary of the work once a minute."""
     while True:
         await asyncio.sleep(every_s)
         _log.info("%s", process.summary())
@@ -149,8 +149,8 @@ def _say_what_is_served(options: ProcessOptions, process: ServerProcess) -> None
     order = "strict" if config.strict_priority else "weighted"
     queues = ", ".join(f"{queue}={weight}" for queue, weight in config.queues.items())
     slots = process.processor.slots
-    at_once = f" for {slots} tasks at once" if slots != config.concurrency else ""
+    at_once = f", {slots} tasks at once" if slots != config.concurrency else ""
     python = ".".join(map(str, sys.version_info[:3]))
     _log.info("fastq %s on Python %s serves %s", __version__, python, options.app)
     _log.info("%s; queues %s (%s)", process.where, queues, order)
-    _log.info("ready: %d children by %s%s", config.concurrency, config.start_method, at_once)
+    _log.info("ready: %d children (%s)%s", config.concurrency, config.start_method, at_once)

@@ -37,7 +37,7 @@ class _State(Enum):
 
 
 class Server:
-    """Serve the handlers of an app: ``run`` in this process, or ``start`` … ``shutdown`` as a process of its own.
+    """A server for the handlers of an app: ``run`` in this process, or ``start`` … ``shutdown`` as its own process.
 
     ``app`` is "module:attr" or a ServeMux that a module holds, since child processes import it; ``redis`` a URL, None
     for ``$FASTQ_REDIS_URL`` or the local Redis. ``TypeError`` or ``ValueError`` says what is wrong with them. A server
@@ -164,7 +164,7 @@ class Server:
         self._state = _State.ACTIVE
 
     def _ask(self, process: subprocess.Popen[str], answers: Any) -> dict[str, str]:
-        """Tell a new process what to serve, and return its answer."""
+        """Send a new process what to serve, and return its answer."""
         options = self._options
         order = {"app": options.app, "redis": options.redis, "config": asdict(options.config), "sys_path": sys.path}
         try:

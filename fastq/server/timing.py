@@ -13,14 +13,14 @@ __all__ = ["STANDARD", "Timing"]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Hold the fixed times, in seconds.
+    """The fixed times, in seconds.
 
-    ``stall_s`` is how long the main process may stand still before its leases are in doubt; leases are recovered
-    ``recover_grace_s`` after their end, which is looked for every ``recoverer_interval_s`` (asynq: 60 s): nothing is
-    left of a dead server 60 s after its leases. ``report_interval_s`` is between two lines of what was done, and
-    ``watchdog_interval_s`` between two looks at the actors. A set of grouped tasks has ``aggregation_s`` to become one.
-    Leases that have ended say nothing of their servers before Redis has answered for ``settle_s``: those that live
-    extend theirs within two beats and the longest back-off.
+    ``stall_s`` is how long the main process may stand still before its leases are in doubt. Leases are recovered
+    ``recover_grace_s`` after they end; recoverers look every ``recoverer_interval_s`` (asynq: 60 s). So nothing is left
+    of a dead server 60 s after its leases ended. ``report_interval_s`` is the time between two summary lines,
+    ``watchdog_interval_s`` between two checks of the actors. A set of grouped tasks has ``aggregation_s`` to become one
+    task. Leases that have ended do not show that their servers are dead until Redis has answered for ``settle_s``:
+    servers that live extend theirs within two beats and the longest back-off.
     """
 
     lease_s: int = LEASE_S

@@ -1,4 +1,4 @@
-"""Say that a task was enqueued, or fail with what was enqueued instead."""
+"""Assertions that a task was enqueued; a failure shows what was enqueued instead."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -88,7 +88,7 @@ def _listed(broker: BlockingBroker, listing: Listing) -> Iterator[TaskInfo]:
 
 
 def _differences(info: TaskInfo, wanted: Mapping[str, Any]) -> list[str]:
-    """Say in which of the fields a task is not as wanted."""
+    """Return in which fields a task differs from what was expected."""
     return [
         f"{name} is {_shown(getattr(info, name), value)}"
         for name, value in wanted.items()
@@ -116,7 +116,7 @@ def _shown(found: Any, value: Any) -> str:
 
 
 def _explain(found: list[TaskInfo], type: str, wanted: Mapping[str, Any], counts: tuple[int, int] | None) -> str:
-    """Say what was wanted, and show what there is, the most alike first."""
+    """Describe what was expected, and list what was found, the most similar first."""
     task = repr(type) + (f" with {', '.join(f'{name}={value!r}' for name, value in wanted.items())}" if wanted else "")
     title = f"no task {task} was enqueued"
     if counts is not None:

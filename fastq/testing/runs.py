@@ -118,7 +118,7 @@ def run_task(
 
 
 class MessageRunner:
-    """Run encoded tasks as a server's child would, and judge them as its main process would."""
+    """A runner of encoded tasks, as in a server's child; outcomes are judged as in its main process."""
 
     def __init__(self, mux: ServeMux, hooks: Hooks = NO_HOOKS) -> None:
         if not isinstance(mux, ServeMux):
@@ -219,7 +219,7 @@ def _outcome(kind: EventKind, disposition: Disposition) -> RunOutcome:
 
 
 class _Context:
-    """Stand for the pool: times, and what the handler writes."""
+    """A substitute for the pool: provides times, and keeps what the handler writes."""
 
     interruption = None
     is_forked = False
@@ -235,7 +235,7 @@ class _Context:
 
 @dataclass
 class _Recorder:
-    """Stand before the hooks, and note which are asked about which error."""
+    """A wrapper of the hooks that records which are asked about which error."""
 
     given: Hooks
     asked: list[str] = field(default_factory=list)

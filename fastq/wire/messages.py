@@ -23,7 +23,7 @@ UNDECODABLE_TYPE: Final = "fastq:undecodable"
 
 @dataclass(frozen=True, slots=True)
 class ServerInfoMessage:
-    """Describe a running server; published every heartbeat."""
+    """A running server; published every heartbeat."""
 
     host: str
     pid: int
@@ -38,7 +38,7 @@ class ServerInfoMessage:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """Describe one task that a server is running.
+    """One task that a server is running.
 
     A server of fastq's publishes the first 4 kB of a payload, less if it runs more than 244 tasks; asynq's all of it.
     """
@@ -56,7 +56,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEntry:
-    """Describe one periodic task; ``None`` stands for Go's zero time (never)."""
+    """One periodic task; ``None`` stands for Go's zero time (never)."""
 
     id: str
     spec: str
@@ -69,7 +69,7 @@ class SchedulerEntry:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerEnqueueEvent:
-    """Record that a scheduler enqueued a task."""
+    """The record that a scheduler enqueued a task."""
 
     task_id: str
     enqueue_time: datetime | None

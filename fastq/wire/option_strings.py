@@ -22,7 +22,7 @@ OptionValue: TypeAlias = int | str | datetime | tuple[str, str]
 
 
 class OptionType(IntEnum):
-    """Number the options as asynq does."""
+    """The options, numbered as in asynq."""
 
     MAX_RETRY = 0
     QUEUE = 1
@@ -38,7 +38,7 @@ class OptionType(IntEnum):
 
 
 class Option(NamedTuple):
-    """Be an option that was read."""
+    """A parsed option."""
 
     type: OptionType
     value: OptionValue
@@ -139,7 +139,7 @@ def _read_header(text: str) -> tuple[str, str]:
 
 
 class _Form(NamedTuple):
-    """Say how one kind of option is written and read."""
+    """How one kind of option is written and read."""
 
     name: str
     type: type

@@ -47,7 +47,7 @@ GroupAggregator: TypeAlias = Callable[[str, Sequence[GroupedTask]], Task]
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Hold the task that stands for a set, ready to be enqueued, and the unique locks of the set's tasks by index."""
+    """The task that replaces a set, ready to be enqueued, and the unique locks of the set's tasks by index."""
 
     task: NewTask
     state: TaskState
@@ -57,7 +57,7 @@ class Combined:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Say which messages of a set are none, by index; the aggregator was not called."""
+    """The messages of a set that cannot be read, by index, with the reasons; the aggregator was not called."""
 
     reasons: Mapping[int, str]
 
@@ -103,7 +103,7 @@ def resolve_aggregator(name: str) -> GroupAggregator:
 
 
 class AggregationRunner:
-    """Run the aggregator, one group at a time."""
+    """The runner of the aggregator, one group at a time."""
 
     has_plain = True
     has_async = False

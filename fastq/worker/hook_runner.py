@@ -65,7 +65,7 @@ class _EndedContext:
 
 
 class HookRunner:
-    """Run hooks, one at a time."""
+    """The runner of hooks, one at a time."""
 
     has_plain = True
     has_async = False

@@ -52,7 +52,7 @@ def _tell(hooks: Hooks, task: RunningTask, error: BaseException) -> None:
         try:
             hooks.error_handler(task, error)
         except HOOK_ERRORS:
-            _log.exception("error_handler raised; task %s", task.id)
+            _log.exception("error_handler raised an exception for task %s", task.id)
 
 
 def _counts(hooks: Hooks, error: BaseException) -> bool:
@@ -61,7 +61,7 @@ def _counts(hooks: Hooks, error: BaseException) -> bool:
     try:
         return bool(hooks.is_failure(error))
     except HOOK_ERRORS:
-        _log.exception("is_failure raised; the error counts as a failure")
+        _log.exception("is_failure raised an exception; the error counts as a failure")
         return True
 
 
@@ -77,7 +77,7 @@ def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | N
 
 
 def caused_by(error: BaseException, kind: type[BaseException]) -> bool:
-    """Tell whether an error is of a kind, or was raised from one that is."""
+    """Return whether an error is of a kind, or was raised from one that is."""
     cause: BaseException | None = error
     seen: set[int] = set()
     while cause is not None and id(cause) not in seen:  # "raise error from error" makes a circle

@@ -8,7 +8,7 @@ __all__ = ["AppNameError", "name_of", "resolve", "split_name"]
 
 
 class AppNameError(ValueError):
-    """Tell that a name does not lead to the object it should."""
+    """Raised when a name does not lead to the expected object."""
 
 
 def split_name(name: str) -> tuple[str, str]:

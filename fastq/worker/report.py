@@ -15,9 +15,9 @@ _MAX_TEXT: Final = 64_000
 
 @dataclass(frozen=True, slots=True)
 class FailureReport:
-    """Hold the error text, whether it counts as a failure, and the seconds until the next attempt.
+    """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
-    ``retry_in_s`` is None where the default delay is to be used, ``trace`` is for the log.
+    ``retry_in_s`` None means the default delay. ``trace`` is for the log.
     """
 
     error: str

@@ -85,7 +85,7 @@ def _resolve_mux(app: str) -> ServeMux:
 
 
 class HandlerRunner:
-    """Run tasks through a mux.
+    """The runner of tasks through a mux.
 
     What a handler returns is encoded only for a task that is kept once it is done, or with ``keep_results``.
     """

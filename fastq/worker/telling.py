@@ -1,4 +1,4 @@
-"""Say at the level debug when handlers begin and when they are done."""
+"""Debug log lines for the start and the end of handlers."""
 
 import logging
 import time

@@ -15,7 +15,7 @@ MIGRATE_MS = int(PATIENCE_S * 1000)
 
 
 class Cluster:
-    """Be the nodes of a cluster, and move slots among them."""
+    """The nodes of a cluster; moves slots among them."""
 
     def __init__(self, nodes: Sequence[RedisServer]) -> None:
         self.nodes = list(nodes)

@@ -55,7 +55,7 @@ def message(task_id: str, **fields: Any) -> bytes:
 
 
 class QueueBench:
-    """Be one queue: ``db`` looks behind the code under test, ``run`` is the code under test."""
+    """One queue: ``db`` bypasses the code under test, ``run`` calls it."""
 
     def __init__(self, db: Redis, broker: BlockingBroker | None = None, queue: str = QUEUE) -> None:
         self.db: Any = db

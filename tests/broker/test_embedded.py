@@ -45,7 +45,7 @@ def no_server_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Owner:
-    """Be a process that runs a script which may say things, line by line, as JSON."""
+    """A process that runs a script; the script may print lines of JSON."""
 
     def __init__(self, script: str) -> None:
         self.process = subprocess.Popen(

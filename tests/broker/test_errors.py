@@ -276,7 +276,11 @@ def _is_busy(db: Redis) -> bool:
         ),
         ("ERR unknown command 'EVALSHA', with args", BrokerError, "fastq needs Redis 6.2 or newer"),
         ("NOREPLICAS Not enough good replicas to write.", BrokerReadOnlyError, "too few of its replicas are there"),
-        ("WRONGTYPE Operation against a key", BrokerError, "Redis refused it: WRONGTYPE Operation against a key"),
+        (
+            "WRONGTYPE Operation against a key",
+            BrokerError,
+            "Redis refused the operation: WRONGTYPE Operation against a key",
+        ),
     ],
 )
 def test_a_refusal_by_its_text(

@@ -17,7 +17,7 @@ from tests.redis_servers import RedisServer
 
 
 class Server:
-    """Stand for a server's transport whose pipelines end when the test says so; a reply repeats the command."""
+    """A fake transport of a server: its pipelines end when the test says so, and each reply repeats the command."""
 
     where = "here"
 

@@ -45,7 +45,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 @dataclass
 class Setup:
-    """Be a Redis that knows the scripts, the proxy in front of it, and the kind of client to use."""
+    """A Redis that knows the scripts, the proxy in front of it, and the kind of client to use."""
 
     db: Redis
     proxy: FaultyProxy
@@ -344,7 +344,7 @@ def test_a_redis_that_goes_silent_is_asked_no_more_than_twice(setup: Setup) -> N
     with pytest.raises(BrokerTimeoutError) as caught:
         setup.run(OPERATIONS["pending"][1])
     assert caught.value.maybe_applied
-    assert "did not answer in time; whether it did what it was asked is not known" in str(caught.value)
+    assert "did not answer in time; whether it carried out the operation is not known" in str(caught.value)
 
     def seen() -> tuple[int, int]:
         names = setup.proxy.names_seen()

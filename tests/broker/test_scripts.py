@@ -1,4 +1,4 @@
-"""Hold every Lua script against its header, against keys.py, and against Redis."""
+"""Checks every Lua script against its header, against keys.py, and against Redis."""
 
 import ast
 import re
@@ -88,7 +88,7 @@ def bindings_of(body: list[str]) -> dict[str, str]:
 
 
 def problems_of(file_name: str, text: str) -> Iterator[str]:
-    """Tell what is wrong with a script."""
+    """Yield what is wrong with a script."""
     header, body = parse_header(text), body_of(text)
     if header.name != file_name:
         yield f"the header calls it {header.name}"

@@ -44,7 +44,7 @@ LEASE_LOST: Final = "its lease was lost in an outage"
 
 
 class Span(NamedTuple):
-    """Be a stretch of time in monotonic nanoseconds."""
+    """A stretch of time in monotonic nanoseconds."""
 
     began_ns: int
     ended_ns: int
@@ -166,7 +166,7 @@ class Alibis:
         return until_ns
 
     def _is_stopped(self, strike: Strike, run: Run, server: int) -> bool:
-        """Tell whether a stop may have interrupted a run, or kept its ack from being written."""
+        """Return whether a stop may have interrupted a run, or kept its ack from being written."""
         if strike.ended_ns and strike.ended_ns < run.began_ns:
             return False
         if not run.returned:
@@ -176,7 +176,7 @@ class Alibis:
 
 
 def _is_short(strike: Strike, run: Run, until_ns: int) -> bool:
-    """Tell whether a lack of descriptors may have touched a run.
+    """Return whether a lack of descriptors may have affected a run.
 
     A handler may fail for it. A result that the main process cannot take costs the child its life.
     """

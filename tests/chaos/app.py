@@ -187,7 +187,7 @@ for name in ("async", "beside"):
 @mux.handler("block")
 @written_async
 async def block(task: RunningTask) -> None:
-    """Hold up the event loop, whatever is raised."""
+    """Block the event loop, whatever is raised."""
     while task.retried == 0:
         try:
             time.sleep(60)
@@ -260,7 +260,7 @@ def crowd(task: RunningTask) -> None:
 @mux.handler("spin")
 @written
 def spin(task: RunningTask) -> None:
-    """Hold the interpreter for so long, but for a moment every few hundred milliseconds; for ``--long``."""
+    """Occupy the interpreter for so long, but for a moment every few hundred milliseconds; for ``--long``."""
     until_s = time.monotonic() + seconds(task)
     while time.monotonic() < until_s:
         deque(itertools.repeat(None, 50_000_000), maxlen=0)

@@ -37,7 +37,7 @@ _BLOCKED: Final = "another task blocked its event loop"
 
 
 class Violation(NamedTuple):
-    """Be a broken guarantee, by its key in ``GUARANTEES``."""
+    """A broken guarantee, by its key in ``GUARANTEES``."""
 
     guarantee: str
     text: str
@@ -45,7 +45,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Hold the violations, the explanations of repeated runs by how often each was needed, and some figures."""
+    """The violations, the explanations of repeated runs with how often each was needed, and some figures."""
 
     violations: Sequence[Violation]
     explained: Mapping[str, int]
@@ -188,7 +188,10 @@ class _Check:
         return self._alibis.of_enqueue(entry)
 
     def _is_blocked(self, run: Run) -> bool:
-        """Tell whether a run did not end as its child was killed for another task, which blocked the event loop."""
+        """Return whether a run did not end because its child was killed for another task.
+
+        That task blocked the event loop.
+        """
         if run.ended_ns is not None:
             return False
         child = (run.generation, run.pid)
@@ -226,7 +229,7 @@ def _name(entry: Entry) -> str:
 
 
 def _story(runs: list[Run]) -> str:
-    """Tell the runs of a task, times in monotonic seconds as in the journal."""
+    """Describe the runs of a task, with times in monotonic seconds as in the journal."""
     told = []
     for run in runs:
         ended = "no end" if run.ended_ns is None else f"{run.what.name.lower()} {run.ended_ns / 1e9:.3f}"

@@ -64,7 +64,7 @@ class Database:
         wait_until(self.answers)
 
     def answers(self) -> bool:
-        """Tell whether it takes commands; false while it loads."""
+        """Return whether it takes commands; false while it loads."""
         with suppress(RedisError, OSError), self.client() as db:
             return bool(db.ping())
         return False

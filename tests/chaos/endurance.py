@@ -33,7 +33,7 @@ _EXTEND: Final = "extend_leases"
 
 @dataclass(frozen=True)
 class Endurance:
-    """Hold what came of it; lags are in seconds."""
+    """The result of an endurance run; lags are in seconds."""
 
     options: ChaosOptions
     took_s: float
@@ -91,7 +91,7 @@ def run_long(options: ChaosOptions, interruption: Interruption, say: Callable[[s
         server.signal(SIGTERM)
         _until(lambda: not server.lives(), _START_S, interruption)
         runs = [run for of_task in runs_of(read_ledger(plant.ledger)).values() for run in of_task]
-        lost = server.text.count("lost the lease") + server.text.count("was lost before its outcome")
+        lost = server.text.count("lost the lease") + server.text.count("lost its lease before its outcome")
         interval_s = timing.heartbeat_interval_s
         lags_s = [max(0.0, gap_s - interval_s) for gap_s in beats.gaps_s()]
         took_s = time.monotonic() - began_s

@@ -20,7 +20,7 @@ _CHUNK = 1000
 
 
 class Life(NamedTuple):
-    """Be one life of a server, in monotonic nanoseconds; ``ended_ns`` 0 if it was never ended."""
+    """One life of a server, in monotonic nanoseconds; ``ended_ns`` is 0 if it was never ended."""
 
     server: int
     began_ns: int
@@ -28,7 +28,7 @@ class Life(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Be what Redis holds of a task."""
+    """What Redis stores of a task."""
 
     states: tuple[str, ...]
     error: str
@@ -38,7 +38,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Keyspace:
-    """Be what is left in Redis: tasks by id, the ids of hashes that are in no state, the locks of unique tasks."""
+    """What is left in Redis: tasks by id, the ids of hashes that are in no state, the locks of unique tasks."""
 
     tasks: Mapping[str, Stored]
     orphans: Sequence[str]
@@ -47,7 +47,7 @@ class Keyspace:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Hold what producer, handlers, injector, kernel and Redis say; ``observed`` is what the bench saw go wrong."""
+    """The reports of producer, handlers, injector, kernel and Redis; ``observed`` is what the bench saw go wrong."""
 
     timing: Timing
     unix_less_monotonic_s: float

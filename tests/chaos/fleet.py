@@ -30,7 +30,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Plant:
-    """Say where servers live and how they are set up."""
+    """Where servers live and how they are set up."""
 
     directory: Path
     children: int
@@ -45,7 +45,7 @@ class Plant:
 
 @dataclass
 class Generation:
-    """Be one life of a server; times are monotonic nanoseconds, ``ended_ns`` 0 while it lives."""
+    """One life of a server; times are monotonic nanoseconds, ``ended_ns`` is 0 while it lives."""
 
     number: int
     server: int
@@ -70,7 +70,7 @@ class Generation:
             self.process.send_signal(signum)
 
     def lives(self) -> bool:
-        """Tell whether it runs, and note when it ended."""
+        """Return whether it runs; record when it ended."""
         if self.process.poll() is None:
             return True
         self.ended_ns = self.ended_ns or time.monotonic_ns()

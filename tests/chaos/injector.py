@@ -53,7 +53,7 @@ class Injector:
 
     @property
     def is_through(self) -> bool:
-        """Tell whether every fault is over, and everything runs again."""
+        """Return whether every fault is over, and everything runs again."""
         return not self._due
 
     def begin(self) -> None:

@@ -13,7 +13,7 @@ __all__ = ["Journal", "Strike"]
 
 @dataclass
 class Strike:
-    """Be a fault that was carried out.
+    """A fault that was carried out.
 
     ``server`` is -1 for the producer, ``generation`` -1 where the fault is not one of processes, ``pids`` are the
     children struck, empty where it was the whole server.

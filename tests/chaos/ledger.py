@@ -19,7 +19,7 @@ _RECORD: Final = Struct("<16sBBHIqq")
 
 
 class What(IntEnum):
-    """Say what a record tells."""
+    """What a record reports."""
 
     BEGAN = 0
     RETURNED = 1
@@ -29,7 +29,7 @@ class What(IntEnum):
 
 
 class Record(NamedTuple):
-    """Be one line of the ledger."""
+    """One line of the ledger."""
 
     task_id: str
     what: What
@@ -69,7 +69,7 @@ def _records(data: bytes) -> Iterator[Record]:
 
 
 class Run(NamedTuple):
-    """Be one run of a task's handler; ``ended_ns`` is None where its process died, or it did not end."""
+    """One run of a task's handler; ``ended_ns`` is None where its process died, or it did not end."""
 
     task_id: str
     retried: int

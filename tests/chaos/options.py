@@ -17,7 +17,7 @@ _STANDARD_LIMIT_S: Final = 120
 
 @dataclass(frozen=True)
 class ChaosOptions:
-    """Say how much, for how long, from which seed."""
+    """How much is done, for how long, and from which seed."""
 
     seed: int
     seconds: float = 120.0

@@ -12,7 +12,7 @@ __all__ = ["NET", "Fault", "Kind", "Scale", "kinds_named", "make_plan"]
 
 
 class Kind(Enum):
-    """Say what happens."""
+    """The kinds of faults."""
 
     KILL_CHILD = "SIGKILL a child"
     KILL_CHILDREN = "SIGKILL all children of a server"
@@ -71,7 +71,7 @@ NET = frozenset(kind for kind in Kind if kind.name.startswith("NET_"))
 
 @dataclass(frozen=True)
 class Scale:
-    """Hold what the lengths of faults depend on, in seconds; ``every_s`` is the mean pause between two.
+    """What the lengths of faults depend on, in seconds; ``every_s`` is the mean pause between two.
 
     ``outage_s`` is the length of the outage after all else, 0 for none.
     """
@@ -86,7 +86,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Fault:
-    """Be one planned fault: ``server`` -1 is the producer's connection; ``pick`` chooses among what is there then."""
+    """One planned fault: ``server`` -1 is the producer's connection; ``pick`` chooses among what exists then."""
 
     number: int
     at_s: float

@@ -23,14 +23,14 @@ _AGAIN_S: Final = 0.2
 
 
 class Enqueued(Enum):
-    """Say what the client said of a task."""
+    """What the client reported of a task."""
 
     YES = "enqueued"
     MAYBE = "in doubt"
 
 
 class Entry(NamedTuple):
-    """Be a task that was sent, and from when to when it was on its way."""
+    """A task that was sent, and the time during which it was on its way."""
 
     order: Order
     said: Enqueued

@@ -61,7 +61,7 @@ class Proxy:
         self.passing.clear()
 
     async def delay(self, seconds: float) -> None:
-        """Hold every packet back for so long."""
+        """Delay every packet by so much."""
         self.delay_s = seconds
 
     async def cut(self, after: int) -> None:
@@ -105,7 +105,7 @@ class Proxy:
 
 
 class _Pair:
-    """Be one connection through a proxy: both its ends; ``left`` bytes may pass, 0 for any number."""
+    """One connection through a proxy: both its ends; ``left`` bytes may pass, 0 for any number."""
 
     def __init__(self, proxy: Proxy, client: asyncio.StreamWriter, redis: asyncio.StreamWriter) -> None:
         self._proxy = proxy

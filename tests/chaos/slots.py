@@ -12,7 +12,7 @@ __all__ = ["SlotLock"]
 
 
 class SlotLock:
-    """Hold a byte of the server's file while this process runs a handler."""
+    """A lock on a byte of the server's file, held while this process runs a handler."""
 
     def __init__(self, path: str, slots: int) -> None:
         self._fd: Final = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

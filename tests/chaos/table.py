@@ -17,8 +17,10 @@ _WIDE: Final = 66
 
 @dataclass(frozen=True)
 class Report:
-    """Hold what is shown; ``settled_s`` is how long after the last fault all was worked off, ``stuck_s`` until when
-    something was without a living lease.
+    """The facts to show.
+
+    ``settled_s`` is how long after the last fault all was worked off, ``stuck_s`` until when something was without a
+    living lease.
     """
 
     options: ChaosOptions

@@ -19,7 +19,7 @@ _MANY: Final = 50
 
 @dataclass(frozen=True)
 class Job:
-    """Be a kind of task: ``share`` of all tasks, ``span_ms`` of work, ``fails_first`` if its first attempt fails.
+    """A kind of task: ``share`` of all tasks, ``span_ms`` of work, ``fails_first`` if its first attempt fails.
 
     ``delays_s`` is between the enqueue and the time before which it must not begin. A task that is kept has its id as
     its result, ``echoes`` times.
@@ -90,7 +90,7 @@ JOBS: Final = {
 
 
 class Order(NamedTuple):
-    """Be a task that is to be enqueued."""
+    """A task to enqueue."""
 
     id: str
     job: Job

@@ -24,7 +24,7 @@ BINARY = bytes(range(128, 160))
 
 
 class Fastq:
-    """Be the command, on one Redis."""
+    """The command, on one Redis."""
 
     def __init__(self, url: str) -> None:
         self.url = url

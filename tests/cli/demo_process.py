@@ -23,7 +23,7 @@ LIMIT_S = 600.0
 
 
 class DemoProcess:
-    """Be a running demo; its stdout and stderr are one file, unless it has a terminal."""
+    """A running demo; its stdout and stderr are one file, unless it has a terminal."""
 
     def __init__(
         self,

@@ -83,7 +83,7 @@ def test_interrupted_it_leaves_nothing(url: str, db: Redis, tmp_path: Path, sign
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.read() == ""
-        assert process.stderr.read() == "fastq: interrupted; the queue of the measurement is deleted\n"
+        assert process.stderr.read() == "fastq: interrupted; the queue of the measurement was deleted\n"
     assert names(db) == []
     assert not (tmp_path / "fastq").exists()
 
@@ -108,7 +108,7 @@ def test_where_redis_holds_anything_it_asks_before(fastq: Fastq, db: Redis) -> N
     assert asked.exit_code == 2
     assert "Redis holds 1 keys." in asked.stderr
     assert "about 30 s. Go on?" in asked.stderr
-    assert "--yes does it without asking" in asked.stderr
+    assert "--yes skips the question" in asked.stderr
     assert names(db) == [b"theirs"]
 
 

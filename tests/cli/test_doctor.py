@@ -51,7 +51,7 @@ def test_a_healthy_redis_ends_with_0(served: Fastq) -> None:
     assert "ok ids without task none" in lines
     assert "warning persistence neither append-only file nor snapshots" in lines
     assert "why a restart of Redis loses all tasks" in lines
-    assert "; looked at 11 of " in lines[-1]
+    assert "; examined 11 of " in lines[-1]
     assert not any(line.startswith("problem") for line in lines)
 
 
@@ -75,7 +75,7 @@ def test_problems_are_said_with_examples_and_end_with_1(served: Fastq, db: Redis
     )
     assert lines[problem + 1] == "such as ghost2, ghost"
     assert problem < warning, "what is worse comes first"
-    assert lines[-1].startswith("fastq doctor --repair mends what can be mended")
+    assert lines[-1].startswith("fastq doctor --repair repairs what can be repaired")
     found = json.loads(served.run("doctor", "--json").stdout)
     jsonschema.validate(found, SCHEMA_OF_DOCTOR)
     assert found["healthy"] is False
@@ -92,15 +92,15 @@ def test_it_mends_after_asking(served: Fastq, db: Redis) -> None:
     refused = served.run("doctor", "--repair", input="n\n")
     assert refused.exit_code == 1
     assert (
-        "This will be mended: entries of servers forgotten: 2; ids without task dropped in low: 2; "
+        "This will be repaired: entries of servers removed: 2; ids without task dropped in low: 2; "
         "tasks archived in low: 1. Go on? [y/N]"
     ) in refused.stderr
     assert "nothing was done" in refused.stderr
     assert db.lrange(keys.pending("low"), 0, -1)[0] == b"ghost2"
     done = served.run("doctor", "--repair", input="y\n")
     assert done.exit_code == 0
-    assert "Mended: ids without task dropped in low: 2." in done.stdout
-    assert "Mended: tasks archived in low: 1." in done.stdout
+    assert "Repaired: ids without task dropped in low: 2." in done.stdout
+    assert "Repaired: tasks archived in low: 1." in done.stdout
     assert served.run("doctor").exit_code == 0
 
 
@@ -125,7 +125,7 @@ def test_an_interrupted_repair_says_how_far_it_came(served: Fastq, db: Redis, tm
     done = subprocess.run(program, env=environment(served.url, tmp_path), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == (
-        "fastq: interrupted at this: ids without task dropped in low: 2; mended before: nothing; "
+        "fastq: interrupted during: ids without task dropped in low: 2; repaired before: nothing; "
         "run it again for the rest\n"
     )
     assert served.json("doctor", "--repair", "--yes")["repaired"][0]["count"] == 2
@@ -135,7 +135,7 @@ def test_nobody_to_answer_mends_nothing(served: Fastq, db: Redis) -> None:
     break_low(db, "ghosts in retry")
     result = served.run("doctor", "--repair")
     assert result.exit_code == 2
-    assert "nobody answered, so nothing was done" in result.stderr
+    assert "there was no answer, so nothing was done" in result.stderr
     assert served.run("doctor").exit_code == 1
 
 
@@ -159,7 +159,7 @@ def test_a_queue_that_there_is_not_is_misspelt(served: Fastq) -> None:
 def test_a_limit_is_said(served: Fastq, db: Redis) -> None:
     with Client(served.url) as client:
         client.enqueue_many([Task("t", queue="low") for _ in range(1500)])
-    assert "; --limit or --full looks at more" in served.lines("doctor", "--limit", "500")[-1]
+    assert "; --limit or --full examines more" in served.lines("doctor", "--limit", "500")[-1]
     for flags in (("--full",), ("--limit", "0"), ()):
         assert "looks at more" not in served.lines("doctor", *flags)[-1]
     assert "is not in the range" in served.failure("doctor", "--limit", "-1", code=2)

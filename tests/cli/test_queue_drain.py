@@ -23,7 +23,7 @@ from tests.e2e.harness import workers_on
 from tests.inspector.harness import Seeded
 from tests.waiting import PATIENCE_S
 
-NOBODY = "fastq: note: no server that runs works on default"
+NOBODY = "fastq: note: no running server serves default"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``fastq queue move``: asks, moves what was named, says what had to stay, and can be interrupted."""
+"""``fastq queue move``: asks, moves what was named, says what stayed, and can be interrupted."""
 
 import subprocess
 import sys
@@ -65,7 +65,7 @@ def test_what_has_to_stay_is_named(filled: Fastq) -> None:
     result = filled.run("queue", "move", "default", "low", "-s", "pending", "--yes")
     assert result.exit_code == 1
     assert result.stderr == "fastq: p1 stays in default: its id is there already\n"
-    assert result.stdout == "Moved 2 tasks of default to low; 1 had to stay.\n"
+    assert result.stdout == "Moved 2 tasks of default to low; 1 stayed.\n"
 
 
 def test_a_move_out_of_a_queue_that_is_not_listed_any_more_is_ended(filled: Fastq, db: Any) -> None:
@@ -103,7 +103,7 @@ def test_it_warns_of_an_archive_that_will_be_too_full(filled: Fastq, db: Any) ->
 def test_what_an_error_may_have_left_between_the_queues_is_said(filled: Fastq, db: Any) -> None:
     db.set(keys.pending("low"), "x")
     said = filled.failure("queue", "move", "default", "low", "-s", "pending", "-y")
-    assert said.endswith("; some may be between the queues until the same move is run again")
+    assert said.endswith("; some tasks may be parked between the queues; run the same move again to finish it")
     db.delete(keys.pending("low"))
     assert filled.done("queue", "move", "default", "low", "-s", "pending", "-y") == "Moved 3 tasks of default to low.\n"
 
@@ -123,7 +123,7 @@ def test_a_move_that_is_interrupted_ends_between_two_pieces_and_goes_on_when_it_
     program = [sys.executable, "-c", INTERRUPTED, *words]
     done = subprocess.run(program, env=environment(fastq.url, tmp_path), capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
-    assert done.stderr == "fastq: interrupted: moved 200 of 1,000 tasks; the rest is as it was\n"
+    assert done.stderr == "fastq: interrupted: moved 200 of 1,000 tasks; the rest is unchanged\n"
     assert (db.llen(keys.pending("a")), db.llen(keys.pending("b"))) == (MANY - 200, 200)
     assert not db.exists(keys.moving("a"), keys.moving("b"), keys.moved("a"))
     assert fastq.json(*words)["count"] == MANY - 200

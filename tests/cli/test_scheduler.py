@@ -67,7 +67,7 @@ def test_help_says_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
     for text in (
         "fastq scheduler myapp.schedule:scheduler",
         "--redis",
-        "--connect-timeout SECONDS how long Redis may be away at the start [default: 30]",
+        "--connect-timeout SECONDS how long to wait for Redis at the start [default: 30]",
         "Exit codes: 0 done, 1 could not run, 2 misused.",
     ):
         assert text in words
@@ -147,7 +147,7 @@ def test_a_name_that_leads_to_no_scheduler_is_misuse(commands: Workers, app: str
         ("broken:scheduler", "json.decoder.JSONDecodeError: "),
         ("leaving:scheduler", "SystemExit: 3"),
         ("begun:scheduler", "FATAL: the scheduler is already running"),
-        ("crons:failing", "FATAL: the provider's first answer is none: ZeroDivisionError: division by zero"),
+        ("crons:failing", "FATAL: the provider failed at the start: ZeroDivisionError: division by zero"),
     ],
 )
 def test_an_app_that_cannot_run_is_shown_with_code_1(commands: Workers, app: str, text: str) -> None:

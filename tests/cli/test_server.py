@@ -51,14 +51,14 @@ def test_a_name_that_means_no_server_or_several_says_which_there_are(fastq: Fast
     assert "'a' may be any of aa-1 (h1:7), aa-2 (h2:7), aa (h3:7); write more of its id" in said
     assert "no server 'b': there are aa-1 (h1:7), aa-2 (h2:7), aa (h3:7)" in fastq.failure("server", "stop", "b", "-y")
     for name, server in (("aa", "h3:7 (aa)"), ("aa-2", "h2:7 (aa-2)"), ("h1:7", "h1:7 (aa-1)")):
-        assert f"fastq: {server} does not listen" in fastq.failure("server", "stop", name, "-y")
+        assert f"fastq: {server} takes no orders" in fastq.failure("server", "stop", name, "-y")
 
 
 def test_a_server_that_does_not_listen_is_refused_with_what_to_do_instead(fastq: Fastq, db: Any) -> None:
     publish(db, "go", host="h\x1b")
     said = fastq.failure("server", "stop", "go", "-y")
     assert said == (
-        "fastq: h\\x1b:7 (go) does not listen: it is a server of Go, or may not; send SIGTERM to 7 on h\\x1b"
+        "fastq: h\\x1b:7 (go) takes no orders (an asynq server, or denied by ACL); send SIGTERM to 7 on h\\x1b"
     )
     assert "send SIGTSTP to 7" in fastq.failure("server", "quiet", "--all", "-y")
     result = fastq.run("server", "stop", "--all", "-y", "--json")
@@ -81,5 +81,5 @@ def test_servers_are_not_stopped_unasked(fastq: Fastq, db: Any) -> None:
 
 def test_servers_are_named_or_all_of_them_meant(fastq: Fastq) -> None:
     for words in (("stop",), ("quiet",), ("stop", "x", "--all")):
-        assert "name servers, or --all of them" in fastq.failure("server", *words, code=2)
+        assert "name servers, or use --all" in fastq.failure("server", *words, code=2)
     assert fastq.failure("server", "stop", "--all", "-y") == "fastq: there are no servers running"

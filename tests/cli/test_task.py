@@ -206,7 +206,7 @@ def test_an_unknown_task_is_said_and_keeps_no_other_from_it(filled: Fastq, actio
     result = filled.run("task", action, "-q", "default", "-i", "nix", "-i", "s1", *more)
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
-    assert line.startswith("fastq: task not found (queue='default', task_id='nix'); it may be done and gone: ")
+    assert line.startswith("fastq: task not found (queue='default', task_id='nix'); it may be done and deleted: ")
     assert "s1" in result.stdout
 
 
@@ -257,7 +257,7 @@ def test_tasks_are_deleted_once_the_answer_is_yes(filled: Fastq, db: Redis, word
 
 def test_where_nobody_answers_that_is_misuse(filled: Fastq) -> None:
     result = filled.run("task", "rm", "-q", "default", "-i", "p1", input="")
-    assert "--yes does it without asking" in result.stderr.splitlines()[-1]
+    assert "--yes skips the question" in result.stderr.splitlines()[-1]
 
 
 def test_cancelling_is_published(filled: Fastq, db: Any) -> None:

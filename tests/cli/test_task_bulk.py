@@ -157,7 +157,7 @@ def test_a_queue_without_tasks_is_removed(filled: Fastq, db: Redis) -> None:
 
 def test_a_queue_with_tasks_is_removed_by_force_only(filled: Fastq, db: Redis) -> None:
     line = filled.failure("queue", "rm", "critical", "--yes")
-    assert line == "fastq: queue is not empty: it has 1 pending (queue='critical'); --force deletes them, too"
+    assert line == "fastq: queue is not empty: it has 1 pending (queue='critical'); --force also deletes them"
     assert filled.done("queue", "rm", "critical", "--force", "--yes") == "Deleted critical.\n"
     assert db.keys("asynq:{critical}*") == []
 
@@ -167,7 +167,7 @@ def test_tasks_of_groups_that_are_not_listed_are_counted_before_a_queue_is_remov
         client.enqueue("t", group="g", queue="low", task_id="it")
     db.srem(keys.groups("low"), "g")
     line = filled.failure("queue", "rm", "low", "--yes")
-    assert line == "fastq: queue is not empty: it has 1 aggregating (queue='low'); --force deletes them, too"
+    assert line == "fastq: queue is not empty: it has 1 aggregating (queue='low'); --force also deletes them"
     assert db.exists(keys.task("low", "it"))
     asked = filled.run("queue", "rm", "low", "--force", input="n\n")
     assert "This deletes for good: low with 1 tasks. Go on?" in asked.stderr
@@ -179,7 +179,7 @@ def test_active_tasks_are_in_the_way_and_keep_no_other_queue_from_it(filled: Fas
     result = filled.run("queue", "rm", "default", "critical", "--force", "--yes")
     assert (result.exit_code, result.stdout) == (1, "Deleted critical.\n")
     assert "2 active" in result.stderr
-    assert "let the active ones end, or cancel them" in result.stderr
+    assert "wait until the active tasks are done, or cancel them" in result.stderr
     assert not db.exists(keys.paused("default"))
 
 
@@ -225,7 +225,7 @@ def test_an_interrupted_deletion_leaves_whole_tasks_and_says_how_far_it_came(
     left = db.llen(keys.pending("default"))
     assert isinstance(left, int)
     assert 0 < left < MANY
-    assert done.stderr == f"fastq: interrupted: deleted {MANY - left} of 1,000 tasks; the rest is as it was\n"
+    assert done.stderr == f"fastq: interrupted: deleted {MANY - left} of 1,000 tasks; the rest is unchanged\n"
     assert len(db.keys("asynq:{default}:t:*")) == left
     assert len(db.keys("asynq:{default}:unique:*")) == left
     assert not db.exists(keys.paused("default"))

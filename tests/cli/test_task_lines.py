@@ -175,7 +175,7 @@ def test_into_a_file_that_is_not_there_yet(stored: Fastq, tmp_path: Path) -> Non
     file = str(tmp_path / "tasks")
     words = ("task", "export", "-q", "default", "-s", "pending", "-o", file)
     assert stored.done(*words) == f"Exported 2 tasks of default to {file}.\n"
-    assert "--yes writes over it" in stored.failure(*words, code=2)
+    assert "--yes overwrites it" in stored.failure(*words, code=2)
     assert stored.json(*words, "--yes") == {"count": 2, "file": file}
     assert "cannot write" in stored.failure(*words[:-1], str(tmp_path / "no" / "file"), code=2)
     assert "name it with --output" in stored.failure("task", "export", "-q", "default", "--json", code=2)
@@ -195,7 +195,7 @@ def test_tasks_that_are_there_are_left_out_and_named(stored: Fastq, db: Any) -> 
     assert everything(db) == before
     result = CliRunner().invoke(main, ["-u", stored.url, "task", "import"], input=lines)
     assert "line 1 left out: task ID conflicts with another task (queue='default', task_id='p1')" in result.stderr
-    assert result.stdout == "Imported 0 of 2 tasks; 2 left out, since their ids are there.\n"
+    assert result.stdout == "Imported 0 of 2 tasks; 2 left out, since their ids exist already.\n"
 
 
 def test_of_a_lock_that_is_anothers_or_has_expired_is_told(stored: Fastq, db: Any) -> None:
@@ -433,5 +433,5 @@ def test_an_export_that_is_interrupted_has_written_whole_lines(fastq: Fastq, tmp
     program = [sys.executable, "-c", INTERRUPTED, "task", "export", "-q", "default", "-o", str(file)]
     done = subprocess.run(program, env=environment(fastq.url, tmp_path), capture_output=True, text=True)
     assert done.returncode == 130, done.stderr
-    assert "interrupted: exported 0 of 1,000 tasks; what was written is whole lines" in done.stderr
+    assert "interrupted: exported 0 of 1,000 tasks; only whole lines were written" in done.stderr
     assert file.read_bytes() == b""

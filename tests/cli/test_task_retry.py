@@ -98,8 +98,8 @@ def test_named_tasks_are_pending_and_those_that_did_not_fail_are_refused(failing
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("", "name tasks with --id, or say --all"),
-        ("--all -i x", "name tasks with --id, or say --all"),
+        ("", "name tasks with --id, or use --all"),
+        ("--all -i x", "name tasks with --id, or use --all"),
         ("-i x --error y", "go with --all, not with --id"),
         ("-i x -s retry", "go with --all, not with --id"),
         ("--all -s pending", "'pending' is not one of"),
@@ -132,7 +132,7 @@ def test_work_is_interrupted_between_two_pieces_and_goes_on_when_it_is_asked_aga
     program = [sys.executable, "-c", INTERRUPTED, *words]
     done = subprocess.run(program, env=environment(crowded.url, tmp_path), capture_output=True, text=True)
     assert done.returncode == 130
-    assert done.stderr == "fastq: interrupted: made pending 200 of 500 tasks; the rest is as it was\n"
+    assert done.stderr == "fastq: interrupted: made pending 200 of 500 tasks; the rest is unchanged\n"
     assert db.zcard(keys.retry("default")) == MANY - 200
     assert crowded.json(*words)["count"] == 300
     assert pending(db) == [f"a{n:04}" for n in range(MANY // 2)]

@@ -239,7 +239,7 @@ def test_a_hook_that_fails_at_its_import_is_shown_with_its_traceback(
 ) -> None:
     worker = app_workers.start(flag, "broken:hook", "--start-method", start_method, app="bare:mux")
     assert worker.ended() == 1, worker.text
-    assert "FATAL: the workers cannot start: " in worker.text
+    assert "FATAL: cannot start the worker processes: " in worker.text
     assert worker.text.count('broken.py", line') == 1
     assert "json.decoder.JSONDecodeError: " in worker.text
 
@@ -258,7 +258,7 @@ def test_an_app_that_fails_at_its_import_is_shown_with_its_traceback(
 ) -> None:
     worker = app_workers.start("--start-method", start_method, app=app)
     assert worker.ended() == 1, worker.text
-    assert "FATAL: the workers cannot start: " in worker.text
+    assert "FATAL: cannot start the worker processes: " in worker.text
     module = app.partition(":")[0]
     assert worker.text.count(f'{module}.py", line') == 1  # once, with the app's own line
     assert error in worker.lines[-1] or error in worker.lines[-2]
@@ -342,8 +342,8 @@ def test_the_banner_says_what_is_served_and_by_whom(workers: Workers, db: Redis)
     assert said[0] == f"fastq {__version__} on Python {python} serves {APP}"
     path = workers.url.removeprefix("unix://")
     assert said[1] == f"Redis {info['redis_version']} at {path}; queues critical=6, default=3, low=1 (weighted)"
-    assert said[2] == "ready: 2 children by spawn for 200 tasks at once"
-    assert said[3] == "stopped; 0 tasks done; 0 held"
+    assert said[2] == "ready: 2 children (spawn), 200 tasks at once"
+    assert said[3] == "stopped; 0 tasks done; 0 in flight"
 
 
 def test_every_line_of_the_text_log_has_its_form(workers: Workers, client: Client) -> None:
@@ -361,7 +361,7 @@ def test_every_line_of_the_json_log_is_an_object(workers: Workers, client: Clien
     worker = workers.start("--burst", "--log-format", "json")
     assert worker.ended() == 0, worker.text
     lines = [json.loads(line) for line in worker.lines]
-    assert [line["message"] for line in lines][-1] == "stopped; 0 tasks done, 1 skip retry; 0 held"
+    assert [line["message"] for line in lines][-1] == "stopped; 0 tasks done, 1 skip retry; 0 in flight"
     assert {line["level"] for line in lines} == {"info", "error"}
     (archived,) = (line for line in lines if line["level"] == "error")
     assert (archived["task_type"], archived["outcome"], archived["attempt"]) == ("skip", "archived", 1)
@@ -378,8 +378,8 @@ def test_a_quiet_log_is_empty(workers: Workers, client: Client) -> None:
 
 def test_what_was_done_is_said_now_and_then(workers: Workers, client: Client) -> None:
     worker = workers.start_timed({"report_interval_s": 0.2}, concurrency=1).is_ready()
-    worker.wait_for("0 tasks done; 0 held")
+    worker.wait_for("0 tasks done; 0 in flight")
     client.enqueue_many([])
     for type in ("ok", "ok", "skip"):
         client.enqueue(type)
-    worker.wait_for("INFO: 2 tasks done, 1 skip retry; 0 held")
+    worker.wait_for("INFO: 2 tasks done, 1 skip retry; 0 in flight")

@@ -37,7 +37,7 @@ def stored(state: str, error: str = "", result: bytes | None = None) -> StoredTa
 
 @dataclass
 class Sample:
-    """Hold a task of each lot in each of two queues, the id of which is ``<lot>-<queue>``."""
+    """A task of each lot in each of two queues, with the id ``<lot>-<queue>``."""
 
     books: Books = field(default_factory=Books)
     before: dict[str, QueueCounts] = field(default_factory=lambda: dict(COUNTERS))

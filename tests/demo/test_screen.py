@@ -23,7 +23,7 @@ def counts(pending: int, processed: int) -> dict[str, QueueCounts]:
 
 
 class Terminal(io.TextIOWrapper):
-    """Be a terminal's stream, as far as one can be asked."""
+    """A terminal's stream, as far as one can be queried."""
 
     def __init__(self, encoding: str = "utf-8", *, is_terminal: bool = True) -> None:
         self.data = io.BytesIO()

@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S
 
 
 class Scene:
-    """Be a shift about to begin: a thousand tasks are enqueued, and nobody works on them."""
+    """A shift about to begin: a thousand tasks are enqueued, and no server works on them."""
 
     def __init__(self, url: str, directory: Path, interruption: Interruption, patience_s: float) -> None:
         self.broker = open_broker(url)

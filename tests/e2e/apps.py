@@ -310,7 +310,7 @@ async def async_wait(task: RunningTask) -> None:
 
 @mux.handler("async-stuck")
 async def async_stuck(task: RunningTask) -> None:
-    """Hold up the loop, and the interpreter, for ever."""
+    """Block the loop, and the interpreter, for ever."""
     loop_in_c(task)
 
 

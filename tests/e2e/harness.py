@@ -90,7 +90,7 @@ class Worker:
             raise AssertionError(f"still runs after {timeout_s} s:\n{self.text}") from None
 
     def stop(self) -> int:
-        """Tell it to stop, and wait for its end."""
+        """Send SIGTERM, and wait for its end."""
         self.signal(signal.SIGTERM)
         return self.ended()
 

@@ -56,7 +56,9 @@ def test_a_handler_above_the_memory_limit_can_clean_up_and_has_failed(
 def test_a_memory_limit_below_the_app_s_own_size_is_refused(workers: Workers) -> None:
     worker = workers.start("--max-memory-per-child", "20M")
     assert worker.ended() == 1, worker.text
-    assert "FATAL: the workers cannot start: max_memory_per_child of 20971520 bytes is too small" in worker.text
+    assert (
+        "FATAL: cannot start the worker processes: max_memory_per_child of 20971520 bytes is too small" in worker.text
+    )
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])

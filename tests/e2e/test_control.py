@@ -51,7 +51,7 @@ def test_a_quiet_server_finishes_what_runs_and_takes_nothing_more(
     view.expect("started", "runs")
     said = fastq.done("server", "quiet", server.id[:6], "--yes")
     assert said.startswith(f"{server.host}:{worker.pid} ({server.id[:8]}) is quiet; ")
-    assert "told through Redis to be quiet" in worker.text
+    assert "ordered through Redis to go quiet: no longer fetching" in worker.text
     client.enqueue("ok", task_id="later")
     view.open()
     view.until("completed", "runs")
@@ -101,7 +101,7 @@ def test_a_server_that_is_frozen_is_said_to_show_no_sign(
     (server,) = shown(fastq, view)
     worker.signal(signal.SIGSTOP)
     try:
-        assert "was told, but shows no sign of it after 0.1 s" in fastq.failure("server", "stop", server.id, "--yes")
+        assert "got the order, but shows no effect after 0.1 s" in fastq.failure("server", "stop", server.id, "--yes")
         assert fastq.done("server", "stop", server.id, "--yes", "--no-wait").startswith("Told ")
     finally:
         worker.signal(signal.SIGCONT)
@@ -115,6 +115,6 @@ def test_an_order_to_another_server_is_nothing_to_this_one(workers: Workers, vie
     assert broker.run(send_order(server.id[:-1], ServerOrder.STOP)) == 0
     broker.run(send_order(server.id, ServerOrder.QUIET))
     broker.close()
-    worker.wait_for("told through Redis to be quiet")
+    worker.wait_for("ordered through Redis to go quiet: no longer fetching")
     assert "to stop; " not in worker.text
     assert worker.stop() == 0, worker.text

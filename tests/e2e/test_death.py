@@ -86,7 +86,7 @@ def test_a_killed_server_leaves_no_process_and_another_brings_its_tasks_back(
         make_due(view, task_id)
     wait_until(lambda: view.size("completed") == 12)
     assert (view.size("active"), view.size("lease")) == (0, 0)
-    assert " tasks were lost, their server died or is cut off from Redis; put back to be tried again" in other.text
+    assert " tasks were lost because their server died or is cut off from Redis; they will be retried" in other.text
     assert other.stop() == 0, other.text
 
 
@@ -112,7 +112,7 @@ def test_tasks_without_retries_wait_as_all_others_and_run_at_most_once(
     assert view.events() == []
     message = view.until("archived", ids[-1])
     assert message is not None
-    why = f"{EXPIRED}max_retry=0, and whether it had begun is not known"
+    why = f"{EXPIRED}max_retry=0, and whether it had started is not known"
     assert (message.retried, message.error_msg) == (0, why)
 
 
@@ -132,7 +132,7 @@ def test_a_frozen_server_that_wakes_does_not_touch_what_is_another_s(
     make_due(view, task_id)
     assert view.expect("started", task_id).pid != child
     frozen.signal(signal.SIGCONT)
-    frozen.wait_for("lost the lease" if not ends_while_frozen else "was lost before its outcome was written")
+    frozen.wait_for("lost the lease" if not ends_while_frozen else "lost its lease before its outcome was saved")
     message = view.until("active", task_id)
     assert message is not None
     assert (message.retried, message.error_msg) == (0, PUT_BACK)
@@ -235,7 +235,7 @@ def test_a_server_whose_children_cannot_start_any_more_says_so_and_goes_on_when_
     os.kill(child, signal.SIGKILL)
     view.until("archived", first)
     waiting = client.enqueue("ok", retention=3600).id
-    wait_until(lambda: worker.text.count("ended at its start with signal SIGKILL\n    the next try is in ") >= 2)
+    wait_until(lambda: worker.text.count("ended while starting with signal SIGKILL\n    retrying in ") >= 2)
     wait_until(lambda: view.state(waiting) == "pending")
     (workers.directory / "ill").unlink()
     view.until("completed", waiting)
@@ -332,12 +332,12 @@ def test_a_stop_while_redis_hangs_ends_in_time(durable: tuple[RedisServer, Worke
         server.process.send_signal(signal.SIGSTOP)
         (server.directory / "go").touch()
         try:
-            worker.wait_for("1 results wait for Redis")  # one that had not ended would go back
+            worker.wait_for("cannot save the outcomes of 1 tasks yet")  # one that had not ended would go back
             worker.signal(signal.SIGTERM)
             assert worker.ended() == 0, worker.text
         finally:
             server.process.send_signal(signal.SIGCONT)
-        assert "what became of 1 tasks could not be written" in worker.text
+        assert "could not save the outcome of 1 tasks" in worker.text
         # Either nothing was written, and a recoverer brings it back; or Redis had read the write, and did it now.
         wait_until(lambda: view.state(task_id) in ("active", "completed"))
         assert view.ids("lease") == ([task_id] if view.state(task_id) == "active" else [])
@@ -355,7 +355,7 @@ def test_a_stop_while_redis_is_away_waits_for_it_as_long_as_there_is_time(
         server.process.send_signal(signal.SIGSTOP)
         (server.directory / "go").touch()
         worker.signal(signal.SIGTERM)
-        worker.wait_for("results wait for Redis")
+        worker.wait_for("cannot save the outcomes of")
         server.process.send_signal(signal.SIGCONT)
         assert worker.ended() == 0, worker.text
         assert (view.state(task_id), view.ids("lease"), view.count("processed")) == ("completed", [], 1)

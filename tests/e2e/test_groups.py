@@ -157,7 +157,7 @@ def test_a_group_that_fails_is_said_and_the_others_are_aggregated(workers: Worke
     worker.wait_for("group 'bad' of queue default was not aggregated: ValueError: no bad (")
     wait_until(lambda: wholes(view) == {("good", "xy"): 1})
     wait_until(lambda: view.size("g:bad") == 2)
-    assert "its 2 tasks are tried again in 10 s" in worker.text
+    assert "its 2 tasks will be aggregated again in 10 s" in worker.text
     assert worker.stop() == 0, worker.text
 
 
@@ -212,7 +212,7 @@ def test_what_a_killed_server_was_aggregating_is_aggregated_by_another(
     assert len(view.db.keys("asynq:{default}:g:wait:*")) == 1
     let_sets_be_overdue(view)
     other = start_short(workers, WATCHFUL)
-    other.wait_for("gave tasks back to group 'wait' of queue default")
+    other.wait_for("returned tasks to group 'wait' of queue default")
     view.open("wait", times=2)
     wait_until(lambda: wholes(view) == {("wait", "ab"): 1})
     wait_until(lambda: nothing_is_left(view))
@@ -246,7 +246,7 @@ def test_a_stop_waits_for_the_aggregator_or_gives_the_tasks_back(
     worker = workers.start(*GROUPS, "--shutdown-timeout", shutdown_timeout).is_ready()
     view.expect("aggregating")
     worker.signal(signal.SIGTERM)
-    worker.wait_for("told to stop")
+    worker.wait_for("shutting down; ")
     if is_aggregated:
         view.open("wait")
     assert worker.ended() == 0, worker.text

@@ -45,8 +45,8 @@ def test_ghosts_in_active_and_lease_are_mended_and_counted_and_their_tasks_are_d
     view.db.zadd("asynq:{default}:retry", {"active-no-lease": 1})
     view.until("completed", "active-no-lease")
     wait_until(lambda: not view.size("active") and not view.size("lease"))
-    mended = "mended: 1 recovered, 3 ids without task, 1 active without lease, 1 leases without active task"
-    worker.wait_for(f"2 tasks done; 0 held; {mended}")
+    mended = "repaired: 1 recovered, 3 ids without task, 1 active without lease, 1 leases without active task"
+    worker.wait_for(f"2 tasks done; 0 in flight; {mended}")
     assert worker.stop() == 0, worker.text
     assert sorted(ghosts) == sorted(view.ids("completed"))
 
@@ -59,7 +59,7 @@ def test_an_actor_that_died_is_started_again_and_the_server_fetches_on(
     worker = workers.start(json.dumps(order), app="", program=(sys.executable, "-m", "tests.e2e.sabotage")).is_ready()
     view.until("completed", client.enqueue("ok", retention=3600).id)
     worker.signal(sabotage.SIGNAL)
-    worker.wait_for("the fetcher is started again: its task has died")
+    worker.wait_for("restarting the fetcher: its task has died")
     view.until("completed", client.enqueue("ok", retention=3600).id)
     assert worker.stop() == 0, worker.text
-    assert worker.text.count("is started again") == 1
+    assert worker.text.count("restarting the fetcher") == 1

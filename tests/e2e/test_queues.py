@@ -123,7 +123,7 @@ def test_an_idle_worker_keeps_waking(workers: Workers, client: Client, view: Vie
 def test_where_waiting_is_forbidden_queues_are_polled(workers: Workers, client: Client, view: View) -> None:
     view.forbid("client")
     worker = workers.start("--concurrency", "1", "--task-check-interval", "0.2").is_ready()
-    worker.wait_for("queue default, and maybe others, is polled, since Redis does not let us wait for it")
+    worker.wait_for("queue default, and maybe others, is polled, because Redis refused the blocking wait")
     for _ in range(3):
         view.until("completed", client.enqueue("ok", retention=60).id)
     assert worker.text.count("is polled") == 1

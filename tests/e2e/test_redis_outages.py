@@ -127,7 +127,7 @@ def test_a_redis_that_is_loading_its_data_is_waited_for(tmp_path: Path) -> None:
         stage.kill()
         worker.wait_for(BEGIN)
         (tmp_path / "go").touch()
-        worker.wait_for("1 results wait for Redis")
+        worker.wait_for("cannot save the outcomes of 1 tasks yet")
         stage.restart("--key-load-delay", "500000", "--loading-process-events-interval-bytes", "1024")
         wait_until(lambda: was_turned_away(stage))
         stage.do("CONFIG", "SET", "key-load-delay", 0)
@@ -139,7 +139,7 @@ def test_a_redis_that_is_loading_its_data_is_waited_for(tmp_path: Path) -> None:
 
 
 def was_turned_away(stage: Stage) -> bool:
-    """Tell whether Redis has refused something because it was loading its data, and is still at it."""
+    """Return whether Redis refused something because it was loading its data, and is still loading."""
     with suppress(RedisConnectionError):
         return "errorstat_LOADING" in stage.view.facts("errorstats")
     return False

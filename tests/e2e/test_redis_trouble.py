@@ -43,7 +43,7 @@ def test_a_handler_that_ends_in_the_trouble_is_done_once_and_the_trouble_is_said
         worker.wait_for(BEGIN)
         (stage.server.directory / "go").touch()
         if trouble != "full":
-            worker.wait_for("1 results wait for Redis")
+            worker.wait_for("cannot save the outcomes of 1 tasks yet")
     worker.wait_for(END)
     check_end(stage, worker, task_id)
     # A second kind of it may be met on the way: a time-out where the machine is busy, before or after a refusal.

@@ -76,7 +76,7 @@ def test_sighup_replaces_the_code_while_running_tasks_finish(workers: Workers, c
     (workers.directory / "go").touch()
     view.until("completed", held)
     assert view.fields(held)[b"result"] == b'"old"'
-    worker.wait_for("no child of the import before is left")
+    worker.wait_for("reloaded: all children run the new code")
     assert {code_of(client, view) for _ in range(20)} == {b'"new"'}
     assert len(worker.family()) == 4  # the main process, one preloader, two children
     assert worker.stop() == 0, worker.text
@@ -107,7 +107,7 @@ def test_a_reload_loses_no_task_of_a_busy_worker(workers: Workers, client: Clien
         for _ in range(5):
             client.enqueue_many([Task("code") for _ in range(400)])
         worker.signal(signal.SIGHUP)
-        wait_until(lambda reloads=reloads: worker.text.count("no child of the import before") == reloads)  # type: ignore[misc]  # mypy cannot infer it
+        wait_until(lambda reloads=reloads: worker.text.count("reloaded: all children run the new code") == reloads)  # type: ignore[misc]  # mypy cannot infer it
     wait_until(lambda: view.count("processed") == 6000)
     assert worker.stop() == 0, worker.text
     assert (view.count("failed"), view.size("active"), view.size("pending")) == (0, 0, 0)
@@ -123,7 +123,7 @@ def test_signals_for_the_service_kill_none_of_its_processes(workers: Workers, cl
     for pid in family - {worker.pid}:
         for signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP):
             os.kill(pid, signum)
-    worker.wait_for("0 tasks done; 0 held")  # SIGUSR1
+    worker.wait_for("0 tasks done; 0 in flight")  # SIGUSR1
     assert code_of(client, view) == b'"old"'
     assert worker.family() == family
     assert worker.stop() == 0, worker.text
@@ -176,7 +176,7 @@ def test_one_preloader_serves_tasks_and_hooks(workers: Workers) -> None:
     assert {pid for pid in family if parent_of(pid) == worker.pid} == {preloader}
     assert len({pid for pid in family if parent_of(pid) == preloader} - {hooks}) == 1
     worker.signal(signal.SIGHUP)
-    worker.wait_for("no child of the import before is left")
+    worker.wait_for("reloaded: all children run the new code")
     assert not is_running(hooks)
     wait_until(lambda: checked.read_text() not in ("", str(hooks)))
     assert worker.stop() == 0, worker.text

@@ -65,7 +65,7 @@ def test_a_running_task_is_finished_and_waiting_ones_are_given_back_in_order(
     assert view.ids("pending") == [task_id for task_id in ids if task_id not in done | running]
     assert (view.size("active"), view.size("lease")) == (0, 0)
     assert {view.message(task_id).retried for task_id in ids} == {0}
-    assert "7 tasks done; 0 held" in worker.text
+    assert "7 tasks done; 0 in flight" in worker.text
 
 
 def test_what_does_not_finish_in_time_goes_back_to_the_head_in_its_old_order(
@@ -105,7 +105,7 @@ def test_a_second_signal_skips_the_waiting(workers: Workers, client: Client, vie
     worker = workers.start("--concurrency", "1", "--shutdown-timeout", "600").is_ready()
     view.expect("started", task_id)
     worker.signal(signal.SIGINT)
-    worker.wait_for("told to stop")
+    worker.wait_for("shutting down; ")
     worker.signal(signal.SIGINT)
     assert worker.ended() == 0, worker.text
     assert view.ids("pending") == [task_id]
@@ -116,7 +116,7 @@ def test_sigtstp_stops_fetching_and_nothing_else(workers: Workers, client: Clien
     running = client.enqueue("wait", retention=3600).id
     view.expect("started", running)
     worker.signal(signal.SIGTSTP)
-    worker.wait_for("told to be quiet")
+    worker.wait_for("SIGTSTP: no longer fetching")
     late = client.enqueue("ok").id
     view.open()
     view.until("completed", running)
@@ -138,7 +138,7 @@ def test_no_task_is_lost_when_a_busy_worker_is_told_to_stop(
     wait_until(lambda: view.count("processed") > 1000 + 700 * again, interval_s=0.001)
     worker.signal(signum)
     if signum is signal.SIGTSTP:
-        worker.wait_for("told to be quiet")
+        worker.wait_for("SIGTSTP: no longer fetching")
         wait_until(lambda: view.size("active") == 0)
         assert worker.stop() == 0, worker.text
     assert worker.ended() == 0, worker.text

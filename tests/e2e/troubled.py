@@ -21,12 +21,12 @@ from tests.waiting import wait_until
 __all__ = ["BEGIN", "END", "TROUBLES", "Stage", "on_stage", "silence"]
 
 BEGIN = "trying again until it works"
-END = "works again after"
+END = "succeed again after"
 CONFIG = {"appendonly": "yes", "appendfsync": "always", "lua-time-limit": "50"}
 
 
 class Stage:
-    """Be a Redis, workers on it, and a look at both."""
+    """A Redis, workers on it, and a view of both."""
 
     def __init__(self, server: RedisServer, workers: Workers) -> None:
         self.server = server
@@ -86,7 +86,7 @@ def silence(stage: Stage) -> Iterator[None]:
 
 @contextmanager
 def absence(stage: Stage) -> Iterator[None]:
-    """Be killed, and be started again with its data."""
+    """Kill Redis, and start it again with its data."""
     stage.kill()
     yield
     stage.restart()

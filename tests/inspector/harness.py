@@ -58,7 +58,7 @@ FACES = {"Inspector": ask_blocking, "AsyncInspector": ask_async, "RESP3": ask_re
 
 
 class Seeded(QueueBench):
-    """Be one listed queue, filled without the code under test."""
+    """One listed queue, filled without the code under test."""
 
     def __init__(self, db: Redis, queue: str = "default") -> None:
         super().__init__(db, queue=queue)

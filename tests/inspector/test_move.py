@@ -104,7 +104,7 @@ class CutOffError(Exception):
 
 
 def cut_off(flow: Flow[int], after: int, *, replied: bool) -> Flow[int]:
-    """Be a flow that dies before its n-th writing step, or after it and before its reply."""
+    """Run a flow that dies before its n-th writing step, or after it and before its reply."""
     step = next(flow)
     try:
         while True:
@@ -174,7 +174,7 @@ def test_two_moves_at_once_move_each_task_once(url: str, db: Any, broker: Blocki
 
 
 def rest_of(flow: Flow[int], step: Any) -> Flow[int]:
-    """Be what is left of a flow that yielded this step."""
+    """Run the rest of a flow that yielded this step."""
     try:
         while True:
             step = flow.send((yield step))

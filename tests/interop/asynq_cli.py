@@ -21,7 +21,7 @@ LIMIT_S = PATIENCE_S
 
 @dataclass(frozen=True)
 class Asynq:
-    """Be the command, on one Redis."""
+    """The command, on one Redis."""
 
     binary: str
     port: int

@@ -189,7 +189,7 @@ def live_through(crowd: Crowd, jobs: Sequence[Job], entries: Sequence[str], db: 
 
 
 def close_the_books(crowd: Crowd, jobs: Sequence[Job], families: Sequence[set[str]], db: redis.Redis) -> None:
-    """Hold the runs that were written down, and what both inspectors say, against the plan."""
+    """Compare the recorded runs, and the reports of both inspectors, with the plan."""
     runs = crowd.runs()
     for part in [{"go a"}, {"go b"}, *families]:
         assert any(run.server in part for run in runs), (part, Counter(run.server for run in runs))

@@ -47,7 +47,7 @@ def date(text: str | None) -> str:
 
 
 def is_near(told: str, moment: str) -> bool:
-    """Tell whether "in 1h2m3s" or "5s ago", read now, means about a moment."""
+    """Return whether "in 1h2m3s" or "5s ago", read now, means about a moment."""
     hours, minutes, seconds = (float(part or 0) for part in re.findall(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)", told)[0])
     away_s = (3600 * hours + 60 * minutes + seconds) * (-1 if told.endswith("ago") else 1)
     return abs((datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds() - away_s) < NEAR_S
@@ -130,7 +130,7 @@ OF_STATE = {
 
 
 def check_row(told: dict[str, str], task: dict[str, Any]) -> None:
-    """Hold a row against our JSON of the task."""
+    """Compare a row with our JSON of the task."""
     assert (told.pop("ID"), told.pop("Type"), told.pop("Payload")) == (
         task["id"],
         task["type"].strip(),

@@ -152,7 +152,7 @@ def compare_servers(go: GoPeer, inspector: Inspector) -> None:
         return [told_of(server, ServerInfo.__slots__) for server in ours], [told(server) for server in theirs]
 
     def agree() -> bool:
-        """Tell whether both see what it runs; a heartbeat may come between the two looks."""
+        """Return whether both see what it runs; a heartbeat may come between the two looks."""
         ours, theirs = read()
         return [bool(server["active_workers"]) for server in ours] == [True] and ours == theirs
 
@@ -297,7 +297,7 @@ def outcome(call: Callable[..., Any], args: Sequence[Any]) -> Any:
 
 
 def same(theirs: Any, ours: Any) -> bool:
-    """Tell whether both did it, or both refused for the same reason."""
+    """Return whether both did it, or both refused for the same reason."""
     if isinstance(ours, FastqError):
         name = type(ours).__name__
         text = "is not paused" if name == "QueueStateError" else ERRORS[name]

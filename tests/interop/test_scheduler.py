@@ -97,7 +97,7 @@ OPTIONS = {"queue": "low", "task_id": "fixed", "timeout_ns": 20 * SECOND_NS, "un
 
 
 def settled(db: Any) -> bool:
-    """Tell whether a tick was enqueued, recorded, and published after it."""
+    """Return whether a tick was enqueued, recorded, and published after it."""
     lists = db.keys("asynq:schedulers:*")
     entries = [decode_scheduler_entry(data) for key in lists for data in db.lrange(key, 0, -1)]
     is_published = bool(entries) and all(entry.prev_enqueue_time for entry in entries)

@@ -25,7 +25,7 @@ from fastq.pool.runner import Answer, TaskContext
 
 
 def signal_beacon(order: dict[str, str], text: str) -> None:
-    """Tell the test, which waits at the datagram socket that the order names."""
+    """Notify the test, which waits at the datagram socket that the order names."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.connect(order["beacon"])
         sender.send(text.encode())
@@ -352,7 +352,7 @@ async def async_grow(order: dict[str, str]) -> None:
 
 
 async def async_grow_for_a_while(order: dict[str, str]) -> None:
-    """Hold so many bytes once the file is there, and give them back at the end."""
+    """Allocate so many bytes once the file is there, and free them at the end."""
     await async_wait_for(order)
     held = bytearray(os.urandom(1024) * (int(order["size"]) // 1024))
     signal_beacon(order, "grown")
@@ -438,7 +438,7 @@ def load(argument: str) -> TestRunner:
 
 
 class CrashingRunner(TestRunner):
-    """Be fine in the preloader and die in the child, before it is ready."""
+    """A runner that loads in the preloader and dies in the child, before it is ready."""
 
     @property
     def description(self) -> str:  # type: ignore[override]  # an attribute there, trouble on purpose here
@@ -452,7 +452,7 @@ def load_ill_at_times(argument: str) -> TestRunner:
 
 
 class IllAtTimesRunner(TestRunner):
-    """Be fine, unless a file says otherwise."""
+    """A runner that works, unless a file says otherwise."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -56,7 +56,7 @@ def test_a_child_whose_start_fails_serves_nothing_and_another_is_tried(tmp_path:
             for notice in b.notices:
                 assert "child_start failed:\nTraceback" in notice
                 assert "RuntimeError: no start today\n" in notice
-                assert "the next try is in" in notice
+                assert "retrying in" in notice
             assert b.failed == []
             (tmp_path / "ill").unlink()
             await until(lambda: list(b.pool.child_states.values()) == [ChildState.READY])

@@ -210,7 +210,7 @@ def test_a_system_that_does_not_tell_sizes_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr("fastq.pool.supervisor.rss_of", lambda pid: 0)
 
     async def test() -> None:
-        with pytest.raises(PoolStartError, match="memory_limit: this system does not tell"):
+        with pytest.raises(PoolStartError, match="memory_limit: this system does not report"):
             async with bench(settings(memory_limit=1000 * MB)):
                 pass
 

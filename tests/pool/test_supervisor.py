@@ -224,7 +224,7 @@ def test_a_bad_import_of_spawned_children_ends_the_pool_instead_of_spinning() ->
 def test_children_that_crash_at_their_start_end_the_pool_instead_of_spinning() -> None:
     async def test() -> None:
         config = settings(runner="tests.pool.runners:load_crashing")
-        with pytest.raises(PoolStartError, match="ended at its start with signal SIGSEGV"):
+        with pytest.raises(PoolStartError, match="ended while starting with signal SIGSEGV"):
             async with bench(config):
                 pass
 
@@ -235,8 +235,8 @@ def test_children_that_crash_at_their_start_end_the_pool_instead_of_spinning() -
 @pytest.mark.parametrize(
     ("start_method", "illness", "text"),
     [
-        ("forkserver", "die at start", "ended at its start with signal SIGKILL"),
-        ("spawn", "die at import", "ended at its start with signal SIGKILL"),
+        ("forkserver", "die at start", "ended while starting with signal SIGKILL"),
+        ("spawn", "die at import", "ended while starting with signal SIGKILL"),
         ("spawn", "raise at import", "RuntimeError: it worked before"),
     ],
 )
@@ -254,7 +254,7 @@ def test_children_that_cannot_start_any_more_are_tried_less_and_less_often_until
             how.write_text(illness)
             assert (await b.run("kill_self")).kind is EventKind.CRASHED
             await until(lambda: len(b.notices) >= 7)  # at the start, five are too many
-            others = [notice for notice in b.notices if not (text in notice and "the next try is in" in notice)]
+            others = [notice for notice in b.notices if not (text in notice and "retrying in" in notice)]
             assert others == []
             assert b.pool.free == 0, "nothing is fetched meanwhile"
             assert b.failed == []
@@ -295,7 +295,7 @@ def test_a_preloader_that_dies_as_soon_as_it_is_there_is_not_replaced_without_a_
                 os.kill(preloader, signal.SIGKILL)
                 await until(lambda count=count: len(b.notices) >= count)  # type: ignore[misc]  # mypy cannot infer it
                 assert f"process {preloader}) died" in b.notices[-1]
-                assert "the next try is in" in b.notices[-1]
+                assert "retrying in" in b.notices[-1]
                 await until(lambda: b.pool.child_states and set(b.pool.child_states.values()) == {ChildState.READY})
             assert b.failed == []
 

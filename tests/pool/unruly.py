@@ -56,7 +56,7 @@ def write_from_threads(order: Order, context: TaskContext) -> Answer:
 
 
 class InterruptedByHandlerError(Exception):
-    """Stand for what an app's own signal handler raises."""
+    """Raised by an app's own signal handler."""
 
 
 def raise_between_segment_and_record(order: Order, context: TaskContext) -> Answer:
@@ -82,14 +82,14 @@ def run_out_of_descriptors(order: Order, context: TaskContext) -> Answer:
 
 
 def var(order: Order, context: TaskContext) -> Answer:
-    """Tell what the context variable was, and set it."""
+    """Return the value of the context variable, and set it."""
     before = VAR.get()
     VAR.set("set by another task")
     return EventKind.RESULT, before.encode()
 
 
 def become_a_copy(order: Order) -> None:
-    """Be what a handler's fork does: print into a file, and end as the order says."""
+    """Do what a handler's fork does: print into a file, and end as the order says."""
     file = os.open(order["file"], os.O_WRONLY | os.O_CREAT)
     os.dup2(file, 1)
     os.dup2(file, 2)

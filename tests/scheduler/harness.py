@@ -62,7 +62,7 @@ def entry_of(
 
 
 class Bench:
-    """Be one scheduler; several may share a clock."""
+    """One scheduler; several may share a clock."""
 
     def __init__(self, url: str, clock: ManualClock, scheduler_id: str, **how: Any) -> None:
         self.clock = clock

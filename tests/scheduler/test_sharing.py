@@ -261,7 +261,7 @@ def test_an_outage_is_said_once_and_its_ticks_follow(
     counts = Counter(message.type for message in pending(db))
     assert counts == {"skip": 1, "once": 1, "all": 5, "named": 5}
     assert caplog.text.count("trying again until it works") == 1
-    assert caplog.text.count("Redis works again") == 1
+    assert caplog.text.count("Redis operations succeed again") == 1
     assert caplog.text.count("late): ticks up to 2026-03-02 12:03:00+00:00 were missed") == 1
 
 

@@ -13,7 +13,7 @@ __all__ = ["Pool", "fetcher", "fill"]
 
 
 class Pool:
-    """Stand for the pool: so much room, and what came in, by queue."""
+    """A fake pool: its room, and the tasks that came in, by queue."""
 
     def __init__(self, bench: Bench, room: int = 500) -> None:
         self.bench = bench

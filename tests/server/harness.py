@@ -35,9 +35,9 @@ TRUSTING = replace(STANDARD, settle_s=0.0)
 
 
 class Bench:
-    """Be what actors share: Redis, the command connection, held tasks, an owner's mark, a clock that stands still.
+    """What actors share: Redis, the command connection, tasks in flight, an owner's mark, a clock that stands still.
 
-    ``queue`` looks behind the code under test.
+    ``queue`` bypasses the code under test.
     """
 
     def __init__(self, queue: QueueBench, url: str) -> None:
@@ -61,7 +61,7 @@ class Bench:
         return [self.add(task_id, **fields) for task_id in task_ids]
 
     def add(self, task_id: str, queue: str = QUEUE, **fields: Any) -> InFlightTask:
-        """Hold a task, whatever Redis knows of it."""
+        """Add a task in flight, whatever Redis knows of it."""
         view = view_task_message(message(task_id, queue=queue, **fields))
         return self.tasks.add(queue, view, self.clock.monotonic_s())
 

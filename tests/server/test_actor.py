@@ -105,7 +105,7 @@ def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     run(test)
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("WARNING", "dequeue: Redis is away; trying again until it works"),
-        ("INFO", "works again after 3 failed attempts"),
+        ("INFO", "Redis operations succeed again after 3 failed attempts"),
     ]
     assert {record.name for record in caplog.records} == {"fastq.tester"}
 

@@ -241,7 +241,7 @@ def test_what_cannot_be_aggregated_goes_back_and_is_tried_later(
     (line,) = logged(caplog)
     assert line.startswith("group 'g' of queue default was not aggregated: ")
     assert says in line
-    assert "its 2 tasks are tried again in 10 s" in line
+    assert "its 2 tasks will be aggregated again in 10 s" in line
 
 
 def test_a_group_that_fails_again_is_left_alone_for_longer() -> None:

@@ -71,7 +71,7 @@ def test_a_redis_that_is_away_for_longer_neither_loses_nor_doubles_a_task(
 
 
 class KilledError(BaseException):
-    """Stand for SIGKILL: nothing catches it."""
+    """Acts like SIGKILL: nothing catches it."""
 
 
 class MortalCommands(Commands):

@@ -96,7 +96,7 @@ def test_an_archive_that_pauses_drops_nothing(db: Redis, url: str, caplog: pytes
 
     on_bench(db, url, test)
     assert logged(caplog, least=logging.ERROR) == [
-        "queue default: its archive is full with 3 failed tasks, and one more pauses the queue; run or delete them, "
+        "queue default: its archive is full with 3 failed tasks, and one more pauses the queue; run or delete some, "
         "then fastq queue resume default"
     ]
 
@@ -142,7 +142,7 @@ def test_nothing_is_deleted_that_could_not_be_written(
 
     on_bench(db, url, test)
     (line,) = logged(caplog)
-    assert line.startswith("queue default: failed tasks cannot be written: Is a directory (")
+    assert line.startswith("queue default: cannot write failed tasks to a file: Is a directory (")
     assert line.endswith("); they stay in Redis")
 
 
@@ -185,7 +185,7 @@ def test_the_rule_of_another_server_is_replaced_and_that_is_said(
 
     on_bench(db, url, test)
     assert logged(caplog) == [
-        "queue default: the archive's rule was 5 tasks, 7776000 s, then trim and is 7 tasks, 7776000 s, then trim now"
+        "queue default: the archive's rule changed from 5 tasks, 7776000 s, then trim to 7 tasks, 7776000 s, then trim"
     ]
 
 

@@ -17,7 +17,7 @@ def ask(word: str) -> Operation[str]:
 
 
 class Pipelines:
-    """Stand for a broker whose pipelines end when the test says so; answers are what ``answer`` makes of a name."""
+    """A fake broker: its pipelines end when the test says so; ``answer`` makes the answers from names."""
 
     def __init__(self) -> None:
         self.sent: list[list[str]] = []

@@ -17,7 +17,7 @@ from fastq.wire.proto.convert import decode_server_info, encode_server_info
 
 
 def hook(*_: object) -> None:
-    """Be a hook that child processes can import."""
+    """A hook that child processes can import."""
 
 
 def test_the_defaults_are_asynqs_where_asynq_has_them() -> None:
@@ -98,7 +98,7 @@ def test_the_largest_weight_can_be_published() -> None:
 
 def local() -> Callable[..., object]:
     def inner() -> None:
-        """Be nowhere that a child could import from."""
+        """A hook that no child can import."""
 
     return inner
 

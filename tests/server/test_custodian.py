@@ -25,7 +25,7 @@ from tests.waiting import until
 
 
 class Site:
-    """Be a custodian with an acker and a syncer, and a pool that has what ``has`` says."""
+    """A custodian with an acker and a syncer, and a pool that has what ``has`` says."""
 
     def __init__(self, bench: Bench) -> None:
         self.syncer = Syncer(bench.writer, bench.in_flight)
@@ -53,7 +53,7 @@ def test_a_held_task_that_is_nowhere_is_given_back_and_said_once(
         assert logged(caplog) == [], "it may have been on its way"
         await site.custodian.tick()
         (line,) = logged(caplog)
-        assert line.endswith("2 held tasks were nowhere; they are given back: lost-1 (default), lost-2 (default)")
+        assert line.endswith("lost track of 2 tasks in flight; requeueing them: lost-1 (default), lost-2 (default)")
         await site.custodian.tick()
         await site.syncer.tick()
         assert bench.in_flight_ids() == ["pooled"]

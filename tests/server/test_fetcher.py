@@ -205,7 +205,7 @@ def test_a_queue_that_fails_does_not_keep_the_others_from_being_served(
     said = logged(caplog, logging.INFO)
     assert len(said) == 2
     assert "queue odd: dequeue: " in said[0]
-    assert said[1].startswith("works again after ")
+    assert said[1].startswith("Redis operations succeed again after ")
 
 
 def test_an_outage_is_said_once_for_all_queues(
@@ -274,7 +274,7 @@ def test_the_tasks_of_a_dequeue_without_reply_are_found(
 
         caplog.set_level(logging.INFO, "fastq")
         on_bench(db, shared_server.url, test, through=proxy.url)
-    assert "found 2 tasks of queue default whose dequeue had no reply" in logged(caplog, logging.INFO)
+    assert "found 2 tasks of queue default that a dequeue with a lost reply had leased" in logged(caplog, logging.INFO)
 
 
 def test_a_dequeue_that_redis_never_saw_leaves_nothing_to_find(db: Any, shared_server: RedisServer) -> None:

@@ -118,7 +118,7 @@ def test_a_lost_task_is_let_go_of_and_the_others_are_kept(
         assert bench.queue.scores("lease").get("taken") == scores.get(how)
 
     on_bench(db, url, test)
-    assert logged(caplog) == ["lost the lease of task taken of queue default; it is canceled here"]
+    assert logged(caplog) == ["lost the lease of task taken of queue default; canceling it here"]
 
 
 def test_a_task_that_ended_meanwhile_is_not_taken_for_lost(db: Redis, url: str) -> None:
@@ -305,7 +305,7 @@ def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lea
 
         on_bench(db, shared_server.url, test, through=proxy.url)
     (said,) = logged(caplog)
-    assert said.startswith("1 results wait for Redis")
+    assert said.startswith("cannot save the outcomes of 1 tasks yet")
 
 
 def test_an_outcome_whose_write_is_in_doubt_is_kept_while_the_lease_is_ours(

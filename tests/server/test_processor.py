@@ -55,12 +55,12 @@ class Bench:
         return submission
 
     def tell(self, *events: tuple[str | Submission, EventKind, bytes]) -> None:
-        """Be the pool, and tell of events."""
+        """Report events, as the pool does."""
         told = [Event(kind, self.submission(of) if isinstance(of, str) else of, data) for of, kind, data in events]
         self.processor._on_events(told)
 
     def take_all(self) -> None:
-        """Be the children, and take what waits; else the pool, which has none, gives it back in its next turn."""
+        """Take what waits, as the children do; else the pool, which has none, returns it in its next turn."""
         self.processor.pool.withdraw_all()
         if self.processor.pool._tick is not None:
             self.processor.pool._tick.cancel()
@@ -115,7 +115,9 @@ def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFi
         assert [submission.key.id for submission in bench.processor.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the processor's key
 
     on_crew(test)
-    assert [record.getMessage() for record in caplog.records] == ["queue q had 2 ids twice; each task runs once"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "queue q: 2 ids were leased twice; each task runs once"
+    ]
 
 
 SECOND = 1_000_000_000
@@ -238,7 +240,7 @@ def test_a_defect_that_one_outcome_meets_costs_no_other_task_its_own(
             ("c", EventKind.FAILED, b""),
         )
         assert bench.ended() == [("d", "Done"), ("a", "Archived"), ("b", "Requeued"), ("c", "Archived")]
-        assert "a defect: what became of task b of queue q is not written" in caplog.text
+        assert "unexpected error: the outcome of task b of queue q is not saved" in caplog.text
 
     on_crew(test)
 

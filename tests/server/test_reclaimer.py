@@ -44,7 +44,7 @@ def test_sets_go_back_when_their_deadline_has_passed(db: Redis, url: str, caplog
         assert leftovers(bench.queue)["listed"] == {"g", "young"}
 
     on_bench(db, url, test)
-    assert "gave tasks back to group 'g' of queue default: they were not aggregated" in logged(caplog)
+    assert "returned tasks to group 'g' of queue default: their aggregation did not finish" in logged(caplog)
 
 
 def test_more_sets_than_one_look_shows_go_back_too(db: Redis, url: str) -> None:
@@ -81,9 +81,9 @@ def test_what_is_no_set_neither_holds_the_recoverer_up_nor_hides_the_sets(
         assert rounds > 3
 
     on_bench(db, url, test)
-    says = [line for line in logged(caplog) if "were no sets" in line]
+    says = [line for line in logged(caplog) if "that are not sets" in line]
     assert len(says) == 3
-    assert says[0].endswith("2 members of aggregation_sets were no sets and are dropped, the first: b'garbage'")
+    assert says[0].endswith("dropped 2 members of aggregation_sets that are not sets, the first: b'garbage'")
 
 
 def test_sets_that_cannot_be_given_back_are_asked_for_once_a_round(
@@ -152,7 +152,7 @@ def test_lost_groups_are_listed_a_part_of_the_keys_at_a_time(
         assert bench.db.smembers(keys.groups(QUEUE)) == {b"g"}
 
     on_bench(db, url, test)
-    assert logged(caplog) == ["queue default: 1 groups had tasks and were not listed"]
+    assert logged(caplog) == ["queue default: listed 1 groups that had tasks but were missing from the list"]
 
 
 def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
@@ -169,7 +169,7 @@ def test_a_server_that_does_not_aggregate_says_once_that_there_are_groups(
 
     on_bench(db, url, test)
     (line,) = logged(caplog)
-    assert line.startswith("queue default has 1 groups, and this server has no group_aggregator")
+    assert line.startswith("queue default has 1 groups, but this server has no group_aggregator")
 
 
 def test_the_recoverer_asks_it_for_each_queue(db: Redis, url: str) -> None:

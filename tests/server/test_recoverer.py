@@ -19,7 +19,7 @@ from tests.server.harness import Bench, logged, on_bench, recoverer
 
 EXPIRED_S = NOW_S - 30
 PUT_BACK = "asynq: task lease expired: lost with its server; time 1 of at most 3, no attempt charged"
-ONCE = "asynq: task lease expired: lost with its server; max_retry=0, and whether it had begun is not known"
+ONCE = "asynq: task lease expired: lost with its server; max_retry=0, and whether it had started is not known"
 
 
 # Leases that ended ------------------------------------------------------------------------------------------------
@@ -62,8 +62,8 @@ def test_a_task_that_may_run_once_goes_to_the_archive(db: Redis, url: str, caplo
 
     on_bench(db, url, test)
     assert logged(caplog) == [
-        "queue default: 2 tasks were lost, their server died or is cut off from Redis; archived "
-        "(max_retry=0, and whether it had begun is not known): a, b"
+        "queue default: 2 tasks were lost because their server died or is cut off from Redis; archived "
+        "(max_retry=0, and whether it had started is not known): a, b"
     ]
 
 
@@ -85,7 +85,7 @@ def test_a_task_that_was_lost_too_often_is_archived_as_poison(
 
     on_bench(db, url, test)
     (said,) = logged(caplog)
-    follows = "put back to be tried again, no attempt charged" if goes_to == "retry" else "archived (time "
+    follows = "they will be retried, no attempt charged" if goes_to == "retry" else "archived (time "
     assert follows in said
 
 
@@ -138,8 +138,8 @@ def test_what_was_lost_is_said_with_its_ids_and_what_follows(
     on_bench(db, url, test)
     ids = ", ".join(f"id-{number:02}" for number in range(10))
     assert logged(caplog) == [
-        "queue default: 12 tasks were lost, their server died or is cut off from Redis; "
-        f"put back to be tried again, no attempt charged: {ids}, …"
+        "queue default: 12 tasks were lost because their server died or is cut off from Redis; "
+        f"they will be retried, no attempt charged: {ids}, …"
     ]
 
 
@@ -351,8 +351,8 @@ def test_each_kind_of_repair_is_counted_and_said(db: Redis, url: str, caplog: py
 
     on_bench(db, url, test)
     assert logged(caplog) == [
-        "queue default: 1 tasks were lost, their server died or is cut off from Redis; "
-        "put back to be tried again, no attempt charged: dead",
+        "queue default: 1 tasks were lost because their server died or is cut off from Redis; "
+        "they will be retried, no attempt charged: dead",
         "queue default: 2 ids without task, 1 active without lease, 1 leases without active task",
     ]
 

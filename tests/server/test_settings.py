@@ -17,7 +17,7 @@ HOOK = "tests.server.test_config:hook"
 
 
 class Example(NamedTuple):
-    """Be one value of a setting: as a keyword, as text, and as TOML other than that text."""
+    """One value of a setting: as a keyword, as text, and as TOML other than that text."""
 
     value: Any
     text: str

@@ -104,7 +104,7 @@ def test_the_ticker_notices_a_stall_by_itself_and_ends_when_told_to() -> None:
 
 
 class JumpingClock(ManualClock):
-    """Be an hour later whenever somebody looks."""
+    """A clock that jumps an hour with each reading."""
 
     read = 0
 

@@ -171,7 +171,9 @@ def test_nonsense_on_our_channel_is_ignored_and_said_once(
 
     on_subscriber(db, url, held, test)
     (said,) = logged(caplog, logging.WARNING)
-    assert said.startswith("a message on asynq:cancel:as is ignored, as all like it: 'a' is not JSON: ")
+    assert said.startswith(
+        "ignored an invalid message on asynq:cancel:as (others like it are not logged): 'a' is not JSON: "
+    )
 
 
 def test_an_id_that_is_cancelled_again_is_kept_for_2_s_more(db: Redis, url: str) -> None:
@@ -237,7 +239,9 @@ def test_orders_on_its_own_channel_are_obeyed_and_nonsense_is_not(
     on_bench(db, url, test)
     assert obeyed == [ServerOrder.QUIET]
     (said,) = logged(caplog, logging.WARNING)
-    assert said.startswith("a message on asynq:control:me is ignored, as all like it: 'stop' is not JSON: ")
+    assert said.startswith(
+        "ignored an invalid message on asynq:control:me (others like it are not logged): 'stop' is not JSON: "
+    )
 
 
 def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
@@ -261,7 +265,7 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
     finally:
         admin.acl_deluser("s")
     (said,) = logged(caplog, logging.WARNING)
-    assert "no orders are obeyed: the Redis user may not listen to asynq:control:me" in said
+    assert "no orders are obeyed: the Redis user may not subscribe to asynq:control:me" in said
 
 
 def test_a_lost_connection_is_made_anew_and_said_once(
@@ -286,7 +290,7 @@ def test_a_lost_connection_is_made_anew_and_said_once(
     said = logged(caplog, logging.INFO)
     assert len(said) == 2
     assert said[0].startswith("SUBSCRIBE: the connection to Redis")
-    assert re.fullmatch(r"works again after \d+ failed attempts", said[1])
+    assert re.fullmatch(r"Redis operations succeed again after \d+ failed attempts", said[1])
 
 
 def test_it_listens_at_the_master_that_the_sentinels_name_now(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_a_write_whose_reply_was_lost_counts_once(
 
         on_bench(db, shared_server.url, test, through=proxy.url)
     (said,) = logged(caplog)
-    assert said.startswith("2 results wait for Redis")
+    assert said.startswith("cannot save the outcomes of 2 tasks yet")
 
 
 @pytest.mark.parametrize("way", WRITES)
@@ -169,7 +169,7 @@ def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) ->
         on_bench(db, server.url, test)
     said = logged(caplog, logging.INFO)
     assert len(said) == 2, "an outage is said once, and its end"
-    assert said[1] == "no result waits for Redis any more"
+    assert said[1] == "all outcomes that waited for Redis are saved"
 
 
 @pytest.mark.parametrize("way", WRITES)
@@ -212,7 +212,7 @@ def test_results_are_kept_for_as_long_as_redis_takes_no_writes(refusal: str, cap
     with redis_server() as server, server.client() as db:
         on_bench(db, server.url, test)
     (said,) = logged(caplog)
-    assert said.startswith("2 results wait for Redis")
+    assert said.startswith("cannot save the outcomes of 2 tasks yet")
 
 
 def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_once(
@@ -248,10 +248,12 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
     caplog.set_level(logging.INFO, "fastq")
     on_bench(db, url, test)
     waiting, given_up = logged(caplog, logging.WARNING)
-    assert waiting.startswith("12 results wait for Redis: retry: Redis refused it: WRONGTYPE")
-    assert given_up.startswith("queue default: Redis refused the outcome of 12 tasks until their leases ended: retry: ")
+    assert waiting.startswith("cannot save the outcomes of 12 tasks yet: retry: Redis refused the operation: WRONGTYPE")
+    assert given_up.startswith(
+        "queue default: Redis refused to save the outcomes of 12 tasks until their leases expired: retry: "
+    )
     ids = ", ".join(f"id-{number:02}" for number in range(10))
-    assert given_up.endswith(f"; they count as lost once a recoverer takes them: {ids}, …")
+    assert given_up.endswith(f"; a recoverer will treat them as lost: {ids}, …")
 
 
 def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(

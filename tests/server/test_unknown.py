@@ -122,8 +122,10 @@ def test_what_cannot_be_read_counts_as_known_to_nobody(db: Redis, url: str, capl
 
     on_bench(db, url, test)
     failed, told = logged(caplog)
-    assert failed.startswith("what types other servers know could not be read anew: ")
-    assert told == "no handler here matches type 'email:send' of queue q; its tasks fail, each with an attempt charged"
+    assert failed.startswith("could not refresh the task types that other servers handle: ")
+    assert (
+        told == "no handler here matches type 'email:send' of queue q; its tasks fail, and each is charged an attempt"
+    )
 
 
 def test_types_are_logged_once_a_minute_and_ten_at_most(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,7 +134,7 @@ def test_types_are_logged_once_a_minute_and_ten_at_most(db: Redis, url: str, cap
         for _ in range(2):
             await chosen(types, KNOWN)
         assert logged(caplog) == [
-            "no handler here matches type 'email:send' of queue q; its tasks are given back for another server"
+            "no handler here matches type 'email:send' of queue q; its tasks are requeued for another server"
         ]
         await chosen(types, *(("q", str(number)) for number in range(100)))
         assert len(logged(caplog)) == 10
@@ -154,7 +156,7 @@ NO_HANDLER = FailureReport("handler not found").encode()
 
 
 async def is_known(queue: str, task_type: str) -> bool:
-    """Be the peers, which know one type."""
+    """Answer as the peers do; they know one type."""
     await asyncio.sleep(0)
     return (queue, task_type) == ("q", "known")
 

@@ -257,9 +257,9 @@ def test_where_it_may_not_wait_queues_are_polled_and_it_tries_again_later(
     said = logged(caplog, logging.INFO)
     assert len(said) == 2
     assert said[0].startswith(
-        "queue default, and maybe others, is polled, since Redis does not let us wait for it: CLIENT"
+        "queue default, and maybe others, is polled, because Redis refused the blocking wait: CLIENT"
     )
-    assert said[1] == "queues are waited for again"
+    assert said[1] == "blocking waits work again; no queue is polled any more"
 
 
 @pytest.mark.parametrize("act", [Act.CUT_BEFORE_REPLY, Act.CUT_BEFORE_REQUEST, Act.CUT_IN_REPLY])

@@ -103,7 +103,7 @@ def test_a_tick_that_hangs_is_given_up_and_the_actor_started_again(
 
     run(test)
     (said,) = logged(caplog)
-    assert said.startswith("the tester is started again: it has not got on for ")
+    assert said.startswith("restarting the tester: it has made no progress for ")
 
 
 def test_an_actor_whose_task_died_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,7 +117,7 @@ def test_an_actor_whose_task_died_is_started_again(caplog: pytest.LogCaptureFixt
         await end(watchdog, actor)
 
     run(test)
-    assert logged(caplog) == ["the tester is started again: its task has died"]
+    assert logged(caplog) == ["restarting the tester: its task has died"]
 
 
 def test_who_waits_has_much_to_do_or_was_stopped_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ __all__ = ["FakeContext", "encoded", "running"]
 
 
 class FakeContext:
-    """Stand for the pool."""
+    """A fake pool."""
 
     is_forked = False
 

@@ -19,7 +19,7 @@ BOOM = ValueError("boom")
 
 
 class Recorder:
-    """Be all three hooks, and note who was asked what."""
+    """All three hooks; records the calls."""
 
     def __init__(self, *, is_failure: Any = True, delay: Any = 7) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -109,8 +109,8 @@ def test_a_hook_that_raises_is_logged_and_the_others_are_asked(
     report = failure_report(Hooks(recorder.error_handler, fail, fail), running(), BOOM)
     assert (report.is_failure, report.retry_in_s) == (True, None)
     assert [record.getMessage() for record in caplog.records] == [
-        "error_handler raised; task id-1",
-        "is_failure raised; the error counts as a failure",
+        "error_handler raised an exception for task id-1",
+        "is_failure raised an exception; the error counts as a failure",
         "retry_delay failed; the default delay is used",
     ]
     assert {record.levelno for record in caplog.records} == {logging.ERROR}

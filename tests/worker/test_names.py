@@ -12,12 +12,12 @@ from fastq.worker.names import AppNameError, name_of, resolve, split_name
 
 
 class Holder:
-    """Hold things under dotted names."""
+    """An object with things under dotted names."""
 
     value = "held"
 
     def method(self) -> None:
-        """Be bound to an instance."""
+        """A bound method."""
 
 
 HOLDER = Holder()
@@ -25,7 +25,7 @@ under_another_name = Holder()
 
 
 def function() -> None:
-    """Be a hook."""
+    """A hook."""
 
 
 @pytest.fixture

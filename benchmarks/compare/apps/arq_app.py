@@ -31,7 +31,7 @@ class WorkerSettings:
 
 
 class Pool:
-    """Hold the connection, which is made on the producer's loop."""
+    """The connection, which is made on the producer's loop."""
 
     redis: Any
 

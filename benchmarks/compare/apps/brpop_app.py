@@ -34,5 +34,5 @@ def work(db: Any) -> None:
 
 
 def main(role: str) -> None:
-    """Be one of the two programs."""
+    """Run one of the two programs."""
     {"produce": produce, "work": work}[role](Redis.from_url(os.environ["COMPARE_REDIS_URL"]))

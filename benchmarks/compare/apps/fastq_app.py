@@ -23,7 +23,7 @@ def cpu_bound(task: Task) -> None:
 
 @mux.handler("when")
 def when(task: Task) -> None:
-    """Tell when it began."""
+    """Record when it began."""
     run("when")
 
 

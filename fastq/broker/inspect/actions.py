@@ -37,7 +37,7 @@ Outcome: TypeAlias = int | str | bytes
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Name a task; ``expected`` is the state that it must be in, None for any.
+    """A task to act on; ``expected`` is the state that it must be in, None for any.
 
     ``seen_at`` is where ``find_in_pending`` found it.
     """

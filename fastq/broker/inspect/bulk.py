@@ -31,7 +31,7 @@ MAX_DELETED_BYTES: Final = 6_000_000
 
 
 class Source(NamedTuple):
-    """Name a list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` if it is one's.
+    """A list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` applies to that of a group.
 
     ``last`` is the newest id of a list, or the greatest score, that is still meant; all are if it is empty.
     """
@@ -62,9 +62,10 @@ def _greatest(reply: list[Any]) -> bytes:
 
 
 class Taken(NamedTuple):
-    """Tell how many ids were taken off, and to how many tasks it was done; the others had none, or one elsewhere.
+    """The result of one call: how many ids were taken off the list, and on how many tasks the action was carried out.
 
-    ``unsure`` are deleted tasks with messages that may name locks which their hashes did not.
+    The other ids had no task, or one in another state. ``unsure`` lists deleted tasks whose messages may name locks
+    that their hashes did not name, as (id, message).
     """
 
     ids: int

@@ -10,7 +10,7 @@ __all__ = ["QueueCounts", "StoredTask", "count_existing", "count_tasks", "list_m
 
 
 class QueueCounts(NamedTuple):
-    """Hold how many ids each state of a queue has, and the totals of runs ever processed and failed."""
+    """The number of ids in each state of a queue, and the totals of runs ever processed and failed."""
 
     scheduled: int
     retry: int
@@ -75,7 +75,7 @@ _KEYS: Final = {
 
 
 class StoredTask(NamedTuple):
-    """Hold the fields of a task's hash, None for those that it has not."""
+    """The fields of a task's hash; None for those that are missing."""
 
     message: bytes | None
     state: str | None

@@ -34,9 +34,9 @@ KEEP_COMPLETED_S: Final = 86_400
 
 
 class Stretch(NamedTuple):
-    """Tell where the next stretch begins (None: there is none), how many ids were looked at, how many were dropped.
+    """The result of examining a stretch: where the next one begins, and how many ids were examined and dropped.
 
-    ``found`` has the ids with which something is wrong, and what.
+    ``following`` is None after the last stretch. ``found`` lists the ids with a fault, and the fault.
     """
 
     following: str | None

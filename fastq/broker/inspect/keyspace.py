@@ -17,7 +17,7 @@ KEYS_A_CALL: Final = 1_000
 
 
 class Page(NamedTuple):
-    """Hold some keys, and the cursor for the next ones; None means that these were the last."""
+    """A page of keys, and the cursor of the next page; None after the last one."""
 
     cursor: str | None
     keys: list[str]

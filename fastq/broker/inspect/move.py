@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Copy(NamedTuple):
-    """Name a task that is parked in the other queue, its locks there and here, and the token of the move that did it.
+    """A task parked in the other queue, its locks there and here, and the token of the move that parked it.
 
     ``by`` is empty in the queue that it comes from.
     """

@@ -20,9 +20,9 @@ _STATES: Final = (
 
 
 class Peek(NamedTuple):
-    """Hold how many tasks each state has, the ids that came last into it, and the runs that ended ever.
+    """The number of tasks in each state, the ids that entered it last, and the total of finished runs.
 
-    Of pending and active the newest come first, of the others those with the highest scores.
+    In pending and active the newest ids come first, in the other states those with the highest scores.
     """
 
     sizes: dict[TaskState, int]

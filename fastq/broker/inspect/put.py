@@ -17,7 +17,7 @@ MOVING = "moving"
 
 
 class Put(IntEnum):
-    """Say what became of a task; the numbers are the script's."""
+    """What happened to a task; the numbers are the script's."""
 
     DONE = 1
     WITHOUT_LOCK = 2
@@ -28,9 +28,10 @@ class Put(IntEnum):
 
 
 class Kept(NamedTuple):
-    """Hold a task as it is to be; ``lock_ms`` None is for ever, ``lock`` empty means that it has none.
+    """A task as it will be stored.
 
-    ``fields`` are those of its hash but for the state.
+    ``lock_ms`` is None for a lock that never expires. An empty ``lock`` means no lock. ``fields`` are all fields of the
+    hash except the state.
     """
 
     id: bytes
@@ -115,5 +116,5 @@ def lock_of(queue: str, unique_key: str) -> str:
 
 
 def read_lock(lock: str, task_id: bytes) -> Operation[int]:
-    """Tell for how many milliseconds a task holds its unique lock: -1 for ever, -2 if it does not."""
+    """Return for how many milliseconds a task still holds its unique lock: -1 for ever, -2 if it does not hold it."""
     return Operation("read_lock", load_script("read_lock"), (lock,), (task_id,), int, idempotent=True)

@@ -10,7 +10,10 @@ __all__ = ["Pulse", "read_pulse"]
 
 
 class Pulse(NamedTuple):
-    """Hold what is in a queue; ``paused_since_s`` is 0 if it is paused and does not say since when, None if not."""
+    """The contents of a queue, and since when it is paused.
+
+    ``paused_since_s`` is None if the queue is not paused, 0 if it is paused since an unknown time.
+    """
 
     stats: QueueStats
     paused_since_s: int | None

@@ -36,16 +36,16 @@ def list_queues() -> Operation[list[str]]:
 
 
 def queue_exists(queue: str) -> Operation[bool]:
-    """Tell whether the queue is listed."""
+    """Return whether the queue is listed."""
     return Operation("SISMEMBER", None, (keys.all_queues(),), (queue,), bool, idempotent=True)
 
 
 class QueueStats(NamedTuple):
-    """Hold what a queue has in each state but aggregating, its counters of today (UTC) and in total.
+    """The size of each state except aggregating, today's counters (UTC) and the totals of a queue.
 
-    ``oldest_pending_ns`` is since when the oldest pending task waits (Unix ns), None if there is none. The archive
-    keeps ``archive_max`` tasks, ``archive_full`` is what happens then, and it has dropped ``archive_dropped`` tasks.
-    ``lost`` tasks were lost today with their servers.
+    ``oldest_pending_ns`` is the Unix time in ns since which the oldest pending task has been waiting, None if none is
+    pending. The archive keeps ``archive_max`` tasks. ``archive_full`` says what happens beyond that, and
+    ``archive_dropped`` counts the tasks dropped so far. ``lost`` tasks were lost today with their servers.
     """
 
     sizes: dict[TaskState, int]
@@ -115,7 +115,7 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
 
 
 class MemorySample(NamedTuple):
-    """Hold estimates in bytes: of the queue without its groups, of one grouped task, of one group without its tasks."""
+    """Estimates in bytes: of the queue without its groups, of one grouped task, of one group without its tasks."""
 
     ungrouped: int
     grouped_task: int
@@ -143,7 +143,7 @@ def sample_memory(queue: str) -> Operation[MemorySample]:
 
 
 class GroupPage(NamedTuple):
-    """Hold some groups with their sizes, and the cursor for the next ones; "0" means that these were the last."""
+    """A page of groups with their sizes, and the cursor of the next page; "0" after the last one."""
 
     cursor: str
     sizes: dict[str, int]

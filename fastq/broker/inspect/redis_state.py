@@ -10,7 +10,10 @@ __all__ = ["SlowCommand", "read_setting", "read_time", "slow_commands"]
 
 
 class SlowCommand(NamedTuple):
-    """Hold an entry of Redis' slow log: when (Unix s), for how long, and what; of a script of ours its name."""
+    """An entry of Redis' slow log: when it ran (Unix seconds), for how long, and which command.
+
+    For a script of fastq's, ``name`` is the script's name.
+    """
 
     at_s: int
     took_us: int

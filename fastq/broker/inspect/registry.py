@@ -18,9 +18,9 @@ INDEXES: Final[Mapping[str, str]] = {
 
 
 class Listed(NamedTuple):
-    """Hold a member of a list: until when it is meant to be there, and for how many ms Redis keeps its key.
+    """A member of a list: until when it should be listed, and the TTL of its key in milliseconds.
 
-    ``ttl_ms`` is -2 if there is no such key, -1 if it does not end.
+    ``ttl_ms`` is -2 if the key does not exist, -1 if it never expires.
     """
 
     listed_in: str

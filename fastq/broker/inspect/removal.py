@@ -29,9 +29,9 @@ GLOB_SPECIAL: Final = re.compile(r"[*?\[\]\\^]")
 
 
 class Closing(NamedTuple):
-    """Tell whether a queue was paused to be deleted, and what was in it then.
+    """Whether a queue was paused for deletion, and what it contained at that moment.
 
-    ``groups`` counts names, ``sets`` groups that are being aggregated.
+    ``groups`` counts group names, ``sets`` counts groups that are being aggregated.
     """
 
     closed: bool
@@ -122,7 +122,7 @@ def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
 
 
 class FoundGroup(NamedTuple):
-    """Tell how many tasks a group, or an aggregation set of one, has, and whether the queue lists it."""
+    """The number of tasks in a group or in an aggregation set, and whether the queue lists it."""
 
     size: int
     is_listed: bool
@@ -171,7 +171,7 @@ def sweep_queue(queue: str) -> Flow[int]:
 
 
 class Swept(NamedTuple):
-    """Hold SCAN's cursor, and how many keys were deleted on the way there."""
+    """SCAN's cursor, and how many keys were deleted so far."""
 
     cursor: str
     deleted: int

@@ -62,7 +62,7 @@ def list_history(entry_id: str, start: int, count: int) -> Operation[list[bytes]
 
 
 class SlotRange(NamedTuple):
-    """Hold a range of a cluster's slots, and the nodes that have it, the master first: (id, host, port)."""
+    """A range of a cluster's slots, and the nodes that serve it, the master first, as (id, host, port)."""
 
     first: int
     last: int

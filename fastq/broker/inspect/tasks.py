@@ -61,9 +61,10 @@ def list_ids_newest_first(queue: str, state: TaskState, group: str, start: int, 
 
 
 class FoundTask(NamedTuple):
-    """Hold what Redis has of a task; ``score`` is that of its state: when it is due, or when its lease ends.
+    """What Redis stores of a task.
 
-    ``lost`` is how often the task was lost with its server.
+    ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
+    often the task was lost with its server.
     """
 
     message: bytes | None

@@ -23,9 +23,10 @@ REMEMBERED: Final = 50
 
 
 class Listed(NamedTuple):
-    """Hold what Redis has of a task in a list or set: all fields of its hash, none if there is no hash.
+    """What Redis stores of a task in a list or set: all fields of its hash, or none if there is no hash.
 
-    ``lock_ms`` is for how long it holds the lock that its hash names: -1 for ever, -2 if it does not, or nobody looked.
+    ``lock_ms`` is for how long the task still holds the lock that its hash names: -1 for ever, -2 if it does not hold
+    it or this was not checked.
     """
 
     id: bytes
@@ -40,14 +41,14 @@ class Listed(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Hold some tasks that stand one after the other, and how many stand before them."""
+    """A run of consecutive tasks, and how many tasks precede them."""
 
     place: int
     tasks: list[Listed]
 
 
 class Walk:
-    """Go through the tasks of a source: ``page``, then ``passed`` with those of them that stay, until none come."""
+    """A walk through the tasks of a source: ``page``, then ``passed`` with those of them that stay, until none come."""
 
     def __init__(self, source: Source, *, with_locks: bool = False) -> None:
         self.source = source
@@ -86,7 +87,7 @@ def _parse_page(reply: list[Any]) -> Page:
 
 
 class Chosen(NamedTuple):
-    """Name a task as it was seen; ``digest`` is of its message, empty for whatever it is."""
+    """A task as it was read; ``digest`` is of its message, empty to match any."""
 
     id: bytes
     digest: bytes = b""

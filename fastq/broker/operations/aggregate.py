@@ -52,9 +52,10 @@ AGGREGATED: Final = "+inf"
 
 @dataclass(frozen=True, slots=True)
 class GroupRule:
-    """Say when a group is to be aggregated, in whole seconds (scores have no more); 0 stands for no limit.
+    """When a group is aggregated, in whole seconds, since scores are whole seconds; 0 means no limit.
 
-    ``max_size`` tasks, ``max_delay_s`` since the oldest joined, or ``grace_s`` since the newest did.
+    A group is due when it has ``max_size`` tasks, ``max_delay_s`` after its oldest task joined, or ``grace_s`` after
+    its newest task joined.
     """
 
     grace_s: int
@@ -69,7 +70,7 @@ class GroupRule:
 
 @dataclass(frozen=True, slots=True)
 class AggregationSet:
-    """Name a set of tasks that were taken out of a group."""
+    """A set of tasks that were taken out of a group."""
 
     queue: str
     group: str
@@ -89,14 +90,14 @@ class AggregationSet:
 
 
 class SetList(NamedTuple):
-    """Hold sets, and what is on the list of a queue's sets without being the key of one."""
+    """Aggregation sets, and the members of the queue's list of sets that are not the key of a set."""
 
     sets: list[AggregationSet]
     foreign: list[bytes]
 
 
 class GroupScan(NamedTuple):
-    """Hold where to go on (0: nowhere), the groups that are due, and when the next of the others is (Unix seconds)."""
+    """Where to continue (0: nowhere), the groups that are due, and when the next of the others is (Unix seconds)."""
 
     cursor: int
     next_due_s: float | None
@@ -104,14 +105,14 @@ class GroupScan(NamedTuple):
 
 
 class Relisted(NamedTuple):
-    """Hold where to go on (0: from the beginning), and how many groups were listed."""
+    """Where to continue (0: from the beginning), and how many groups were listed."""
 
     cursor: int
     groups: int
 
 
 class Commit(IntEnum):
-    """Say what became of a set that was to be replaced by a task; the numbers are those of the script."""
+    """What happened to a set that a task was to replace; the numbers are the script's."""
 
     DONE = 1
     DONE_BEFORE = 2

@@ -17,7 +17,7 @@ __all__ = ["CancelAs", "Cancellation", "cancel_processing", "read_cancellation"]
 
 
 class CancelAs(StrEnum):
-    """Say what is to become of a canceled task."""
+    """What becomes of a canceled task."""
 
     RETRY = "retry"
     """As asynq has it: it waits for its next attempt; after the last, or if its handler asks for it, it is archived."""
@@ -28,7 +28,7 @@ class CancelAs(StrEnum):
 
 
 class Cancellation(NamedTuple):
-    """Name a task to cancel; ``queue`` None means any, ``outcome`` None that asynq's bare id was all that came."""
+    """A task to cancel; ``queue`` None means any, ``outcome`` None that only asynq's bare id was received."""
 
     task_id: str
     queue: str | None = None

@@ -24,7 +24,7 @@ class ServerOrder(StrEnum):
 
 
 def send_order(server_id: str, order: ServerOrder) -> Operation[int]:
-    """Tell a server; returns how many heard it, of whom some may be watching all channels."""
+    """Send an order to a server; return how many clients received it; some of them may watch all channels."""
     # Sent twice it asks for the same again: a server does not hurry because of it.
     body = orjson.dumps({"do": order.value})
     return Operation("PUBLISH", None, (), (keys.control_channel(server_id), body), int, idempotent=True)

@@ -16,7 +16,7 @@ MAX_BATCH_BYTES: Final = 256_000
 
 
 class NoTasks(Enum):
-    """Say why a dequeue brought nothing."""
+    """Why a dequeue returned nothing."""
 
     EMPTY = 0
     PAUSED = -1

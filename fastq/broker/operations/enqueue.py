@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Outcome(IntEnum):
-    """Say what became of a new task; the numbers are those of the scripts."""
+    """What happened to a new task; the numbers are the scripts'."""
 
     ENQUEUED = 1
     ID_CONFLICT = 0
@@ -52,7 +52,7 @@ def error_of(outcome: Outcome | BrokerError, queue: str, task_id: str) -> FastqE
 
 
 class NewTask(NamedTuple):
-    """Hold what the scripts need of one new task; the message is encoded."""
+    """The facts about one new task that the scripts need; the message is encoded."""
 
     id: str
     message: bytes
@@ -64,9 +64,9 @@ class NewTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Hold new tasks of one queue that start in one state; they go out in one script call, in order.
+    """New tasks of one queue that start in the same state; one script call writes them, in order.
 
-    The caller bounds their number and bytes: 500 tasks and 256 kB keep Redis for about 2 ms.
+    The caller limits their number and bytes: 500 tasks of 256 kB in all keep Redis busy for about 2 ms.
     """
 
     queue: str
@@ -76,7 +76,7 @@ class Batch:
 
 
 class PutReport(NamedTuple):
-    """Tell what ``put`` did: the queues it registered, and for each batch and task the outcome or the error."""
+    """The report of ``put``: the queues that it registered, and for each batch and task the outcome or the error."""
 
     registered: list[str]
     outcomes: list[Sequence[Outcome | BrokerError]]
@@ -147,7 +147,7 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
 
 
 def _compare(tasks: Sequence[NewTask], index: int, settled: dict[int, Outcome], stored: bytes) -> Outcome:
-    """Say whether the task stored under an id is this one: the first of its id here, of equal type and payload."""
+    """Return whether the task stored under an id is this one: the first with its id here, of equal type and payload."""
     task = tasks[index]
     if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is Outcome.ENQUEUED):
         return Outcome.ID_CONFLICT

@@ -51,7 +51,7 @@ NEWEST_FIRST: Final = 1
 
 
 class Finish(IntEnum):
-    """Say what became of one task of a batch; the numbers are those of the scripts."""
+    """What happened to one task of a batch; the numbers are the scripts'."""
 
     OK = 1
     NOT_ACTIVE = 0
@@ -60,7 +60,7 @@ class Finish(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Say which tasks may be touched: those leased by ``owner``, those whose lease ended by ``expired_at``, or any."""
+    """Which tasks may be written: those leased by ``owner``, those whose lease ended by ``expired_at``, or any."""
 
     owner: Owner | None = None
     expired_at: int | None = None

@@ -34,7 +34,7 @@ _NONCE_BITS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Mark leases as one server's; two servers share a mark once in a million."""
+    """The mark of one server on its leases; two servers share a mark once in a million."""
 
     fraction: float
 
@@ -52,14 +52,14 @@ class Owner:
 
 
 class LeasedTask(NamedTuple):
-    """Pair a task's id with its encoded message."""
+    """A task's id and its encoded message."""
 
     id: str
     message: bytes
 
 
 class Leased(NamedTuple):
-    """Hold leased tasks, ids and messages side by side, and how many ids without a task were dropped on the way."""
+    """Leased tasks as parallel lists of ids and messages, and how many ids without a task were dropped on the way."""
 
     ids: list[bytes]
     messages: list[bytes]

@@ -13,9 +13,9 @@ __all__ = ["Cleaned", "Forwarded", "count_lost", "delete_expired_completed", "fo
 
 
 class Forwarded(NamedTuple):
-    """Tell how many due ids were taken, how many of them had no task, and when the next is due (Unix seconds).
+    """How many due ids were taken, how many of them had no task, and when the next is due (Unix seconds).
 
-    The next one may be due already: a call takes so many at most.
+    The next one may already be due, since a call takes a limited number.
     """
 
     taken: int

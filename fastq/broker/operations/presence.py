@@ -17,7 +17,7 @@ MAX_CALL_BYTES: Final = 256_000
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Name a server as its keys do."""
+    """The identity of a server, as in its keys."""
 
     host: str
     pid: int
@@ -40,7 +40,7 @@ class ServerIdentity:
 
 
 class Shown(NamedTuple):
-    """Hold what a server shows of itself, encoded: ServerInfo, a WorkerInfo for each running task id, its notice."""
+    """What a server publishes, encoded: its ServerInfo, a WorkerInfo for each running task id, and its notice."""
 
     info: bytes
     workers: Mapping[str, bytes]

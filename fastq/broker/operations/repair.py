@@ -12,7 +12,7 @@ __all__ = ["ActiveRepair", "LeaseRepair", "repair_active", "repair_lease"]
 
 
 class ActiveRepair(NamedTuple):
-    """Tell how many ids were looked at, how many tasks got a lease, how many ids without task were dropped."""
+    """How many ids were examined, how many tasks got a lease, and how many ids without a task were dropped."""
 
     looked_at: int
     leased: int

@@ -12,7 +12,7 @@ __all__ = ["Token", "acquire_token", "count_tokens", "release_token"]
 
 
 class Token(NamedTuple):
-    """Name a token: of which semaphore, held by which task, until when (Unix seconds)."""
+    """A token: its semaphore, the task that holds it, and until when (Unix seconds)."""
 
     scope: str
     holder: str

@@ -22,9 +22,10 @@ _SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class NamedTick:
-    """Hold a tick of a named entry: which, who asks, and how long it is known; times in Unix seconds, or seconds.
+    """A tick of a named entry, the scheduler entry that asks for it, and how long each is remembered.
 
-    ``plan``, the entry's zone and spec, is "" where no later scheduler is to know which tick was the last.
+    ``due_s`` is in Unix seconds, the TTLs are in seconds. ``plan`` is the entry's zone and spec; it is "" if later
+    schedulers need not know the last tick.
     """
 
     name: str
@@ -36,14 +37,14 @@ class NamedTick:
 
 
 class LastTick(NamedTuple):
-    """Tell which tick of an entry was the last, and by which plan."""
+    """The last tick of an entry, and the plan that it followed."""
 
     due_s: int
     plan: str
 
 
 class TickReport(NamedTuple):
-    """Tell what ``put_ticks`` did: queues registered, and the outcome or error of each named and each other tick."""
+    """The report of ``put_ticks``: the queues registered, and the outcome or error of each named and other tick."""
 
     registered: list[str]
     named: list[Outcome | BrokerError]

@@ -25,7 +25,7 @@ MOST_AT_ONCE: Final = 64
 
 
 class AsyncPool(Protocol):
-    """Name what is used of redis-py's asyncio connection pool."""
+    """The part of redis-py's asyncio connection pool that is used."""
 
     connection_kwargs: dict[str, Any]
 
@@ -37,7 +37,7 @@ class AsyncPool(Protocol):
 
 
 class AsyncTransport(Protocol):
-    """Send commands and bring their replies, one server's or a cluster's."""
+    """A connection to one server or to a cluster, which sends commands and returns their replies."""
 
     where: str
 
@@ -52,7 +52,7 @@ class AsyncTransport(Protocol):
 
 
 class AsyncNodeTransport:
-    """Talk to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
+    """A transport to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
@@ -135,7 +135,7 @@ async def _read_reply(connection: Any) -> Any:
 
 
 class AsyncBroker:
-    """Carry out operations and flows; concurrent calls use connections of their own."""
+    """An executor of operations and flows; concurrent calls use connections of their own."""
 
     def __init__(self, transport: AsyncTransport, close: Callable[[], Awaitable[None]] | None = None) -> None:
         self.transport = transport

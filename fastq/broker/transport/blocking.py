@@ -26,7 +26,7 @@ TRUSTED_S: Final = 1.0
 
 
 class Connection(Protocol):
-    """Name what is used of redis-py's blocking connection."""
+    """The part of redis-py's blocking connection that is used."""
 
     def pack_command(self, *words: Any) -> Any:
         """Encode one command for the socket."""
@@ -51,7 +51,7 @@ class Connection(Protocol):
 
 
 class Pool(Protocol):
-    """Name what is used of redis-py's blocking connection pool."""
+    """The part of redis-py's blocking connection pool that is used."""
 
     connection_kwargs: dict[str, Any]
 
@@ -63,7 +63,7 @@ class Pool(Protocol):
 
 
 class Transport(Protocol):
-    """Send commands and bring their replies, one server's or a cluster's."""
+    """A connection to one server or to a cluster, which sends commands and returns their replies."""
 
     where: str
 
@@ -72,7 +72,7 @@ class Transport(Protocol):
 
 
 class Sent(Protocol):
-    """Stand for commands that are under way."""
+    """Commands that were sent and whose replies are pending."""
 
     def replies(self) -> list[Any]:
         """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
@@ -89,7 +89,7 @@ def address_of(pool: Any) -> str:
 
 
 class NodeTransport:
-    """Talk to one Redis server through a redis-py connection pool, one pipeline a call.
+    """A transport to one Redis server through a redis-py connection pool, one pipeline a call.
 
     With ``keep`` connections stay here between calls, which halves what a short call costs; only for a pool that is
     ours alone. ``close`` gives them back.
@@ -170,7 +170,7 @@ class NodeTransport:
 
 
 class _Lent(NamedTuple):
-    """Pair a connection with when the pool last looked after it, in monotonic seconds."""
+    """A connection, and when the pool last checked it, in monotonic seconds."""
 
     connection: Connection
     seen_s: float
@@ -186,7 +186,7 @@ class _Pipeline(NamedTuple):
 
 
 class Unsendable(NamedTuple):
-    """Stand for commands that could not be sent."""
+    """Commands that could not be sent."""
 
     faults: list[Any]
 
@@ -205,7 +205,7 @@ def _read_reply(connection: Connection) -> Any:
 
 
 class BlockingBroker:
-    """Carry out operations and flows, one after the other, on the calling thread."""
+    """An executor of operations and flows, one after the other, on the calling thread."""
 
     def __init__(self, transport: Transport, close: Callable[[], None] | None = None) -> None:
         self.transport = transport

@@ -30,7 +30,7 @@ MAX_REDIRECTS = 8
 
 
 class Hop(NamedTuple):
-    """Say where a command goes: the address a redirection named, or None for the node of its slot."""
+    """Where to send a command: the address that a redirection named, or None for the node of its slot."""
 
     at: int
     address: tuple[str, int] | None
@@ -38,7 +38,7 @@ class Hop(NamedTuple):
 
 
 class Routing:
-    """Keep the state of one transfer: what is still to be sent where, and the replies so far."""
+    """The state of one transfer: what remains to be sent where, and the replies so far."""
 
     def __init__(self, commands: Sequence[Command]) -> None:
         self.commands = commands
@@ -90,7 +90,7 @@ class Routing:
 
 
 class ClusterTransport:
-    """Talk to a Redis Cluster through redis-py's slot map and its nodes' connection pools."""
+    """A transport to a Redis Cluster through redis-py's slot map and its nodes' connection pools."""
 
     where = "a node of the cluster"
 
@@ -155,7 +155,7 @@ class _Deferred(NamedTuple):
 
 
 class AsyncClusterTransport:
-    """Talk to a Redis Cluster through redis-py's asyncio slot map and its nodes' connections."""
+    """A transport to a Redis Cluster through redis-py's asyncio slot map and its nodes' connections."""
 
     where = "a node of the cluster"
 
@@ -253,7 +253,10 @@ async def lend(node: Any) -> Any:
 
 
 async def _is_stale(connection: Any) -> bool:
-    """Tell whether there is something to be read: nothing was asked, so it is that the node closed it while idle."""
+    """Return whether there is something to read.
+
+    Nothing was requested, so something to read means that the node closed the connection while it was idle.
+    """
     look = getattr(connection, "can_read", None) or connection.can_read_destructive  # its name before redis-py 8
     try:
         return bool(await look())
@@ -262,7 +265,7 @@ async def _is_stale(connection: Any) -> bool:
 
 
 class _NodeLender:
-    """Lend the connections of one node as a pool does; the node is looked up each time, since slots move."""
+    """A lender of one node's connections, as a pool is; the node is looked up each time, since slots move."""
 
     def __init__(self, transport: AsyncClusterTransport, key: str | None) -> None:
         self._transport = transport

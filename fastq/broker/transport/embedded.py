@@ -36,9 +36,9 @@ _ONE_AT_A_TIME = Lock()
 
 
 class EmbeddedRedis:
-    """Be a server of this process's own: started by ``start`` or ``with``, ended by ``stop`` or this process's end.
+    """A private Redis server: started by ``start`` or ``with``, ended by ``stop`` or when this process ends.
 
-    With a ``directory`` its data outlives it. A process forked from the owner may use the server, and cannot stop it.
+    With a ``directory`` its data is kept there. A process forked from the owner may use the server but cannot stop it.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
@@ -136,12 +136,12 @@ class EmbeddedRedis:
                 deadline = time.monotonic() + _TIMEOUT_S
             if watcher.poll() is not None or time.monotonic() > deadline:
                 log = (self._scratch / "log").read_text(errors="replace").strip().splitlines()
-                raise _error(f"the server did not start: {' | '.join(log[-3:]) or 'it said nothing'}")
+                raise _error(f"the server did not start: {' | '.join(log[-3:]) or 'it printed nothing'}")
             time.sleep(_PAUSE_S)
 
 
 class _InUseError(BrokerConnectionError):
-    """Tell that a data directory has a running server, and where that listens."""
+    """Raised when a data directory already has a running server; names the server's address."""
 
     def __init__(self, directory: Path, socket_path: str) -> None:
         self.socket_path = socket_path
@@ -169,7 +169,7 @@ def server_program() -> str:
     if configured := os.environ.get("FASTQ_REDIS_SERVER"):
         if found := shutil.which(configured):
             return found
-        raise _error(f"FASTQ_REDIS_SERVER is {configured!r}, which is no program that can be run")
+        raise _error(f"FASTQ_REDIS_SERVER is {configured!r}, which is not an executable program")
     for name in ("redis-server", "valkey-server"):
         if found := shutil.which(name):
             return found

@@ -30,14 +30,14 @@ def backoff_s(attempt: int) -> float:
 
 
 class Command(NamedTuple):
-    """Pair the words of a command with the key that decides its node in a cluster (None: any node)."""
+    """The words of a command, and the key that decides its node in a cluster (None: any node)."""
 
     words: tuple[Word, ...]
     key: str | None
 
 
 class Exchange:
-    """Carry a pipeline of operations through as many round trips as they need.
+    """A pipeline of operations, carried through as many round trips as they need.
 
     Ask ``commands`` what to send, hand the replies to ``receive``, until there is nothing to send. ``pause_s`` is how
     long to wait before the next sending. ``results`` then has each operation's value, or its ``BrokerError``.

@@ -107,14 +107,14 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Stand for a reply that never came: the request was sent, what became of it is not known."""
+    """The missing reply to a request that was sent; whether it was carried out is not known."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """Stand for the reply to a request that never left, for want of a connection."""
+    """The missing reply to a request that was never sent, because there was no connection."""
 
     error: Exception
 
@@ -126,7 +126,9 @@ def refusal(error: Exception, operation: str) -> BrokerError:
     # Inside scripts Redis 6.2 wraps the code in a sentence of its own, so marks are looked for anywhere in it.
     found = _hint_for(lambda mark: mark in text) or _hint_for(_CLASS_MARKS.get(type(error).__name__, "").__eq__)
     if found is None:
-        return BrokerError(f"Redis refused it: {text}", operation=operation, maybe_applied=_is_half_done(text))
+        return BrokerError(
+            f"Redis refused the operation: {text}", operation=operation, maybe_applied=_is_half_done(text)
+        )
     kind, hint = found
     return kind(f"{hint} (Redis: {text})", operation=operation, maybe_applied=_is_half_done(text))
 
@@ -136,9 +138,9 @@ _INSIDE_SCRIPT = "user_script"
 
 
 def was_turned_away(error: Exception) -> bool:
-    """Tell whether Redis refused a request at the door, as it refuses every one for the moment.
+    """Return whether Redis refused a request before looking at it, as it refuses all requests for the moment.
 
-    It has then done nothing of it, whatever it was, so that it may be sent again.
+    Such a request had no effect, whatever it was, so it may be sent again.
     """
     text = str(error)
     return _INSIDE_SCRIPT not in text and (isinstance(error, _CLOSED_DOORS) or text.startswith("BUSY "))
@@ -159,7 +161,7 @@ def is_demoted(error: Exception) -> bool:
 
 
 def _is_half_done(text: str) -> bool:
-    """Tell whether an error may have ended a script on its way; others than this one meet it at its first write."""
+    """Return whether an error may have ended a script halfway; any other error would have met it at its first write."""
     return _INSIDE_SCRIPT in text and "WRONGTYPE" in text
 
 
@@ -192,7 +194,7 @@ def transport_error(fault: Lost | Unsent, operation: str, where: str) -> BrokerE
         why = str(error).rstrip(".")
         text = f"cannot reach Redis at {where}: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     elif timed_out:
-        text = f"Redis at {where} did not answer in time; whether it did what it was asked is not known ({error})"
+        text = f"Redis at {where} did not answer in time; whether it carried out the operation is not known ({error})"
     else:
         text = f"the connection to Redis at {where} broke before it answered; the outcome is not known ({error})"
     return kind(text, operation=operation, maybe_applied=sent)

@@ -26,7 +26,7 @@ _Asked: TypeAlias = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 
 
 class GatheringTransport:
-    """Send the commands of concurrent callers together, on a transport that sends those of one."""
+    """A transport that sends the commands of concurrent callers together, on a transport for one caller."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport

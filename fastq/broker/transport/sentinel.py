@@ -52,20 +52,20 @@ def _sentinel_settings(spec: ConnectionSpec, settings: dict[str, Any]) -> dict[s
 
 
 def is_replaced(pool: Any, connection: Any) -> bool:
-    """Tell whether a connection goes to another master than the one that its pool last heard of from the sentinels."""
+    """Return whether a connection leads to another master than the one the sentinels last named to its pool."""
     known = getattr(pool, "master_address", None)  # no other pool has one
     return known is not None and known != (connection.host, connection.port)
 
 
 class Lookout:
-    """Say when to ask the sentinels again, one caller at a time."""
+    """The schedule of questions to the sentinels; one caller at a time asks."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._now = (clock or SystemClock()).monotonic_s
         self._next_s = self._began_s = self._now()
 
     def begin(self) -> bool:
-        """Tell whether the caller is to ask now; he says when he is done."""
+        """Return whether the caller should ask now; it calls ``end`` when it is done."""
         now = self._now()
         if now < self._next_s:
             return False

@@ -27,7 +27,7 @@ ANSWER_WITHIN_S = 3.0
 
 
 class Heard(NamedTuple):
-    """Hold a message and the channel that it came on; what is not UTF-8 in it is replaced."""
+    """A message and its channel; bytes that are not UTF-8 are replaced."""
 
     channel: str
     text: str

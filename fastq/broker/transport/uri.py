@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class ConnectionKind(StrEnum):
-    """Say how a server is found."""
+    """How a server is found."""
 
     TCP = "tcp"
     UNIX = "unix"
@@ -44,7 +44,7 @@ class ConnectionKind(StrEnum):
 
 
 class Address(NamedTuple):
-    """Be a host and a port; an IPv6 host is without brackets."""
+    """A host and a port; an IPv6 host has no brackets."""
 
     host: str
     port: int
@@ -52,7 +52,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TLSFiles:
-    """Name the PEM files that a TLS connection uses; without ``ssl_ca_certs`` the system's authorities count.
+    """The PEM files of a TLS connection; without ``ssl_ca_certs`` the system's authorities are used.
 
     With ``ssl_cert_reqs`` "none" the server's certificate is not looked at: anybody may be that server.
     """
@@ -65,11 +65,11 @@ class TLSFiles:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSpec:
-    """Say which Redis to talk to and as whom; empty strings stand for "none".
+    """Which Redis to connect to, and as which user; empty strings mean "none".
 
-    ``addresses`` are those of the sentinels, or of some nodes of the cluster, where there are any. ``path`` is the Unix
-    socket, or the data directory of an embedded server. A ``db`` below 0 is 0 to asynq, and so it is here. ``tls`` is
-    ``None`` for a plain connection.
+    ``addresses`` are those of the sentinels or of some cluster nodes, if there are any. ``path`` is the Unix socket, or
+    the data directory of an embedded server. A ``db`` below 0 means 0, as in asynq. ``tls`` is ``None`` for a plain
+    connection.
     """
 
     kind: ConnectionKind
@@ -95,7 +95,7 @@ class _Parts:
 
 
 class _FlawError(Exception):
-    """Carry what is wrong with a URI, before it is known how to show the URI."""
+    """Raised for a fault in a URI, before it is known how to show the URI."""
 
 
 def parse_redis_uri(uri: str) -> ConnectionSpec:

@@ -32,7 +32,7 @@ def hints_for(state: TaskState, *, all_too: bool = False) -> list[Hint]:
 
 
 class Acting(View):
-    """Be a view with a task under the cursor."""
+    """A view with a task under the cursor."""
 
     @abstractmethod
     def target(self) -> TaskInfo | None:

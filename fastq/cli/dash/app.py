@@ -46,7 +46,7 @@ ModalScreen { align: center middle; }
 
 
 class Dash(App[int]):
-    """Be the dashboard."""
+    """The dashboard."""
 
     CSS = CSS
     TITLE = "fastq"
@@ -82,7 +82,7 @@ class Dash(App[int]):
 
     @property
     def is_looking(self) -> bool:
-        """Tell whether an answer about the queues is still to come."""
+        """Return whether an answer about the queues is pending."""
         return self._look is not None and not self._look.is_finished
 
     def look_now(self) -> None:

@@ -21,7 +21,7 @@ SHORT: Final = ("act", "pend", "aggr", "sched", "retry", "arch", "compl")
 
 
 class Painted(Cell):
-    """Be a text of parts, each with its colour."""
+    """A text made of parts, each with its color."""
 
     __slots__ = ("parts",)
 

@@ -34,15 +34,15 @@ def _seconds(context: click.Context, option: click.Parameter, value: str) -> flo
     show_default=True,
     metavar="DURATION",
     callback=_seconds,
-    help="how often to look: seconds, or 1m30s; at least 1s",
+    help="how often to refresh: seconds, or 1m30s; at least 1s",
 )
-@click.option("--read-only", is_flag=True, help="let nothing be changed")
+@click.option("--read-only", is_flag=True, help="forbid all changes")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="begin with the tasks of this queue")
 @pass_session
 def dash(session: Session, refresh: float, read_only: bool, queue: str | None) -> int:
-    """Show queues, tasks, servers, schedulers and Redis on the whole terminal, as they are now.
+    """Show a live dashboard of queues, tasks, servers, schedulers and Redis in the terminal.
 
-    Keys are asynq's; ? shows them. What changes something asks before. Needs fastq-worker[dash].
+    Keys are asynq's; ? shows them. Actions that change something ask first. Needs fastq-worker[dash].
     """
     try:
         app = importlib.import_module(APP)  # a fifth of a second that no other command is to take

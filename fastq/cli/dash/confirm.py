@@ -25,7 +25,7 @@ class _Stopped(Exception):  # noqa: N818 - no defect
 
 
 class Confirm(ModalScreen[str]):
-    """Be the question, then the work; the result says what was done."""
+    """A dialog that asks, then shows the work; its result is a text that says what was done."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,Y", "go_on", "do it"),
@@ -68,7 +68,7 @@ class Confirm(ModalScreen[str]):
 
     def _show(self) -> None:
         if self._worker is not None:
-            trouble = "; Redis does not answer, so it is asked again" if self._progress.trouble else ""
+            trouble = "; Redis does not answer; asking again" if self._progress.trouble else ""
             self.query_one("#progress", Line).say(f"{self._done()}{trouble} …")
 
     def _done(self) -> str:
@@ -77,7 +77,7 @@ class Confirm(ModalScreen[str]):
     def action_go_on(self) -> None:
         """Begin the work."""
         if self._worker is None:
-            self.query_one("#answers", Line).say(keys_text([Hint("Esc", "stop; the rest stays as it is")]))
+            self.query_one("#answers", Line).say(keys_text([Hint("Esc", "stop; the rest stays unchanged")]))
             self._worker = self.run_worker(self._work, group="job")
 
     def action_stop(self) -> None:
@@ -96,7 +96,7 @@ class Confirm(ModalScreen[str]):
         try:
             await self._inspector.carry_out(self._job, progress=self._note)
         except _Stopped:
-            said = f"Stopped: {self._done()}{self._progress.doubt}; the rest is as it was."
+            said = f"Stopped: {self._done()}{self._progress.doubt}; the rest is unchanged."
         except FastqError as error:
             said = f"{self._done()}{self._progress.doubt}, then: {clean(' '.join(str(error).split()))}"
         else:

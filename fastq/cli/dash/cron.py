@@ -31,7 +31,7 @@ EVENT_COLUMNS: Final = (Column("ENQUEUED AT"), Column("AGO"), Column("TASK ID", 
 
 
 class CronView(View):
-    """List the periodic tasks."""
+    """The list of periodic tasks."""
 
     PLACE = "Schedulers"
     HINTS: ClassVar[Sequence[Hint]] = (Hint("Enter", "when it was"), Hint("j/k", "move"), Hint("Esc", "back"))
@@ -74,7 +74,7 @@ class CronView(View):
         self._more.say(f" next {stamp(entry.next_enqueue_time)}  id {clean(entry.id)}\n {options}  {payload}")
 
     def on_grid_moved(self) -> None:
-        """Tell more of another entry."""
+        """Show details of another entry."""
         self._draw_more()
 
     def on_grid_chosen(self) -> None:
@@ -84,7 +84,7 @@ class CronView(View):
 
 
 class EntryView(View):
-    """List when the task of an entry was enqueued, the latest first."""
+    """The list of when the task of an entry was enqueued, the latest first."""
 
     PLACE = "Schedulers"
     HINTS: ClassVar[Sequence[Hint]] = (Hint("n/p", "page"), Hint("j/k", "move"), Hint("Esc", "back"))

@@ -22,7 +22,7 @@ AT_ONCE: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Say what to look at, how often (in seconds), whether nothing may be changed, and with which queue to begin."""
+    """What to show, how often to refresh (seconds), whether changes are forbidden, and the queue to begin with."""
 
     url: str
     refresh_s: float = 8.0
@@ -31,7 +31,7 @@ class Options:
 
 
 class Desk:
-    """Hold the connections and the last look at all queues; ``queues`` is None until there was one."""
+    """The connections, and the last reading of all queues; ``queues`` is None before the first one."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -44,7 +44,7 @@ class Desk:
 
     @property
     def is_cluster(self) -> bool:
-        """Tell whether Redis was said to be a cluster."""
+        """Return whether the URL names a cluster."""
         return is_cluster(self.options.url)
 
     def queue(self, name: str) -> QueueInfo | None:

@@ -12,7 +12,7 @@ __all__ = ["Finder"]
 
 
 class Finder:
-    """Look through a place; ``total`` is how many tasks it had then, ``found`` is None until there was an answer."""
+    """A search through a place; ``total`` is how many tasks it had then, ``found`` is None before the first answer."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -65,7 +65,7 @@ class Finder:
         return not found.at_end and (found.end if self.text else found.start + found.size) < self.total
 
     def __str__(self) -> str:
-        """Say between which ranks, counted from 1, it was looked, and of how many."""
+        """Return which ranks were searched, counted from 1, and of how many."""
         found = self.found
         if found is None:
             return "…"

@@ -21,14 +21,14 @@ GAP: Final = "  "
 
 
 class Row(NamedTuple):
-    """Be a line of a grid: what it stands for, and a text for each column."""
+    """A line of a grid: the key of what it shows, and a text for each column."""
 
     key: str
     cells: Sequence[str]
 
 
 class Grid(Widget, can_focus=True):
-    """Show rows; the cursor stays with what it is on when the rows are others."""
+    """A table of rows; the cursor stays on its row when the rows change."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up"),
@@ -41,7 +41,7 @@ class Grid(Widget, can_focus=True):
     ]
 
     class Chosen(Message):
-        """Tell that somebody wants to see what a row stands for."""
+        """Posted when a row is opened."""
 
         def __init__(self, grid: "Grid", key: str) -> None:
             self.grid = grid
@@ -49,7 +49,7 @@ class Grid(Widget, can_focus=True):
             super().__init__()
 
     class Moved(Message):
-        """Tell that the cursor is on another row."""
+        """Posted when the cursor is on another row."""
 
         def __init__(self, grid: "Grid") -> None:
             self.grid = grid
@@ -119,7 +119,7 @@ class Grid(Widget, can_focus=True):
         return line
 
     def watch_cursor(self) -> None:
-        """Tell of each move."""
+        """Post a message for each move."""
         self.post_message(self.Moved(self))
 
     def action_move(self, by: int) -> None:

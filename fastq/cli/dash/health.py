@@ -16,7 +16,7 @@ LONG_S: Final = 2.0
 
 
 class Health:
-    """Keep who waits for Redis since when, and what its last failure was."""
+    """The pending requests to Redis, each with its start, and the last failure."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -26,12 +26,12 @@ class Health:
 
     @property
     def is_ill(self) -> bool:
-        """Tell whether the last answer was a failure."""
+        """Return whether the last request failed."""
         return self._error is not None
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Be a question to Redis: note how it ends; what Redis, or the way to it, is to blame for ends here."""
+        """Time a request to Redis and record how it ends; suppress errors that Redis or the network caused."""
         began_s = self._clock_s()
         self._waiting.append(began_s)
         try:

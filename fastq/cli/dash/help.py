@@ -32,7 +32,7 @@ ACTS: Final = (
 
 
 class Help(ModalScreen[None]):
-    """Show the keys."""
+    """The list of keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,enter", "dismiss", "go back"),
@@ -53,5 +53,5 @@ class Help(ModalScreen[None]):
         text = Text("Keys\n", style="")
         for key, does in self._keys:
             text.append(f"\n{key:<16}", style="bold cyan").append(does)
-        text.append("\n\nWhat changes something asks before: y does it.", style="dim")
+        text.append("\n\nActions that change something ask first: y confirms.", style="dim")
         self.query_one("#help", Line).say(text)

@@ -49,7 +49,7 @@ def per_second(rate: float | None) -> str:
 
 
 class QueuesView(View):
-    """List the queues."""
+    """The list of queues."""
 
     PLACE = "Queues"
     HINTS: ClassVar[Sequence[Hint]] = (
@@ -113,7 +113,7 @@ class QueuesView(View):
         self._more.say("" if info is None else _more(info, self.size.width))
 
     def on_grid_moved(self) -> None:
-        """Tell more of another queue."""
+        """Show details of another queue."""
         self._draw_more()
 
     def on_grid_chosen(self, event: Grid.Chosen) -> None:

@@ -33,7 +33,7 @@ MORE: Final = (
 
 
 class RedisView(View):
-    """Show how Redis is."""
+    """The state of Redis."""
 
     PLACE = "Redis"
     HINTS: ClassVar[Sequence[Hint]] = (Hint("F5", "look now"), Hint("Esc", "back"))

@@ -19,9 +19,9 @@ MOST_BYTES: Final = 16_000_000
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hold tasks, and between which ranks, from 0, they were looked for; ``at_end`` if nothing comes after.
+    """Tasks, and the range of ranks, from 0, in which they were searched; ``at_end`` if nothing comes after it.
 
-    ``size`` is that of a page; ``elsewhere`` is the task whose id was looked for, if it is in another state.
+    ``size`` is the page size. ``elsewhere`` is the task whose id was searched, if it is in another state.
     """
 
     infos: Sequence[TaskInfo]

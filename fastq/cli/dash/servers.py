@@ -30,7 +30,7 @@ MOST_PAYLOAD: Final = 200
 
 
 class ServersView(View):
-    """List the servers, and below them what one is working on."""
+    """The list of servers, and below it the tasks that one is running."""
 
     PLACE = "Servers"
     HINTS: ClassVar[Sequence[Hint]] = (

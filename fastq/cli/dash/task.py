@@ -23,7 +23,7 @@ __all__ = ["TaskView"]
 
 
 class _Body(VerticalScroll):
-    """Be what is scrolled, with the keys of the lists."""
+    """The scrolled part, with the same keys as the lists."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "scroll_up"),
@@ -35,7 +35,7 @@ class _Body(VerticalScroll):
 
 
 class TaskView(Acting):
-    """Show a task."""
+    """The details of a task."""
 
     PLACE = "Queues"
     HINTS: ClassVar[Sequence[Hint]] = (Hint("j/k", "scroll"), Hint("Esc", "back"))

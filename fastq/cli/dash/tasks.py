@@ -28,7 +28,7 @@ __all__ = ["TasksView"]
 
 
 class TasksView(Acting):
-    """List the tasks of a queue."""
+    """The list of a queue's tasks."""
 
     PLACE = "Queues"
     HINTS: ClassVar[Sequence[Hint]] = (
@@ -69,12 +69,12 @@ class TasksView(Acting):
 
     @property
     def lists_groups(self) -> bool:
-        """Tell whether the rows are groups, of which one is to be chosen."""
+        """Return whether the rows are groups to choose from."""
         return self.state is TaskState.AGGREGATING and self._finder.place.group is None
 
     @property
     def beats(self) -> bool:
-        """Tell whether to look again by itself; what was searched for stays until it is asked for again."""
+        """Return whether to refresh automatically; search results stay until the next request."""
         return not self._finder.text
 
     def body(self) -> Iterable[Widget]:

@@ -16,7 +16,7 @@ LEAST_S: Final = 0.5
 
 @dataclass(slots=True)
 class Track:
-    """Keep the rates of one queue, or of all together: tasks a second, None where it is not known."""
+    """The rates of one queue, or of all together: tasks a second, None where they are not known."""
 
     processed: deque[float | None] = field(default_factory=lambda: deque(maxlen=KEPT))
     failed: deque[float | None] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -38,7 +38,7 @@ class Track:
 
 
 class Tracks:
-    """Follow the queues; ``whole`` is all of them together."""
+    """The tracks of the queues; ``whole`` is all of them together."""
 
     def __init__(self) -> None:
         self.whole = Track()

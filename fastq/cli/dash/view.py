@@ -24,7 +24,7 @@ PLACES: Final = (("F1", "Queues"), ("F2", "Servers"), ("F3", "Schedulers"), ("F4
 
 
 class Hint(NamedTuple):
-    """Name a key and what it does; ``acts`` if that changes something."""
+    """A key and what it does; ``acts`` if that changes something."""
 
     key: str
     does: str
@@ -32,7 +32,7 @@ class Hint(NamedTuple):
 
 
 class Line(Static):
-    """Be one or more lines of text as it is: nothing in it is markup."""
+    """One or more lines of literal text, without markup."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id, markup=False)
@@ -60,7 +60,7 @@ def keys_text(hints: Iterable[Hint], width: int = 0) -> Text:
 
 
 class View(Screen[None]):
-    """Be a screen of the dashboard; ``look`` asks Redis, ``draw`` shows what was found."""
+    """A screen of the dashboard; ``look`` asks Redis, ``draw`` shows the answer."""
 
     PLACE: ClassVar[str] = ""
     HINTS: ClassVar[Sequence[Hint]] = ()
@@ -71,7 +71,7 @@ class View(Screen[None]):
     ]
 
     class Acted(Message):
-        """Tell that something was changed, so that all is to be looked at again."""
+        """Posted after a change, so that everything is read again."""
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
@@ -123,12 +123,12 @@ class View(Screen[None]):
 
     @property
     def beats(self) -> bool:
-        """Tell whether to look again by itself."""
+        """Return whether to refresh automatically."""
         return True
 
     @property
     def is_looking(self) -> bool:
-        """Tell whether an answer is still to come."""
+        """Return whether an answer is pending."""
         return self._look is not None and not self._look.is_finished
 
     def look_now(self) -> None:
@@ -191,12 +191,12 @@ class View(Screen[None]):
         return text
 
     def say(self, text: str) -> None:
-        """Tell what an action came to, until the next one."""
+        """Show the result of an action until the next one."""
         self.desk.said = text
         self.draw_frame()
 
     def may_act(self) -> bool:
-        """Tell whether anything may be changed; where nothing may, say so."""
+        """Return whether changes are allowed; show a message if they are not."""
         if self.desk.options.read_only:
             self.say("This dashboard is read-only.")
         return not self.desk.options.read_only

@@ -12,8 +12,10 @@ __all__ = ["check_clock", "check_server_clocks"]
 WARN_S: Final = 2.0
 BAD_S: Final = 10.0
 """A lease is 30 s long by its owner's clock, and others wait 30 s more by theirs."""
-WHY: Final = "times are compared across machines: tasks run too early or late, and leases end while their servers live"
-ADVICE: Final = "let all machines set their clocks by NTP (chrony, systemd-timesyncd)"
+WHY: Final = (
+    "times are compared across machines: tasks run too early or late, and leases expire while their servers live"
+)
+ADVICE: Final = "synchronize the clocks of all machines by NTP (chrony, systemd-timesyncd)"
 
 
 def check_clock(vitals: Vitals) -> Finding:

@@ -34,9 +34,9 @@ SECOND_LOOK_S: Final = 2.0
 
 @dataclass(frozen=True)
 class Order:
-    """Say what is to be examined: all queues unless some are named, ``limit`` ids at most (None: all of them).
+    """What to examine: all queues unless some are named, and at most ``limit`` ids (None: all of them).
 
-    ``note`` is told how many ids were looked at, and of how many.
+    ``note`` is called with how many ids were examined so far, and of how many.
     """
 
     now_ns: Callable[[], int]
@@ -47,7 +47,7 @@ class Order:
 
 @dataclass
 class Report:
-    """Hold what was found, what of it can be mended, and how much was looked at."""
+    """What was found, what of it can be repaired, and how much was examined."""
 
     findings: list[Finding] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
@@ -85,7 +85,7 @@ def examine(order: Order) -> Flow[Report]:
 
 
 class _Round:
-    """Look at what depends on what was seen before it."""
+    """The checks that depend on the results of earlier ones."""
 
     def __init__(self, order: Order, vitals: Vitals, listed: Sequence[str], report: Report) -> None:
         self._order = order

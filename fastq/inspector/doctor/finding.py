@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Level(StrEnum):
-    """Say how bad a finding is."""
+    """How serious a finding is."""
 
     OK = "ok"
     WARNING = "warning"
@@ -26,9 +26,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Hold what one check saw, in one queue if ``queue`` is not None.
+    """The result of one check, for one queue if ``queue`` is not None.
 
-    ``count`` is of what was found, None where nothing is counted; ``examples`` are a few of these.
+    ``count`` is the number of cases found, None if they are not counted; ``examples`` are a few of them.
     """
 
     check: str
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Stand for what Redis did not tell."""
+    """A placeholder for data that Redis refused to return."""
 
     why: str
 
@@ -71,5 +71,5 @@ def attempt(flow: Flow[T]) -> Flow[T | Refused]:
 
 
 def unseen(check: str, why: str, queue: str | None = None) -> Finding:
-    """Say that something was not looked at."""
+    """Return a finding that something was not examined."""
     return Finding(check, Level.UNSEEN, f"not looked at: {why}", queue=queue)

@@ -51,8 +51,8 @@ def _check_types(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[lis
         Finding(
             "task types",
             Level.PROBLEM,
-            f"{len(unknown)} of {len(types)} tasks looked at have a type that no server of the queue has a handler for",
-            why="each attempt of theirs fails, and at last they are archived",
+            f"{len(unknown)} of {len(types)} tasks looked at have a type without a handler on any server of the queue",
+            why="each of their attempts fails, and finally they are archived",
             advice="start servers with the handlers before producers that use them; then fastq task run-all -s retry",
             queue=queue,
             count=len(unknown),
@@ -92,7 +92,7 @@ def _check_archive(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[l
         Finding(
             "archive",
             Level.WARNING,
-            f"{serving.count(None)} of the queue's {len(serving)} servers are Go's, or older ones of fastq",
+            f"{serving.count(None)} of the queue's {len(serving)} servers are asynq servers, or older fastq servers",
             why="these trim this archive at 10 000 tasks and 90 days, whatever its rule says",
             advice="let fastq's servers alone serve this queue, or do without a rule of its own",
             queue=queue,

@@ -23,73 +23,73 @@ _REPAIR: Final = "fastq doctor --repair"
 _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
     Kind.GHOST: _Verdict(
         Level.PROBLEM,
-        "their tasks were evicted or deleted by hand: they are lost, and Go servers keep such ids for ever",
+        "their tasks were evicted or deleted by hand and are lost; Go servers keep such ids for ever",
         f"{_REPAIR} drops the ids; see eviction above for why the tasks may be gone",
     ),
     Kind.MISPLACED: _Verdict(
         Level.WARNING,
-        "the state in the task is another than the list it stands in: it may be run twice, and is counted wrongly",
+        "the state stored in the task is not that of the list it is in: it may run twice, and is counted wrongly",
         "fastq task inspect shows the task; archive or delete it if it is not meant to run",
     ),
     Kind.UNLEASED: _Verdict(
         Level.PROBLEM,
         "no server works on them, and Go's recoverer does not see them: they never run again",
-        f"{_REPAIR} gives them a lease that is over, so that a recoverer takes them",
+        f"{_REPAIR} gives them an expired lease, so that a recoverer takes them",
     ),
     Kind.INACTIVE: _Verdict(
         Level.PROBLEM,
-        "a server lost them half-way; Go's recoverer fails on them each time",
-        f"{_REPAIR} drops those that are over and makes lost tasks pending; the rest when they are over",
+        "a server lost them halfway; Go's recoverer fails on them each time",
+        f"{_REPAIR} drops expired leases and makes lost tasks pending; run it again when the other leases have expired",
     ),
     Kind.EXPIRED: _Verdict(
         Level.PROBLEM,
-        "their servers died or hang, and no recoverer took the tasks over: they do not run",
+        "their servers died or hang, and no recoverer has taken the tasks over: they do not run",
         "start a server that serves this queue: it takes them over at once; if one runs, see its log",
     ),
     Kind.OVERDUE_SET: _Verdict(
         Level.PROBLEM,
-        "who aggregated these groups died, and no recoverer gave the tasks back",
+        "the server that aggregated these groups died, and no recoverer has returned the tasks",
         f"start a server that serves this queue, or {_REPAIR} gives them back to their groups",
     ),
     Kind.LOST_TASK: _Verdict(
         Level.PROBLEM,
-        "they are in no list, so that nobody sees or runs them",
+        "they are in no list, so they are neither listed nor run",
         f"{_REPAIR} archives them while there is room (the completed ones are kept for a day): run or delete them",
     ),
     Kind.LEFTOVER: _Verdict(
         Level.WARNING,
-        "what was written of tasks that were gone: it takes memory",
+        "left over from writes to tasks that were gone; they take memory",
         f"{_REPAIR} deletes them",
     ),
     Kind.LOST_LOCK: _Verdict(
         Level.WARNING,
-        "until they expire no such unique task can be enqueued",
+        "no such unique task can be enqueued until they expire",
         f"{_REPAIR} releases them",
     ),
     Kind.UNKNOWN_KEY: _Verdict(
         Level.WARNING,
-        "neither asynq nor fastq writes such keys: another program, or a version of asynq before 0.18",
-        "see what they are (TYPE, OBJECT IDLETIME), and delete what nobody needs",
+        "neither asynq nor fastq writes such keys; another program does, or a version of asynq before 0.18",
+        "check what they are (TYPE, OBJECT IDLETIME), and delete those that are not needed",
     ),
     Kind.UNLISTED: _Verdict(
         Level.PROBLEM,
-        "commands, dashboards and metrics do not see what is in them; servers that are told their names do",
-        f"{_REPAIR} lists them; then look at them once more",
+        "commands, dashboards and metrics do not show their tasks; servers that name these queues run them",
+        f"{_REPAIR} lists them; then run fastq doctor again",
     ),
     Kind.WRONG_TYPE: _Verdict(
         Level.PROBLEM,
-        "every script that needs the key fails, so that the queue stands still",
-        "see what wrote it, then rename or delete it",
+        "every script that needs the key fails, so the queue stands still",
+        "find out which program wrote it, then rename or delete it",
     ),
     Kind.PARKED: _Verdict(
         Level.WARNING,
-        "a fastq queue move was cut off: these run in neither queue until it is ended",
-        "give the same fastq queue move once more; it ends what was begun",
+        "a fastq queue move was interrupted: these tasks run in neither queue until it is finished",
+        "run the same fastq queue move again; it finishes the move",
     ),
     Kind.UNDECODABLE: _Verdict(
         Level.WARNING,
-        "a producer writes what no server can read; fastq archived it as it came",
-        "fastq task inspect shows the bytes and the reason; mend the producer, then delete them",
+        "a producer writes messages that no server can read; fastq archived them unchanged",
+        "fastq task inspect shows the bytes and the reason; fix the producer, then delete them",
     ),
 }
 

@@ -8,7 +8,7 @@ __all__ = ["KeyKind", "NamedKey", "name_key"]
 
 
 class KeyKind(Enum):
-    """Say what a key is for."""
+    """What a key is for."""
 
     TASK = auto()
     LOCK = auto()
@@ -22,7 +22,7 @@ class KeyKind(Enum):
 
 
 class NamedKey(NamedTuple):
-    """Hold a key, what it is for, its queue ("" if of none), and what its name says beyond that: a task's id."""
+    """A key, its purpose, its queue ("" if none), and the rest of its name, such as a task's id."""
 
     key: str
     kind: KeyKind
@@ -57,7 +57,7 @@ _SHARED: Final = re.compile(
 
 
 def name_key(key: str) -> NamedKey:
-    """Tell what a key that begins with ``asynq:`` is."""
+    """Classify a key that begins with ``asynq:``."""
     found = _OF_QUEUE.fullmatch(key)
     if found is None:
         return NamedKey(key, KeyKind.SHARED if _SHARED.fullmatch(key) else KeyKind.UNKNOWN, "", "")

@@ -16,7 +16,7 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class Pending(NamedTuple):
-    """Hold the ids that were pending; ``read_ns`` is when the reading began, in Unix nanoseconds."""
+    """The ids that were pending; ``read_ns`` is when reading began, in Unix nanoseconds."""
 
     ids: set[bytes]
     is_whole: bool

@@ -26,7 +26,7 @@ MOST_SETS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Name a list or sorted set of ids, and the state of the tasks in it; ``group`` if it is one's."""
+    """A list or sorted set of ids, and the state of the tasks in it; ``group`` applies to that of a group."""
 
     queue: str
     key: str
@@ -47,7 +47,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Hold the places of a queue that can be walked, the keys that are of a wrong type, and the overdue sets."""
+    """The places of a queue that can be walked, the keys of a wrong type, and the overdue sets."""
 
     places: list[Place]
     wrong: dict[str, str]
@@ -108,5 +108,5 @@ def walk(place: Place, see: Callable[[Stretch], bool], *, mend: bool = False) ->
 
 
 def is_sendable(name: str) -> bool:
-    """Tell whether a name that came from Redis is text; another is not asked about."""
+    """Return whether a name read from Redis is valid text; other names are not sent back."""
     return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)

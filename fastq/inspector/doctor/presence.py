@@ -31,8 +31,8 @@ def check_registry(registry: Sequence[Listed], vitals: Vitals) -> Finding:
         "server lists",
         Level.WARNING,
         f"{len(stale)} entries of servers that are gone",
-        why="servers that were killed leave them; they do no harm but to those who read the lists by hand",
-        advice="--repair forgets them; fastq server ls does so, too",
+        why="killed servers leave them behind; they only disturb people who read the lists by hand",
+        advice="--repair removes them; so does fastq server ls",
         count=len(stale),
         examples=tuple(sorted(one.key for one in stale)[:5]),
     )

@@ -27,15 +27,17 @@ def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, i
 def check_served(pending: Mapping[str, int], looked_at: int, servers: int) -> list[Finding]:
     """Name the queues whose tasks nobody takes."""
     if not pending:
-        return [Finding("served", Level.OK, f"queues: {looked_at}, servers: {servers}; nothing waits for nobody")]
-    there = "no server that runs serves it" if servers else "no server runs"
+        return [
+            Finding("served", Level.OK, f"queues: {looked_at}, servers: {servers}; no queue waits without a server")
+        ]
+    there = "no running server serves it" if servers else "no server is running"
     return [
         Finding(
             "served",
             Level.PROBLEM,
             f"{count} pending, and {there}",
-            why="nobody takes these tasks",
-            advice=f"start a server that serves it (fastq worker APP --queues {queue}), or see whether one died",
+            why="no server takes these tasks",
+            advice=f"start a server that serves it (fastq worker APP --queues {queue}), or check whether one died",
             queue=queue,
             count=count,
         )
@@ -83,7 +85,7 @@ def _full(queue: str, stats: QueueStats) -> Finding | None:
         return Finding(
             "archive",
             Level.WARNING,
-            f"{count} tasks, and {stats.archive_max} are the most",
+            f"{count} tasks of at most {stats.archive_max}",
             why="no server writes the oldest to files: none has archive_full=spill for this queue, or its disk is full",
             advice="see the logs of its servers, or start one with --archive-full trim, which replaces the rule",
             queue=queue,
@@ -112,7 +114,7 @@ def _dropped(queue: str, stats: QueueStats) -> Finding | None:
         "archive",
         Level.WARNING,
         f"the archive has dropped {stats.archive_dropped} failed tasks",
-        why="it was full, or they were too old; nobody can see or run them any more",
+        why="it was full, or they were too old; they can no longer be listed or run",
         advice="fastq-worker --archive-full pause or spill keeps them, --archive-max keeps more",
         queue=queue,
         count=stats.archive_dropped,

@@ -50,7 +50,7 @@ def _role(vitals: Vitals) -> Finding:
             "role",
             Level.PROBLEM,
             "loading its data",
-            why="until it is through it takes no commands",
+            why="it takes no commands until it has finished",
             advice="wait; INFO persistence says how long it will take (loading_eta_seconds)",
         )
     if not isinstance(vitals.cluster, Refused):
@@ -71,7 +71,7 @@ def _role(vitals: Vitals) -> Finding:
 def _cluster(facts: dict[str, str]) -> Finding:
     nodes = facts.get("cluster_known_nodes", "?").strip()
     if facts.get("cluster_state", "").strip() == "ok":
-        return Finding("role", Level.OK, f"cluster of {nodes} nodes; what is said of Redis below is of one of them")
+        return Finding("role", Level.OK, f"cluster of {nodes} nodes; the findings on Redis below are of one of them")
     return Finding(
         "role",
         Level.PROBLEM,
@@ -99,7 +99,7 @@ def _persistence(vitals: Vitals) -> Finding:
         return Finding("persistence", Level.OK, "append-only file")
     if isinstance(vitals.save, Refused):
         seen = f"append-only file off; snapshots not looked at: {vitals.save.why}"
-        why = "without either a restart of Redis loses all tasks"
+        why = "without either, a restart of Redis loses all tasks"
     elif vitals.save:
         seen = f"snapshots only (save {vitals.save})"
         why = "a crash of Redis loses the tasks since the last snapshot, and runs again those that were done since"
@@ -122,9 +122,9 @@ def _memory(vitals: Vitals) -> Finding:
         "memory",
         Level.PROBLEM if share >= FULL else Level.WARNING,
         f"{seen}: {share:.0%}",
-        why="a full Redis takes no tasks, and cannot note that tasks were done"
+        why="a full Redis takes no tasks, and cannot record that tasks are done"
         if most
-        else "without memory left the system kills Redis, or swaps, which is as bad",
+        else "without free memory the system kills Redis, or swaps, which is as bad",
         advice="see fastq stats for the queues that take it; shorten retentions, delete archived ones, or give it more",
     )
 
@@ -133,14 +133,14 @@ def _eviction(vitals: Vitals) -> Finding:
     policy, evicted = vitals.text("maxmemory_policy") or "unknown", vitals.number("evicted_keys") or 0
     gone = f"; {evicted} keys were evicted since the start" if evicted else ""
     seen = f"{policy}{gone}"
-    why = "a full Redis throws away keys at will: tasks vanish, and their ids stay behind"
+    why = "a full Redis evicts arbitrary keys: tasks vanish, and their ids stay behind"
     if policy != "noeviction":
         is_limited = bool(vitals.number("maxmemory"))
         level = Level.PROBLEM if is_limited or evicted else Level.WARNING
-        advice = "set maxmemory-policy noeviction; a cache belongs into another Redis"
+        advice = "set maxmemory-policy noeviction; use another Redis for a cache"
         return Finding("eviction", level, seen, why, advice)
     if evicted:
-        advice = "see below for ids without tasks; once they are mended CONFIG RESETSTAT sets the count to 0"
+        advice = "see below for ids without tasks; after their repair CONFIG RESETSTAT sets the count to 0"
         return Finding("eviction", Level.WARNING, seen, why.replace("throws", "threw"), advice)
     return Finding("eviction", Level.OK, seen)
 
@@ -157,7 +157,7 @@ def _connections(vitals: Vitals) -> Finding:
         "connections",
         Level.PROBLEM if share >= FULL else Level.WARNING,
         f"{seen}; {rejected} were refused since the start" if rejected else f"{seen}: {share:.0%}",
-        why="who gets no connection can neither enqueue nor work",
+        why="clients and servers without a connection can neither enqueue nor work",
         advice="see CLIENT LIST for who holds them; raise maxclients (CONFIG RESETSTAT sets the count to 0)",
     )
 

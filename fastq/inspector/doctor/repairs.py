@@ -26,7 +26,7 @@ SECOND_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Repair:
-    """Hold something that can be mended: what it is, what is done, to how many at least, and the work itself."""
+    """Something that can be repaired: what it is, what will be done, how many cases at least, and the work itself."""
 
     check: str
     queue: str | None
@@ -59,7 +59,7 @@ def forget_servers(count: int, before_s: int) -> Repair:
         removed = yield from together(*(forget_stale(index, before_s) for index in INDEXES))
         return sum(removed)
 
-    return Repair("server lists", None, "entries of servers forgotten", count, carry_out)
+    return Repair("server lists", None, "entries of servers removed", count, carry_out)
 
 
 def _drop_ghosts(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
@@ -142,7 +142,7 @@ def _enlist(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
 _MENDED: Final[dict[Kind, tuple[str, Mend]]] = {
     Kind.UNLISTED: ("queues listed", _enlist),
     Kind.GHOST: ("ids without task dropped", _drop_ghosts),
-    Kind.UNLEASED: ("active tasks given a lease that is over", _lease_active),
+    Kind.UNLEASED: ("active tasks given an expired lease", _lease_active),
     Kind.INACTIVE: ("leases dropped, and lost tasks made pending", _drop_leases),
     Kind.OVERDUE_SET: ("aggregation sets given back to their groups", _give_back),
     Kind.LOST_TASK: ("tasks archived", _rescue),

@@ -13,7 +13,7 @@ MOST_REMEMBERED: Final = 10_000
 
 
 class Kind(StrEnum):
-    """Name what may be wrong."""
+    """The kinds of suspects."""
 
     GHOST = "ids without task"
     MISPLACED = "ids out of place"
@@ -37,7 +37,7 @@ KEY_KINDS: Final = frozenset({Kind.LOST_TASK, Kind.LEFTOVER, Kind.LOST_LOCK, Kin
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Name something that looks wrong: a task's id, or a key, and where it stands; ``detail`` is for people."""
+    """Something suspicious: a task's id, or a key, and its place; ``detail`` is for people."""
 
     kind: Kind
     queue: str
@@ -48,7 +48,7 @@ class Suspect:
 
 @dataclass
 class Survey:
-    """Gather what a walk finds; a second walk counts only what the first one found, too."""
+    """The results of a walk; a second walk counts only what the first one also found."""
 
     among: Collection[Suspect] | None = None
     suspects: dict[Suspect, None] = field(default_factory=dict)

@@ -18,9 +18,9 @@ NS: Final = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """Hold what INFO says (of a cluster: one node), some settings, the slow log, and how Redis' clock differs.
+    """Redis' INFO (in a cluster: of one node), some settings, the slow log, and the offset of Redis' clock.
 
-    ``skew_s`` is how far Redis' clock is ahead of this machine's, give or take ``doubt_s``.
+    ``skew_s`` is how far Redis' clock is ahead of this machine's, within ``doubt_s``.
     """
 
     info: dict[str, str] | Refused

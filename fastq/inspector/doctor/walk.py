@@ -26,7 +26,7 @@ STUCK_S: Final = 120
 
 @dataclass(frozen=True)
 class Scope:
-    """Say what is looked at: ``queues`` alone if any are named, ``limit`` ids at most (None: all)."""
+    """What to examine: only ``queues`` if any are named, and at most ``limit`` ids (None: all)."""
 
     queues: tuple[str, ...]
     limit: int | None
@@ -56,7 +56,7 @@ def survey_queue(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
 
 @dataclass
 class _Seeing:
-    """Note what stands in a place."""
+    """The contents of a place."""
 
     place: Place
     survey: Survey
@@ -101,7 +101,7 @@ def survey_keys(listed: Collection[str], survey: Survey, scope: Scope) -> Flow[N
 
 
 class _Sweep:
-    """Walk through keys; what is pending is read once for each queue, since it cannot be looked up by id."""
+    """A walk through keys; pending ids are read once for each queue, since they cannot be looked up one by one."""
 
     def __init__(self, listed: frozenset[str], survey: Survey, scope: Scope) -> None:
         self._listed = listed

@@ -31,7 +31,7 @@ def backoff_s(failures: int) -> float:
 
 
 class Actor:
-    """Run ``tick`` again and again until stopped; subclasses say what a tick does and how long to wait after it."""
+    """An actor, which runs ``tick`` repeatedly until stopped; subclasses define a tick and the pause after it."""
 
     name = "actor"
     tick_limit_s: float | None = TICK_LIMIT_S
@@ -90,7 +90,7 @@ class Actor:
         self._got_on_s = asyncio.get_running_loop().time()
 
     def why_stuck(self) -> str:
-        """Say why this actor will do nothing more by itself; "" if nothing speaks for that."""
+        """Return why this actor will do nothing more by itself; "" if it seems healthy."""
         if self._task is None or self._finishing:
             return ""
         if self._task.done():
@@ -98,7 +98,7 @@ class Actor:
             return f"its task has died ({error!r})" if error else "its task has died"
         still_s = asyncio.get_running_loop().time() - self._got_on_s
         if self._is_ticking and self.tick_limit_s is not None and still_s > self.tick_limit_s:
-            return f"it has not got on for {still_s:.0f} s"
+            return f"it has made no progress for {still_s:.0f} s"
         return ""
 
     async def restart(self) -> None:
@@ -131,7 +131,7 @@ class Actor:
             self._note_outage(error)
             return self._backoff_s()
         except Exception:  # noqa: BLE001 - a defect in one actor must not stop the others
-            self._log.exception("a defect in the %s; it goes on", self.name)
+            self._log.exception("unexpected error in the %s; continuing", self.name)
             return self._backoff_s()
         self._note_success()
         return pause_s
@@ -143,7 +143,7 @@ class Actor:
     def _note_success(self) -> None:
         self._failures = 0
         if failures := self.outage.clear(self):
-            self._log.info("works again after %d failed attempts", failures)
+            self._log.info("Redis operations succeed again after %d failed attempts", failures)
 
     def _backoff_s(self) -> float:
         self._failures += 1

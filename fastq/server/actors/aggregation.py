@@ -16,7 +16,7 @@ __all__ = ["Aggregation"]
 
 
 class Aggregation:
-    """See to the groups of a server's queues: aggregate them if the app has an aggregator, mend what others left."""
+    """The groups of a server's queues: aggregated if the app has an aggregator; leftovers of others are repaired."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Aggregation:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether grouped tasks are on their way to become others."""
+        """Return whether grouped tasks are being combined."""
         return self._aggregator is not None and self._aggregator.is_busy
 
     @property

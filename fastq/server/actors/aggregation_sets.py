@@ -24,7 +24,7 @@ MAX_SET_BYTES: Final = 64 * 1024 * 1024
 
 
 class SetReading:
-    """Read the tasks of a set of ``taken``, in order and in parts; what is beyond 64 MB goes back to the group."""
+    """A reading of the tasks of a set of ``taken``, in order and in parts; tasks beyond 64 MB go back to the group."""
 
     def __init__(self, commands: Commands, one: AggregationSet, taken: int) -> None:
         self._commands = commands
@@ -35,7 +35,7 @@ class SetReading:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether all is read."""
+        """Return whether everything was read."""
         return self._left <= 0
 
     async def read_part(self) -> None:

@@ -57,7 +57,7 @@ _REFUSALS: Final = {
 
 
 class Turn(Enum):
-    """Say what is to become of a group after its turn."""
+    """What to do with a group after its turn."""
 
     OVER = auto()
     MORE = auto()
@@ -68,7 +68,7 @@ class Turn(Enum):
 
 
 class Aggregator(Actor):
-    """Aggregate the groups of every queue."""
+    """The actor that aggregates the groups of every queue."""
 
     name = "aggregator"
 
@@ -101,7 +101,7 @@ class Aggregator(Actor):
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether tasks are in sets of ours."""
+        """Return whether tasks are in aggregation sets of this server."""
         return bool(self._open)
 
     async def wind_down(self, within_s: float) -> None:
@@ -265,7 +265,11 @@ class Aggregator(Actor):
         self.aggregated += 1
         self._waits.forget(one.queue, one.group)
         self._log.debug(
-            "group %r of queue %s: %d tasks became %s", one.group, one.queue, len(members), combined.task.id
+            "group %r of queue %s: aggregated %d tasks into task %s",
+            one.group,
+            one.queue,
+            len(members),
+            combined.task.id,
         )
         locks = {task.id: combined.locks.get(index, "") for index, task in enumerate(members)}
         await delete_set(self._commands, one, locks)
@@ -280,7 +284,7 @@ class Aggregator(Actor):
         )
         await archive_tasks(self._commands, one, rewritten, now_s)
         self._log.error(
-            "group %r of queue %s: %d tasks cannot be read and go to the archive, the first: %s",
+            "group %r of queue %s: archived %d tasks that cannot be read, the first: %s",
             one.group,
             one.queue,
             len(reasons),
@@ -290,7 +294,7 @@ class Aggregator(Actor):
     def _note_failure(self, one: AggregationSet, tasks: int, failure: AggregationFailure) -> None:
         wait_s = self._waits.longer(one.queue, one.group)
         self._log.error(
-            "group %r of queue %s was not aggregated: %s; its %d tasks are tried again in %.0f s",
+            "group %r of queue %s was not aggregated: %s; its %d tasks will be aggregated again in %.0f s",
             one.group,
             one.queue,
             failure.why,
@@ -304,7 +308,7 @@ class Aggregator(Actor):
 
 
 class Waits:
-    """Remember which groups failed, and how long each is left alone: twice as long each time."""
+    """The groups that failed, and how long each is left alone: twice as long each time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

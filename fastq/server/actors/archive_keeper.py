@@ -82,7 +82,7 @@ class ArchiveKeeper:
                 continue
             await self._broker.run(set_archive_rule(queue, rule))
             if before != ArchiveRule():
-                _log.warning("queue %s: the archive's rule was %s and is %s now", queue, _text(before), _text(rule))
+                _log.warning("queue %s: the archive's rule changed from %s to %s", queue, _text(before), _text(rule))
 
     async def look(self, queue: str, cleaned: Cleaned, get_on: Callable[[], None]) -> None:
         """Log what an archive dropped, that it is full, and spill what it has too many; at most one line a minute.
@@ -96,20 +96,20 @@ class ArchiveKeeper:
                 await self._spill(queue, rule, get_on)
             except OSError as error:
                 why = f"{error.strerror or error} ({error.filename or self._directory})"
-                text = f"queue {queue}: failed tasks cannot be written: {why}; they stay in Redis"
+                text = f"queue {queue}: cannot write failed tasks to a file: {why}; they stay in Redis"
                 self._say(seen, logging.ERROR, text)
         elif rule is not None and rule.full is ArchiveFull.PAUSE and cleaned.archived >= rule.most:
             self._say(
                 seen,
                 logging.ERROR,
                 f"queue {queue}: its archive is full with {cleaned.archived} failed tasks, and one more pauses the "
-                f"queue; run or delete them, then fastq queue resume {queue}",
+                f"queue; run or delete some, then fastq queue resume {queue}",
             )
         if (dropped := cleaned.dropped - seen.dropped) > 0 and self._say(
             seen,
             logging.WARNING,
             f"queue {queue}: the archive dropped {dropped} failed tasks, the oldest first, since it was full or they "
-            "were too old; archive_max, archive_ttl and archive_full decide that",
+            "were too old; the settings are archive_max, archive_ttl and archive_full",
         ):
             seen.dropped = cleaned.dropped
 
@@ -170,7 +170,7 @@ class ArchiveKeeper:
             spilled += len(lines)
         if spilled:
             _log.warning(
-                "queue %s: %d failed tasks beyond the archive's rule were written to %s",
+                "queue %s: spilled %d failed tasks from the archive to a file in %s",
                 queue,
                 spilled,
                 self._directory,

@@ -21,7 +21,7 @@ MOST_IDS_SAID: Final = 10
 
 
 class Custodian(Actor):
-    """Find held tasks that are nowhere, and a pool that does nothing."""
+    """The actor that finds tasks in flight that were lost track of, and a pool that does nothing."""
 
     name = "custodian"
 
@@ -60,7 +60,9 @@ class Custodian(Actor):
         if found:
             ids = ", ".join(f"{task.id} ({task.queue})" for task in found[:MOST_IDS_SAID])
             more = ", …" if len(found) > MOST_IDS_SAID else ""
-            self._log.error("a defect: %d held tasks were nowhere; they are given back: %s%s", len(found), ids, more)
+            self._log.error(
+                "internal error: lost track of %d tasks in flight; requeueing them: %s%s", len(found), ids, more
+            )
             self._write([give_back(task) for task in found])
 
     def _look_at_pool(self) -> None:
@@ -73,7 +75,10 @@ class Custodian(Actor):
         if is_unable is not self._is_unable:
             self._is_unable = is_unable
             if is_unable:
-                self._log.error("no child could work for %g s; this server is shown as stopped until one can", UNABLE_S)
+                self._log.error(
+                    "no child has been able to run tasks for %g s; this server is listed as stopped until one is",
+                    UNABLE_S,
+                )
             else:
-                self._log.info("children work again; this server is shown as active")
+                self._log.info("children can run tasks again; this server is listed as active")
             self._tell(not is_unable)

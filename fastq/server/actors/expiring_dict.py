@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class ExpiringDict(dict[K, tuple[float, V]]):
-    """Keep the last value put under each key, for ``keep_s`` seconds; a dict, so that an empty one costs nothing."""
+    """The last value put under each key, kept for ``keep_s`` seconds; a dict, so that an empty one costs nothing."""
 
     def __init__(self, keep_s: float, clock: Clock) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ NOTHING_TO_DO_S: Final = 3600.0
 
 
 class Taker(Protocol):
-    """Name whom the fetcher works for."""
+    """The recipient of fetched tasks."""
 
     @property
     def room(self) -> int:
@@ -53,7 +53,7 @@ class Taker(Protocol):
 
 
 class Fetcher(Actor):
-    """Fetch tasks for the pool."""
+    """The actor that fetches tasks for the pool."""
 
     name = "fetcher"
 
@@ -120,7 +120,7 @@ class Fetcher(Actor):
 
     @property
     def all_resting(self) -> bool:
-        """Tell whether every queue answered "empty" or "paused" when it was last asked, and is not due again."""
+        """Return whether every queue answered "empty" or "paused" at its last dequeue and is not due again."""
         return (
             len(self._resting) == len(self._prioritizer.weights) and not self._dequeues.any_lost and not self._failing
         )
@@ -256,12 +256,16 @@ class Fetcher(Actor):
 
     def _note_answer(self, queue: str) -> None:
         if self._failing.pop(queue, 0) and (failures := self.outage.clear((self, queue))):
-            self._log.info("works again after %d failed attempts", failures)
+            self._log.info("Redis operations succeed again after %d failed attempts", failures)
 
     async def _take_lost(self, *, at_once: bool = False) -> None:
         for found in await self._dequeues.look(self._commands, at_once=at_once):
             if found.error is not None:
                 self._note_failure(found.queue, found.error)
             elif found.leased.size:
-                self._log.info("found %d tasks of queue %s whose dequeue had no reply", found.leased.size, found.queue)
+                self._log.info(
+                    "found %d tasks of queue %s that a dequeue with a lost reply had leased",
+                    found.leased.size,
+                    found.queue,
+                )
                 self._taker.accept(found.queue, found.leased)

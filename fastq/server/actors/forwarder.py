@@ -23,7 +23,7 @@ SHORTEST_PAUSE_S: Final = 0.005
 
 
 class Forwarder(Actor):
-    """Forward due tasks, 100 of a set a script call, until nothing is due."""
+    """The actor that forwards due tasks, 100 of a set a script call, until nothing is due."""
 
     name = "forwarder"
 

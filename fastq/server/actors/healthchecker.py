@@ -14,7 +14,7 @@ __all__ = ["Healthchecker"]
 
 
 class Healthchecker(Actor):
-    """Ping Redis and report; ``last_error`` is None while Redis answers."""
+    """The actor that pings Redis and reports; ``last_error`` is None while Redis answers."""
 
     name = "healthchecker"
 

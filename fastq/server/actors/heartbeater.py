@@ -25,7 +25,7 @@ Presence = Callable[[], Shown]
 
 
 class Heartbeater(Actor):
-    """Extend leases and publish presence, on a connection of its own that no slow script of ours blocks."""
+    """The actor that extends leases and publishes presence, on a connection that no slow script of ours blocks."""
 
     name = "heartbeater"
     tick_limit_s = 20.0
@@ -103,5 +103,5 @@ class Heartbeater(Actor):
                 self._tasks.drop(task)
             elif task.in_flight and not task.ended:
                 # One that ended meanwhile gave its lease back itself.
-                self._log.warning("lost the lease of task %s of queue %s; it is canceled here", task.id, task.queue)
+                self._log.warning("lost the lease of task %s of queue %s; canceling it here", task.id, task.queue)
                 self._lost(task)

@@ -22,7 +22,7 @@ EMPTY_ROUNDS: Final = 3
 
 
 class Janitor(Actor):
-    """Delete expired completed tasks, one batch a script call, until none is left."""
+    """The actor that deletes expired completed tasks, one batch a script call, until none is left."""
 
     name = "janitor"
 

@@ -27,7 +27,7 @@ _log = logging.getLogger("fastq.recoverer")
 
 
 class Reclaimer:
-    """Give sets back whose deadline has passed; delete what is left of those that were aggregated; list lost groups.
+    """The actor that returns overdue sets, deletes what is left of aggregated ones, and lists unlisted groups.
 
     Only a server that aggregates looks for groups that are not listed; one that does not says once that there are
     groups.
@@ -60,7 +60,9 @@ class Reclaimer:
             for one in stale:
                 get_on()
                 if await give_back(self._commands, one) > 0:
-                    _log.warning("gave tasks back to group %r of queue %s: they were not aggregated", one.group, queue)
+                    _log.warning(
+                        "returned tasks to group %r of queue %s: their aggregation did not finish", one.group, queue
+                    )
             before = stale
 
     async def _sets(self, queue: str, until_s: int | None, get_on: Callable[[], None]) -> list[AggregationSet]:
@@ -71,7 +73,7 @@ class Reclaimer:
                 return found.sets
             get_on()
             _log.warning(
-                "queue %s: %d members of aggregation_sets were no sets and are dropped, the first: %r",
+                "queue %s: dropped %d members of aggregation_sets that are not sets, the first: %r",
                 queue,
                 len(found.foreign),
                 found.foreign[0],
@@ -90,7 +92,9 @@ class Reclaimer:
             found = await self._commands.run(relist_groups(queue, self._cursors.get(queue, 0)))
             self._cursors[queue] = found.cursor
             if found.groups:
-                _log.warning("queue %s: %d groups had tasks and were not listed", queue, found.groups)
+                _log.warning(
+                    "queue %s: listed %d groups that had tasks but were missing from the list", queue, found.groups
+                )
             if not found.cursor:
                 return
 
@@ -98,7 +102,7 @@ class Reclaimer:
         if queue not in self._warned and (groups := await self._commands.run(count_groups(queue))):
             self._warned.add(queue)
             _log.warning(
-                "queue %s has %d groups, and this server has no group_aggregator: their tasks wait for one that has",
+                "queue %s has %d groups, but this server has no group_aggregator; their tasks wait for one with it",
                 queue,
                 groups,
             )

@@ -35,7 +35,7 @@ STRETCH: Final = 500
 MOST_IDS_SAID: Final = 10
 LEASE_EXPIRED: Final = "asynq: task lease expired"
 """Go's words, with which the error of a lost task begins."""
-MAY_RUN_ONCE: Final = "max_retry=0, and whether it had begun is not known"
+MAY_RUN_ONCE: Final = "max_retry=0, and whether it had started is not known"
 
 Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
 Reclaim: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[None]]
@@ -63,7 +63,7 @@ class _Fate(NamedTuple):
 
 
 class Recoverer(Actor):
-    """Recover expired leases of every queue."""
+    """The actor that recovers expired leases of every queue."""
 
     name = "recoverer"
 
@@ -212,17 +212,17 @@ class Recoverer(Actor):
             self._log.warning("queue %s: the counter of lost tasks of the day lacks %d: %s", queue, count, error)
 
     def _say_lost(self, queue: str, fates: Sequence[_Fate]) -> None:
-        """Say once for each kind of end what was lost, why, and what follows."""
+        """Log what was lost, why, and what follows; one line for each outcome."""
         ids: defaultdict[str, list[str]] = defaultdict(list)
         for fate in fates:
             ids[fate.why_archived].append(clean_text(fate.id))
         for why, lost in ids.items():
             some = ", ".join(lost[:MOST_IDS_SAID]) + (", …" if len(lost) > MOST_IDS_SAID else "")
-            what = f"queue {queue}: {len(lost)} tasks were lost, their server died or is cut off from Redis"
+            what = f"queue {queue}: {len(lost)} tasks were lost because their server died or is cut off from Redis"
             if why:
                 self._log.error("%s; archived (%s): %s", what, why, some)
             else:
-                self._log.warning("%s; put back to be tried again, no attempt charged: %s", what, some)
+                self._log.warning("%s; they will be retried, no attempt charged: %s", what, some)
 
     async def _fate_of(self, queue: str, task: LeasedTask, lost: int, now_s: int) -> _Fate:
         self.get_on()
@@ -233,7 +233,7 @@ class Recoverer(Actor):
             return _Fate(task.id, archived, why_archived=f"it cannot be read: {clean_text(str(error))}")
 
     async def _fate(self, task: LeasedTask, lost: int, now_s: int) -> _Fate:
-        """Say what becomes of a task that was lost for the n-th time; its attempt is not charged."""
+        """Return what becomes of a task that was lost for the n-th time; its attempt is not charged."""
         view = view_leased(task)
         why = ""
         if view.retry <= 0:

@@ -24,7 +24,7 @@ REMEMBER_S: Final = 2.0
 
 
 class Topic(NamedTuple):
-    """Channels that say one kind of thing.
+    """Channels with one kind of message.
 
     ``hear`` raises ``ValueError`` for nonsense. ``lack`` says what a user who may not listen to them goes without.
     """
@@ -42,7 +42,7 @@ class _Heard(NamedTuple):
 
 
 class Subscriber(Actor):
-    """Listen for cancellations and orders; one tick is one connection's life.
+    """The actor that listens for cancellations and orders; one tick is one connection's life.
 
     A user may listen to fewer channels: one who was set up for asynq alone to its own only. ``topics`` are given up one
     by one, the last one first.
@@ -60,7 +60,11 @@ class Subscriber(Actor):
         self._clock = clock
         self._topics = (
             Topic((keys.CANCEL_CHANNEL,), self._hear_bare, ""),
-            Topic((keys.CANCEL_AS_CHANNEL,), self._hear_full, "tasks are canceled, but always retried"),
+            Topic(
+                (keys.CANCEL_AS_CHANNEL,),
+                self._hear_full,
+                "canceled tasks are always retried, whatever outcome was asked for",
+            ),
             *topics,
         )
         self._unknown = ExpiringDict[tuple[str | None, str], _Heard](REMEMBER_S, clock)
@@ -103,11 +107,11 @@ class Subscriber(Actor):
             if topic.lack not in self._has_said_forbidden:
                 self._has_said_forbidden.add(topic.lack)
                 channels = ", ".join(topic.channels[:2]) + (", ..." if len(topic.channels) > 2 else "")
-                self._log.warning("%s; %s: the Redis user may not listen to %s", error, topic.lack, channels)
+                self._log.warning("%s; %s: the Redis user may not subscribe to %s", error, topic.lack, channels)
 
     @property
     def remembers(self) -> bool:
-        """Tell whether any id is kept."""
+        """Return whether any id is kept."""
         if not self._unknown:
             return False
         self._unknown.forget_what_is_over()
@@ -119,7 +123,9 @@ class Subscriber(Actor):
         except ValueError as error:
             if heard.channel not in self._has_said_nonsense:
                 self._has_said_nonsense.add(heard.channel)
-                self._log.warning("a message on %s is ignored, as all like it: %s", heard.channel, error)
+                self._log.warning(
+                    "ignored an invalid message on %s (others like it are not logged): %s", heard.channel, error
+                )
 
     def _hear_full(self, heard: Heard) -> None:
         cancellation = read_cancellation(heard.text)

@@ -72,8 +72,8 @@ class Syncer(Actor):
         for (queue, why), given_up in by_reason.items():
             ids = ", ".join(task.id for task in given_up[:MOST_IDS_SAID])
             self._log.error(
-                "queue %s: Redis refused the outcome of %d tasks until their leases ended: %s; "
-                "they count as lost once a recoverer takes them: %s%s",
+                "queue %s: Redis refused to save the outcomes of %d tasks until their leases expired: %s; "
+                "a recoverer will treat them as lost: %s%s",
                 queue,
                 len(given_up),
                 why,

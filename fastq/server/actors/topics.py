@@ -14,7 +14,7 @@ def order_topic(server_id: str, obey: Callable[[ServerOrder], None]) -> Topic:
     return Topic(
         (keys.control_channel(server_id),),
         lambda heard: obey(read_order(heard.text)),
-        "signals stop this server, fastq server stop does not",
+        "fastq server stop and quiet have no effect on this server, only signals do",
     )
 
 
@@ -24,5 +24,5 @@ def due_topic(queues: Sequence[str], note_due: Callable[[str, float], None], int
     return Topic(
         tuple(queue_of),
         lambda heard: note_due(queue_of[heard.channel], float(heard.text)),
-        f"tasks that become due before all others of their queue may be {interval_s:g} s late",
+        f"a task that becomes due before all others of its queue may run {interval_s:g} s late",
     )

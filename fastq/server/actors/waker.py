@@ -28,7 +28,7 @@ LONGEST_DELAY_S: Final = 20.0
 
 
 class Waker(Actor):
-    """Wait for one queue.
+    """The actor that waits for tasks of one queue.
 
     All servers that wait wake for one push. A wake that brought nothing doubles the delay before the next wait, up to
     0.1 s for each server that there is, 0.2 s each of a hundred: of those about ten come back to waiting in a second.
@@ -83,7 +83,7 @@ class Waker(Actor):
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether a push to the queue will be noticed."""
+        """Return whether a push to the queue will be noticed."""
         return self.works and self._armed.is_set() and not self._failures
 
     async def tick(self) -> float | None:
@@ -103,12 +103,12 @@ class Waker(Actor):
                 raise
             if not self._watch.is_refused:
                 self._watch.is_refused = True
-                text = "queue %s, and maybe others, is polled, since Redis does not let us wait for it: %s"
+                text = "queue %s, and maybe others, is polled, because Redis refused the blocking wait: %s"
                 self._log.warning(text, self._queue, error)
             self.works = False
             return TRY_AGAIN_S
         if not self.works and self._watch.is_refused:
-            self._log.info("queues are waited for again")
+            self._log.info("blocking waits work again; no queue is polled any more")
             self._watch.is_refused = False
         self.works = True
         if woken:

@@ -17,7 +17,7 @@ LATE: Final = 2.0
 
 
 class Watchdog(Actor):
-    """Look after other actors."""
+    """The actor that watches over other actors."""
 
     name = "watchdog"
 
@@ -37,7 +37,7 @@ class Watchdog(Actor):
             if stood_still:
                 actor.get_on()
             elif why := actor.why_stuck():
-                self._log.error("the %s is started again: %s", actor.name, why)
+                self._log.error("restarting the %s: %s", actor.name, why)
                 self.restarts += 1
                 await actor.restart()
         return self._interval_s

@@ -26,14 +26,14 @@ __all__ = ["AggregationChild", "AggregationFailure"]
 
 @dataclass(frozen=True, slots=True)
 class AggregationFailure:
-    """Say why there is no task in place of a group's; ``trace`` is for the log."""
+    """Why no task replaces those of a group; ``trace`` is for the log."""
 
     why: str
     trace: str = ""
 
 
 class AggregationChild:
-    """Ask the app's aggregator; ``set_lifetime_s`` is how long a set is ours, which the call has most of."""
+    """The child that runs the app's aggregator; ``set_lifetime_s`` is how long a set is ours, mostly for the call."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ _log = logging.getLogger("fastq.hooks")
 
 
 class HookChild:
-    """Ask the app's hooks; ``judges`` tells whether any of them decides on failures."""
+    """The child that runs the app's hooks; ``judges`` is true if any of them decides on failures."""
 
     def __init__(self, config: ServerConfig, app: str, forks: ForkServer) -> None:
         hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}

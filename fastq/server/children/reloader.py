@@ -17,7 +17,7 @@ _log = logging.getLogger("fastq")
 
 
 class Reloader:
-    """Reload an app, one time after the other."""
+    """The reloading of an app, one reload at a time."""
 
     def __init__(self, forks: ForkServer, app: str) -> None:
         self._forks = forks
@@ -37,19 +37,19 @@ class Reloader:
     async def _reload(self) -> None:
         while self._again:
             self._again = False
-            _log.info("told to reload; %s is imported anew", self._app)
+            _log.info("reloading: importing %s again", self._app)
             try:
                 replaced = await self._forks.reload()
             except PoolStartError as error:
-                text = f"{self._app} cannot be reloaded, and goes on as it is: {error}"
+                text = f"{self._app} cannot be reloaded, the code loaded before stays in use: {error}"
                 log_text(_log, logging.ERROR, text)
             else:
-                _log.info("%s was imported anew; its children are replaced one by one", self._app)
+                _log.info("imported %s again; replacing its children one by one", self._app)
                 replaced.add_done_callback(self._say_replaced)
 
     def _say_replaced(self, replaced: asyncio.Future[None]) -> None:
         if not replaced.cancelled():
-            _log.info("reloaded: no child of the import before is left")
+            _log.info("reloaded: all children run the new code")
 
     async def stop(self) -> None:
         """Reload no more."""

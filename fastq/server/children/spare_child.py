@@ -22,7 +22,7 @@ def _notice(text: str) -> None:
 
 
 class SpareChild:
-    """Ask a runner in a child of its own, forked by ``forks``; ``what`` names it in the log."""
+    """A child with a runner of its own, forked by ``forks``; ``what`` names it in the log."""
 
     def __init__(self, config: PoolConfig, what: str, forks: ForkServer | None = None) -> None:
         self._config = config

@@ -46,7 +46,10 @@ cdef class Intake:
     def take(
         self, queue: str, ids: list[bytes], messages: list[bytes], now_s: float
     ) -> tuple[list[InFlightTask], list[int]]:
-        """Hold the tasks of a queue, with their submissions; return them, and the places that need a closer look."""
+        """Take in the tasks of a queue and make their submissions.
+
+        Return the tasks, and the positions of those that need a closer look.
+        """
         cdef TaskView view
         cdef InFlightTask task
         cdef Py_ssize_t at

@@ -51,23 +51,23 @@ class AckWriter:
             calls = planner.calls(tasks)
             outcomes = await self._commands.run_many([call.operation for call in calls])
         except asyncio.CancelledError:
-            self._ends.keep(tasks, BrokerConnectionError("given up on the way", maybe_applied=True))
+            self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
         except Exception as error:
             # A defect; what it is about must not stay for ever.
-            self._ends.keep(tasks, BrokerError(f"a defect: {error!r}", maybe_applied=True))
+            self._ends.keep(tasks, BrokerError(f"internal error: {error!r}", maybe_applied=True))
             raise
         for call, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, BrokerError):
                 if not self._is_outage:
-                    _log.warning("%d results wait for Redis: %s", len(call.tasks), outcome)
+                    _log.warning("cannot save the outcomes of %d tasks yet: %s; retrying", len(call.tasks), outcome)
                     self._is_outage = True
                 self._ends.keep(call.tasks, outcome)
             else:
                 self._settle(call.tasks, outcome)
         if self._is_outage and not self._ends.waiting:
             self._is_outage = False
-            _log.info("no result waits for Redis any more")
+            _log.info("all outcomes that waited for Redis are saved")
 
     def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[Finish]) -> None:
         if outcomes.count(Finish.OK) != len(outcomes):
@@ -80,7 +80,7 @@ class AckWriter:
             # What is not there any more was written by the try that had no reply.
             if outcome is not Finish.OK and task.in_flight and not self._ends.is_in_doubt(task):
                 _log.warning(
-                    "task %s of queue %s was lost before its outcome was written (%s): its lease had ended",
+                    "task %s of queue %s lost its lease before its outcome was saved (%s); it may run again",
                     task.id,
                     task.queue,
                     outcome.name.lower(),

@@ -97,7 +97,7 @@ def passed_on(task: InFlightTask, data: bytes, now_s: int, delay_s: int) -> Disp
 
 
 def overrides(task: InFlightTask, kind: EventKind) -> bool:
-    """Tell whether who canceled a task has decided its outcome; what was done, or cannot be read, is as it is."""
+    """Return whether a cancellation decided the task's outcome; a finished or unreadable task keeps its own."""
     if task.canceled is CancelAs.DELETE:
         return kind not in (EventKind.DONE, EventKind.RESULT)
     return task.canceled is CancelAs.ARCHIVE and kind not in (EventKind.DONE, EventKind.RESULT, EventKind.INVALID)
@@ -120,14 +120,14 @@ _TEXTS: Final = {
     EventKind.CANCELED: "TaskCanceled: the handler did not end when it was canceled and its process was killed",
     EventKind.ABORTED: "TaskCanceled: the task was canceled while its server shut down",
     EventKind.RERUN: "its process was killed, and not because of it",
-    EventKind.RETURNED: "it had not begun",
+    EventKind.RETURNED: "it had not started",
     EventKind.CRASHED: "WorkerCrashedError: ",
     EventKind.BROKEN: "WorkerCrashedError: ",
 }
 
 
 def has_report(kind: EventKind, data: bytes) -> bool:
-    """Tell whether the child that ran the task said what its hooks decided; a dead child did not."""
+    """Return whether the child that ran the task reported what its hooks decided; a dead child did not."""
     return kind not in (EventKind.CRASHED, EventKind.BROKEN) and data not in (b"", TOO_LATE, NOT_BEGUN)
 
 

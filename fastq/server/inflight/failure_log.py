@@ -68,7 +68,7 @@ class FailureLog:
         )
 
     def finish(self) -> None:
-        """Say what was held back and not yet counted aloud."""
+        """Log the count of lines that were suppressed and not yet counted."""
         if self._timer is not None:
             self._timer.cancel()
         self._say_held_back(math.inf)

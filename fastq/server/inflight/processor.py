@@ -79,7 +79,7 @@ class ProcessorCallbacks:
 
 
 class Processor:
-    """Hand held tasks to the pool, and its outcomes to ``finish``."""
+    """The processor: hands tasks in flight to the pool, and their outcomes to ``finish``."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Processor:
                 self._callbacks.finish(rejected)
 
     def _return(self, queue: str, leased: Leased, now_s: float) -> list[InFlightTask]:
-        """Hold tasks that came too late just to give them back; those that cannot be read are left to a recoverer."""
+        """Requeue tasks that arrived too late; unreadable ones are left to a recoverer."""
         returned = []
         for place in range(leased.size):
             with suppress(InvalidMessageError):
@@ -201,7 +201,7 @@ class Processor:
             self._intake.submission(task)
             tasks.append(task)
         if repeats:
-            _log.warning("queue %s had %d ids twice; each task runs once", queue, repeats)
+            _log.warning("queue %s: %d ids were leased twice; each task runs once", queue, repeats)
 
     def _cancel_early(self, queue: str, tasks: Sequence[InFlightTask], asked_s: float) -> list[InFlightTask]:
         """End the tasks that were canceled a moment ago, and return them."""
@@ -216,7 +216,7 @@ class Processor:
         return self._patterns.find(task_type) in self._async_patterns
 
     def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> InFlightTask:
-        _log.error("task %s of queue %s cannot be read (%s); it goes to the archive", leased.id, queue, why)
+        _log.error("task %s of queue %s cannot be read (%s); archiving it", leased.id, queue, why)
         rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
         task = self._tasks.add(queue, view_task_message(rewritten), now_s)
         task.disposition = Archived(leased.id, rewritten)
@@ -257,7 +257,7 @@ class Processor:
             else:
                 ended.append(self._end(task, kind, data))
         except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
-            _log.exception("a defect: what became of task %s of queue %s is not written", task.id, task.queue)
+            _log.exception("unexpected error: the outcome of task %s of queue %s is not saved", task.id, task.queue)
             if kind is not EventKind.WRITTEN:
                 ended.append(give_back(task))
 
@@ -281,9 +281,9 @@ class Processor:
             try:
                 report = await judge(task, kind, data)
             except asyncio.CancelledError:
-                _log.warning("the hooks were not heard about task %s before the end; the defaults stand", task.id)
+                _log.warning("the hooks did not answer for task %s before the shutdown; using the defaults", task.id)
             except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task is to end
-                _log.exception("the hooks could not be asked about task %s; the defaults stand", task.id)
+                _log.exception("the hooks could not be called for task %s; using the defaults", task.id)
             if task.in_flight:
                 self._callbacks.finish([self._end(task, kind, data, report)])
 
@@ -299,7 +299,7 @@ class Processor:
             except asyncio.CancelledError:
                 is_passed_on = True  # at the end of the shutdown: who has a handler is not known, and costs no attempt
             except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task is to end
-                _log.exception("whether another server has a handler for task %s could not be asked", task.id)
+                _log.exception("could not check whether another server has a handler for task %s; it fails", task.id)
             if not task.in_flight:
                 return
             if not is_passed_on or task.canceled is not None:

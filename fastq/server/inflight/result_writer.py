@@ -45,6 +45,10 @@ class ResultWriter:
                 stored = task.written
                 await self._commands.run(write_result(task.queue, task.id, self._owner, stored or b""))
         except BrokerError as error:
-            _log.warning("an intermediate result of task %s goes with its completion only: %s", task.id, error)
+            _log.warning(
+                "could not save an intermediate result of task %s; its last one is saved on completion: %s",
+                task.id,
+                error,
+            )
         finally:
             self._tasks.discard(task)

@@ -15,7 +15,7 @@ TICKS_A_STALL = 5
 
 
 class StallWatch:
-    """Watch the event loop's pulse, on both clocks: the monotonic one stands still while the machine is suspended."""
+    """A watch on the event loop's pulse, on both clocks: the monotonic one stops while the machine is suspended."""
 
     def __init__(self, clock: Clock, stall_s: float = STANDARD.stall_s) -> None:
         self._clock = clock
@@ -59,7 +59,7 @@ class StallWatch:
 
     @property
     def suspect(self) -> bool:
-        """Tell whether leases may have been lost unnoticed."""
+        """Return whether leases may have been lost unnoticed."""
         self.look()
         return self._stalled
 

@@ -70,7 +70,7 @@ class UnknownTypes:
         try:
             servers = await self._broker.drive(live_servers(self._clock.unix_ns() // 1_000_000_000))
         except BrokerError as error:
-            _log.warning("what types other servers know could not be read anew: %s", error)
+            _log.warning("could not refresh the task types that other servers handle: %s", error)
             return self._served
         served: dict[str, PatternIndex] = {}
         for server in servers:
@@ -93,5 +93,5 @@ class UnknownTypes:
             return
         self._told.add(one)
         queue, task_type = one
-        what = "are given back for another server" if passes_on else "fail, each with an attempt charged"
+        what = "are requeued for another server" if passes_on else "fail, and each is charged an attempt"
         _log.warning("no handler here matches type %r of queue %s; its tasks %s", task_type, queue, what)

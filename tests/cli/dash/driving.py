@@ -23,7 +23,7 @@ LIMIT_S = PATIENCE_S
 
 
 class Driver:
-    """Be somebody at the dashboard."""
+    """A user of the dashboard."""
 
     def __init__(self, app: Dash, pilot: Pilot[Any]) -> None:
         self.app = app
@@ -41,7 +41,7 @@ class Driver:
 
     @property
     def is_looking(self) -> bool:
-        """Tell whether an answer of Redis is still to come."""
+        """Return whether an answer of Redis is pending."""
         return self.app.is_looking or any(isinstance(view, View) and view.is_looking for view in self.app.screen_stack)
 
     async def press(self, *keys: str) -> None:

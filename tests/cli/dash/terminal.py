@@ -22,7 +22,7 @@ LIMIT_S = PATIENCE_S
 
 
 class Terminal:
-    """Be the other end of the terminal."""
+    """The other end of the terminal."""
 
     def __init__(self, leader: int, follower: int, process: "subprocess.Popen[bytes]") -> None:
         self._leader, self._follower = leader, follower

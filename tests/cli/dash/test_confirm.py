@@ -37,7 +37,7 @@ async def test_work_on_many_tasks_is_stopped_between_two_pieces(fastq: Fastq, db
 
         monkeypatch.setattr(Progress, "_add", add_and_press)
         await dash.press("D", "y")
-        await dash.sees("Stopped: 400 of 3,000 deleted; the rest is as it was.", "pend 2,600")
+        await dash.sees("Stopped: 400 of 3,000 deleted; the rest is unchanged.", "pend 2,600")
         assert db.llen(keys.pending("default")) == 2600
         assert len(list(db.scan_iter("asynq:{default}:t:*", count=1000))) == 2600
 
@@ -63,7 +63,7 @@ async def test_work_on_many_tasks_goes_on_when_redis_answers_again_or_ends_when_
             monkeypatch.setattr(Progress, "_add", add_and_stand_still)
             try:
                 await dash.press("D", "y")
-                await dash.sees("400 of 3,000 deleted; Redis does not answer, so it is asked again …")
+                await dash.sees("400 of 3,000 deleted; Redis does not answer; asking again …")
                 if stop:
                     await dash.press("escape")
                     await dash.sees("Stopped: 400 of 3,000 deleted; up to 200 more, since an answer was lost")

@@ -11,7 +11,7 @@ from tests.inspector.harness import Seeded
 
 
 def running(task_id: str, *, minutes: int = 5, deadline: int = 1800) -> WorkerInfo:
-    """Be a task that a server has been working on for some minutes."""
+    """Return a task that a server has been working on for some minutes."""
     began = datetime.now(UTC) - timedelta(minutes=minutes, seconds=1)
     return WorkerInfo("h", 1, "s", task_id, "slow\x1b", b'{"n": 1}', "default", began, began + timedelta(0, deadline))
 

@@ -16,7 +16,7 @@ QUEUE = QueueInfo(
 
 
 def after(seconds: float, done: int, failed: int = 0, queue: str = "a") -> QueueInfo:
-    """Be the queue some time after the beginning, when so many more tasks had ended."""
+    """Return the queue some time after the beginning, when so many more tasks had ended."""
     at = BEGIN + timedelta(seconds=seconds)
     return replace(QUEUE, queue=queue, timestamp=at, processed_total=1000 + done, failed_total=100 + failed)
 

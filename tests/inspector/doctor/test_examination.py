@@ -170,7 +170,7 @@ def test_what_comes_into_a_long_list_while_it_is_read_is_not_lost(broker: Blocki
     with Client(url) as client:
 
         def meddled(flow: Flow[Report]) -> Flow[Report]:
-            """Be the flow, but enqueue some tasks each time that it has read ids of the list."""
+            """Run the flow, but enqueue some tasks each time that it has read ids of the list."""
             step = next(flow)
             while True:
                 result = yield step

@@ -79,7 +79,7 @@ def play(script: dict[str, Any]) -> bytes | None:
 
 
 def is_over(task: RunningTask, script: dict[str, Any]) -> bool:
-    """Tell whether this attempt is one that is to succeed."""
+    """Return whether this attempt should succeed."""
     return bool(script.get("times")) and task.retried >= script["times"]
 
 

@@ -55,7 +55,7 @@ def agreed_counters(go: GoPeer, inspector: Inspector, queue: str) -> QueueInfo:
 
 
 def servers_agree(go: GoPeer, inspector: Inspector, count: int) -> bool:
-    """Tell whether both see so many servers, the same, at rest."""
+    """Return whether both see so many servers, the same, at rest."""
     ours = sorted((told_of(server, IN_SERVER) for server in inspector.servers()), key=lambda server: str(server["id"]))
     theirs = sorted(map(told, go.inspect("Servers")), key=lambda server: str(server["id"]))
     for server in ours:
@@ -64,7 +64,7 @@ def servers_agree(go: GoPeer, inspector: Inspector, count: int) -> bool:
 
 
 def entries_agree(go: GoPeer, inspector: Inspector, count: int) -> bool:
-    """Tell whether both see so many entries of schedulers, the same but for times, as a second may lie between."""
+    """Return whether both see so many scheduler entries, the same but for times, as a second may lie between."""
     ours = [_still(entry_as_go_tells(entry)) for entry in inspector.scheduler_entries()]
     theirs = [_still({**entry, "task": {**entry["task"], "headers": None}}) for entry in go.inspect("SchedulerEntries")]
     return len(ours) == count and sorted(ours, key=str) == sorted(theirs, key=str)
@@ -95,7 +95,7 @@ def hashes(db: Any, queue: str) -> set[TaskKey]:
 
 
 def is_settled(db: Redis, queues: Mapping[str, int]) -> bool:
-    """Tell whether nothing is under way in these queues: no task waits, runs, or is being aggregated."""
+    """Return whether nothing is under way in these queues: no task waits, runs, or is being aggregated."""
     lists = [f"asynq:{{{queue}}}:{name}" for queue in queues for name in ("pending", "active")]
     sets = [
         f"asynq:{{{queue}}}:{name}" for queue in queues for name in ("scheduled", "retry", "lease", "aggregation_sets")

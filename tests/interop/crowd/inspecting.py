@@ -44,7 +44,7 @@ class Actors:
             self.jobs.put(enqueued)
 
     def end(self) -> None:
-        """Say that there are no more."""
+        """Note that there are no more."""
         self.jobs.put(None)
 
     def work(self) -> None:

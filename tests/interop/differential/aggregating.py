@@ -33,7 +33,7 @@ ANSWERS: Final[Sequence[dict[str, Any]]] = (
 
 @dataclass(frozen=True)
 class Plan:
-    """Be what is to happen in a queue: how its group is due, how that ends, and its tasks' payloads, oldest first."""
+    """The plan for a queue: how its group is due, how that ends, and its tasks' payloads, oldest first."""
 
     queue: str
     goal: Goal

@@ -24,7 +24,7 @@ __all__ = ["Campaign", "Chooser", "UnequalError", "campaign"]
 
 
 class UnequalError(AssertionError):
-    """Tell the operations of a sequence up to the first after which the sides differ, and how they do."""
+    """Raised when the sides differ; names the operations up to the first difference, and the difference."""
 
 
 class Chooser(Protocol):
@@ -41,7 +41,7 @@ class Chooser(Protocol):
 
 
 class Campaign:
-    """Hold both sides, what chooses the operations, and what was found."""
+    """Both sides, the chooser of the operations, and the findings."""
 
     def __init__(self, chooser: Chooser, sides: tuple[GoSide, FastqSide], pair: Pair) -> None:
         self.generator = chooser

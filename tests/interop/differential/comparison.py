@@ -16,7 +16,7 @@ OUTCOME = Place("outcome", "")
 
 @dataclass(frozen=True)
 class Pair:
-    """Be the two databases."""
+    """The two databases."""
 
     theirs: Any
     ours: Any

@@ -38,7 +38,7 @@ WRAPPED = {"skip": b": skip retry for the task", "revoke": b": revoke task"}
 
 
 class FastqSide:
-    """Hold a client, an inspector and a stage; new ones for each sequence. Go's database tells a panic's text.
+    """A client, an inspector and a stage; new ones for each sequence. A panic's text comes from Go's database.
 
     Client and inspector are the blocking or the asyncio ones.
     """

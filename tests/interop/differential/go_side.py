@@ -91,7 +91,7 @@ def _class_of(error: str) -> str:
 
 
 def _made(operation: Operation, told: Mapping[str, Any]) -> Outcome:
-    """Tell what came of a round: of one that is to do nothing, and of an aggregator's how many groups it took."""
+    """Return the result of a round: of one that should do nothing, and of an aggregator's how many groups it took."""
     if told["errors"]:
         return Outcome(error=_class_of("; ".join(told["errors"])))
     if operation.args[0] == "aggregator":

@@ -19,7 +19,7 @@ Build: TypeAlias = Callable[[State, Random], Operation | None]
 
 @dataclass(frozen=True)
 class Goal:
-    """Be an operation that ends in one way; ``build`` makes one that should, if the state allows."""
+    """An operation that ends in one way; ``build`` makes one that should, if the state allows."""
 
     name: str
     ending: str

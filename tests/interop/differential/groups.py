@@ -17,7 +17,7 @@ TYPE: Final = "whole"
 
 @dataclass(frozen=True)
 class Due:
-    """Be an aggregator: the rule (0 for none; it waits a second for another task), and the options of what it returns.
+    """An aggregator: the rule (0 for none; it waits a second for another task), and the options of what it returns.
 
     It returns no task where there are no options.
     """

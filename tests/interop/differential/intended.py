@@ -18,7 +18,7 @@ OF_A_TASK = re.compile(r"(asynq:\{.*\}:)(t|unique):(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Step:
-    """Be what was done, how it ended in fastq, and what was there before."""
+    """An operation, its ending in fastq, and the keyspace before it."""
 
     operation: Operation
     outcome: str
@@ -80,7 +80,7 @@ def _entries() -> list[IntendedEntry]:
 
 @dataclass
 class Intended:
-    """Hold the entries, and how often each was needed."""
+    """The entries, and how often each was needed."""
 
     entries: list[IntendedEntry] = field(default_factory=_entries)
     used: Counter[IntendedEntry] = field(default_factory=Counter)

@@ -15,7 +15,7 @@ ENQUEUE, BEGIN, END, CANCEL, TEND = "enqueue", "begin", "end", "cancel", "tend"
 
 @dataclass(frozen=True)
 class Operation:
-    """Be one call: ``name`` counts in the table, ``method`` is what to call with ``args`` and ``options``.
+    """One call: ``name`` counts in the table, ``method`` is what to call with ``args`` and ``options``.
 
     ``before`` are commands for both databases first: what time would have done to scores, or the death of a server.
     ``gone`` names what must not be there after it: keys, or ``key=state`` of tasks.
@@ -63,7 +63,7 @@ class Operation:
         return keys.unique(self.queue, type, payload)
 
     def concerns(self, place: Place, others: Sequence["Operation"]) -> bool:
-        """Tell whether a difference is this one's among operations that were made at the same time."""
+        """Return whether a difference is this one's among operations that were made at the same time."""
         return len(others) == 1 or place.key.startswith(keys.queue_prefix(self.queue))
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Be what a call returned, as text, or the name of fastq's error class for what it raised."""
+    """The result of a call as text, or the name of fastq's error class that it raised."""
 
     value: str = ""
     error: str = ""

@@ -50,7 +50,7 @@ def _told(key: str, entry: Mapping[str, Any], names: Mapping[str, str]) -> Itera
 
 
 def _told_of_entry(data: bytes, names: Mapping[str, str]) -> Iterator[tuple[Place, str]]:
-    """Tell of an entry all but its id; when it is next where that does not count from the start."""
+    """Yield the facts of an entry except its id; its next time only where that does not count from the start."""
     entry = decode_scheduler_entry(data)
     following = None if entry.spec.startswith("@every") else entry.next_enqueue_time
     told = (entry.spec, entry.task_type, entry.task_payload, entry.enqueue_options, following)
@@ -88,5 +88,5 @@ def entries_of(db: Any) -> dict[str, bool]:
 
 
 def ticked(db: Any, entry_id: str) -> bool:
-    """Tell whether an entry has ticked, and its task was enqueued."""
+    """Return whether an entry has ticked, and its task was enqueued."""
     return bool(db.exists(f"{HISTORY}{entry_id}"))

@@ -36,7 +36,7 @@ UNREGISTERED: Final = 42
 
 
 class ScheduleGoals:
-    """Hold what is to be reached, and what was."""
+    """The goals to reach, and those reached."""
 
     def __init__(self) -> None:
         endings = {

@@ -35,7 +35,7 @@ ENDINGS: Final = {OK: 42, "DuplicateTaskError": 5, "TaskIDConflictError": 5, "":
 
 @dataclass(frozen=True)
 class Wish:
-    """Be an entry to register; ``ending`` is how its first tick ends, "" if there is none."""
+    """An entry to register; ``ending`` is how its first tick ends, "" if there is none."""
 
     name: str
     spec: str
@@ -68,7 +68,7 @@ def wishes(rng: Random) -> Iterator[Wish]:
 
 
 class GoScheduler:
-    """Be a scheduler in the peer."""
+    """A scheduler in the peer."""
 
     def __init__(self, peer: GoPeer) -> None:
         self._peer = peer
@@ -102,7 +102,7 @@ class GoScheduler:
 
 
 class OurScheduler:
-    """Be fastq's."""
+    """A scheduler of fastq's."""
 
     def __init__(self, url: str) -> None:
         self._scheduler = Scheduler(url, heartbeat_interval=1)

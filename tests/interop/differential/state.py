@@ -14,7 +14,7 @@ PAUSED = re.compile(r"asynq:\{(.*?)\}:paused")
 
 @dataclass(frozen=True)
 class TaskAt:
-    """Be a task: where it is, and in which state."""
+    """A task: where it is, and in which state."""
 
     queue: str
     id: str
@@ -24,7 +24,7 @@ class TaskAt:
 
 @dataclass
 class State:
-    """Hold the tasks, the queues that are known and that are paused, and all keys; of tasks ``key=state``, too."""
+    """The tasks, the queues that are known and that are paused, and all keys, with ``key=state`` of tasks."""
 
     tasks: list[TaskAt] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)

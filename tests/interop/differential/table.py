@@ -12,7 +12,7 @@ __all__ = ["table_of", "used_in"]
 
 
 def table_of(runs: Sequence[Run]) -> str:
-    """Tell of runs that found no difference but those that are meant."""
+    """Describe runs that found only intended differences."""
     reached: Reached = sum((run.generator.reached for run in runs), Counter())
     sequences, asyncs = (sum(getattr(run, name) for run in runs) for name in ("sequences", "asyncs"))
     used = used_in(runs)
