@@ -18,6 +18,7 @@ VARYING = {
     r'File "\S+/tasks.py"': 'File "tasks.py"',
     r", \d+ returned": "",
     r"^ +[~^]+\n": "",  # only some Pythons draw them
+    r"^fastq: pid=.* pool: importing .*\n": "",  # where that takes a while
 }
 
 
