@@ -92,11 +92,10 @@ class LightServer:
         self._tasks = in_flight.tasks
         commands = CountedCommands(self._broker, self)
         self._acker = Acker(AckWriter(commands, in_flight), in_flight, lambda: None)
-        self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), in_flight, self, CHECK_INTERVAL_S)
         self._watch = TaskWatch(self._broker.transport)
-        self.waker = Waker(self._watch, QUEUE, self._wake)
-        self.waker.servers = lambda: servers
-        self.fetcher.wakers = {QUEUE: self.waker}
+        self.waker = Waker(self._watch, QUEUE, self._wake, lambda: servers, in_flight.stats.outage)
+        wakers = {QUEUE: self.waker}
+        self.fetcher = Fetcher(commands, Prioritizer({QUEUE: 1}, False), in_flight, self, wakers, CHECK_INTERVAL_S)
         self._was_woken = False
         self._had_task = False
 

@@ -37,6 +37,7 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.presence import ServerPresence, ServerStatus
+from fastq.server.stats import ServerStats
 from fastq.server.timing import STANDARD
 from fastq.wire import keys
 from fastq.wire.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
@@ -53,7 +54,7 @@ from tests.keyspace import (
     golden,
     snapshot,
 )
-from tests.server.groups import in_process
+from tests.server.groups import NoChild, config_of, in_process
 from tests.server.harness import TRUSTING
 
 HOUR = timedelta(hours=1)
@@ -91,7 +92,7 @@ class Stage:
 
     async def fetch(self, room: int = 100) -> None:
         self.room = room
-        await Fetcher(self.commands, Prioritizer(self.config.queues), self.in_flight, self, 1.0).tick()
+        await Fetcher(self.commands, Prioritizer(self.config.queues), self.in_flight, self, {}, 1.0).tick()
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         for task in leased.tasks:
@@ -178,7 +179,9 @@ async def forward(stage: Stage) -> None:
     await stage.enqueue("id-1", process_in=HOUR)
     await stage.enqueue("id-2", process_in=2 * HOUR)
     stage.db.zadd(keys.scheduled(QUEUE), {"id-1": int(time.time()) - 1})
-    await Forwarder(stage.commands, [QUEUE], 5.0, stage.in_flight.clock).tick()
+    await Forwarder(
+        stage.commands, [QUEUE], 5.0, stage.in_flight.clock, stage.in_flight.stats, lambda queue: None
+    ).tick()
 
 
 async def fetch_while_paused(stage: Stage) -> None:
@@ -247,7 +250,9 @@ async def take_two(stage: Stage) -> None:
         return await inner(queue, group, messages)
 
     clock = ManualClock(time.time())
-    stage.aggregator = Aggregator(stage.commands, [QUEUE], GroupRule(1, max_size=2), combine, clock)
+    stage.aggregator = Aggregator(
+        stage.commands, config_of([QUEUE], GroupRule(1, max_size=2)), NoChild(combine), clock, STANDARD, ServerStats()
+    )
     stage.aggregating = asyncio.create_task(stage.aggregator.tick())
     await asked.wait()
 

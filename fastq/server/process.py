@@ -35,7 +35,6 @@ from fastq.server.actors.healthchecker import Healthchecker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.janitor import Janitor
 from fastq.server.actors.recoverer import Recoverer, Rules
-from fastq.server.actors.repairs import Repairs, describe
 from fastq.server.actors.subscriber import Subscriber
 from fastq.server.actors.syncer import Syncer
 from fastq.server.actors.topics import due_topic, order_topic
@@ -57,8 +56,8 @@ from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.unknown import UnknownTypes
-from fastq.server.outage import Outage
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
+from fastq.server.repairs import describe
 from fastq.server.timing import STANDARD, Timing
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
@@ -100,7 +99,7 @@ class ServerProcess:
         self.identity = new_identity()
         self.stall = StallWatch(self._clock, options.timing.stall_s)
         self.in_flight = InFlight.of(self.owner, self.stall, self._clock, options.timing)
-        self.tasks = self.in_flight.tasks
+        self.tasks, self.stats = self.in_flight.tasks, self.in_flight.stats
         self.ack_writer = AckWriter(self.commands, self.in_flight)
         self.syncer = Syncer(self.ack_writer, self.in_flight)
         self.acker = Acker(self.ack_writer, self.in_flight, self.syncer.wake_soon)
@@ -124,8 +123,6 @@ class ServerProcess:
         )
         self.processor = Processor(self.forks, self.tasks, default_retry_delay, callbacks, self._clock)
         self.presence = ServerPresence(self.identity, config, self.processor.pool.running, self._clock)
-        self.outage = Outage()
-        self.repairs: Repairs = Repairs()
         self.where = ""
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
@@ -136,42 +133,41 @@ class ServerProcess:
 
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
         queues = list(config.queues)
-        clock, commands = self._clock, self.commands
+        clock, commands, stats, outage = self._clock, self.commands, self.stats, self.stats.outage
         self.heartbeater = Heartbeater(self._broker, self.identity, self.presence, self.in_flight, self.processor.lose)
         check_health = self.hooks.check_health if self.hooks.checks_health else None
-        self.healthchecker = Healthchecker(commands, seconds_of(config.health_check_interval), check_health)
+        self.healthchecker = Healthchecker(commands, seconds_of(config.health_check_interval), check_health, outage)
         check_s = seconds_of(config.delayed_task_check_interval)
-        self.forwarder = Forwarder(commands, queues, check_s, clock)
+
+        def on_tasks(queue: str) -> None:
+            self.fetcher.queue_has_tasks(queue)  # it is made later
+
+        self.forwarder = Forwarder(commands, queues, check_s, clock, stats, on_tasks)
         topics = order_topic(self.identity.server_id, self.obey), due_topic(queues, self.forwarder.note_due, check_s)
-        self.subscriber = Subscriber(self._broker, self.processor.cancel, clock, topics)
+        self.subscriber = Subscriber(self._broker, self.processor.cancel, clock, topics, outage)
         child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
-        self.aggregation = Aggregation(config, timing, commands, clock, child)
+        self.aggregation = Aggregation(config, timing, commands, clock, child, stats)
         rules = Rules(default_retry_delay, config.max_lost, self._judge_recovered if self.hooks.judges else None)
         self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
+        self.watch = TaskWatch(self._broker.transport)
+        self.wakers = {
+            queue: Waker(self.watch, queue, on_tasks, lambda: self.heartbeater.servers, outage) for queue in queues
+        }
         self.fetcher = Fetcher(
             commands,
             Prioritizer(config.queues, config.strict_priority),
             self.in_flight,
             self.processor,
+            self.wakers,
             seconds_of(config.task_check_interval),
         )
-        self.forwarder.on_tasks = self.fetcher.queue_has_tasks
-        self.watch = TaskWatch(self._broker.transport)
-        self.wakers = {queue: Waker(self.watch, queue, self.fetcher.queue_has_tasks) for queue in queues}
-        for waker in self.wakers.values():
-            waker.servers = lambda: self.heartbeater.servers
-        self.fetcher.wakers = self.wakers
         self.archive_keeper = ArchiveKeeper(self._broker, config, clock)
-        self.janitor = Janitor(commands, config, self.archive_keeper, clock)
+        self.janitor = Janitor(commands, config, self.archive_keeper, clock, outage)
         pool = self.processor.pool
         self.custodian = Custodian(
             self.in_flight, self._accounted, self.syncer.write_soon, lambda: pool.can_work, self.presence.set_can_work
         )
-        self.watchdog = Watchdog(lambda: self.actors, timing)
-        for actor in self.actors:
-            actor.outage = self.outage
-        for mending in (self.recoverer, self.fetcher, self.forwarder):
-            mending.repairs = self.repairs
+        self.watchdog = Watchdog(lambda: self.actors, timing, stats)
 
     @property
     def actors(self) -> list[Actor]:
@@ -197,8 +193,8 @@ class ServerProcess:
         done = counts[EventKind.DONE] + counts[EventKind.RESULT]
         rest = {kind: n for kind, n in counts.items() if kind not in (EventKind.DONE, EventKind.RESULT) and n}
         others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
-        groups = f", {self.aggregation.aggregated} groups aggregated" if self.aggregation.aggregated else ""
-        mended = describe(self.repairs)
+        groups = f", {self.stats.aggregated} groups aggregated" if self.stats.aggregated else ""
+        mended = describe(self.stats.repairs)
         return f"{done} tasks done{others}{groups}; {len(self.tasks)} in flight{mended and f'; repaired: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
@@ -305,7 +301,7 @@ class ServerProcess:
 
         def answers() -> bool:
             # A Redis that is known to be away, or has not taken the last beat either, is not waited for.
-            return not self.outage and self.heartbeater.ticks > beats
+            return not self.stats.outage and self.heartbeater.ticks > beats
 
         def left_s() -> float:
             return ending.last_words_s(answers())

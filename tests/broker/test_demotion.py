@@ -11,12 +11,11 @@ import redis
 import redis.asyncio
 
 from fastq import AsyncClient, BrokerReadOnlyError, Client
-from fastq.server.actors.waker import Waker
 from fastq.wire import keys
 from tests.broker.harness import QUEUE, until
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
-from tests.server.fetching import Pool, fetcher
+from tests.server.fetching import Pool, fetcher_and_wakers
 from tests.server.harness import Bench, on_bench
 from tests.waiting import PATIENCE_S
 
@@ -83,8 +82,7 @@ def test_so_does_that_of_an_asyncio_client(name: Name, made: Callable[[str], Any
 
 def test_a_fetcher_that_meets_a_replica_lets_wakers_wait_at_the_new_master(name: Name) -> None:
     async def test(bench: Bench) -> None:
-        fetching = fetcher(bench, Pool(bench))
-        fetching.wakers = {QUEUE: Waker(bench.watch, QUEUE, fetching.queue_has_tasks)}
+        fetching, _ = fetcher_and_wakers(bench, Pool(bench))
         wait = asyncio.create_task(bench.watch.wait(QUEUE, PATIENCE_S))
         await until(lambda: bench.db.info("clients")["tracking_clients"] == 1)
         name.move()

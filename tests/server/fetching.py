@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from fastq.broker.operations.lease import Leased
 from fastq.prioritizer import Prioritizer
 from fastq.server.actors.fetcher import Fetcher
+from fastq.server.actors.waker import Waker
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import QUEUE, QueueBench
 from tests.server.harness import Bench
 
-__all__ = ["Pool", "fetcher", "fill"]
+__all__ = ["Pool", "fetcher", "fetcher_and_wakers", "fill"]
 
 
 class Pool:
@@ -31,8 +32,19 @@ class Pool:
 
 
 def fetcher(bench: Bench, pool: Pool, queues: Mapping[str, int] | None = None, *, strict: bool = False) -> Fetcher:
+    """Return a fetcher without wakers."""
     prioritizer = Prioritizer(queues or {QUEUE: 1}, strict, seed=1)
-    return Fetcher(bench.commands, prioritizer, bench.in_flight, pool, 1.0)
+    return Fetcher(bench.commands, prioritizer, bench.in_flight, pool, {}, 1.0)
+
+
+def fetcher_and_wakers(bench: Bench, pool: Pool, *queues: str, servers: int = 1) -> tuple[Fetcher, dict[str, Waker]]:
+    """Return a fetcher of some queues, else of the bench's, and a waker for each of them."""
+    wakers: dict[str, Waker] = {}
+    prioritizer = Prioritizer(dict.fromkeys(queues or (QUEUE,), 1), seed=1)
+    made = Fetcher(bench.commands, prioritizer, bench.in_flight, pool, wakers, 1.0)
+    for queue in queues or (QUEUE,):
+        wakers[queue] = Waker(bench.watch, queue, made.queue_has_tasks, lambda: servers, bench.outage)
+    return made, wakers
 
 
 def fill(bench: Bench, queue: str, count: int) -> None:

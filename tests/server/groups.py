@@ -1,8 +1,8 @@
 """Groups in Redis and an aggregator without a process: what the tests of the aggregator and the reclaimer share."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import orjson
 
@@ -10,9 +10,11 @@ from fastq import Task
 from fastq.broker.operations.aggregate import GroupRule
 from fastq.pool.event_kind import EventKind
 from fastq.running import GroupedTask
-from fastq.server.actors.aggregator import Aggregator, Combine
+from fastq.server.actors.aggregator import Aggregator
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
+from fastq.server.config import ServerConfig
+from fastq.server.timing import STANDARD
 from fastq.wire import keys
 from fastq.worker.aggregation import (
     AggregationRunner,
@@ -26,9 +28,43 @@ from tests.broker.harness import QUEUE, QueueBench
 from tests.server.harness import Bench
 from tests.worker.harness import FakeContext
 
-__all__ = ["aggregator_on", "concat", "in_process", "join", "leftovers", "outcome"]
+__all__ = ["NoChild", "aggregator_on", "concat", "config_of", "in_process", "join", "leftovers", "outcome"]
 
 RULE = GroupRule(60)
+
+Combine: TypeAlias = Callable[[str, str, Sequence[bytes]], Awaitable[Combined | Unreadable | AggregationFailure]]
+Prepare: TypeAlias = Callable[[], Awaitable[bool]]
+
+
+async def is_there() -> bool:
+    """Stand in for the start of a child that runs."""
+    return True
+
+
+class NoChild:
+    """What an aggregator asks in place of a child: functions of the test."""
+
+    def __init__(self, combine: Combine, prepare: Prepare = is_there) -> None:
+        self._combine = combine
+        self._prepare = prepare
+
+    async def prepare(self) -> bool:
+        return await self._prepare()
+
+    async def combine(
+        self, queue: str, group: str, messages: Sequence[bytes]
+    ) -> Combined | Unreadable | AggregationFailure:
+        return await self._combine(queue, group, messages)
+
+
+def config_of(queues: Sequence[str], rule: GroupRule) -> ServerConfig:
+    """Return the settings of a server with some queues and a rule for their groups."""
+    return ServerConfig(
+        queues=dict.fromkeys(queues, 1),
+        group_grace_period=rule.grace_s,
+        group_max_delay=rule.max_delay_s,
+        group_max_size=rule.max_size,
+    )
 
 
 def concat(group: str, tasks: Sequence[GroupedTask]) -> Task:
@@ -59,9 +95,11 @@ def aggregator_on(
     queues: Sequence[str] = (QUEUE,),
     commands: Commands | None = None,
     combine: Callable[..., Any] | None = None,
+    prepare: Prepare = is_there,
 ) -> Aggregator:
     made: Any = combine or in_process(aggregator)  # type: ignore[arg-type]  # it is one if combine is not given
-    return Aggregator(commands or bench.commands, queues, rule, made, bench.clock)
+    child, config = NoChild(made, prepare), config_of(queues, rule)
+    return Aggregator(commands or bench.commands, config, child, bench.clock, STANDARD, bench.stats)
 
 
 def join(queue: QueueBench, scores: Mapping[str, float], group: str = "g", **fields: Any) -> None:

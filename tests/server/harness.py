@@ -51,6 +51,7 @@ class Bench:
         self.stall = StallWatch(self.clock)
         self.in_flight = InFlight.of(self.owner, self.stall, self.clock, STANDARD)
         self.tasks = self.in_flight.tasks
+        self.stats, self.outage = self.in_flight.stats, self.in_flight.stats.outage
         self.ends = self.in_flight.ends
         """What the syncer is to write again."""
         self.writer = AckWriter(self.commands, self.in_flight)

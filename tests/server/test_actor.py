@@ -8,6 +8,7 @@ import pytest
 
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actors.actor import MAX_BACKOFF_S, Actor
+from fastq.server.outage import Outage
 from tests.broker.harness import run
 
 
@@ -17,7 +18,7 @@ class Worker(Actor):
     name = "tester"
 
     def __init__(self, *work: Callable[[], Awaitable[float | None]], first_after_s: float | None = 0.0) -> None:
-        super().__init__()
+        super().__init__(Outage())
         self._work = list(work)
         self._first_after_s = first_after_s
 
@@ -215,5 +216,5 @@ def test_an_actor_that_was_never_started_can_be_stopped() -> None:
 
 def test_what_a_tick_must_be_is_said_by_its_class() -> None:
     with pytest.raises(NotImplementedError):
-        asyncio.run(Actor().tick())
+        asyncio.run(Actor(Outage()).tick())
     assert issubclass(BrokerConnectionError, BrokerError)

@@ -45,7 +45,7 @@ def test_the_tasks_of_a_due_group_become_one_in_the_order_in_which_they_joined(d
         assert await aggregating.tick() == 7.0
         assert outcome(bench.queue) == {"whole:g": ["b+a+c"]}
         assert (leftovers(bench.queue), len(bench.queue.states())) == ({}, 1)
-        assert (aggregating.aggregated, aggregating.is_busy) == (1, False)
+        assert (bench.stats.aggregated, aggregating.is_busy) == (1, False)
         assert bench.db.smembers(keys.all_queues()) == {QUEUE.encode()}
 
     on_bench(db, url, test)
@@ -328,8 +328,7 @@ def test_nothing_is_taken_while_the_aggregator_cannot_be_started(db: Redis, url:
             assert not bench.db.exists(keys.aggregation_sets(QUEUE))
             return works
 
-        aggregating = aggregator_on(bench)
-        aggregating.prepare = prepare
+        aggregating = aggregator_on(bench, prepare=prepare)
         before = leftovers(bench.queue)
         assert await aggregating.tick() == 7.0
         assert leftovers(bench.queue) == before

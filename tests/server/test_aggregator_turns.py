@@ -69,7 +69,7 @@ def test_a_tick_ends_though_a_group_is_always_due_and_the_next_begins_at_once(db
         made = len(hot.calls)
         assert made >= 1
         bench.db.set(keys.groups("odd"), "no set")
-        aggregating._queues = ("odd", QUEUE)
+        aggregating._queues = ["odd", QUEUE]
         with pytest.raises(BrokerError, match="scan_groups"):
             await aggregating.tick()
         assert len(hot.calls) > made

@@ -28,7 +28,7 @@ async def janitor_of(bench: Bench, **settings: Any) -> Janitor:
     keeper = ArchiveKeeper(bench.broker, config, bench.clock)
     keeper.make_directory()
     await keeper.set_rules()
-    return Janitor(bench.commands, config, keeper, bench.clock)
+    return Janitor(bench.commands, config, keeper, bench.clock, bench.outage)
 
 
 async def fail(bench: Bench, *task_ids: str) -> None:

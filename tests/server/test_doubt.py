@@ -56,7 +56,7 @@ def test_an_end_that_is_written_again_is_not_that_of_a_new_task_of_the_same_id(w
         commands = Commands(losing)  # type: ignore[arg-type]  # all that Commands uses of a broker
         writer = AckWriter(commands, bench.in_flight)
         syncer, pool = Syncer(writer, bench.in_flight), Pool(bench)
-        fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.in_flight, pool, 1.0)
+        fetching = Fetcher(commands, Prioritizer({QUEUE: 1}, seed=1), bench.in_flight, pool, {}, 1.0)
         (stale,) = tasks = bench.hold("a")
         writing = asyncio.create_task(writer.write(end_all(tasks, way), checks_done=False))
         await losing.until_carried_out(1)

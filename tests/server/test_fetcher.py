@@ -10,12 +10,11 @@ from redis import Redis
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerConnectionError
 from fastq.server.actors.fetcher import NOTHING_TO_DO_S
-from fastq.server.actors.waker import Waker
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.fetching import Pool, fetcher, fill
+from tests.server.fetching import Pool, fetcher, fetcher_and_wakers, fill
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
 
 # Fetching ---------------------------------------------------------------------------------------------------------
@@ -142,11 +141,10 @@ def test_only_an_empty_queue_is_waited_for_and_a_paused_one_is_polled(db: Redis,
     async def test(bench: Bench) -> None:
         fill(bench, "paused", 1)
         bench.db.set(keys.paused("paused"), 1)
-        fetching = fetcher(bench, Pool(bench), {"empty": 1, "paused": 1})
-        fetching.wakers = {queue: Waker(bench.watch, queue, fetching.queue_has_tasks) for queue in ("empty", "paused")}
+        fetching, wakers = fetcher_and_wakers(bench, Pool(bench), "empty", "paused")
         await fetching.tick()
-        assert fetching.wakers["empty"].is_waiting
-        assert not fetching.wakers["paused"].is_waiting
+        assert wakers["empty"].is_waiting
+        assert not wakers["paused"].is_waiting
         assert fetching.paused_queues == {"paused"}
         now_s = bench.clock.monotonic_s()
         assert 5.0 <= fetching._resting["empty"] - now_s <= 15.0
@@ -164,9 +162,8 @@ def test_a_queue_whose_waker_is_deaf_for_long_is_asked_at_every_check_interval(d
     """It was woken in vain, among many servers; all the others may be busy by now."""
 
     async def test(bench: Bench) -> None:
-        fetching = fetcher(bench, Pool(bench))
-        fetching.wakers = {QUEUE: (waker := Waker(bench.watch, QUEUE, fetching.queue_has_tasks))}
-        waker.servers = lambda: 20
+        fetching, wakers = fetcher_and_wakers(bench, Pool(bench), servers=20)
+        waker = wakers[QUEUE]
         for delay_s, least_s, most_s in ((0.25, 5.0, 15.0), (0.9, 0.5, 1.5)):
             waker._delay_s, waker._has_woken = delay_s, True
             await fetching.tick()

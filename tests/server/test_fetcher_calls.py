@@ -6,9 +6,8 @@ from redis import Redis
 
 from fastq.broker.operations.dequeue import NoTasks
 from fastq.broker.operations.lease import Leased
-from fastq.server.actors.waker import Waker
 from tests.broker.harness import QUEUE
-from tests.server.fetching import Pool, fetcher, fill
+from tests.server.fetching import Pool, fetcher, fetcher_and_wakers, fill
 from tests.server.harness import Bench, on_bench
 
 
@@ -39,9 +38,8 @@ def test_a_queue_that_was_empty_in_one_call_and_gave_tasks_in_the_next_does_not_
     """Large messages take several calls in a round trip; work that came tells the waker not to wait."""
 
     async def test(bench: Bench) -> None:
-        made = fetcher(bench, Pool(bench, room=4))
-        waker = Waker(bench.watch, QUEUE, made.queue_has_tasks)
-        made.wakers = {QUEUE: waker}
+        made, wakers = fetcher_and_wakers(bench, Pool(bench, room=4))
+        waker = wakers[QUEUE]
         waker.arm()
         waker._delay_s, waker._delays = 1e9, True
         made._rest(QUEUE, NoTasks.EMPTY)

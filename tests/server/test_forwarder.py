@@ -1,6 +1,7 @@
 """The forwarder: what is due goes on in time, in every queue, whatever trouble another queue has."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from tests.redis_servers import RedisServer
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
 
 
-def forwarder(bench: Bench, *queues: str) -> Forwarder:
-    return Forwarder(bench.commands, queues or (QUEUE,), 5.0, bench.clock)
+def forwarder(bench: Bench, *queues: str, on_tasks: Callable[[str], None] = lambda queue: None) -> Forwarder:
+    return Forwarder(bench.commands, queues or (QUEUE,), 5.0, bench.clock, bench.stats, on_tasks)
 
 
 def wait_in(bench: QueueBench, name: str, scores: dict[str, float]) -> None:
@@ -282,8 +283,7 @@ def test_whoever_fetches_is_told_which_queues_have_tasks_now(db: Redis, url: str
         wait_in(QueueBench(bench.db, queue="q1"), "retry", {"a": 1.0})
         wait_in(QueueBench(bench.db, queue="q2"), "retry", {"ghost": 1.0})
         bench.db.delete(keys.task("q2", "ghost"))
-        forwarding = forwarder(bench, "q1", "q2", "q3")
-        forwarding.on_tasks = told.append
+        forwarding = forwarder(bench, "q1", "q2", "q3", on_tasks=told.append)
         await forwarding.tick()
         assert told == ["q1"]
 

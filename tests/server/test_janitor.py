@@ -16,7 +16,7 @@ from tests.server.harness import Bench, on_bench
 
 def janitor(bench: Bench, *queues: str, batch_size: int = 10) -> Janitor:
     config = ServerConfig(queues=dict.fromkeys(queues or (QUEUE,), 1), janitor_batch_size=batch_size)
-    return Janitor(bench.commands, config, ArchiveKeeper(bench.broker, config, bench.clock), bench.clock)
+    return Janitor(bench.commands, config, ArchiveKeeper(bench.broker, config, bench.clock), bench.clock, bench.outage)
 
 
 def complete(queue: QueueBench, scores: dict[str, float]) -> None:

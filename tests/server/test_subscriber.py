@@ -59,7 +59,7 @@ async def heard(bench: Bench, held: Held, *messages: Cancellation | str | bytes)
 
 def on_subscriber(db: Redis, url: str, held: Held, test: Callable[[Bench, Subscriber], Awaitable[None]]) -> None:
     async def running(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock)
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [], bench.outage)
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         await test(bench, subscriber)
@@ -202,7 +202,7 @@ def test_a_user_who_may_listen_to_asynqs_channel_only_still_cancels_and_it_is_sa
     held = Held("a")
 
     async def test(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock)
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [], bench.outage)
         subscriber.start()
         for ticks in range(2):
             await until(lambda: subscriber.is_subscribed)
@@ -228,7 +228,7 @@ def test_orders_on_its_own_channel_are_obeyed_and_nonsense_is_not(
     control = Topic([keys.control_channel("me")], lambda heard: obeyed.append(read_order(heard.text)), "no orders")
 
     async def test(bench: Bench) -> None:
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control])
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control], bench.outage)
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         for channel, body in (("you", '{"do": "stop"}'), ("me", "stop"), ("me", "a"), ("me", '{"do": "quiet"}')):
@@ -254,7 +254,7 @@ def test_a_user_who_may_not_listen_to_orders_still_hears_outcomes(
 
     async def test(bench: Bench) -> None:
         control = Topic([keys.control_channel("me")], lambda heard: None, "no orders are obeyed")
-        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control])
+        subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [control], bench.outage)
         subscriber.start()
         await until(lambda: subscriber.is_subscribed)
         assert await heard(bench, held, full("a"), "a") == [full("a")]
@@ -278,7 +278,7 @@ def test_a_lost_connection_is_made_anew_and_said_once(
         proxy.marker = b"SUBSCRIBE"
 
         async def test(bench: Bench) -> None:
-            subscriber = Subscriber(bench.broker, held.cancel, bench.clock)
+            subscriber = Subscriber(bench.broker, held.cancel, bench.clock, [], bench.outage)
             subscriber.start()
             await until(lambda: proxy.times_seen >= 3)
             proxy.marker = b""
@@ -313,7 +313,7 @@ def test_it_listens_at_the_master_that_the_sentinels_name_now(monkeypatch: pytes
 def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         for number in range(50):
-            subscriber = Subscriber(bench.broker, Held().cancel, bench.clock)
+            subscriber = Subscriber(bench.broker, Held().cancel, bench.clock, [], bench.outage)
             subscriber.start()
             for _ in range(number % 25):
                 await asyncio.sleep(0)

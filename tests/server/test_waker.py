@@ -32,6 +32,10 @@ class Ear:
         await until(lambda: len(self.heard) >= count)
 
 
+def waker_of(bench: Bench, ear: Ear, queue: str = QUEUE, *, servers: int = 1) -> Waker:
+    return Waker(bench.watch, queue, ear, lambda: servers, bench.outage)
+
+
 def watched(bench: Bench) -> int:
     """Return how many keys Redis will tell of."""
     return int(bench.db.info("stats")["tracking_total_keys"])
@@ -48,7 +52,7 @@ def waits(waker: Waker) -> bool:
 
 def start_deaf(bench: Bench, ear: Ear) -> Waker:
     """Start one that was woken in vain, and is not to listen for a long time."""
-    waker = Waker(bench.watch, QUEUE, ear)
+    waker = waker_of(bench, ear)
     waker.arm()
     waker._delay_s, waker._delays = 1e9, True
     waker.start()
@@ -59,7 +63,7 @@ def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ear = Ear()
         bench.db.lpush(PENDING, "a")
-        waker = Waker(bench.watch, QUEUE, ear)
+        waker = waker_of(bench, ear)
         bench.db.config_resetstat()
         waker.start()
         for _ in range(20):
@@ -83,7 +87,7 @@ def test_it_waits_only_when_the_queue_was_empty(db: Redis, url: str) -> None:
 def test_a_push_between_empty_and_wait_is_not_missed(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ear = Ear()
-        waker = Waker(bench.watch, QUEUE, ear)
+        waker = waker_of(bench, ear)
         waker.start()
         bench.db.lpush(PENDING, "a")
         waker.arm()
@@ -101,8 +105,7 @@ def test_wakes_that_bring_nothing_double_the_delay_up_to_what_the_servers_need(
     servers: int, first_s: float, longest_s: float, db: Redis, url: str
 ) -> None:
     async def test(bench: Bench) -> None:
-        waker = Waker(bench.watch, QUEUE, Ear())
-        waker.servers = lambda: servers
+        waker = waker_of(bench, Ear(), servers=servers)
         delays = []
         for _ in range(15):
             waker._has_woken = True
@@ -131,8 +134,7 @@ def test_of_those_who_were_woken_together_in_vain_some_wait_again_soon(
 
         bench.db.lpush(PENDING, "a")
         for _ in range(400):
-            waker = Waker(bench.watch, QUEUE, Ear())
-            waker.servers = lambda: 100
+            waker = waker_of(bench, Ear(), servers=100)
             waker._delay_s, waker._has_woken = 10.0, True
             waker.arm()
             with monkeypatch.context() as patch:
@@ -151,7 +153,7 @@ def test_it_is_deaf_once_after_a_wake_in_vain_and_not_after_each_wait(
     monkeypatch.setattr("fastq.server.actors.waker.WAIT_S", 0.01)
 
     async def test(bench: Bench) -> None:
-        waker = Waker(bench.watch, QUEUE, Ear())
+        waker = waker_of(bench, Ear())
         waker._has_woken = True
         waker.arm()
         assert waker.delay_s > 0
@@ -220,7 +222,7 @@ def test_the_time_is_up_without_a_push_and_it_waits_on(db: Redis, url: str, monk
 
     async def test(bench: Bench) -> None:
         ear = Ear()
-        waker = Waker(bench.watch, QUEUE, ear)
+        waker = waker_of(bench, ear)
         waker.arm()
         for _ in range(3):
             assert await waker.tick() == 0.0
@@ -240,7 +242,7 @@ def test_where_it_may_not_wait_queues_are_polled_and_it_tries_again_later(
 
         async def test(bench: Bench) -> None:
             ear = Ear()
-            first, second = Waker(bench.watch, QUEUE, ear), Waker(bench.watch, "other", ear)
+            first, second = waker_of(bench, ear), waker_of(bench, ear, "other")
             for waker in (first, first, second):
                 waker.arm()
                 assert (await waker.tick() or 0.0) > 30
@@ -268,7 +270,7 @@ def test_a_lost_connection_is_made_anew(act: Act, db: Redis, shared_server: Redi
 
         async def test(bench: Bench) -> None:
             ear = Ear()
-            waker = Waker(bench.watch, QUEUE, ear)
+            waker = waker_of(bench, ear)
             bench.db.lpush(PENDING, "a")
             waker.start()
             waker.arm()
@@ -283,7 +285,7 @@ def test_a_lost_connection_is_made_anew(act: Act, db: Redis, shared_server: Redi
 def test_it_starts_and_stops_again_and_again(arms: bool, db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         for number in range(50):
-            waker = Waker(bench.watch, QUEUE, Ear())
+            waker = waker_of(bench, Ear())
             if arms:
                 waker.arm()
             waker.start()

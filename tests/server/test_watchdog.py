@@ -7,6 +7,8 @@ import pytest
 
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.watchdog import Watchdog
+from fastq.server.outage import Outage
+from fastq.server.stats import ServerStats
 from fastq.server.timing import Timing
 from tests.broker.harness import run
 from tests.server.harness import logged
@@ -21,7 +23,7 @@ class Worker(Actor):
     tick_limit_s = 0.05
 
     def __init__(self, hangs: int = 0) -> None:
-        super().__init__()
+        super().__init__(Outage())
         self.hangs = hangs
         self.begun = 0
         self.let_go = asyncio.Event()
@@ -72,7 +74,7 @@ async def looked(watchdog: Watchdog, times: int) -> None:
 
 
 def watching(actors: Sequence[Actor]) -> Watchdog:
-    watchdog = Watchdog(lambda: actors, QUICK)
+    watchdog = Watchdog(lambda: actors, QUICK, ServerStats())
     for actor in (*actors, watchdog):
         actor.start()
     return watchdog
@@ -94,7 +96,7 @@ def test_a_tick_that_hangs_is_given_up_and_the_actor_started_again(
         watchdog = watching([hanging, other])
         await ticked(hanging, 1)
         assert hanging.begun == 2
-        assert watchdog.restarts == 1
+        assert watchdog._stats.restarts == 1
         hanging.let_go.set()
         hanging.wake()
         await ticked(hanging, 2)
@@ -127,7 +129,7 @@ def test_who_waits_has_much_to_do_or_was_stopped_is_left_alone(caplog: pytest.Lo
         await asyncio.sleep(0)
         await stopped.stop()
         await looked(watchdog, 10)
-        assert watchdog.restarts == 0
+        assert watchdog._stats.restarts == 0
         slow.let_go.set()
         await ticked(slow, 1)
         assert (idle.begun, slow.begun, patient.begun) == (1, 1, 1)
@@ -150,7 +152,7 @@ def test_after_the_whole_process_stood_still_nobody_is_blamed() -> None:
         assert watchdog._looked_s is not None
         watchdog._looked_s -= 3600
         await watchdog.tick()
-        assert (watchdog.restarts, actor.why_stuck()) == (0, "")
+        assert (watchdog._stats.restarts, actor.why_stuck()) == (0, "")
         await end(watchdog, actor)
 
     run(test)

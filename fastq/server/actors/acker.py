@@ -26,7 +26,7 @@ class Acker(Actor):
     name = "acker"
 
     def __init__(self, writer: AckWriter, in_flight: InFlight, wake_syncer: Callable[[], None]) -> None:
-        super().__init__()
+        super().__init__(in_flight.stats.outage)
         self._writer = writer
         self._stall = in_flight.stall
         self._wake_syncer = wake_syncer

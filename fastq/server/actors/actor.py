@@ -38,7 +38,7 @@ class Actor:
     """How long a tick may take without a sign of getting on; None for one that may wait for ever."""
     speaks_of_outages = True
 
-    def __init__(self) -> None:
+    def __init__(self, outage: Outage) -> None:
         self._log = logging.getLogger(f"fastq.{self.name}")
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -46,7 +46,7 @@ class Actor:
         self._finishing = False
         self._is_ticking = False
         self._got_on_s = 0.0
-        self.outage = Outage()
+        self.outage = outage
         self.ticked = asyncio.Condition()
         self.ticks = 0
 

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from fastq.broker.operations.aggregate import GroupRule
 from fastq.clock import Clock
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.children.aggregation_child import AggregationChild
 from fastq.server.commands import Commands
-from fastq.server.config import ServerConfig, seconds_of
+from fastq.server.config import ServerConfig
+from fastq.server.stats import ServerStats
 from fastq.server.timing import Timing
 
 __all__ = ["Aggregation"]
@@ -25,16 +25,13 @@ class Aggregation:
         commands: Commands,
         clock: Clock,
         child: AggregationChild,
+        stats: ServerStats,
     ) -> None:
         self.reclaimer = Reclaimer(commands, clock, aggregates=config.group_aggregator is not None)
         self._child = child
         self._aggregator: Aggregator | None = None
         if config.group_aggregator is not None:
-            rule = GroupRule.of_seconds(
-                seconds_of(config.group_grace_period), seconds_of(config.group_max_delay), config.group_max_size
-            )
-            self._aggregator = Aggregator(commands, list(config.queues), rule, child.combine, clock, timing)
-            self._aggregator.prepare = child.prepare
+            self._aggregator = Aggregator(commands, config, child, clock, timing, stats)
 
     @property
     def actors(self) -> list[Actor]:
@@ -45,11 +42,6 @@ class Aggregation:
     def is_busy(self) -> bool:
         """Return whether grouped tasks are being combined."""
         return self._aggregator is not None and self._aggregator.is_busy
-
-    @property
-    def aggregated(self) -> int:
-        """Return how many sets became tasks."""
-        return 0 if self._aggregator is None else self._aggregator.aggregated
 
     async def drain(self, within_s: float) -> None:
         """Begin nothing more, and wait for what is under way, for so many seconds at most."""

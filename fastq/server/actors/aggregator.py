@@ -9,9 +9,9 @@ one with it is deleted by fastq's.
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from fastq.broker.operations.aggregate import (
     MAX_SET,
@@ -30,8 +30,10 @@ from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregation_sets import SetReading, archive_tasks, clear_away, delete_set, give_back
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
+from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.inflight.dispositions import undecodable
-from fastq.server.timing import STANDARD, Timing
+from fastq.server.stats import ServerStats
+from fastq.server.timing import Timing
 from fastq.worker.aggregation import Combined, Unreadable
 
 __all__ = ["Aggregator"]
@@ -47,13 +49,23 @@ QUICK_S: Final = 1.0
 NOT_NOW: Final = -1
 """In place of a number of tasks: the set has to wait, through no fault of its group."""
 
-Combine: TypeAlias = Callable[[str, str, Sequence[bytes]], Awaitable[Combined | Unreadable | AggregationFailure]]
-
 _REFUSALS: Final = {
     Commit.ID_CONFLICT: "a task with the id of the new one exists",
     Commit.DUPLICATE: "another task holds the unique lock of the new one",
     Commit.GONE: "the set was given back to its group meanwhile",
 }
+
+
+class Child(Protocol):
+    """What runs the app's aggregator."""
+
+    async def prepare(self) -> bool:
+        """Start what ``combine`` needs, before a set is taken: that must not cost the set's time."""
+
+    async def combine(
+        self, queue: str, group: str, messages: Sequence[bytes]
+    ) -> Combined | Unreadable | AggregationFailure:
+        """Return what the aggregator makes of a group's messages, oldest first."""
 
 
 class Turn(Enum):
@@ -75,29 +87,30 @@ class Aggregator(Actor):
     def __init__(
         self,
         commands: Commands,
-        queues: Sequence[str],
-        rule: GroupRule,
-        combine: Combine,
+        config: ServerConfig,
+        child: Child,
         clock: Clock,
-        timing: Timing = STANDARD,
+        timing: Timing,
+        stats: ServerStats,
     ) -> None:
-        super().__init__()
+        super().__init__(stats.outage)
+        rule = GroupRule.of_seconds(
+            seconds_of(config.group_grace_period), seconds_of(config.group_max_delay), config.group_max_size
+        )
         self._commands = commands
-        self._queues = queues
+        self._queues = list(config.queues)
         self._rule = rule
-        self._combine = combine
+        self._child = child
         self._clock = clock
         self._timing = timing
         self._interval_s = min(MAX_INTERVAL_S, rule.grace_s)
         self.tick_limit_s = 1.25 * timing.aggregation_s
-        self.prepare: Callable[[], Awaitable[bool]] | None = None
-        """Starts what ``combine`` needs, before a set is taken: that must not cost the set's time."""
         self._limit = min(rule.max_size or MAX_SET, MAX_SET)
         self._at_once = 1
         self._turn = asyncio.Lock()
         self._open: set[AggregationSet] = set()
         self._waits = Waits(clock)
-        self.aggregated = 0
+        self._stats = stats
 
     @property
     def is_busy(self) -> bool:
@@ -174,7 +187,7 @@ class Aggregator(Actor):
 
     async def _aggregate_group(self, queue: str, group: str) -> Turn:
         """Aggregate one set of a group: one that fills up faster than that leaves the others their turns."""
-        if self.prepare is not None and not await self.prepare():
+        if not await self._child.prepare():
             self._waits.longer(queue, group)
             return Turn.OVER
         one = AggregationSet(queue, group, str(uuid.uuid4()))
@@ -243,7 +256,7 @@ class Aggregator(Actor):
         members = reading.members
         while members:
             self.get_on()
-            answer = await self._combine(one.queue, one.group, [task.message for task in members])
+            answer = await self._child.combine(one.queue, one.group, [task.message for task in members])
             if not isinstance(answer, Unreadable):
                 return members, answer
             await self._archive(one, members, answer.reasons)
@@ -262,7 +275,7 @@ class Aggregator(Actor):
             raise outcome
         if outcome in _REFUSALS:
             return _REFUSALS[outcome]
-        self.aggregated += 1
+        self._stats.aggregated += 1
         self._waits.forget(one.queue, one.group)
         self._log.debug(
             "group %r of queue %s: aggregated %d tasks into task %s",

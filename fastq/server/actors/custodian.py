@@ -33,7 +33,7 @@ class Custodian(Actor):
         can_work: Callable[[], bool],
         tell: Callable[[bool], None],
     ) -> None:
-        super().__init__()
+        super().__init__(in_flight.stats.outage)
         self._tasks = in_flight.tasks
         self._clock = in_flight.clock
         self._interval_s = in_flight.timing.heartbeat_interval_s

@@ -19,11 +19,11 @@ from fastq.broker.operations.lease import Leased
 from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actors.actor import Actor, backoff_s
-from fastq.server.actors.repairs import Repair, Repairs
 from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.uncertain import Brought, DequeueCall
+from fastq.server.repairs import Repair
 
 __all__ = ["Fetcher"]
 
@@ -63,13 +63,15 @@ class Fetcher(Actor):
         prioritizer: Prioritizer,
         in_flight: InFlight,
         taker: Taker,
+        wakers: Mapping[str, Waker],
         check_interval_s: float,
     ) -> None:
-        super().__init__()
-        self.repairs: Repairs = Repairs()
+        super().__init__(in_flight.stats.outage)
         self._commands = commands
         self._prioritizer = prioritizer
         self._taker = taker
+        self._wakers = wakers
+        self._repairs = in_flight.stats.repairs
         self._check_interval_s = check_interval_s
         self._ends = in_flight.ends
         self._dequeues = in_flight.dequeues
@@ -79,7 +81,6 @@ class Fetcher(Actor):
         self._resting: dict[str, float] = {}
         self._failing: dict[str, int] = {}
         self._mean_bytes: dict[str, float] = {}
-        self.wakers: Mapping[str, Waker] = {}
         self.paused_queues: set[str] = set()
         self._is_fetching = True
         self.quiet = asyncio.Event()
@@ -208,7 +209,7 @@ class Fetcher(Actor):
 
     def _note_tasks(self, queue: str, count: int, result: Leased) -> None:
         if result.ghosts:
-            self.repairs[Repair.NO_TASK] += result.ghosts
+            self._repairs[Repair.NO_TASK] += result.ghosts
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
         if result.size:
             self._mean_bytes[queue] = max(1.0, sum(map(len, result.messages)) / result.size)
@@ -216,11 +217,11 @@ class Fetcher(Actor):
             self._prioritizer.give_back(queue, count - result.size)
         self.paused_queues.discard(queue)
         self._resting.pop(queue, None)  # another call of the same round trip may have found it empty
-        if waker := self.wakers.get(queue):
+        if waker := self._wakers.get(queue):
             waker.brought_work()
 
     def _rest(self, queue: str, why: NoTasks) -> None:
-        waker = self.wakers.get(queue)
+        waker = self._wakers.get(queue)
         interval_s = self._check_interval_s
         if why is NoTasks.PAUSED:
             self.paused_queues.add(queue)
@@ -250,7 +251,7 @@ class Fetcher(Actor):
         if self.outage.report((self, queue), error):
             self._log.warning("queue %s: %s; trying again until it works", queue, error)
         self._failing[queue] = failures
-        if isinstance(error, BrokerReadOnlyError) and (waker := self.wakers.get(queue)):
+        if isinstance(error, BrokerReadOnlyError) and (waker := self._wakers.get(queue)):
             waker.renew()  # a name may lead to another master now, while the old one lives on as a replica
         self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
 

@@ -13,8 +13,9 @@ from fastq.broker.operations.maintain import Forwarded, forward
 from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
-from fastq.server.actors.repairs import Repair, Repairs
 from fastq.server.commands import Commands
+from fastq.server.repairs import Repair
+from fastq.server.stats import ServerStats
 
 __all__ = ["Forwarder"]
 
@@ -27,11 +28,19 @@ class Forwarder(Actor):
 
     name = "forwarder"
 
-    def __init__(self, commands: Commands, queues: Sequence[str], interval_s: float, clock: Clock) -> None:
-        super().__init__()
-        self.repairs: Repairs = Repairs()
-        self.on_tasks: Callable[[str], None] = lambda queue: None
-        """Told of each queue that has tasks now which were forwarded here."""
+    def __init__(
+        self,
+        commands: Commands,
+        queues: Sequence[str],
+        interval_s: float,
+        clock: Clock,
+        stats: ServerStats,
+        on_tasks: Callable[[str], None],
+    ) -> None:
+        """Return one that tells ``on_tasks`` of each queue that has tasks now which were forwarded here."""
+        super().__init__(stats.outage)
+        self._repairs = stats.repairs
+        self._on_tasks = on_tasks
         self._commands = commands
         self._interval_s = interval_s
         self._clock = clock
@@ -75,10 +84,10 @@ class Forwarder(Actor):
 
     def _note(self, queue: str, result: Forwarded) -> None:
         if result.ghosts:
-            self.repairs[Repair.NO_TASK] += result.ghosts
+            self._repairs[Repair.NO_TASK] += result.ghosts
             self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
         if result.taken > result.ghosts:
-            self.on_tasks(queue)
+            self._on_tasks(queue)
         in_turn_s = self._clock.monotonic_s() + self._interval_s
         self._look_s[queue] = min(
             in_turn_s, self._moment_of(math.inf if result.next_due_s is None else result.next_due_s)

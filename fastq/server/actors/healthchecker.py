@@ -9,6 +9,7 @@ from fastq.broker.operations.health import ping
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.commands import Commands
+from fastq.server.outage import Outage
 
 __all__ = ["Healthchecker"]
 
@@ -19,9 +20,13 @@ class Healthchecker(Actor):
     name = "healthchecker"
 
     def __init__(
-        self, commands: Commands, interval_s: float, report: Callable[[BrokerError | None], Awaitable[None]] | None
+        self,
+        commands: Commands,
+        interval_s: float,
+        report: Callable[[BrokerError | None], Awaitable[None]] | None,
+        outage: Outage,
     ) -> None:
-        super().__init__()
+        super().__init__(outage)
         self._commands = commands
         self._interval_s = interval_s
         self._report = report

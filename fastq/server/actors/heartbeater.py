@@ -39,7 +39,7 @@ class Heartbeater(Actor):
         in_flight: InFlight,
         lost: Callable[[InFlightTask], None],
     ) -> None:
-        super().__init__()
+        super().__init__(in_flight.stats.outage)
         self._broker = broker
         self._identity = identity
         self._presence = presence

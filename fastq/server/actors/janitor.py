@@ -14,6 +14,7 @@ from fastq.server.actors.actor import Actor
 from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
+from fastq.server.outage import Outage
 
 __all__ = ["Janitor"]
 
@@ -26,8 +27,10 @@ class Janitor(Actor):
 
     name = "janitor"
 
-    def __init__(self, commands: Commands, config: ServerConfig, keeper: ArchiveKeeper, clock: Clock) -> None:
-        super().__init__()
+    def __init__(
+        self, commands: Commands, config: ServerConfig, keeper: ArchiveKeeper, clock: Clock, outage: Outage
+    ) -> None:
+        super().__init__(outage)
         self._commands = commands
         self._queues = list(config.queues)
         self._interval_s = seconds_of(config.janitor_interval)

@@ -20,11 +20,11 @@ from fastq.clock import at_unix_ns
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.answers import Answers
-from fastq.server.actors.repairs import Repair, Repairs, describe
 from fastq.server.commands import Commands
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import view_leased
+from fastq.server.repairs import Repair, Repairs, describe
 from fastq.wire.codec import clean_text, rewrite_task_message
 from fastq.worker.report import FailureReport
 
@@ -75,7 +75,7 @@ class Recoverer(Actor):
         rules: Rules,
         reclaim: Reclaim | None,
     ) -> None:
-        super().__init__()
+        super().__init__(in_flight.stats.outage)
         self._commands = commands
         self._queues = queues
         self._tasks = in_flight.tasks
@@ -85,18 +85,8 @@ class Recoverer(Actor):
         self._reclaim = reclaim
         self._answers = Answers(self._clock, self._timing)
         self._next_round_s = self._clock.monotonic_s()
-        self.repairs: Repairs = Repairs()
+        self._repairs = in_flight.stats.repairs
         self._done: Repairs = Repairs()
-
-    @property
-    def recovered(self) -> int:
-        """Return how many tasks were brought back whose leases had ended."""
-        return self.repairs[Repair.RECOVERED]
-
-    @property
-    def mended(self) -> int:
-        """Return how many ids and leases were mended."""
-        return self.repairs.total() - self.recovered
 
     async def tick(self) -> float:
         """Go through all queues; what fails in one does not keep the rest of it, or the others, waiting.
@@ -127,7 +117,7 @@ class Recoverer(Actor):
 
     def _say_and_count(self, queue: str) -> None:
         done, self._done = +self._done, Repairs()
-        self.repairs.update(done)
+        self._repairs.update(done)
         del done[Repair.RECOVERED]  # said with the ids
         if done:
             self._log.warning("queue %s: %s", queue, describe(done))

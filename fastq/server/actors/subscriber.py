@@ -16,6 +16,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerAuthError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.expiring_dict import ExpiringDict
+from fastq.server.outage import Outage
 from fastq.wire import keys
 
 __all__ = ["Subscriber", "Topic"]
@@ -52,9 +53,14 @@ class Subscriber(Actor):
     tick_limit_s = None  # it listens for as long as the connection lives, which it asks every 3 s
 
     def __init__(
-        self, broker: AsyncBroker, cancel: Callable[[Cancellation], bool], clock: Clock, topics: Sequence[Topic] = ()
+        self,
+        broker: AsyncBroker,
+        cancel: Callable[[Cancellation], bool],
+        clock: Clock,
+        topics: Sequence[Topic],
+        outage: Outage,
     ) -> None:
-        super().__init__()
+        super().__init__(outage)
         self._broker = broker
         self._cancel = cancel
         self._clock = clock

@@ -31,7 +31,7 @@ class Syncer(Actor):
     name = "syncer"
 
     def __init__(self, writer: AckWriter, in_flight: InFlight) -> None:
-        super().__init__()
+        super().__init__(in_flight.stats.outage)
         self._writer = writer
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends

@@ -13,6 +13,7 @@ from typing import Final
 from fastq.broker.transport.wait import TaskWatch
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
+from fastq.server.outage import Outage
 
 __all__ = ["Waker"]
 
@@ -39,23 +40,30 @@ class Waker(Actor):
     tick_limit_s = None  # it waits to be armed; the wait in Redis has limits of its own
     speaks_of_outages = False  # the fetcher does, which also knows their end sooner than one that waits
 
-    def __init__(self, watch: TaskWatch, queue: str, on_tasks: Callable[[str], None]) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        watch: TaskWatch,
+        queue: str,
+        on_tasks: Callable[[str], None],
+        servers: Callable[[], int],
+        outage: Outage,
+    ) -> None:
+        super().__init__(outage)
         self._watch = watch
         self._queue = queue
         self._on_tasks = on_tasks
+        self._servers = servers
         self._armed = asyncio.Event()
         self._may_listen = asyncio.Event()
         self._delay_s = 0.0
         self._delays = False
         self._has_woken = False
         self.works = True
-        self.servers: Callable[[], int] = lambda: 1
 
     def arm(self) -> None:
         """Begin to wait: the queue was empty just now."""
         if self._has_woken:
-            servers = self.servers()
+            servers = self._servers()
             longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * servers * (1 + servers / MANY_SERVERS))
             # Among many, each task would else set off a row of doublings, and of wakes in vain, in whoever has had it.
             shortest_s = max(SHORTEST_DELAY_S, longest_s / 4 * servers / (servers + MANY_SERVERS))

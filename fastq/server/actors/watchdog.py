@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fastq.server.actors.actor import Actor
-from fastq.server.timing import STANDARD, Timing
+from fastq.server.stats import ServerStats
+from fastq.server.timing import Timing
 
 __all__ = ["Watchdog"]
 
@@ -21,12 +22,12 @@ class Watchdog(Actor):
 
     name = "watchdog"
 
-    def __init__(self, actors: Callable[[], Sequence[Actor]], timing: Timing = STANDARD) -> None:
-        super().__init__()
+    def __init__(self, actors: Callable[[], Sequence[Actor]], timing: Timing, stats: ServerStats) -> None:
+        super().__init__(stats.outage)
         self._actors = actors
         self._interval_s = timing.watchdog_interval_s
         self._looked_s: float | None = None
-        self.restarts = 0
+        self._stats = stats
 
     async def tick(self) -> float:
         """Look at each actor, and start those again that do not get on."""
@@ -38,6 +39,6 @@ class Watchdog(Actor):
                 actor.get_on()
             elif why := actor.why_stuck():
                 self._log.error("restarting the %s: %s", actor.name, why)
-                self.restarts += 1
+                self._stats.restarts += 1
                 await actor.restart()
         return self._interval_s

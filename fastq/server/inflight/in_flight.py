@@ -7,6 +7,7 @@ from fastq.clock import Clock
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.inflight.uncertain import UncertainDequeues, UncertainEnds
+from fastq.server.stats import ServerStats
 from fastq.server.timing import Timing
 
 __all__ = ["InFlight"]
@@ -23,9 +24,11 @@ class InFlight:
     stall: StallWatch
     clock: Clock
     timing: Timing
+    stats: ServerStats
 
     @classmethod
     def of(cls, owner: Owner, stall: StallWatch, clock: Clock, timing: Timing) -> "InFlight":
         """Return those of a server with nothing in flight yet."""
         tasks, ends = InFlightTasks(timing.lease_s), UncertainEnds()
-        return cls(tasks, ends, UncertainDequeues(tasks, ends, clock, timing.lease_s), owner, stall, clock, timing)
+        dequeues = UncertainDequeues(tasks, ends, clock, timing.lease_s)
+        return cls(tasks, ends, dequeues, owner, stall, clock, timing, ServerStats())

@@ -14,10 +14,13 @@ from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.config import MAX_LOST, ServerConfig
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
+from fastq.server.outage import Outage
+from fastq.server.stats import ServerStats
+from fastq.server.timing import STANDARD
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome
-from tests.server.groups import in_process
+from tests.server.groups import NoChild, config_of, in_process
 from tests.server.harness import TRUSTING
 from tests.test_keyspace_server import US, Stage
 
@@ -42,10 +45,10 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
     commands, clock = stage.commands, stage.in_flight.clock
     match name:
         case "forwarder":
-            return Forwarder(commands, [queue], 5.0, clock)
+            return Forwarder(commands, [queue], 5.0, clock, ServerStats(), lambda queue: None)
         case "janitor":
             config = ServerConfig(queues={queue: 1})
-            return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock)
+            return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock, Outage())
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of the stage's
     rules = Rules(lambda retried: 3600.0, MAX_LOST, None)
     return Recoverer(commands, [queue], in_flight, rules, Reclaimer(commands, clock, aggregates=True).reclaim)
@@ -63,8 +66,9 @@ class RecordingAggregator(Aggregator):
 async def _aggregate(stage: Stage, queue: str, due: Due) -> Outcome:
     rule = GroupRule(1, due.max_delay_s, due.max_size)
     made: Any = in_process(bundler(due))
-    aggregator = RecordingAggregator(stage.commands, [queue], rule, made, stage.in_flight.clock)
+    config, clock, stats = config_of([queue], rule), stage.in_flight.clock, ServerStats()
+    aggregator = RecordingAggregator(stage.commands, config, NoChild(made), clock, STANDARD, stats)
     await aggregator._go_round()  # Go's takes one set of each group in its round, too
     if aggregator.failures:
         return Outcome(error=", ".join(REFUSALS.get(why, NO_TASK) for why in aggregator.failures))
-    return Outcome(str(aggregator.aggregated or NOTHING))
+    return Outcome(str(stats.aggregated or NOTHING))

@@ -13,6 +13,7 @@ from fastq.broker.operations.cancel import Cancellation
 from fastq.pool.event_kind import EventKind
 from fastq.server.actors.subscriber import Subscriber
 from fastq.server.config import ServerConfig
+from fastq.server.outage import Outage
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from tests.interop.differential.actors import tended
@@ -131,7 +132,7 @@ class FastqSide:
             return True
 
         async def listen() -> Subscriber:
-            subscriber = Subscriber(self._stage.broker, hear, self._stage.in_flight.clock)
+            subscriber = Subscriber(self._stage.broker, hear, self._stage.in_flight.clock, [], Outage())
             subscriber.start()
             async with asyncio.timeout(PATIENCE_S):
                 await until(lambda: subscriber.is_subscribed)

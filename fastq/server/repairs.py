@@ -8,7 +8,7 @@ __all__ = ["Repair", "Repairs", "describe"]
 
 
 class Repair(StrEnum):
-    """The kinds of repairs."""
+    """Name what was mended."""
 
     RECOVERED = "recovered"
     """A task whose lease had ended: its server died."""
