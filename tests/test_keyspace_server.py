@@ -37,7 +37,6 @@ from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.server.presence import ServerPresence, ServerStatus
-from fastq.server.stats import ServerStats
 from fastq.server.timing import STANDARD
 from fastq.wire import keys
 from fastq.wire.codec import decode_server_info, decode_task_message, decode_worker_info, view_task_message
@@ -249,10 +248,8 @@ async def take_two(stage: Stage) -> None:
         await stage.may_aggregate.wait()
         return await inner(queue, group, messages)
 
-    clock = ManualClock(time.time())
-    stage.aggregator = Aggregator(
-        stage.commands, config_of([QUEUE], GroupRule(1, max_size=2)), NoChild(combine), clock, STANDARD, ServerStats()
-    )
+    clock, config = ManualClock(time.time()), config_of([QUEUE], GroupRule(1, max_size=2))
+    stage.aggregator = Aggregator(stage.commands, config, NoChild(combine), clock, STANDARD, stage.in_flight.stats)
     stage.aggregating = asyncio.create_task(stage.aggregator.tick())
     await asked.wait()
 

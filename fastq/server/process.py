@@ -57,7 +57,6 @@ from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
-from fastq.server.repairs import describe
 from fastq.server.timing import STANDARD, Timing
 from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
@@ -121,7 +120,7 @@ class ServerProcess:
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
         )
-        self.processor = Processor(self.forks, self.tasks, default_retry_delay, callbacks, self._clock)
+        self.processor = Processor(self.forks, self.in_flight, default_retry_delay, callbacks)
         self.presence = ServerPresence(self.identity, config, self.processor.pool.running, self._clock)
         self.where = ""
         self._failure: PoolStartError | None = None
@@ -186,16 +185,6 @@ class ServerProcess:
             self.custodian,
             *self.aggregation.actors,
         ]
-
-    def summary(self) -> str:
-        """Return in a line what was done since the start."""
-        counts = self.processor.counts
-        done = counts[EventKind.DONE] + counts[EventKind.RESULT]
-        rest = {kind: n for kind, n in counts.items() if kind not in (EventKind.DONE, EventKind.RESULT) and n}
-        others = "".join(f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in rest.items())
-        groups = f", {self.stats.aggregated} groups aggregated" if self.stats.aggregated else ""
-        mended = describe(self.stats.repairs)
-        return f"{done} tasks done{others}{groups}; {len(self.tasks)} in flight{mended and f'; repaired: {mended}'}"
 
     # Life -------------------------------------------------------------------------------------------------------
 

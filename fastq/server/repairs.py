@@ -8,7 +8,7 @@ __all__ = ["Repair", "Repairs", "describe"]
 
 
 class Repair(StrEnum):
-    """Name what was mended."""
+    """The kinds of repairs."""
 
     RECOVERED = "recovered"
     """A task whose lease had ended: its server died."""

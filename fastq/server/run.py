@@ -102,7 +102,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     loop.add_signal_handler(signal.SIGQUIT, shut_down_now)
     loop.add_signal_handler(signal.SIGTSTP, quiet)
     loop.add_signal_handler(signal.SIGHUP, hang_up)
-    loop.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", process.summary()))
+    loop.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", process.stats.summary()))
     if os.getpid() == 1:
         reap_orphans(process.forks.pids)
     reporting = loop.create_task(_report(process, options.timing.report_interval_s))
@@ -112,7 +112,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     finally:
         reporting.cancel()
         process.processor.failure_log.finish()
-    _log.info("stopped; %s", process.summary())
+    _log.info("stopped; %s", process.stats.summary())
 
 
 def _has_terminal() -> bool:
@@ -141,7 +141,7 @@ async def _report(process: ServerProcess, every_s: float) -> None:
     """Log a summary of the work once a minute."""
     while True:
         await asyncio.sleep(every_s)
-        _log.info("%s", process.summary())
+        _log.info("%s", process.stats.summary())
 
 
 def _say_what_is_served(options: ProcessOptions, process: ServerProcess) -> None:

@@ -14,7 +14,7 @@ from redis import Redis
 from fastq.broker.scripts import load_script
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
-from fastq.clock import ManualClock
+from fastq.clock import Clock, ManualClock
 from fastq.server.actors.recoverer import Reclaim, Recoverer, Rules
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
@@ -28,10 +28,15 @@ from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 
-__all__ = ["TRUSTING", "Bench", "ScriptFault", "logged", "no_news", "on_bench", "recoverer"]
+__all__ = ["TRUSTING", "Bench", "ScriptFault", "in_flight_of", "logged", "no_news", "on_bench", "recoverer"]
 
 TRUSTING = replace(STANDARD, settle_s=0.0)
 """The times of a recoverer that takes what it finds at its first look."""
+
+
+def in_flight_of(clock: Clock) -> InFlight:
+    """Return what a server with nothing in flight has of it."""
+    return InFlight.of(OURS, StallWatch(clock), clock, STANDARD)
 
 
 class Bench:

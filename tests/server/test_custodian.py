@@ -144,7 +144,7 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
             assert (db.llen(keys.pending("default")), db.zcard(keys.lease("default"))) == (2, 0)
             os.kill(pool.preloader_pid, signal.SIGCONT)
             await until(lambda: status() == "active")
-            await until(lambda: process.processor.counts[EventKind.DONE] == 2)
+            await until(lambda: process.stats.counts[EventKind.DONE] == 2)
             process.begin_shutdown()
 
         scenes: list[asyncio.Task[None]] = []

@@ -51,7 +51,7 @@ def test_a_task_that_is_scheduled_wakes_the_forwarder_in_time(db: Redis, url: st
             await until(lambda: process.subscriber.is_subscribed and process.forwarder.ticks > 0)
             async with AsyncClient(url) as client:
                 await client.enqueue("ok", queue="b", process_in=1)
-            await until(lambda: process.processor.counts[EventKind.DONE] == 1)
+            await until(lambda: process.stats.counts[EventKind.DONE] == 1)
             process.begin_shutdown()
 
         scheduling: list[asyncio.Task[None]] = []

@@ -14,10 +14,11 @@ from fastq.pool.event_kind import EventKind
 from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, Submission
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
+from tests.server.harness import in_flight_of
 
 
 class Bench:
@@ -25,7 +26,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_S)
-        self.tasks = InFlightTasks()
+        self.in_flight = in_flight_of(self.clock)
+        self.tasks = self.in_flight.tasks
         self.finished: list[InFlightTask] = []
         self.written: list[tuple[str, bytes]] = []
         self.canceled: dict[tuple[str, str], CancelAs] = {}
@@ -37,7 +39,7 @@ class Bench:
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
         forks = ForkServer(config, lambda text: None, lambda text: None)
-        self.processor = Processor(forks, self.tasks, lambda retried: 100.0, callbacks, self.clock)
+        self.processor = Processor(forks, self.in_flight, lambda retried: 100.0, callbacks)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
         self.processor.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
@@ -216,7 +218,7 @@ def test_events_become_results_in_one_batch() -> None:
         assert bench.written == [("c", b"half")]
         assert bench.ended() == [("a", "Done"), ("b", "Retried"), ("c", "Done"), ("d", "Requeued")]
         assert all(task.ended for task in bench.finished)
-        assert bench.processor.counts[EventKind.DONE] == 1
+        assert bench.in_flight.stats.counts[EventKind.DONE] == 1
 
     on_crew(test)
 

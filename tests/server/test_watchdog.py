@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from fastq.clock import SystemClock
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.watchdog import Watchdog
 from fastq.server.outage import Outage
-from fastq.server.stats import ServerStats
 from fastq.server.timing import Timing
 from tests.broker.harness import run
-from tests.server.harness import logged
+from tests.server.harness import in_flight_of, logged
 
 QUICK = Timing(watchdog_interval_s=0.01)
 
@@ -74,7 +74,7 @@ async def looked(watchdog: Watchdog, times: int) -> None:
 
 
 def watching(actors: Sequence[Actor]) -> Watchdog:
-    watchdog = Watchdog(lambda: actors, QUICK, ServerStats())
+    watchdog = Watchdog(lambda: actors, QUICK, in_flight_of(SystemClock()).stats)
     for actor in (*actors, watchdog):
         actor.start()
     return watchdog

@@ -31,4 +31,4 @@ class InFlight:
         """Return those of a server with nothing in flight yet."""
         tasks, ends = InFlightTasks(timing.lease_s), UncertainEnds()
         dequeues = UncertainDequeues(tasks, ends, clock, timing.lease_s)
-        return cls(tasks, ends, dequeues, owner, stall, clock, timing, ServerStats())
+        return cls(tasks, ends, dequeues, owner, stall, clock, timing, ServerStats(tasks, stall, clock))

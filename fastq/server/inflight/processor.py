@@ -6,7 +6,6 @@ ends for the acker. The pool itself knows neither messages nor queues.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from fastq._muxmatch import PatternIndex
 from fastq.broker.operations.cancel import CancelAs, Cancellation
 from fastq.broker.operations.finish import Archived, Requeued
 from fastq.broker.operations.lease import Leased, LeasedTask
-from fastq.clock import Clock
 from fastq.errors import InvalidMessageError
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, ProcessPool
@@ -36,7 +34,8 @@ from fastq.server.inflight.dispositions import (
     undecodable,
 )
 from fastq.server.inflight.failure_log import FailureLog
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
+from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.tasks import InFlightTask, view_leased
 from fastq.server.inflight.unknown import pass_on_delay_s
 from fastq.wire.codec import view_task_message
 from fastq.worker.report import FailureReport
@@ -84,23 +83,22 @@ class Processor:
     def __init__(
         self,
         forks: ForkServer,
-        tasks: InFlightTasks,
+        in_flight: InFlight,
         delay_rule: DelayRule,
         callbacks: ProcessorCallbacks,
-        clock: Clock,
     ) -> None:
-        self._tasks = tasks
+        self._tasks = in_flight.tasks
         self._delay_rule = delay_rule
         self._callbacks = callbacks
-        self._clock = clock
+        self._clock = in_flight.clock
+        self._counts = in_flight.stats.counts
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
-        self._intake = Intake(tasks, self._is_async)
+        self._intake = Intake(self._tasks, self._is_async)
         self._config = forks.config
         self.taken = 0
         self._is_closed = False
-        self.counts: Counter[EventKind] = Counter()
-        self.failure_log = FailureLog(clock)
+        self.failure_log = FailureLog(self._clock)
         self._judging: dict[asyncio.Task[None], InFlightTask] = {}
         self._description = ""
         pool_callbacks = PoolCallbacks(
@@ -226,7 +224,7 @@ class Processor:
 
     def _on_events(self, events: list[Event]) -> None:
         ended, others = split_done(events)
-        self.counts[EventKind.DONE] += len(ended)
+        self._counts[EventKind.DONE] += len(ended)
         again: list[Submission] = []
         try:
             for event in others:
@@ -305,7 +303,7 @@ class Processor:
             if not is_passed_on or task.canceled is not None:
                 self._callbacks.finish([self._end(task, EventKind.NOT_FOUND, data)])
                 return
-            self.counts[EventKind.NOT_FOUND] += 1
+            self._counts[EventKind.NOT_FOUND] += 1
             now_s = self._clock.unix_ns() // 1_000_000_000
             task.disposition = passed_on(task, data, now_s, pass_on_delay_s())
             self._callbacks.finish([task])
@@ -330,7 +328,7 @@ class Processor:
     def _end(
         self, task: InFlightTask, kind: EventKind, data: bytes, report: FailureReport | None = None
     ) -> InFlightTask:
-        self.counts[kind] += 1
+        self._counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
         if kind <= EventKind.RESULT:
             task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule)

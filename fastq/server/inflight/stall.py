@@ -5,13 +5,16 @@ gap; until the leases were extended again, every write checks the owner.
 """
 
 import asyncio
+from collections import deque
+from typing import Final
 
 from fastq.clock import Clock
 from fastq.server.timing import STANDARD
 
 __all__ = ["StallWatch"]
 
-TICKS_A_STALL = 5
+TICKS_A_STALL: Final = 5
+TICKS_REMEMBERED: Final = 60
 
 
 class StallWatch:
@@ -25,7 +28,7 @@ class StallWatch:
         self._alive_unix_ns = clock.unix_ns()
         self._stalled = False
         self._noticed_s = 0.0
-        self._lag_s = 0.0
+        self._lags_s: deque[float] = deque(maxlen=TICKS_REMEMBERED)
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -45,7 +48,7 @@ class StallWatch:
     def beat(self) -> None:
         """Note how late the loop is; the ticker does it."""
         self.look()
-        self._lag_s = max(self._lag_s, self._alive_s - self._beat_s - self._tick_s)
+        self._lags_s.append(max(0.0, self._alive_s - self._beat_s - self._tick_s))
         self._beat_s = self._alive_s
         self._schedule()
 
@@ -69,7 +72,7 @@ class StallWatch:
         if since_s >= self._noticed_s:
             self._stalled = False
 
-    def take_lag_s(self) -> float:
-        """Return the longest delay of the loop since the last call, in seconds."""
-        lag_s, self._lag_s = self._lag_s, 0.0
-        return lag_s
+    @property
+    def lag_s(self) -> float:
+        """Return the longest delay of the loop in the last 60 ticks, which take a minute, in seconds."""
+        return max(self._lags_s, default=0.0)

@@ -15,13 +15,12 @@ from fastq.server.config import MAX_LOST, ServerConfig
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.outage import Outage
-from fastq.server.stats import ServerStats
 from fastq.server.timing import STANDARD
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome
 from tests.server.groups import NoChild, config_of, in_process
-from tests.server.harness import TRUSTING
+from tests.server.harness import TRUSTING, in_flight_of
 from tests.test_keyspace_server import US, Stage
 
 __all__ = ["tended"]
@@ -45,7 +44,7 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
     commands, clock = stage.commands, stage.in_flight.clock
     match name:
         case "forwarder":
-            return Forwarder(commands, [queue], 5.0, clock, ServerStats(), lambda queue: None)
+            return Forwarder(commands, [queue], 5.0, clock, stage.in_flight.stats, lambda queue: None)
         case "janitor":
             config = ServerConfig(queues={queue: 1})
             return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock, Outage())
@@ -66,7 +65,7 @@ class RecordingAggregator(Aggregator):
 async def _aggregate(stage: Stage, queue: str, due: Due) -> Outcome:
     rule = GroupRule(1, due.max_delay_s, due.max_size)
     made: Any = in_process(bundler(due))
-    config, clock, stats = config_of([queue], rule), stage.in_flight.clock, ServerStats()
+    config, clock, stats = config_of([queue], rule), stage.in_flight.clock, in_flight_of(stage.in_flight.clock).stats
     aggregator = RecordingAggregator(stage.commands, config, NoChild(made), clock, STANDARD, stats)
     await aggregator._go_round()  # Go's takes one set of each group in its round, too
     if aggregator.failures:
