@@ -43,7 +43,9 @@ IMPORT_NONE_OF_THEM = APART | {"periodic", "scheduler"}
 MEETING_POINTS = {
     # The server gives tasks to the pool and hears what came of them; nothing behind these two is its business.
     ("server", "pool.protocol"),
-    ("server", "pool.pool"),
+    # Made where a server is wired, and by its children; tasks go through the protocol.
+    ("server.process", "pool.pool"),
+    ("server.children", "pool.pool"),
     # Limits are a process', and the pool's children are to have those that the server was given.
     ("server.run", "pool.descriptors"),
     # The compiled side of the protocol: submissions and events as C sees them.

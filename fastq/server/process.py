@@ -20,8 +20,8 @@ from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import Clock, SystemClock
 from fastq.log.setup import log_text
-from fastq.pool.pool import ForkServer, PoolConfig
-from fastq.pool.protocol import EventKind, PoolStartError
+from fastq.pool.pool import ForkServer, PoolConfig, ProcessPool
+from fastq.pool.protocol import EventKind, Pool, PoolCallbacks, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.actors.acker import Acker
@@ -120,8 +120,9 @@ class ServerProcess:
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
         )
-        self.processor = Processor(self.forks, self.in_flight, default_retry_delay, callbacks)
-        self.presence = ServerPresence(self.identity, config, self.processor.pool.running, self._clock)
+        self.processor = Processor(self._make_pool, config, self.in_flight, default_retry_delay, callbacks)
+        self.pool = self.processor.pool
+        self.presence = ServerPresence(self.identity, config, self.pool.running, self._clock)
         self.where = ""
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
@@ -129,6 +130,9 @@ class ServerProcess:
         self._is_giving_back = False
         self._given_back: list[InFlightTask] = []
         self._make_actors(config, options.timing)
+
+    def _make_pool(self, callbacks: PoolCallbacks) -> Pool:
+        return ProcessPool(self.forks.config, callbacks, self.forks)
 
     def _make_actors(self, config: ServerConfig, timing: Timing) -> None:
         queues = list(config.queues)
@@ -162,9 +166,12 @@ class ServerProcess:
         )
         self.archive_keeper = ArchiveKeeper(self._broker, config, clock)
         self.janitor = Janitor(commands, config, self.archive_keeper, clock, outage)
-        pool = self.processor.pool
         self.custodian = Custodian(
-            self.in_flight, self._accounted, self.syncer.write_soon, lambda: pool.can_work, self.presence.set_can_work
+            self.in_flight,
+            self._accounted,
+            self.syncer.write_soon,
+            lambda: self.pool.can_work,
+            self.presence.set_can_work,
         )
         self.watchdog = Watchdog(lambda: self.actors, timing, stats)
 
@@ -286,7 +293,7 @@ class ServerProcess:
         self._is_giving_back = True
         await ending.wait(self._drain())
         await self.watchdog.stop()
-        await asyncio.gather(self.processor.pool.stop(), self.aggregation.stop(LAST_TICK_S))
+        await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
             # A Redis that is known to be away, or has not taken the last beat either, is not waited for.
@@ -322,7 +329,7 @@ class ServerProcess:
 
     async def _drain(self) -> None:
         """Let handlers and aggregator finish."""
-        await asyncio.gather(self.processor.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
+        await asyncio.gather(self.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
 
     async def _last_writes(self, each_s: float) -> None:
         """Write all that is left, again and again while Redis does not take it."""
@@ -341,7 +348,7 @@ class ServerProcess:
             self._given_back += [task for task in ended if task.returning]
             ended = [task for task in ended if not task.returning]
         if ended:
-            self.acker.add(ended, pool_is_dry=not self.processor.pool.pending)
+            self.acker.add(ended, pool_is_dry=not self.pool.pending)
             self.fetcher.wake()
 
     def _accounted(self) -> set[object]:

@@ -10,6 +10,7 @@ from redis import Redis
 
 from fastq import Client, Task
 from fastq.pool.event_kind import EventKind
+from fastq.pool.pool import ProcessPool
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.custodian import UNABLE_S, Custodian
 from fastq.server.actors.syncer import Syncer
@@ -128,7 +129,8 @@ def test_a_server_without_children_gives_its_tasks_back_is_shown_as_stopped_and_
             return "stopped" if b"stopped" in process.presence()[0] else "active"
 
         async def scene() -> None:
-            pool = process.processor.pool
+            pool = process.pool
+            assert isinstance(pool, ProcessPool)
             await until(lambda: process.custodian.ticks)
             assert status() == "active"
             (child,) = pool.child_states

@@ -11,8 +11,9 @@ from fastq.broker.operations.finish import Archived, Done, Requeued, Retried
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
 from fastq.pool.event_kind import EventKind
-from fastq.pool.pool import ForkServer, PoolConfig
-from fastq.pool.protocol import Event, Submission
+from fastq.pool.pool import PoolConfig, ProcessPool
+from fastq.pool.protocol import Event, Pool, PoolCallbacks, Submission
+from fastq.server.config import ServerConfig
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import decode_task_message
@@ -38,13 +39,17 @@ class Bench:
             lambda queue, task_id, asked_s: self.canceled.get((queue, task_id)),
         )
         config = PoolConfig(runner="fastq.worker.runner:load", argument="")
-        forks = ForkServer(config, lambda text: None, lambda text: None)
-        self.processor = Processor(forks, self.in_flight, lambda retried: 100.0, callbacks)
+
+        def make_pool(callbacks: PoolCallbacks) -> Pool:
+            self.pool = ProcessPool(config, callbacks)
+            return self.pool
+
+        self.processor = Processor(make_pool, ServerConfig(), self.in_flight, lambda retried: 100.0, callbacks)
 
     def accept(self, *task_ids: str, **fields: Any) -> None:
         self.processor.accept("q", Leased.of([LeasedTask(one, message(one, queue="q", **fields)) for one in task_ids]))
-        if self.processor.pool._tick is not None:  # with nobody to take them, tasks would go back before long
-            self.processor.pool._tick.cancel()
+        if self.pool._tick is not None:  # with nobody to take them, tasks would go back before long
+            self.pool._tick.cancel()
 
     def task(self, task_id: str) -> InFlightTask:
         task = self.tasks.get("q", task_id)
@@ -63,9 +68,9 @@ class Bench:
 
     def take_all(self) -> None:
         """Take what waits, as the children do; else the pool, which has none, returns it in its next turn."""
-        self.processor.pool.withdraw_all()
-        if self.processor.pool._tick is not None:
-            self.processor.pool._tick.cancel()
+        self.pool.withdraw_all()
+        if self.pool._tick is not None:
+            self.pool._tick.cancel()
 
     def ended(self) -> list[tuple[str, str]]:
         return [(task.id, type(task.disposition).__name__) for task in self.finished]
@@ -76,8 +81,8 @@ def on_crew(test: Callable[[Bench], None]) -> None:
         bench = Bench()
         test(bench)
         await asyncio.sleep(0)
-        if bench.processor.pool._tick is not None:
-            bench.processor.pool._tick.cancel()
+        if bench.pool._tick is not None:
+            bench.pool._tick.cancel()
 
     run(running)
 
@@ -88,7 +93,7 @@ def on_crew(test: Callable[[Bench], None]) -> None:
 def test_tasks_that_come_in_are_held_and_submitted_in_order() -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b")
-        assert bench.processor.pool.pending == 2
+        assert bench.pool.pending == 2
         assert bench.processor.taken == 2
         assert [task.id for _, tasks in bench.tasks.by_queue() for task in tasks] == ["a", "b"]
         assert bench.submission("a").data == message("a", queue="q")
@@ -105,7 +110,7 @@ def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
         assert [task.id for task in bench.processor.give_back()] == ["a"]
         bench.accept("b", "c")
         assert bench.ended() == [("b", "Requeued"), ("c", "Requeued")]
-        assert bench.processor.pool.pending == 0
+        assert bench.pool.pending == 0
 
     on_crew(test)
 
@@ -113,8 +118,8 @@ def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
 def test_an_id_that_comes_twice_in_a_batch_runs_once(caplog: pytest.LogCaptureFixture) -> None:
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "a", "c", "b")
-        assert bench.processor.pool.pending == 3
-        assert [submission.key.id for submission in bench.processor.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the processor's key
+        assert bench.pool.pending == 3
+        assert [submission.key.id for submission in bench.pool.withdraw_all()] == ["a", "b", "c"]  # type: ignore[attr-defined]  # the processor's key
 
     on_crew(test)
     assert [record.getMessage() for record in caplog.records] == [
@@ -166,7 +171,7 @@ def test_a_message_that_cannot_be_read_is_archived_and_stops_no_other(
         archived = decode_task_message(task.disposition.message)
         assert (archived.type, archived.id, archived.payload) == ("fastq:undecodable", "bad", data)
         assert bench.task("bad").ended, "its lease is kept until it is written"
-        assert bench.processor.pool.pending == 1
+        assert bench.pool.pending == 1
 
     on_crew(test)
     assert "task bad of queue q cannot be read" in caplog.text
@@ -179,7 +184,7 @@ def test_a_task_that_was_canceled_a_moment_ago_is_not_begun() -> None:
         (task,) = bench.finished
         assert isinstance(task.disposition, Retried)
         assert decode_task_message(task.disposition.message).error_msg.startswith("TaskCanceled: the task was canceled")
-        assert bench.processor.pool.pending == 1
+        assert bench.pool.pending == 1
 
     on_crew(test)
 
@@ -192,7 +197,7 @@ def test_a_task_that_is_leased_to_us_anew_replaces_its_run_before() -> None:
         bench.accept("a")
         new = bench.submission("a")
         assert new is not old
-        assert bench.processor.pool.pending == 1, "the first one had not begun, and was withdrawn"
+        assert bench.pool.pending == 1, "the first one had not begun, and was withdrawn"
         bench.tell((old, EventKind.FAILED, FailureReport("boom").encode()))
         assert bench.finished == []
         bench.tell((new, EventKind.DONE, b""))
@@ -252,7 +257,7 @@ def test_what_was_rejected_is_written_though_the_pool_does_not_take_the_others(m
         def fail(batch: object) -> None:
             raise MemoryError
 
-        monkeypatch.setattr(bench.processor.pool, "submit", fail)
+        monkeypatch.setattr(bench.pool, "submit", fail)
         bad, good = LeasedTask("bad", b"\xff"), LeasedTask("good", message("good", queue="q"))
         with pytest.raises(MemoryError):
             bench.processor.accept("q", Leased.of([bad, good]))
@@ -279,7 +284,7 @@ def test_what_becomes_of_a_lost_task_is_not_told() -> None:
         lost = bench.submission("a")
         bench.processor.lose(bench.task("a"))
         assert bench.tasks.get("q", "a") is None
-        assert bench.processor.pool.pending == 1
+        assert bench.pool.pending == 1
         bench.tell((lost, EventKind.DONE, b""))
         assert bench.finished == []
 
@@ -353,8 +358,8 @@ def test_failures_that_no_child_reported_are_judged_by_the_hooks() -> None:
         write = bench.finished[1].disposition
         assert isinstance(write, Retried)
         assert (write.is_failure, write.retry_at_s) == (False, NOW_S + 7)
-        if bench.processor.pool._tick is not None:
-            bench.processor.pool._tick.cancel()
+        if bench.pool._tick is not None:
+            bench.pool._tick.cancel()
 
     run(running)
 
@@ -367,7 +372,7 @@ def test_a_waiting_task_that_is_canceled_is_withdrawn_and_fails() -> None:
         bench.accept("a", "b")
         assert bench.processor.cancel(Cancellation("a"))
         assert bench.ended() == [("a", "Retried")]
-        assert bench.processor.pool.pending == 1
+        assert bench.pool.pending == 1
         assert bench.processor.cancel(Cancellation("a")), "it is held until that is written"
         assert bench.ended() == [("a", "Retried")]
         assert not bench.processor.cancel(Cancellation("nosuch"))
@@ -472,7 +477,7 @@ def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() ->
         returned = bench.processor.give_back()
         assert [(task.id, task.disposition) for task in returned] == [("a", Requeued("a")), ("c", Requeued("c"))]
         assert all(task.ended for task in returned)
-        assert bench.processor.pool.pending == 0
+        assert bench.pool.pending == 0
 
     on_crew(test)
 

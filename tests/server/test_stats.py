@@ -12,7 +12,7 @@ from tests.server.harness import Bench, on_bench
 
 def test_the_line_of_a_server_that_did_nothing_is_short(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        assert bench.stats.summary() == "0 tasks done; 0 held"
+        assert bench.stats.summary() == "0 tasks done; 0 in flight"
 
     on_bench(db, url, test)
 

@@ -14,6 +14,7 @@ from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.actors.recoverer import Rules
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
+from fastq.server.inflight.processor import Processor
 from fastq.server.inflight.uncertain import UncertainDequeues
 
 SERVER = Path(fastq.server.process.__file__).parent
@@ -21,7 +22,7 @@ ACTORS: list[type[Actor]] = [
     Actor,
     *(one for one in Actor.__subclasses__() if one.__module__.startswith("fastq.server")),
 ]
-WIRED = (*ACTORS, AckWriter, Aggregation, InFlight, Reclaimer, Rules, UncertainDequeues)
+WIRED = (*ACTORS, AckWriter, Aggregation, InFlight, Processor, Reclaimer, Rules, UncertainDequeues)
 
 
 def targets_of(tree: ast.AST) -> Iterator[ast.Attribute]:

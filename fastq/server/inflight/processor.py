@@ -20,8 +20,17 @@ from fastq.broker.operations.finish import Archived, Requeued
 from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.errors import InvalidMessageError
 from fastq.log.setup import log_text
-from fastq.pool.pool import ForkServer, ProcessPool
-from fastq.pool.protocol import TOLD_TO_END, CancelOutcome, Event, EventKind, PoolCallbacks, PoolStartError, Submission
+from fastq.pool.protocol import (
+    TOLD_TO_END,
+    CancelOutcome,
+    Event,
+    EventKind,
+    Pool,
+    PoolCallbacks,
+    PoolStartError,
+    Submission,
+)
+from fastq.server.config import ServerConfig
 from fastq.server.inflight._intake import Intake, split_done, to_submit
 from fastq.server.inflight.dispositions import (
     DelayRule,
@@ -50,6 +59,7 @@ _KILLED_TWICE: Final = (
 )
 
 Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
+MakePool: TypeAlias = Callable[[PoolCallbacks], Pool]
 ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
 
 _log = logging.getLogger("fastq.pool")
@@ -82,7 +92,8 @@ class Processor:
 
     def __init__(
         self,
-        forks: ForkServer,
+        make_pool: MakePool,
+        config: ServerConfig,
         in_flight: InFlight,
         delay_rule: DelayRule,
         callbacks: ProcessorCallbacks,
@@ -95,7 +106,7 @@ class Processor:
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
         self._intake = Intake(self._tasks, self._is_async)
-        self._config = forks.config
+        self._config = config
         self.taken = 0
         self._is_closed = False
         self.failure_log = FailureLog(self._clock)
@@ -109,7 +120,7 @@ class Processor:
             callbacks.on_room,
             self._learn,
         )
-        self.pool = ProcessPool(forks.config, pool_callbacks, forks)
+        self.pool = make_pool(pool_callbacks)
 
     async def start(self) -> None:
         """Start the children; raise ``PoolStartError`` with the app's traceback if that fails."""
@@ -137,7 +148,7 @@ class Processor:
     def slots(self) -> int:
         """Return how many tasks may run at once."""
         config = self._config
-        return config.processes * (config.async_concurrency if self._async_patterns else 1)
+        return config.concurrency * (config.async_concurrency if self._async_patterns else 1)
 
     # In ---------------------------------------------------------------------------------------------------------
 
