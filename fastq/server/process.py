@@ -8,7 +8,7 @@ take the server's name off the list.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import Clock, SystemClock
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, PoolConfig, ProcessPool
-from fastq.pool.protocol import EventKind, Pool, PoolCallbacks, PoolStartError
+from fastq.pool.protocol import Pool, PoolCallbacks, PoolStartError
 from fastq.prioritizer import Prioritizer
 from fastq.retry_delay import default_retry_delay
 from fastq.server.actors.acker import Acker
@@ -49,7 +49,6 @@ from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.end_task import end_task
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.inflight.ack_writer import AckWriter
-from fastq.server.inflight.dispositions import report_of
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.result_writer import ResultWriter
@@ -58,7 +57,6 @@ from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.server.timing import STANDARD, Timing
-from fastq.worker.report import FailureReport
 from fastq.worker.runner import runner_argument
 
 __all__ = ["ProcessOptions", "ServerProcess"]
@@ -115,7 +113,7 @@ class ServerProcess:
             self.result_writer.write,
             self._pool_failed,
             lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
-            self._judge if self.hooks.judges else None,
+            self.hooks.judge_failure if self.hooks.judges else None,
             lambda: self.subscriber.remembers,
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
             UnknownTypes(config.unknown_tasks, self._broker, self._clock).passes_on,
@@ -150,7 +148,7 @@ class ServerProcess:
         self.subscriber = Subscriber(self._broker, self.processor.cancel, clock, topics, outage)
         child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
         self.aggregation = Aggregation(config, timing, commands, clock, child, stats)
-        rules = Rules(default_retry_delay, config.max_lost, self._judge_recovered if self.hooks.judges else None)
+        rules = Rules(default_retry_delay, config.max_lost, self.hooks.judge_lost if self.hooks.judges else None)
         self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
         self.watch = TaskWatch(self._broker.transport)
         self.wakers = {
@@ -359,18 +357,6 @@ class ServerProcess:
         self._failure = error
         self._stopping.set()
         self._hurry.set()
-
-    async def _judge(self, task: InFlightTask, kind: EventKind, data: bytes) -> FailureReport:
-        found = report_of(kind, data)
-        error = {EventKind.TIMEOUT: "timeout", EventKind.CANCELED: "canceled", EventKind.MEMORY_LIMIT: "canceled"}.get(
-            kind, "crashed"
-        )
-        report = await self.hooks.judge(error, found.error, task.view.data)
-        # The hooks decide; the text is what this process saw.
-        return found if report is None else replace(report, error=found.error)
-
-    async def _judge_recovered(self, message: bytes) -> FailureReport | None:
-        return await self.hooks.judge("lease_expired", "", message)
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:

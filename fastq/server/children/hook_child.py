@@ -5,6 +5,7 @@ an app that defines such a hook.
 """
 
 import logging
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -15,12 +16,17 @@ from fastq.pool.pool import ForkServer, PoolConfig
 from fastq.pool.protocol import Event, EventKind
 from fastq.server.children.spare_child import SpareChild
 from fastq.server.config import ServerConfig, seconds_of
+from fastq.server.inflight.dispositions import report_of
+from fastq.server.inflight.tasks import InFlightTask
 from fastq.worker.hook_runner import health_request, judge_request
 from fastq.worker.report import FailureReport
 
 __all__ = ["HookChild"]
 
 LIMIT_S: Final = 5.0
+
+_ERRORS: Final = {EventKind.TIMEOUT: "timeout", EventKind.CANCELED: "canceled", EventKind.MEMORY_LIMIT: "canceled"}
+"""The hooks' names of errors, by how a task ended; the rest is "crashed"."""
 
 _log = logging.getLogger("fastq.hooks")
 
@@ -50,6 +56,17 @@ class HookChild:
             return None
         event = await self._ask(judge_request(error, text, message))
         return FailureReport.decode(event.data) if event is not None and event.kind is EventKind.RESULT else None
+
+    async def judge_failure(self, task: InFlightTask, kind: EventKind, data: bytes) -> FailureReport:
+        """Return what follows from a failure that no child of the pool has reported."""
+        found = report_of(kind, data)
+        report = await self.judge(_ERRORS.get(kind, "crashed"), found.error, task.view.data)
+        # The hooks decide; the text is what the main process saw.
+        return found if report is None else replace(report, error=found.error)
+
+    async def judge_lost(self, message: bytes) -> FailureReport | None:
+        """Return what the hooks say of a task whose server died."""
+        return await self.judge("lease_expired", "", message)
 
     async def check_health(self, error: BrokerError | None) -> None:
         """Run the health check with None or the error."""
