@@ -47,13 +47,13 @@ from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.end_task import end_task
+from fastq.server.ended import EndedTasks
 from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.result_writer import ResultWriter
 from fastq.server.inflight.stall import StallWatch
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.unknown import UnknownTypes
 from fastq.server.presence import ServerPresence, ServerStatus, new_identity
 from fastq.server.timing import STANDARD, Timing
@@ -100,6 +100,12 @@ class ServerProcess:
         self.ack_writer = AckWriter(self.commands, self.in_flight)
         self.syncer = Syncer(self.ack_writer, self.in_flight)
         self.acker = Acker(self.ack_writer, self.in_flight, self.syncer.wake_soon)
+        self.ended = EndedTasks(
+            self.tasks,
+            self.acker,
+            lambda: not self.pool.pending,
+            lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
+        )
         self.result_writer = ResultWriter(self.commands, self.owner)
         self.forks = ForkServer(
             pool_config(options),
@@ -109,7 +115,7 @@ class ServerProcess:
         self.reloader = Reloader(self.forks, options.app)
         self.hooks = HookChild(config, options.app, self.forks)
         callbacks = ProcessorCallbacks(
-            self._finish,
+            self.ended.add,
             self.result_writer.write,
             self._pool_failed,
             lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
@@ -125,8 +131,6 @@ class ServerProcess:
         self._failure: PoolStartError | None = None
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._is_giving_back = False
-        self._given_back: list[InFlightTask] = []
         self._make_actors(config, options.timing)
 
     def _make_pool(self, callbacks: PoolCallbacks) -> Pool:
@@ -166,7 +170,7 @@ class ServerProcess:
         self.janitor = Janitor(commands, config, self.archive_keeper, clock, outage)
         self.custodian = Custodian(
             self.in_flight,
-            self._accounted,
+            lambda: self.processor.tasks() | self.ended.tasks(),
             self.syncer.write_soon,
             lambda: self.pool.can_work,
             self.presence.set_can_work,
@@ -287,8 +291,8 @@ class ServerProcess:
         await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
         await self.watch.close()
         await ending.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
-        self._finish(self.processor.give_back())
-        self._is_giving_back = True
+        self.ended.add(self.processor.give_back())
+        self.ended.keep_returning()
         await ending.wait(self._drain())
         await self.watchdog.stop()
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
@@ -316,7 +320,7 @@ class ServerProcess:
     async def _say_last_words(self, seconds: float) -> None:
         """Write all that is left, as long as there is time."""
         await self.fetcher.finish(seconds / 4)
-        self.acker.add(_in_old_order(self.tasks, self._given_back), pool_is_dry=True)
+        self.ended.give_back()
         await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.tasks):
             _log.error(
@@ -338,20 +342,6 @@ class ServerProcess:
         while self.in_flight.ends.waiting:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)
-
-    # What actors and pool tell ----------------------------------------------------------------------------------
-
-    def _finish(self, ended: list[InFlightTask]) -> None:
-        if self._is_giving_back:
-            self._given_back += [task for task in ended if task.returning]
-            ended = [task for task in ended if not task.returning]
-        if ended:
-            self.acker.add(ended, pool_is_dry=not self.pool.pending)
-            self.fetcher.wake()
-
-    def _accounted(self) -> set[object]:
-        """Return the tasks that are in the pool, being judged, or waiting to be written."""
-        return self.processor.tasks() | self.acker.tasks() | set(self._given_back)
 
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error
@@ -383,9 +373,3 @@ def pool_config(options: ProcessOptions) -> PoolConfig:
         async_concurrency=config.async_concurrency,
         prefetch_time=seconds_of(config.prefetch_time),
     )
-
-
-def _in_old_order(tasks: InFlightTasks, ended: list[InFlightTask]) -> list[InFlightTask]:
-    """Sort by the order in which the tasks were fetched: children end in any order."""
-    places = {task: place for _, of_queue in tasks.by_queue() for place, task in enumerate(of_queue)}
-    return sorted(ended, key=lambda task: places.get(task, -1))
