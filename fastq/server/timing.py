@@ -20,7 +20,7 @@ class Timing:
     of a dead server 60 s after its leases ended. ``report_interval_s`` is the time between two summary lines,
     ``watchdog_interval_s`` between two checks of the actors. A set of grouped tasks has ``aggregation_s`` to become one
     task. Leases that have ended do not show that their servers are dead until Redis has answered for ``settle_s``:
-    servers that live extend theirs within two beats and the longest back-off.
+    servers that live extend theirs within two beats and a back-off, which is no longer than a beat.
     """
 
     lease_s: int = LEASE_S

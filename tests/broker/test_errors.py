@@ -374,7 +374,7 @@ def test_every_connection_is_looked_at_once_in_a_while_however_busy(
     monkeypatch.setattr(fastq.broker.transport.blocking, "TRUSTED_S", 0.05)
     looks = 0
     with Client(url) as client:
-        pool: Any = client._broker._transport._pool  # type: ignore[attr-defined]  # what is counted is inside
+        pool: Any = client._broker.transport._pool  # type: ignore[attr-defined]  # what is counted is inside
         lend = pool.get_connection
 
         def count() -> Any:
@@ -395,7 +395,7 @@ def test_a_lent_connection_is_used_again_without_a_look(db: Redis, url: str, mon
     monkeypatch.setattr(fastq.broker.transport.blocking, "TRUSTED_S", 3600)
     with Client(url) as client:
         client.enqueue("t")
-        pool: Any = client._broker._transport._pool  # type: ignore[attr-defined]  # what is counted is inside
+        pool: Any = client._broker.transport._pool  # type: ignore[attr-defined]  # what is counted is inside
         monkeypatch.setattr(pool, "get_connection", lambda: pytest.fail("the pool was asked"))
         for _ in range(10):
             client.enqueue("t")

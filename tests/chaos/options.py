@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fastq.server.actors.actor import MAX_BACKOFF_S
 from fastq.server.timing import Timing
 
 __all__ = ["ChaosOptions", "parse_options", "timing_of"]
@@ -51,10 +50,7 @@ class ChaosOptions:
 
 
 def timing_of(lease_s: int) -> Timing:
-    """Return a server's fixed times as they are to one another when leases last 30 s, or shorter.
-
-    The longest back-off of an actor is no shorter here: a living server extends its leases within it and two beats.
-    """
+    """Return a server's fixed times as they are to one another when leases last 30 s, or shorter."""
     beat_s = lease_s / 6
     return Timing(
         lease_s=lease_s,
@@ -62,7 +58,7 @@ def timing_of(lease_s: int) -> Timing:
         recoverer_interval_s=lease_s / 4,
         heartbeat_interval_s=beat_s,
         stall_s=beat_s,
-        settle_s=2 * beat_s + MAX_BACKOFF_S,
+        settle_s=3 * beat_s,
     )
 
 

@@ -37,6 +37,8 @@ class Actor:
     tick_limit_s: float | None = TICK_LIMIT_S
     """How long a tick may take without a sign of getting on; None for one that may wait for ever."""
     speaks_of_outages = True
+    longest_backoff_s = MAX_BACKOFF_S
+    """The longest pause after a failed tick."""
 
     def __init__(self, outage: Outage) -> None:
         self._log = logging.getLogger(f"fastq.{self.name}")
@@ -147,7 +149,7 @@ class Actor:
 
     def _backoff_s(self) -> float:
         self._failures += 1
-        return backoff_s(self._failures)
+        return min(self.longest_backoff_s, backoff_s(self._failures))
 
     async def _sleep(self, seconds: float | None) -> None:
         if seconds is not None and seconds <= 0:

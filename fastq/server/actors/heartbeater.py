@@ -40,6 +40,8 @@ class Heartbeater(Actor):
         lost: Callable[[InFlightTask], None],
     ) -> None:
         super().__init__(in_flight.stats.outage)
+        # Recoverers wait after an outage until all who live have beaten again.
+        self.longest_backoff_s = in_flight.timing.heartbeat_interval_s
         self._broker = broker
         self._identity = identity
         self._presence = presence
