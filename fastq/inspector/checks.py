@@ -43,11 +43,13 @@ def check_state_name(state: object, allowed: Collection[TaskState] = tuple(TaskS
 
 
 def check_states(states: Iterable[object], allowed: Sequence[TaskState]) -> list[TaskState]:
-    """Return states in the order of ``allowed``, all of these if none are named."""
+    """Return states in the order of ``allowed``; naming none is refused."""
     if isinstance(states, str):
         states = (states,)
     named = {check_state_name(state, allowed) for state in states}
-    return [state for state in allowed if state in named or not named]
+    if not named:
+        raise ValueError("states names no state; leave it out for all")
+    return [state for state in allowed if state in named]
 
 
 def check_state(state: object, group: object) -> tuple[TaskState, str]:

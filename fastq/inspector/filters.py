@@ -29,6 +29,7 @@ class TaskFilter:
     since: datetime | timedelta | None = None
 
     def __post_init__(self) -> None:
+        _check_types(self.type, self.error, self.since)
         if isinstance(self.error, str):
             try:
                 object.__setattr__(self, "error", re.compile(self.error))
@@ -62,3 +63,13 @@ class TaskFilter:
             return True
         moment = info.completed_at if info.state is TaskState.COMPLETED else info.last_failed_at
         return moment is not None and moment >= self.since
+
+
+def _check_types(type_: object, error: object, since: object) -> None:
+    """Refuse values of other types, which would match every task, or fail only at the first one."""
+    if not isinstance(type_, str | None):
+        raise TypeError(f"type must be a str, not {type_!r}")
+    if not isinstance(error.pattern if isinstance(error, re.Pattern) else error, str | None):
+        raise TypeError(f"error must be a str or a compiled pattern of str, not {error!r}")
+    if not isinstance(since, datetime | timedelta | None):
+        raise TypeError(f"since must be a datetime or a timedelta, not {since!r}")

@@ -1,5 +1,6 @@
 """Which tasks a filter leaves, and what it refuses."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -62,6 +63,21 @@ def test_since_may_be_how_long_ago() -> None:
 )
 def test_what_means_nothing_is_refused(named: dict[str, Any], error: str) -> None:
     with pytest.raises(ValueError, match=error):
+        TaskFilter(**named)
+
+
+@pytest.mark.parametrize(
+    ("named", "error"),
+    [
+        ({"type": 5}, "type must be a str, not 5"),
+        ({"error": 503}, "error must be a str or a compiled pattern of str, not 503"),
+        ({"error": TimeoutError}, "error must be a str .* not <class 'TimeoutError'>"),
+        ({"error": re.compile(b"slow")}, r"error must be .* of str, not re\.compile\(b'slow'\)"),
+        ({"since": 3600}, "since must be a datetime or a timedelta, not 3600"),
+    ],
+)
+def test_values_of_other_types_are_refused(named: dict[str, Any], error: str) -> None:
+    with pytest.raises(TypeError, match=error):
         TaskFilter(**named)
 
 

@@ -217,6 +217,7 @@ def test_one_failed_task_is_run_again_and_no_other(ask: Ask, queue: Seeded) -> N
     [
         ({"states": ["pending"]}, "state must be one of retry, archived, not 'pending'"),
         ({"states": ["retired"]}, "not 'retired'"),
+        ({"states": []}, "states names no state; leave it out for all"),
     ],
 )
 def test_wrong_states_are_refused(ask: Ask, queue: Seeded, named: dict[str, Any], error: str) -> None:
