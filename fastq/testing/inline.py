@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -69,7 +70,10 @@ class _InlineTasks:
 
     @property
     def waiting(self) -> list[TaskMessage]:
-        """Return the messages of the tasks that wait: scheduled, in a group, or for their next attempt."""
+        """Return the messages of the tasks that wait: scheduled, in a group, or for their next attempt.
+
+        After an exception was raised, those that it kept from running, or from ending, wait too.
+        """
         return list(self._waiting.values())
 
     def _put(self, task: Task, call: Mapping[str, Any]) -> TaskInfo:
@@ -115,6 +119,19 @@ class _InlineTasks:
         self._backlog.extend(self._waiting.values())
         self._waiting.clear()
         return len(self.runs)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Enclose a run of the backlog; what an exception leaves of it waits again."""
+        self._is_running = True
+        try:
+            yield
+        except BaseException:
+            self._waiting |= {(message.queue, message.id): message for message in self._backlog}
+            self._backlog.clear()
+            raise
+        finally:
+            self._is_running = False
 
     def _settle(self, message: TaskMessage, run: TaskRun) -> None:
         """Note a run and what becomes of its task; raise the handler's error if that is asked for."""
@@ -186,14 +203,10 @@ class InlineClient(_InlineTasks, Client):
         """Run the backlog, unless that is being done: a handler that is part of it may have called."""
         if self._is_running:
             return
-        self._is_running = True
-        try:
+        with self._working():
             while self._backlog:
-                message = self._backlog.popleft()
-                run, _ = self._runner.run(_held(message))
-                self._settle(message, run)
-        finally:
-            self._is_running = False
+                run, _ = self._runner.run(_held(self._backlog[0]))
+                self._settle(self._backlog.popleft(), run)
 
 
 class AsyncInlineClient(_InlineTasks, AsyncClient):
@@ -249,14 +262,10 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
         """Run the backlog, unless that is being done: a handler that is part of it may have called."""
         if self._is_running:
             return
-        self._is_running = True
-        try:
+        with self._working():
             while self._backlog:
-                message = self._backlog.popleft()
-                run, _ = await self._runner.run_async(_held(message))
-                self._settle(message, run)
-        finally:
-            self._is_running = False
+                run, _ = await self._runner.run_async(_held(self._backlog[0]))
+                self._settle(self._backlog.popleft(), run)
 
 
 def _held(message: TaskMessage) -> InFlightTask:

@@ -168,6 +168,41 @@ def test_errors_are_raised_if_asked_for() -> None:
         client.run_waiting()
 
 
+def test_a_raised_error_leaves_the_other_tasks_waiting() -> None:
+    mux: ServeMux = ServeMux()
+    client = InlineClient(mux, raise_errors=True)
+    mux.handle("note", lambda task: None)
+
+    @mux.handler("fail")
+    def fail(task: RunningTask) -> None:
+        client.enqueue("note", task_id=f"child{task.retried}")
+        raise LookupError("boom")
+
+    client.enqueue("fail", task_id="f", process_in=60)
+    client.enqueue("note", task_id="n", process_in=60)
+    with pytest.raises(LookupError, match="boom"):
+        client.run_waiting()
+    assert {message.id for message in client.waiting} == {"f", "n", "child0"}
+    assert len(client.runs) == 1
+    with pytest.raises(LookupError, match="boom"):
+        client.run_waiting()
+    assert {message.id for message in client.waiting} >= {"f", "child1"}
+
+
+def test_a_task_that_ctrl_c_ends_waits_again() -> None:
+    mux: ServeMux = ServeMux()
+    client = InlineClient(mux)
+
+    @mux.handler("stop")
+    def stop(task: RunningTask) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.enqueue("stop", task_id="s")
+    assert [message.id for message in client.waiting] == ["s"]
+    assert client.runs == []
+
+
 CONFLICTS: list[tuple[str, dict[str, Any], bool]] = [
     ("note", {}, False),
     ("note", {"retention": 60}, True),
@@ -310,6 +345,7 @@ def test_a_canceled_caller_ends_its_handler() -> None:
         with pytest.raises(asyncio.CancelledError):
             await calling
         assert client.runs == []
+        assert [message.type for message in client.waiting] == ["hang"]
         begun.clear()
         again = asyncio.ensure_future(client.enqueue("hang"))  # nothing is left running
         await begun.wait()
