@@ -30,6 +30,7 @@ __all__ = [
     "TaskOptions",
     "check_headers",
     "check_options",
+    "check_queue_name",
     "check_text",
     "complete",
     "starting_state",
@@ -177,7 +178,8 @@ def check_headers(value: object, name: str) -> dict[str, str]:
     return headers
 
 
-def _queue(value: object, name: str) -> str:
+def check_queue_name(value: object, name: str) -> str:
+    """Return the name of a queue, if it can be part of a key."""
     queue = check_text(value, name)
     if "}" in queue:
         raise ValueError(f"{name} must not contain '}}', which would break the hash tag of its keys: {queue!r}")
@@ -273,7 +275,9 @@ class OptionSpec(NamedTuple):
 
 
 OPTIONS: Final = (
-    OptionSpec("queue", OptionKind.TEXT, _queue, "the queue  [default: default]", Go.QUEUE, "queue", "default"),
+    OptionSpec(
+        "queue", OptionKind.TEXT, check_queue_name, "the queue  [default: default]", Go.QUEUE, "queue", "default"
+    ),
     OptionSpec("task_id", OptionKind.TEXT, check_text, "its id  [default: a random UUID]", Go.TASK_ID),
     OptionSpec(
         "max_retry", OptionKind.NUMBER, _count, "how often to retry the task  [default: 25]", Go.MAX_RETRY, "retry", 25

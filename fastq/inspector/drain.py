@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from fastq.broker.inspect.queues import QueueStats, group_sizes, pause_queue, queue_exists, queue_stats
 from fastq.broker.operation import Flow, Operation, Pause, together
+from fastq.durations import nanoseconds_of
 from fastq.errors import QueueNotFoundError, QueuePausedError
 from fastq.inspector.checks import check_queue, check_states
 from fastq.inspector.driver import Driver, operation
@@ -39,19 +40,29 @@ class DrainMethods(Driver):
         queue: str,
         *,
         states: Iterable[TaskState | str] = WAITED_FOR,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         pause_after: bool = False,
         progress: Callable[[Drain], object] | None = None,
     ) -> Flow[Drain]:
-        """Wait until a queue has no tasks in ``states``, or ``timeout`` seconds are over; ``Drain.empty`` tells which.
+        """Wait until a queue has no tasks in ``states``, or until the ``timeout``; ``Drain.empty`` tells which.
 
         Nothing is stopped: clients go on enqueuing. With ``pause_after`` the empty queue is paused, and what was taken
         before that is waited for. ``progress`` is called after each look, and may end the wait by raising. A paused
         queue with pending tasks would not become empty: ``QueuePausedError``.
         """
-        drain = _Drain(self, check_queue(queue), check_states(states, DRAINABLE), timeout, progress)
+        drain = _Drain(self, check_queue(queue), check_states(states, DRAINABLE), _timeout_s(timeout), progress)
         end = yield from drain.wait()
         return (yield from drain.pause()) if end.empty and pause_after else end
+
+
+def _timeout_s(timeout: object) -> float | None:
+    """Return how long to wait at most, in seconds."""
+    if timeout is None:
+        return None
+    ns = nanoseconds_of(timeout, name="timeout")
+    if ns < 0:
+        raise ValueError(f"timeout must not be negative: {timeout!r}")
+    return ns / SECOND_NS
 
 
 class _Counts(NamedTuple):

@@ -14,12 +14,12 @@ from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.broker.operations.enqueue import register_queue
 from fastq.broker.operations.lease import id_word
 from fastq.errors import BadLinesError
-from fastq.inspector.checks import check_queue
 from fastq.inspector.driver import Driver, operation
 from fastq.inspector.line_reading import Line, read_line
 from fastq.inspector.records import ImportReport
 from fastq.inspector.search import sources_of
 from fastq.log.printable import clean
+from fastq.options import check_queue_name
 from fastq.states import TaskState
 
 __all__ = ["NAMED", "ImportMethods"]
@@ -51,7 +51,7 @@ class ImportMethods(Driver):
         import that was interrupted can be run again. A unique lock is set if it has not expired and nobody has it.
         ``progress`` is called before each piece, and may end the import by raising.
         """
-        wishes = _Wishes(None if queue is None else check_queue(queue), False, skip_bad, active_as_pending)
+        wishes = _Wishes(queue, False, skip_bad, active_as_pending)
         return _Importing(wishes, progress).run(lines)
 
     @operation
@@ -65,7 +65,7 @@ class ImportMethods(Driver):
         progress: Callable[[ImportReport], object] | None = None,
     ) -> Flow[ImportReport]:
         """Return what ``import_tasks`` would do with these lines; nothing is written."""
-        wishes = _Wishes(None if queue is None else check_queue(queue), True, skip_bad, active_as_pending)
+        wishes = _Wishes(queue, True, skip_bad, active_as_pending)
         return _Importing(wishes, progress).run(lines)
 
 
@@ -77,6 +77,10 @@ class _Wishes:
     is_trial: bool
     skip_bad: bool
     active_as_pending: bool
+
+    def __post_init__(self) -> None:
+        if self.queue is not None:
+            check_queue_name(self.queue, "queue")
 
 
 class _Numbered(NamedTuple):
@@ -99,6 +103,8 @@ class _Importing:
 
     def run(self, lines: Iterable[str | bytes]) -> Flow[ImportReport]:
         """Import all lines; the report is the same object all the time."""
+        if isinstance(lines, str | bytes):
+            raise TypeError("lines must be an iterable of lines; use text.splitlines()")
         yield list_queues()  # before a line is waited for: is there a Redis?
         if iter(lines) is not lines and not self._wishes.skip_bad:
             yield from self._check(lines)
@@ -146,6 +152,7 @@ class _Importing:
                 line = read_line(text)
                 if self._wishes.queue is not None:
                     line = line.of_queue(self._wishes.queue)
+                check_queue_name(line.queue, "queue")
             except ValueError as error:
                 self._note_bad(at, error)
             else:

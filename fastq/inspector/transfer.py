@@ -23,6 +23,7 @@ from fastq.inspector.records import Moved
 from fastq.inspector.search import sources_of
 from fastq.inspector.task_lines import describe_listed
 from fastq.log.printable import clean
+from fastq.options import check_queue_name
 from fastq.states import TaskState
 
 __all__ = ["MOVABLE", "MovePlan", "TransferMethods"]
@@ -103,7 +104,7 @@ class TransferMethods(Driver):
 def _plan(
     now_ns: int, queues: tuple[str, str], states: Iterable[TaskState | str], where: TaskFilter | None
 ) -> Flow[MovePlan]:
-    origin, target = map(check_queue, queues)
+    origin, target = check_queue(queues[0]), check_queue_name(queues[1], "queue")
     if origin == target:
         raise ValueError(f"tasks cannot be moved from {origin!r} to itself")
     known = check_states(states, MOVABLE)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 
@@ -46,7 +47,17 @@ def test_a_wait_ends_with_its_time_and_says_what_is_left(ask: Ask, queue: Seeded
     end = ask("drain_queue", "default", timeout=0.0)
     assert (end.empty, end.left["pending"], end.processed, end.paused) == (False, 1, 0, False)
     assert ask("drain_queue", "default", states=["active"]).empty
-    assert not ask("drain_queue", "default", states="scheduled", timeout=0.01).empty
+    assert not ask("drain_queue", "default", states="scheduled", timeout=timedelta(milliseconds=10)).empty
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [(-1, "timeout must not be negative: -1"), (float("nan"), "timeout must be finite"), ("5", "timedelta or seconds")],
+)
+def test_a_time_to_wait_that_is_none_is_refused_at_once(ask: Ask, queue: Seeded, timeout: Any, error: str) -> None:
+    queue.pend()
+    with pytest.raises((TypeError, ValueError), match=error):
+        ask("drain_queue", "default", timeout=timeout)
 
 
 def test_a_wait_that_cannot_end_is_an_error(ask: Ask, queue: Seeded, db: Any) -> None:
@@ -146,6 +157,7 @@ def test_a_planned_move_tells_what_had_to_stay(ask: Ask, queue: Seeded, db: Any)
     [
         (("default", "default"), "tasks cannot be moved from 'default' to itself"),
         (("default", " "), "queue"),
+        (("default", "x}y"), "queue must not contain '}', .*: 'x}y'"),
         (("default", "other", ["active"]), "not 'active'"),
     ],
 )
@@ -210,6 +222,30 @@ def test_bad_lines_of_a_list_are_found_before_anything_is_put(ask: Ask, queue: S
     report = ask("import_tasks", [*lines, "{"], skip_bad=True, queue="other")
     assert (report.count, report.bad) == (2, 1)
     assert Seeded(db, "other").states() == {"a": "pending", "b": "pending"}
+
+
+def test_lines_as_one_text_are_refused(ask: Ask, queue: Seeded) -> None:
+    queue.pend("a")
+    (line,) = ask("export_tasks", "default")
+    for method in ("import_tasks", "check_import"):
+        for text in (line, line.encode()):
+            with pytest.raises(TypeError, match=r"lines must be an iterable of lines; use text\.splitlines\(\)"):
+                ask(method, text)
+
+
+def test_nothing_is_imported_into_a_queue_that_clients_refuse(ask: Ask, queue: Seeded, db: Any) -> None:
+    queue.pend("a")
+    lines = ask("export_tasks", "default")
+    db.flushall()
+    with pytest.raises(ValueError, match=r"queue must not contain '}'.*: 'x}y'"):
+        ask("import_tasks", lines, queue="x}y")
+    Seeded(db, "x}y").pend("a")
+    odd = ask("export_tasks", "x}y")
+    db.flushall()
+    with pytest.raises(BadLinesError, match="line 1: queue must not contain '}'"):
+        ask("import_tasks", odd)
+    assert everything(db) == {}
+    assert ask("import_tasks", odd, queue="other").count == 1
 
 
 def test_an_import_is_ended_between_two_pieces(ask: Ask, queue: Seeded, db: Any) -> None:
