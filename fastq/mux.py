@@ -158,6 +158,7 @@ class ServeMux(Generic[TaskT]):
         self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around; None: no pattern matches
         self._routes: dict[str, Handler[TaskT]] = {}  # the same by type
         self._noted: set[str] = set()  # patterns that take other names, as the log has said or their end shows
+        self._included: tuple[ServeMux[TaskT], ...] = ()  # by this one, or by one of these
         self._is_included = False
 
     def handler(self, pattern: str) -> Callable[[H], H]:
@@ -204,8 +205,9 @@ class ServeMux(Generic[TaskT]):
     def include(self, other: "ServeMux[TaskT]") -> None:
         """Add the handlers of another mux, plain and async, each inside that mux's middleware and then this one's.
 
-        Its ``child_start`` and ``child_stop`` hooks come with them. ``ValueError`` names a pattern that both have, and
-        nothing is added then. Nothing can be added to ``other`` afterwards: that raises ``RuntimeError``.
+        Its ``child_start`` and ``child_stop`` hooks come with them. ``ValueError`` names a pattern that both have, or a
+        mux that is included already, and nothing is added then. Nothing can be added to ``other`` afterwards: that
+        raises ``RuntimeError``.
         """
         if not isinstance(other, ServeMux):
             raise TypeError(f"mux.include takes a ServeMux, not {other!r}")
@@ -217,7 +219,13 @@ class ServeMux(Generic[TaskT]):
                 if pattern in self._handlers:
                     ours, theirs = self._handlers[pattern].handler, other._handlers[pattern].handler
                     raise ValueError(f"pattern {pattern!r} is in both: here for {ours!r}, there for {theirs!r}")
+            for mux in (other, *other._included):
+                if mux in self._included:
+                    raise ValueError(
+                        f"{mux!r} is included already; its child_start and child_stop hooks would run twice"
+                    )
             other._is_included = True
+            self._included += (other, *other._included)
             for pattern, found in other._handlers.items():
                 self._add(pattern, _Registered(found.handler, (*other._middleware, *found.middleware)))
             self._start_hooks += other._start_hooks

@@ -440,6 +440,21 @@ def test_muxes_with_a_pattern_in_common_are_not_joined() -> None:
         outer.include("tasks:mux")  # type: ignore[arg-type]  # what is tested
 
 
+def test_the_hooks_of_a_mux_come_once() -> None:
+    def connect() -> None: ...
+
+    hooks, outer, left, right = (ServeMux[FakeTask]() for _ in range(4))
+    hooks.child_start(connect)
+    for mux in (outer, left, right):
+        mux.include(hooks)
+    with pytest.raises(ValueError, match=r"<fastq\.mux\.ServeMux object .* is included already; its child_start"):
+        outer.include(hooks)
+    with pytest.raises(ValueError, match="is included already"):
+        left.include(right)
+    assert outer.child_hooks() == left.child_hooks() == ((connect,), ())
+    right.handle("a", plain)  # it was not included
+
+
 def test_a_mux_that_was_included_takes_nothing_more() -> None:
     def connect() -> None: ...
 
