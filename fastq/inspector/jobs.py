@@ -48,8 +48,8 @@ class JobMethods(Driver):
     def carry_out(self, job: Job, *, progress: OnProgress | None = None) -> Flow[Progress]:
         """Do a job; returns how far it came. What it could not do to single tasks is in ``Progress.failures``.
 
-        ``progress`` is called before each piece, and may end the work by raising an exception. Where many tasks are
-        concerned, and Redis does not answer, the job waits, and goes on once it does.
+        ``progress`` is called before each piece, and may end the work by raising an exception. Where Redis does not
+        answer, a job of ``plan_retry`` or ``plan_move`` ends with the error; plan it again to do the rest.
         """
         now, note = Progress(job.total), progress or _ignore
         note(now)

@@ -52,9 +52,10 @@ class RetryMethods(Driver):
         """Run all failed tasks again now, from retry and the archive; returns how many were moved to pending.
 
         With ``where`` all of them are read first, and those run that it leaves and that did not change since.
-        ``progress`` is called before each piece, and may end the work by raising an exception.
+        ``progress`` is called after each page that is read, with the number of tasks that were looked at, and then
+        before each piece of the work; it may end either by raising an exception.
         """
-        job = yield from _plan(self._now_ns(), queue, states, where, None)
+        job = yield from _plan(self._now_ns(), queue, states, where, progress)
         now = Progress(job.total)
         yield from job.work(self._now_ns(), now, progress or (lambda _: None))
         return now.done
@@ -68,10 +69,11 @@ class RetryMethods(Driver):
         where: TaskFilter | None = None,
         progress: OnProgress | None = None,
     ) -> Flow[Job]:
-        """Find the tasks that ``retry_tasks`` would run, and return a job that ``carry_out`` does to just these.
+        """Find the tasks that ``retry_tasks`` would run, and return a job for ``carry_out``.
 
-        ``progress`` is called with the number of tasks that were looked at; a filter keeps about 150 bytes of each
-        task that it leaves.
+        With a filter the job runs just these, as far as they did not change since; about 150 bytes of each are kept.
+        Without one it only counts them, and the job runs all that have failed by then. ``progress`` is called with the
+        number of tasks that were looked at.
         """
         return _plan(self._now_ns(), queue, states, where, progress)
 

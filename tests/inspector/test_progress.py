@@ -191,6 +191,33 @@ def test_failed_tasks_that_a_filter_leaves_are_run_again(ask: Ask, queue: Seeded
     assert queue.states()["a2"] == "archived"
 
 
+def test_a_retry_with_a_filter_tells_of_its_reading_too(ask: Ask, queue: Seeded) -> None:
+    failed(queue)
+    seen: list[tuple[int, int]] = []
+    where = TaskFilter(type="mail:*")
+    assert ask("retry_tasks", "default", where=where, progress=lambda now: seen.append((now.done, now.total))) == 3
+    assert seen[:2] == [(2, 4), (4, 4)]
+    assert {total for _, total in seen[2:]} == {3}
+
+
+def test_reading_for_a_retry_is_ended_by_what_progress_raises(ask: Ask, queue: Seeded) -> None:
+    failed(queue)
+
+    def stop(now: Progress) -> None:
+        raise EnoughError
+
+    with pytest.raises(EnoughError):
+        ask("retry_tasks", "default", where=TaskFilter(type="none"), progress=stop)
+
+
+def test_a_planned_retry_without_a_filter_runs_what_fails_meanwhile_too(ask: Ask, queue: Seeded) -> None:
+    failed(queue)
+    job: Job = ask("plan_retry", "default", states=["archived"])
+    assert job.total == 2
+    queue.add("archived", {"a3": NOW_S})
+    assert ask("carry_out", job).done == 3
+
+
 def test_a_planned_retry_leaves_out_what_changed_since(ask: Ask, queue: Seeded) -> None:
     failed(queue)
     job: Job = ask("plan_retry", "default", where=TaskFilter(error="Timeout"))
