@@ -239,6 +239,8 @@ def _own_parts(scheme: str, rest: str) -> set[str]:
 
 def _base(parts: Mapping[str, Any]) -> str:
     given: str | None = parts.get("redis")
+    if given is not None and not given.strip():  # as from a variable of the shell that is not set
+        raise ValueError(f"--redis, or redis in the file, is empty: {given!r}; leave it out for {DEFAULT_URL}")
     if given is not None and "://" in given:
         if parts.get("cluster") and "cluster" not in given.partition("://")[0]:
             raise ValueError(

@@ -64,6 +64,24 @@ def test_options_that_contradict_each_other_are_misuse(words: str, text: str) ->
     assert text in caught.value.message
 
 
+@pytest.mark.parametrize("words", [["--redis", ""], ["-u", " "], ["--cluster", "-u", ""]])
+def test_an_empty_url_is_misuse(words: list[str]) -> None:
+    with pytest.raises(
+        click.UsageError, match=r"--redis, or redis in the file, is empty: ' ?'; leave it out for redis"
+    ):
+        url_of(*words)
+
+
+def test_an_empty_url_is_misuse_for_what_runs_an_app_and_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('redis = ""')
+    with pytest.raises(click.UsageError, match="is empty: ''"):
+        url_of("--config", str(file))
+    for option, said in (("", {}), (None, {"redis": ""})):
+        with pytest.raises(ValueError, match="is empty: ''"):
+            runner_url(option, said)
+
+
 def test_the_environment_gives_what_options_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTQ_REDIS_URL", "redis://host:1/4")
     monkeypatch.setenv("FASTQ_PASSWORD", "secret")
