@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import fastq
+import fastq.inspector
 import fastq.testing
 from fastq import AsyncClient, Client
 from fastq.testing import AsyncInlineClient, InlineClient
@@ -93,6 +94,12 @@ def typed_imports() -> dict[str, str]:
 def test_what_is_imported_later_is_what_checkers_see() -> None:
     assert typed_imports() == fastq._LATER
     assert set(fastq._LATER) <= set(fastq.__all__) <= set(dir(fastq))
+
+
+def test_what_the_methods_of_inspectors_return_is_here_but_for_the_doctor() -> None:
+    examination = {name for name in fastq.inspector.__all__ if ".doctor." in getattr(fastq.inspector, name).__module__}
+    assert examination == {"Finding", "Level", "Repair", "Report"}
+    assert set(fastq.inspector.__all__) - examination <= set(fastq.__all__)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

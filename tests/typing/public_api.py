@@ -19,6 +19,7 @@ from fastq import (
     BrokerError,
     BrokerTimeoutError,
     Client,
+    Drain,
     DuplicateTaskError,
     EnqueueOptions,
     EnqueueResults,
@@ -30,6 +31,7 @@ from fastq import (
     Inspector,
     InvalidMessageError,
     Middleware,
+    Moved,
     PeriodicTaskConfig,
     PeriodicTaskManager,
     Progress,
@@ -41,6 +43,7 @@ from fastq import (
     Server,
     ServerInfo,
     Task,
+    TaskEvent,
     TaskFilter,
     TaskIDConflictError,
     TaskInfo,
@@ -48,7 +51,6 @@ from fastq import (
     TaskState,
     cron,
 )
-from fastq.inspector import Drain, Moved, TaskEvent
 from fastq.testing import (
     AsyncInlineClient,
     InlineClient,
