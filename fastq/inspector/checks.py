@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from fastq.durations import nanoseconds_of
 from fastq.options import check_text
 from fastq.states import TaskState
 
@@ -17,6 +18,7 @@ __all__ = [
     "check_state_name",
     "check_states",
     "check_task_id",
+    "check_timeout",
 ]
 
 MAX_PAGE_SIZE: Final = 10_000
@@ -76,3 +78,11 @@ def check_count(value: object, name: str, most: int) -> int:
     if not 1 <= value <= most:
         raise ValueError(f"{name} must be from 1 to {most}: {value!r}")
     return value
+
+
+def check_timeout(timeout: object) -> float:
+    """Return how long to wait at most, in seconds."""
+    ns = nanoseconds_of(timeout, name="timeout")
+    if ns < 0:
+        raise ValueError(f"timeout must not be negative: {timeout!r}")
+    return ns / 1_000_000_000

@@ -1,11 +1,13 @@
 """What an inspector tells servers of fastq: to shut down, or to fetch no more; and how it sees that they do."""
 
 import time
+from datetime import timedelta
 from typing import Final
 
 from fastq.broker.operation import Flow, Pause
 from fastq.broker.operations.control import ServerOrder, count_listeners, send_order
 from fastq.errors import BrokerAuthError, ServerNotListeningError
+from fastq.inspector.checks import check_timeout
 from fastq.inspector.driver import Driver, operation
 from fastq.inspector.processes import running_servers
 from fastq.inspector.records import ServerInfo
@@ -38,20 +40,23 @@ class ControlMethods(Driver):
         return _tell(server_id, ServerOrder.QUIET)
 
     @operation
-    def wait_for_server(self, server_id: str, status: str, *, timeout: float = 15.0) -> Flow[ServerInfo | None]:
+    def wait_for_server(
+        self, server_id: str, status: str, *, timeout: float | timedelta = 15.0
+    ) -> Flow[ServerInfo | None]:
         """Wait until a server is "quiet" or "stopping"; returns what it shows, None if it is gone.
 
-        ``TimeoutError`` after so many seconds. A server that died is gone from the list within 10 s.
+        ``TimeoutError`` after the ``timeout``. A server that died is gone from the list within 10 s.
         """
         if status not in AS_FAR_AS:
             raise ValueError(f"status must be one of {', '.join(AS_FAR_AS)}, not {status!r}")
-        deadline_s = time.monotonic() + timeout
+        timeout_s = check_timeout(timeout)
+        deadline_s = time.monotonic() + timeout_s
         while True:
             now = next((one for one in (yield from running_servers(self._now_ns())) if one.id == server_id), None)
             if now is None or now.status in AS_FAR_AS[status]:
                 return now
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"server {server_id!r} is {now.status!r}, not {status!r}, after {timeout:g} s")
+                raise TimeoutError(f"server {server_id!r} is {now.status!r}, not {status!r}, after {timeout_s:g} s")
             yield Pause(LOOK_EVERY_S)
 
 

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from fastq.broker.inspect.queues import QueueStats, group_sizes, pause_queue, queue_exists, queue_stats
 from fastq.broker.operation import Flow, Operation, Pause, together
-from fastq.durations import nanoseconds_of
 from fastq.errors import QueueNotFoundError, QueuePausedError
-from fastq.inspector.checks import check_queue, check_states
+from fastq.inspector.checks import check_queue, check_states, check_timeout
 from fastq.inspector.driver import Driver, operation
 from fastq.inspector.records import Drain
 from fastq.states import TaskState
@@ -50,19 +49,10 @@ class DrainMethods(Driver):
         before that is waited for. ``progress`` is called after each look, and may end the wait by raising. A paused
         queue with pending tasks would not become empty: ``QueuePausedError``.
         """
-        drain = _Drain(self, check_queue(queue), check_states(states, DRAINABLE), _timeout_s(timeout), progress)
+        timeout_s = None if timeout is None else check_timeout(timeout)
+        drain = _Drain(self, check_queue(queue), check_states(states, DRAINABLE), timeout_s, progress)
         end = yield from drain.wait()
         return (yield from drain.pause()) if end.empty and pause_after else end
-
-
-def _timeout_s(timeout: object) -> float | None:
-    """Return how long to wait at most, in seconds."""
-    if timeout is None:
-        return None
-    ns = nanoseconds_of(timeout, name="timeout")
-    if ns < 0:
-        raise ValueError(f"timeout must not be negative: {timeout!r}")
-    return ns / SECOND_NS
 
 
 class _Counts(NamedTuple):

@@ -108,6 +108,9 @@ def test_a_server_that_does_not_listen_cannot_be_told(ask: Ask, db: Redis) -> No
     assert ask("wait_for_server", "it", "stopping") is None
     with pytest.raises(ValueError, match="status must be one of quiet, stopping, not 'gone'"):
         ask("wait_for_server", "it", "gone")
+    with pytest.raises(ValueError, match="timeout must be finite, not nan"):
+        ask("wait_for_server", "it", "quiet", timeout=float("nan"))
+    assert ask("wait_for_server", "it", "quiet", timeout=timedelta(seconds=1)) is None
 
 
 def test_a_server_that_listens_is_told(ask: Ask, db: Any) -> None:
