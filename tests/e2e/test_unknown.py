@@ -10,15 +10,19 @@ from tests.e2e.view import View
 from tests.waiting import wait_until
 
 
-@pytest.mark.parametrize(("has_peer", "retried"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize(("peer", "retried"), [("active", 0), ("quiet", 1), (None, 1)])
 def test_a_task_that_another_server_has_a_handler_for_costs_no_attempt(
-    has_peer: bool, retried: int, workers: Workers, client: Client, view: View
+    peer: str | None, retried: int, workers: Workers, client: Client, view: View
 ) -> None:
-    if has_peer:
-        peer = workers.start("--concurrency", "1").is_ready()
-        peer.signal(signal.SIGTSTP)  # it shows itself and leaves the task to the other one
-        wait_until(lambda: b"stopped" in view.published())
     old = workers.start("--concurrency", "1", app="tests.e2e.apps:narrow").is_ready()
+    other = workers.start("--concurrency", "1").is_ready() if peer else None
+    if other is not None:
+        wait_until(lambda: view.published().count(b"active") == 2)
+    if other is not None and peer == "active":
+        other.signal(signal.SIGSTOP)  # it counts as active, and leaves the task to the old one
+    elif other is not None:
+        other.signal(signal.SIGTSTP)
+        wait_until(lambda: b"stopped" in view.published())
     client.enqueue("ok", task_id="it")
     message = view.until("retry", "it")
     assert message is not None
@@ -27,3 +31,5 @@ def test_a_task_that_another_server_has_a_handler_for_costs_no_attempt(
     assert view.count("failed") == retried
     assert "no handler here matches type 'ok' of queue default; its tasks " in old.text
     assert old.stop() == 0, old.text
+    if other is not None:
+        other.signal(signal.SIGCONT)
