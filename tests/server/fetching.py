@@ -20,11 +20,13 @@ class Pool:
         self.bench = bench
         self.room = room
         self.taken: list[tuple[str, str]] = []
+        self.asked_s: list[float] = []
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
+        self.asked_s.append(asked_s)
         for task in leased.tasks:
             self.taken.append((queue, task.id))
-            self.bench.tasks.add(queue, view_task_message(task.message), self.bench.clock.monotonic_s())
+            self.bench.tasks.add(queue, view_task_message(task.message), asked_s)
 
     @property
     def ids(self) -> list[str]:

@@ -256,6 +256,7 @@ def test_the_tasks_of_a_dequeue_without_reply_are_found(
             bench.queue.pend("a", "b")
             pool = Pool(bench, room=2)
             fetching = fetcher(bench, pool)
+            asked_s = bench.clock.monotonic_s()
             assert await fetching.tick() > 0
             assert pool.ids == []
             assert bench.queue.places() == {"active": ["b", "a", "theirs"], "lease": ["theirs", "a", "b"]}
@@ -263,6 +264,7 @@ def test_the_tasks_of_a_dequeue_without_reply_are_found(
             bench.clock.advance(1)
             await fetching.tick()
             assert sorted(pool.ids) == ["a", "b"]
+            assert pool.asked_s == [asked_s], "of the dequeue, not of the look"
             for _ in range(4):
                 bench.clock.advance(6)
                 await fetching.tick()

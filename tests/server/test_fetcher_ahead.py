@@ -166,7 +166,8 @@ def test_what_was_brought_is_not_taken_for_lost(db: Redis, url: str) -> None:
         fetching = fetcher(bench, pool)
         await fetching.tick()
         score = OURS.score(bench.clock.unix_ns() / 1e9, 30)
-        bench.in_flight.dequeues.lose(DequeueCall(QUEUE, 1, score))  # another dequeue of that second had no reply
+        # Another dequeue of that second had no reply.
+        bench.in_flight.dequeues.lose(DequeueCall(QUEUE, 1, score), bench.clock.monotonic_s())
         bench.clock.advance(10)
         for _ in range(3):
             await fetching.tick()

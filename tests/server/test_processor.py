@@ -16,6 +16,7 @@ from fastq.pool.protocol import Event, Pool, PoolCallbacks, Submission
 from fastq.server.config import ServerConfig
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
 from fastq.server.inflight.tasks import InFlightTask
+from fastq.server.timing import STANDARD
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, message, run
@@ -111,6 +112,43 @@ def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
         bench.accept("b", "c")
         assert bench.ended() == [("b", "Requeued"), ("c", "Requeued")]
         assert bench.pool.pending == 0
+
+    on_crew(test)
+
+
+def test_what_goes_back_replaces_an_end_in_doubt_of_the_same_id() -> None:
+    # Else that end would be written for the task that has just come back.
+    def test(bench: Bench) -> None:
+        for task_id in ("a", "b"):
+            bench.accept(task_id)
+            bench.take_all()
+            bench.tell((task_id, EventKind.DONE, b""))
+        stale, other = bench.finished
+        bench.finished.clear()
+        bad = LeasedTask("b", b"\xff")
+        bench.processor.accept("q", Leased.of([bad]))
+        assert not other.in_flight
+        bench.processor.give_back()
+        bench.accept("a", "a")
+        assert not stale.in_flight
+        assert bench.ended() == [("b", "Archived"), ("a", "Requeued")]
+        assert bench.finished[1] is bench.task("a")
+
+    on_crew(test)
+
+
+def test_a_lease_counts_from_when_it_was_asked_for() -> None:
+    def test(bench: Bench) -> None:
+        bench.clock.advance(1)
+        asked_s = bench.clock.monotonic_s()
+        bench.accept("b")
+        bench.clock.advance(7)
+        batch = [LeasedTask(one, message(one, queue="q")) for one in ("a", "b")] + [LeasedTask("bad", b"\xff")]
+        bench.processor.accept("q", Leased.of(batch), asked_s)
+        bench.processor.give_back()
+        bench.processor.accept("q", Leased.of([LeasedTask("c", message("c", queue="q"))]), asked_s)
+        until_s = asked_s + STANDARD.lease_s
+        assert [bench.task(one).leased_until_s for one in ("a", "b", "bad", "c")] == [until_s] * 4
 
     on_crew(test)
 

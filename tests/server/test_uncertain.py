@@ -2,7 +2,7 @@
 
 import pytest
 
-from fastq.broker.operations.lease import Leased
+from fastq.broker.operations.lease import Leased, LeasedTask
 from fastq.clock import ManualClock
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
@@ -79,7 +79,7 @@ def test_an_end_in_doubt_waits_while_its_id_may_be_back(where: str, setup: Setup
     elif where == "brought":
         setup.bring(CALL, [b"a"])
     else:
-        setup.dequeues.lose(CALL)
+        setup.dequeues.lose(CALL, setup.clock.monotonic_s())
     assert setup.due() == ["b"], "another queue's is not concerned"
     assert [task.id for task in setup.ends.waiting] == ["a"]
     if where == "under way":
@@ -136,7 +136,22 @@ def test_what_was_brought_before_half_a_lease_counts_as_lost(setup: Setup) -> No
 
 
 def test_a_dequeue_that_is_lost_twice_is_looked_for_from_the_beginning(setup: Setup) -> None:
-    setup.dequeues.lose(CALL)
-    setup.dequeues.lose(CALL)
+    setup.dequeues.lose(CALL, setup.clock.monotonic_s())
+    setup.dequeues.lose(CALL, setup.clock.monotonic_s())
     assert len(setup.dequeues._lost) == 1
     assert setup.dequeues.due_s() == 0.0
+
+
+@pytest.mark.parametrize("later_s", [0, 3])
+def test_what_an_earlier_look_has_found_is_not_new(later_s: int, setup: Setup) -> None:
+    """The calls of one round trip have leases that end seconds apart."""
+    asked_s = setup.clock.monotonic_s()
+    setup.dequeues.lose(DequeueCall("q", 10, f"{setup.clock.unix_ns() // 10**9 + LEASE_S + later_s}"), asked_s)
+    task = setup.hold("a")
+    setup.ends.keep([task], UNHEARD)
+    setup.clock.advance(5)
+    (lost,) = setup.dequeues._lost
+    again = LeasedTask("a", task.view.data)
+    assert not setup.dequeues._is_new(again, lost, task)
+    task.leased_until_s -= 10
+    assert setup.dequeues._is_new(again, lost, task)

@@ -167,7 +167,7 @@ class Fetcher(Actor):
         except BaseException:
             answer.cancel()
             for call in calls:
-                self._dequeues.lose(call)
+                self._dequeues.lose(call, asked_s)
             raise
         finally:
             self._dequeues.end()
@@ -175,7 +175,7 @@ class Fetcher(Actor):
             if isinstance(result, BrokerError):
                 self._prioritizer.give_back(call.queue, call.most)
                 if result.maybe_applied:
-                    self._dequeues.lose(call)
+                    self._dequeues.lose(call, asked_s)
                 self._note_failure(call.queue, result)
                 continue
             self._note_answer(call.queue)
@@ -269,4 +269,4 @@ class Fetcher(Actor):
                     found.leased.size,
                     found.queue,
                 )
-                self._taker.accept(found.queue, found.leased)
+                self._taker.accept(found.queue, found.leased, found.asked_s)

@@ -46,7 +46,7 @@ from fastq.server.inflight.failure_log import FailureLog
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask, view_leased
 from fastq.server.inflight.unknown import pass_on_delay_s
-from fastq.wire.codec import view_task_message
+from fastq.wire.codec import TaskView, view_task_message
 from fastq.worker.report import FailureReport
 
 __all__ = ["Processor", "ProcessorCallbacks", "give_back"]
@@ -160,15 +160,16 @@ class Processor:
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
         """Take tasks that were leased by a dequeue asked for at ``asked_s``; those that cannot be read are archived."""
         self.taken += leased.size
-        now_s = self._clock.monotonic_s()
+        # A lease counts from when it was asked for: Redis may have granted it as early as that.
+        leased_s = asked_s or self._clock.monotonic_s()
         if self._is_closed:
-            self._callbacks.finish(self._return(queue, leased, now_s))
+            self._callbacks.finish(self._return(queue, leased, leased_s))
             return
-        tasks, odd = self._intake.take(queue, leased.ids, leased.messages, now_s)
+        tasks, odd = self._intake.take(queue, leased.ids, leased.messages, leased_s)
         rejected: list[InFlightTask] = []
         try:
             if odd:
-                self._take_odd(queue, [leased.task(place) for place in odd], tasks, rejected)
+                self._take_odd(queue, [leased.task(place) for place in odd], leased_s, tasks, rejected)
             if self._callbacks.remembers_canceled():
                 rejected += self._cancel_early(queue, tasks, asked_s)
             submissions = to_submit(tasks)
@@ -178,19 +179,32 @@ class Processor:
             if rejected:
                 self._callbacks.finish(rejected)
 
-    def _return(self, queue: str, leased: Leased, now_s: float) -> list[InFlightTask]:
+    def _return(self, queue: str, leased: Leased, leased_s: float) -> list[InFlightTask]:
         """Requeue tasks that arrived too late; unreadable ones are left to a recoverer."""
-        returned = []
+        returned = {}
         for place in range(leased.size):
-            with suppress(InvalidMessageError):
-                returned.append(give_back(self._tasks.add(queue, view_leased(leased.task(place)), now_s)))
-        return returned
+            one = leased.task(place)
+            if one.id not in returned:
+                with suppress(InvalidMessageError):
+                    returned[one.id] = give_back(self._add(queue, view_leased(one), leased_s))
+        return list(returned.values())
+
+    def _add(self, queue: str, view: TaskView, leased_s: float) -> InFlightTask:
+        """Add a task, and let go of the one that is in flight under its id."""
+        if (stale := self._tasks.get(queue, view.id)) is not None:
+            # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
+            self.lose(stale)
+        return self._tasks.add(queue, view, leased_s)
 
     def _take_odd(
-        self, queue: str, leased: Sequence[LeasedTask], tasks: list[InFlightTask], rejected: list[InFlightTask]
+        self,
+        queue: str,
+        leased: Sequence[LeasedTask],
+        leased_s: float,
+        tasks: list[InFlightTask],
+        rejected: list[InFlightTask],
     ) -> None:
         """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
-        now_s = self._clock.monotonic_s()
         ids = {task.id for task in tasks}
         repeats = 0
         for one in leased:
@@ -201,12 +215,9 @@ class Processor:
             try:
                 view = view_leased(one)
             except InvalidMessageError as error:
-                rejected.append(self._reject(queue, one, str(error), now_s))
+                rejected.append(self._reject(queue, one, str(error), leased_s))
                 continue
-            if (stale := self._tasks.get(queue, one.id)) is not None:
-                # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
-                self.lose(stale)
-            task = self._tasks.add(queue, view, now_s)
+            task = self._add(queue, view, leased_s)
             self._intake.submission(task)
             tasks.append(task)
         if repeats:
@@ -224,10 +235,10 @@ class Processor:
     def _is_async(self, task_type: str) -> bool:
         return self._patterns.find(task_type) in self._async_patterns
 
-    def _reject(self, queue: str, leased: LeasedTask, why: str, now_s: float) -> InFlightTask:
+    def _reject(self, queue: str, leased: LeasedTask, why: str, leased_s: float) -> InFlightTask:
         _log.error("task %s of queue %s cannot be read (%s); archiving it", leased.id, queue, why)
         rewritten = undecodable(leased.id, queue, leased.message, why, self._clock.unix_ns() // 1_000_000_000)
-        task = self._tasks.add(queue, view_task_message(rewritten), now_s)
+        task = self._add(queue, view_task_message(rewritten), leased_s)
         task.disposition = Archived(leased.id, rewritten)
         return task
 

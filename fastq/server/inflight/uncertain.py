@@ -147,15 +147,17 @@ class _Lost:
 
     queue: str
     lease_score: str
+    asked_s: float
     looks: int = LOOKS
     due_s: float = 0.0
 
 
 class Found(NamedTuple):
-    """The tasks that a lost dequeue of a queue had leased to us, or why the look failed."""
+    """The tasks that a lost dequeue of a queue, asked for at ``asked_s``, had leased to us, or why the look failed."""
 
     queue: str
     leased: Leased
+    asked_s: float
     error: BrokerError | None = None
 
 
@@ -208,7 +210,7 @@ class UncertainDequeues:
         while self._brought:
             batch = self._brought.pop(0)
             if self._age_s(batch) > self._lease_s / 2:
-                self.lose(batch.call)
+                self.lose(batch.call, batch.asked_s)
             else:
                 yield batch
 
@@ -218,9 +220,9 @@ class UncertainDequeues:
 
     # Lost
 
-    def lose(self, call: DequeueCall) -> None:
-        """Note that a dequeue had no reply; its tasks are looked for at once, and again later."""
-        lost = _Lost(call.queue, call.score)
+    def lose(self, call: DequeueCall, asked_s: float) -> None:
+        """Note that a dequeue asked for at ``asked_s`` had no reply; its tasks are looked for now, and again later."""
+        lost = _Lost(call.queue, call.score, asked_s)
         self._lost = [one for one in self._lost if (one.queue, one.lease_score) != (call.queue, call.score)]
         self._lost.append(lost)
 
@@ -252,7 +254,7 @@ class UncertainDequeues:
         for lost, result in zip(due, results, strict=True):
             if isinstance(result, BrokerError):
                 lost.due_s = now_s + LOOK_FAILED_S
-                found.append(Found(lost.queue, _NOTHING, result))
+                found.append(Found(lost.queue, _NOTHING, lost.asked_s, result))
                 continue
             lost.looks -= 1
             lost.due_s = now_s + LOOK_AGAIN_S
@@ -262,7 +264,7 @@ class UncertainDequeues:
                 for task in result.tasks
                 if self._is_new(task, lost, ours.get(task.id) or self._tasks.get(lost.queue, task.id))
             ]
-            found.append(Found(lost.queue, Leased.of(tasks)))
+            found.append(Found(lost.queue, Leased.of(tasks), lost.asked_s))
         self._lost = [lost for lost in self._lost if lost.looks > 0]
         return found
 
@@ -275,5 +277,9 @@ class UncertainDequeues:
             return True
         if not self._ends.is_in_doubt(ours):
             return False
+        if found.message != ours.view.data:
+            return True
+        if ours.leased_until_s == lost.asked_s + self._lease_s:
+            return False  # an earlier look found it
         ends_s = ours.leased_until_s - self._clock.monotonic_s() + self._clock.unix_ns() / 1e9
-        return found.message != ours.view.data or abs(int(float(lost.lease_score)) - ends_s) > SAME_LEASE_S
+        return abs(int(float(lost.lease_score)) - ends_s) > SAME_LEASE_S
