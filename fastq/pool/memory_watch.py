@@ -85,14 +85,15 @@ def _blamed(child: Child, seen: _Seen, running: list[tuple[int, Submission]]) ->
     """Return the task that made its child grow, as far as that can be known.
 
     One that began since the child was within the limit may have found it like that. Of several coroutines it is the one
-    that the event loop is in, else the one that began last, since the others have run within the limit for longer.
+    that the event loop is in, if that began before; where the loop is in none, it is the one that began last, since the
+    others have run within the limit for longer.
     """
     queue = child.queue
     latest = running[-1][1]
     if len(running) == 1 and queue.finished == seen.finished and queue.remaining()[0] is latest:
         return latest  # no other has run since
+    suspects = [one for one in running if one[0] <= seen.within_ns]
     in_step = queue.find(queue.in_step)
     if in_step is not None:
-        return in_step
-    suspects = [one for one in running if one[0] <= seen.within_ns]
+        return in_step if any(one[1] is in_step for one in suspects) else None
     return max(suspects, key=lambda one: one[0])[1] if suspects else None

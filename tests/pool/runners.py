@@ -362,6 +362,7 @@ async def async_grow_for_a_while(order: dict[str, str]) -> None:
 
 
 async def async_grow_and_block(order: dict[str, str]) -> None:
+    await async_wait_for(order)
     _KEPT.append(bytearray(os.urandom(1024) * (int(order["size"]) // 1024)))
     signal_beacon(order, "grown")
     time.sleep(10**6)

@@ -168,7 +168,8 @@ def test_coroutines_beside_one_that_was_told_and_gave_nothing_back_run_again() -
     run(test())
 
 
-def test_the_coroutine_that_the_loop_is_in_is_charged() -> None:
+@pytest.mark.parametrize("was_seen", [True, False])
+def test_the_coroutine_that_the_loop_is_in_is_charged_if_it_ran_within_the_limit(was_seen: bool) -> None:
     async def test() -> None:
         async with bench(settings(memory_limit=LIMIT, async_concurrency=4)) as b:
             hold_looks(b)
@@ -178,13 +179,20 @@ def test_the_coroutine_that_the_loop_is_in_is_charged() -> None:
             for _ in others:
                 await b.beacon.pids()
             look(b)
-            b.submit(b.task("big", "grow_and_block", is_async=True, size=BIG))
-            while await b.beacon.next() != "grown":
-                pass
+            go = b.beacon.file("go")
+            b.submit(b.task("big", "grow_and_block", is_async=True, size=BIG, file=str(go)))
+            await b.beacon.pids()
+            if was_seen:
+                look(b)
+            go.touch()
+            assert await b.beacon.next() == "grown"
             look(b)
             event = await b.outcome("big")
-            assert event.kind is EventKind.CRASHED
-            assert re.fullmatch(OBITUARY.format(old), event.data.decode()), event.data
+            if was_seen:
+                assert event.kind is EventKind.CRASHED
+                assert re.fullmatch(OBITUARY.format(old), event.data.decode()), event.data
+            else:
+                assert event.kind is EventKind.RERUN, "it may have found its child like that"
             assert {event.kind for event in await b.outcomes(range(3))} == {EventKind.RERUN}
 
     run(test())

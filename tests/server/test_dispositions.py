@@ -170,6 +170,7 @@ def test_fields_of_newer_peers_survive() -> None:
     [
         (EventKind.TIMEOUT, "TaskTimeout: the handler did not end in time and its process was killed"),
         (EventKind.CANCELED, "TaskCanceled: the handler did not end when it was canceled and its process was killed"),
+        (EventKind.MEMORY_LIMIT, "TaskCanceled: its process had grown above memory_limit"),
     ],
 )
 def test_a_child_that_was_killed_said_nothing_so_the_server_does(kind: EventKind, text: str) -> None:

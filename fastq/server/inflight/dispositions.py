@@ -118,6 +118,7 @@ _TOO_LATE: Final = {
 _TEXTS: Final = {
     EventKind.TIMEOUT: "TaskTimeout: the handler did not end in time and its process was killed",
     EventKind.CANCELED: "TaskCanceled: the handler did not end when it was canceled and its process was killed",
+    EventKind.MEMORY_LIMIT: "TaskCanceled: its process had grown above memory_limit",
     EventKind.ABORTED: "TaskCanceled: the task was canceled while its server shut down",
     EventKind.RERUN: "its process was killed, and not because of it",
     EventKind.RETURNED: "it had not started",
