@@ -45,6 +45,7 @@ cdef uint32_t RETURNED = EventKind.RETURNED
 cdef uint32_t LAST_ANSWER = EventKind.MEMORY_LIMIT
 cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no-op task
 MAX_RESULT = 64 * 1024 * 1024
+cdef bytes NEVER_ANY_DESCRIPTOR = b"its worker process has no descriptor for a large payload, from its start: raise its limit"
 
 # What run() stopped for.
 NOTHING_LEFT = 0
@@ -116,6 +117,7 @@ cdef class Work:
     # What every task's context variables are copied from.
     cdef readonly object context
     cdef readonly bint forked
+    cdef bint has_begun
 
     def __init__(self, memory: Memory, bell: Memory, shape, runner, host) -> None:
         self.memory = memory
@@ -215,13 +217,20 @@ cdef class Work:
                 return None
             if ours:
                 task.data = data
+        self.has_begun |= ours
         return task
 
     cdef int give_back(self, Attempt task) except -1:
-        """Return a task that cannot be begun here, and ask for another child in this one's place."""
+        """Return a task that cannot be begun here, and ask for another child in this one's place.
+
+        Where none was begun before, the next child would have no descriptor either: the task fails.
+        """
         self.slots.end(task.row, task.seq)
-        atomic.store32(self.memory.base + REPORT_AT, NO_DESCRIPTORS)
-        self.outbox.send(task, RETURNED, b"", 0)
+        if self.has_begun:
+            atomic.store32(self.memory.base + REPORT_AT, NO_DESCRIPTORS)
+            self.outbox.send(task, RETURNED, b"", 0)
+        else:
+            self.outbox.send(task, BROKEN, NEVER_ANY_DESCRIPTOR, 0)
         self.outbox.announce(True)
         return 0
 

@@ -68,6 +68,22 @@ def test_a_child_that_can_open_nothing_returns_a_large_task_unrun_and_is_replace
     run(test())
 
 
+def test_a_large_task_fails_in_a_child_that_could_open_nothing_from_its_start() -> None:
+    """The next child could not either, and the task would go from one to the other for ever."""
+
+    async def test() -> None:
+        async with bench() as b:
+            (child,) = b.pool.child_states
+            resource.prlimit(child, resource.RLIMIT_NOFILE, (1, 1))
+            event = await b.run("noop", text="x" * BIG)
+            assert event.kind is EventKind.BROKEN
+            assert event.data.startswith(b"its worker process has no descriptor for a large payload")
+            assert (await b.run("pid")).data == str(child).encode(), "small ones run there"
+            assert (await b.run("noop", text="x" * BIG)).kind is EventKind.RETURNED
+
+    run(test())
+
+
 def test_children_that_are_to_leave_and_cannot_be_followed_leave_and_no_outcome_is_lost() -> None:
     async def test() -> None:
         async with bench(settings(processes=2, max_tasks_per_child=2, prefetch_time=600)) as b:
