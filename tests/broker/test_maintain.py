@@ -6,6 +6,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.maintain import Forwarded, delete_expired_completed, forward
+from fastq.errors import BrokerError
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench, message, queue_bench
 
@@ -93,6 +94,16 @@ def test_no_more_completed_tasks_are_deleted_than_asked_for(bench: QueueBench) -
     assert bench.run(delete_expired_completed(QUEUE, NOW_S, 1000)).deleted == 1000
     assert bench.places() == {"completed": ["1000"]}
     assert bench.states() == {"1000": "completed"}
+
+
+@pytest.mark.parametrize("key", [keys.archived(QUEUE), keys.archive_rule(QUEUE)])
+def test_a_key_of_another_type_keeps_completed_tasks(key: str, bench: QueueBench) -> None:
+    complete(bench, {"a": NOW_S - 100})
+    bench.db.set(key, "odd")
+    with pytest.raises(BrokerError, match="WRONGTYPE"):
+        bench.run(delete_expired_completed(QUEUE, NOW_S, 10))
+    assert bench.states() == {"a": "completed"}
+    assert bench.db.zscore(keys.completed(QUEUE), "a") == NOW_S - 100
 
 
 def test_a_completed_id_without_a_task_goes_too(bench: QueueBench) -> None:

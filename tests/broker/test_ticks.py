@@ -71,6 +71,23 @@ def test_a_task_may_start_scheduled_or_in_a_group(bench: QueueBench) -> None:
     assert bench.db.get(LOCK) == b"b"
 
 
+@pytest.mark.parametrize(
+    ("state", "key"),
+    [
+        (TaskState.PENDING, keys.pending("default")),
+        (TaskState.SCHEDULED, keys.scheduled("default")),
+        (TaskState.SCHEDULED, keys.groups("default")),
+        (TaskState.AGGREGATING, keys.group("default", "g")),
+    ],
+)
+def test_a_key_of_another_type_leaves_the_tick_undone(state: TaskState, key: str, bench: QueueBench) -> None:
+    bench.db.set(key, "odd")
+    before = sorted(bench.db.keys())
+    with pytest.raises(BrokerError, match="WRONGTYPE"):
+        bench.run(enqueue_tick(tick(), batch("a", state, group="g", lock=LOCK, lock_ttl_s=60, run_at_s=NOW_S + 90)))
+    assert sorted(bench.db.keys()) == before
+
+
 def test_a_refused_tick_is_open_for_another_scheduler(bench: QueueBench) -> None:
     bench.pend("a")
     bench.db.set(LOCK, "other")

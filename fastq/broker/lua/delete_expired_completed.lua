@@ -12,10 +12,12 @@ cost    0.8 us a task at 500 tasks a call, 0.9 at 100 (benchmarks/bench_scripts.
 ]]
 local completed, archived, archive_rule = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, now, limit = ARGV[1], ARGV[2], ARGV[3]
+-- Read first: these raise for keys of another type, before anything is written.
+local size = redis.call("ZCARD", archived)
+local dropped, max, ttl, full = unpack(redis.call("HMGET", archive_rule, "dropped", "max", "ttl", "full"))
 local ids = redis.call("ZRANGE", completed, "-inf", now, "BYSCORE", "LIMIT", 0, limit)
 for _, id in ipairs(ids) do
   redis.call("DEL", task_prefix .. id)
 end
 if #ids > 0 then redis.call("ZREM", completed, unpack(ids)) end
-local dropped, max, ttl, full = unpack(redis.call("HMGET", archive_rule, "dropped", "max", "ttl", "full"))
-return {#ids, redis.call("ZCARD", completed), redis.call("ZCARD", archived), dropped, max, ttl, full}
+return {#ids, redis.call("ZCARD", completed), size, dropped, max, ttl, full}

@@ -42,6 +42,17 @@ local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
 local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end
 
+-- These raise for a key of another type, before anything is written.
+if group_name ~= "" then redis.call("SCARD", groups) end
+if state == "pending" then
+  redis.call("LLEN", pending)
+elseif state == "scheduled" then
+  redis.call("ZCARD", scheduled)
+  redis.call("ZCARD", scheduled_groups)
+else
+  redis.call("ZCARD", group)
+end
+
 if plan ~= "" then
   local last = string.match(redis.call("GET", last_tick) or "", "^%d+")
   if not last or tonumber(last) < tonumber(due) then
