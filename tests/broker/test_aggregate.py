@@ -266,6 +266,7 @@ def test_the_new_task_goes_where_its_options_say(state: str, bench: QueueBench) 
     assert bench.task("whole") == {"msg": task.message, "state": state.encode(), "group": b"h"}
     assert listed(bench) == {b"h"}
     assert bench.scores("scheduled") == ({"whole": NOW_S + 60} if state == "scheduled" else {})
+    assert bench.scores("scheduled_groups") == ({"h": NOW_S + 60} if state == "scheduled" else {})
     assert bench.scores("g:h") == ({"whole": NOW_S} if state == "aggregating" else {})
 
 

@@ -9,7 +9,7 @@ from redis import Redis
 
 from fastq import Client, QueueNotEmptyError, Task
 from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.put import Put
+from fastq.broker.inspect.put import Kept, Put, put_tasks
 from fastq.broker.inspect.tasks import container
 from fastq.broker.inspect.walk import Listed
 from fastq.broker.operation import Flow, Operation
@@ -94,6 +94,19 @@ def test_tasks_of_all_states_are_in_the_other_queue_as_they_were(url: str, db: A
     for task_id, message in messages(db, "b").items():
         was = sent[task_id]
         assert message == was.replace(queue="b", unique_key=was.unique_key.replace("{a}", "{b}"))
+
+
+def test_the_group_of_a_scheduled_task_is_listed_where_it_is_put(url: str, db: Any, broker: BlockingBroker) -> None:
+    with Client(url) as client:
+        client.enqueue("s", task_id="s1", queue="a", process_in=timedelta(hours=2), group="g")
+    fields = db.hgetall(keys.task("a", "s1"))
+    due_s = db.zscore(keys.scheduled("a"), "s1")
+    assert broker.drive(moving().run(sources("a"))) == 1
+    del fields[b"state"]
+    assert broker.run(put_tasks("c", [Kept(b"s2", "scheduled", fields, str(due_s))])) == [Put.DONE]
+    for queue in ("b", "c"):
+        assert db.smembers(keys.groups(queue)) == {b"g"}
+        assert db.zrange(keys.scheduled_groups(queue), 0, -1, withscores=True) == [(b"g", due_s)]
 
 
 WRITING = {"SADD", "claim_tasks", "put_tasks", "commit_move", "unpark_tasks", "HDEL"}

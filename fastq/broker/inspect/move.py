@@ -76,6 +76,7 @@ def unpark_tasks(queue: str, token: str, tasks: Sequence[Copy], *, back: bool = 
         keys.archived(queue),
         keys.completed(queue),
         keys.groups(queue),
+        keys.scheduled_groups(queue),
     )
     words: list[Word] = [word for task in tasks for word in (task.id, task.by)]
     args: list[Word] = [keys.task_prefix(queue), keys.group_prefix(queue), token, "1" if back else "", *words]

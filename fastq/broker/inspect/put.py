@@ -64,6 +64,7 @@ def put_tasks(
         keys.completed(queue),
         keys.groups(queue),
         keys.moving(queue),
+        keys.scheduled_groups(queue),
     )
     width = 6 + 2 * max(len(task.fields) for task in tasks)
     words = [word for task in tasks for word in _words(task, width)]

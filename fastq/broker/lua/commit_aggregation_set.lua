@@ -4,6 +4,7 @@ KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
 KEYS[3] pending           asynq:{q}:pending
 KEYS[4] scheduled         asynq:{q}:scheduled
 KEYS[5] groups            asynq:{q}:groups
+KEYS[6] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] expected          tasks that the set must have: fewer were given back meanwhile
@@ -19,7 +20,8 @@ builds  task_prefix .. id, group_prefix .. group_name, and lock keys asynq:{q}:u
 returns 1 done | 2 was done before | 0 id exists | -1 lock held | -2 the set is gone or was given back
 asynq   none (Enqueue, then deleteAggregationSetCmd: a server that dies between them has its tasks aggregated twice)
 ]]
-local aggregation_set, aggregation_sets, pending, scheduled, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local aggregation_set, aggregation_sets, pending = KEYS[1], KEYS[2], KEYS[3]
+local scheduled, groups, scheduled_groups = KEYS[4], KEYS[5], KEYS[6]
 local task_prefix, group_prefix, expected, state, at = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local id, message, lock, lock_ttl, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local due_channel = ARGV[11]
@@ -43,6 +45,17 @@ if lock ~= "" then
   if holder and not redis.call("ZSCORE", aggregation_set, holder) then return -1 end
 end
 
+-- These raise for a key of another type, before anything is written.
+if group_name ~= "" then redis.call("SCARD", groups) end
+if state == "pending" then
+  redis.call("LLEN", pending)
+elseif state == "scheduled" then
+  redis.call("ZCARD", scheduled)
+  redis.call("ZCARD", scheduled_groups)
+else
+  redis.call("ZCARD", group_prefix .. group_name)
+end
+
 redis.call("HSET", task, "msg", message, "state", state)
 if lock ~= "" then
   redis.call("SET", lock, id, "EX", lock_ttl)
@@ -51,6 +64,7 @@ end
 if group_name ~= "" then
   redis.call("HSET", task, "group", group_name)
   redis.call("SADD", groups, group_name)
+  if state == "scheduled" then redis.call("ZADD", scheduled_groups, "GT", at, group_name) end
 end
 if state == "pending" then
   redis.call("HSET", task, "pending_since", at)

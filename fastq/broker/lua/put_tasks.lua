@@ -6,6 +6,7 @@ KEYS[4] archived      asynq:{q}:archived
 KEYS[5] completed     asynq:{q}:completed
 KEYS[6] groups        asynq:{q}:groups
 KEYS[7] moving        asynq:{q}:moving
+KEYS[8] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] group_prefix  asynq:{q}:g:
 ARGV[3] token         that of a move, which parks its tasks in moving, if their locks are free; else ""
@@ -19,13 +20,14 @@ returns list: 1 put | 2 put, but its lock is another's | 3 parked by this move b
 asynq   none
 ]]
 local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local completed, groups, moving = KEYS[5], KEYS[6], KEYS[7]
+local completed, groups, moving, scheduled_groups = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local task_prefix, group_prefix, token, is_trial, width = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local most_archived = tonumber(ARGV[6])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, moving = moving}
 -- These raise for a key of another type, before anything is written.
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
+redis.call("ZCARD", scheduled_groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
 for at = 7, #ARGV, width do
   if ARGV[at + 1] == "aggregating" then redis.call("ZCARD", group_prefix .. ARGV[at + 3]) end
@@ -78,6 +80,12 @@ for at = 7, #ARGV, width do
       redis.call("SADD", groups, group)
     else
       redis.call("ZADD", sets[state], score, id)
+      local later = state == "scheduled" and redis.call("HGET", task_prefix .. id, "group")
+      if later and later ~= "" then
+        -- As schedule.lua lists it.
+        redis.call("SADD", groups, later)
+        redis.call("ZADD", scheduled_groups, "GT", score, later)
+      end
     end
   end
   outcomes[#outcomes + 1] = outcome

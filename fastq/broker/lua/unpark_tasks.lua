@@ -6,6 +6,7 @@ KEYS[4] retry         asynq:{q}:retry
 KEYS[5] archived      asynq:{q}:archived
 KEYS[6] completed     asynq:{q}:completed
 KEYS[7] groups        asynq:{q}:groups
+KEYS[8] scheduled_groups  asynq:{q}:scheduled_groups
 ARGV[1] task_prefix   asynq:{q}:t:
 ARGV[2] group_prefix  asynq:{q}:g:
 ARGV[3] token         the move's
@@ -16,12 +17,13 @@ returns number of tasks that were parked
 asynq   none
 ]]
 local moving, pending, scheduled, retry = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local archived, completed, groups = KEYS[5], KEYS[6], KEYS[7]
+local archived, completed, groups, scheduled_groups = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local task_prefix, group_prefix, token, is_back = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
 -- These raise for a key of another type, before anything is written.
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
+redis.call("ZCARD", scheduled_groups)
 for _, set in pairs(sets) do redis.call("ZCARD", set) end
 for at = 5, #ARGV, 2 do
   local found = redis.pcall("HMGET", task_prefix .. ARGV[at], "move_state", "move_group")
@@ -35,7 +37,9 @@ local ids, count = {}, 0
 for at = 5, #ARGV, 2 do
   local id, copy = ARGV[at], ARGV[at + 1]
   local task = task_prefix .. id
-  local found = redis.pcall("HMGET", task, "state", "move_token", "move_state", "move_score", "move_group", "move_copy")
+  local found = redis.pcall(
+    "HMGET", task, "state", "move_token", "move_state", "move_score", "move_group", "move_copy", "group"
+  )
   if found[1] == "moving" and found[2] == token and (found[6] or "") == copy then
     local state, score, group = found[3], found[4], found[5]
     redis.call("HSET", task, "state", state)
@@ -51,6 +55,12 @@ for at = 5, #ARGV, 2 do
       redis.call("SADD", groups, group)
     else
       redis.call("ZADD", sets[state], score, id)
+      local later = state == "scheduled" and found[7]
+      if later and later ~= "" then
+        -- As schedule.lua lists it.
+        redis.call("SADD", groups, later)
+        redis.call("ZADD", scheduled_groups, "GT", score, later)
+      end
     end
     count = count + 1
   end

@@ -179,6 +179,7 @@ def commit_set(one: AggregationSet, expected: int, task: NewTask, state: TaskSta
         keys.pending(queue),
         keys.scheduled(queue),
         keys.groups(queue),
+        keys.scheduled_groups(queue),
     )
     prefixes = (keys.task_prefix(queue), keys.group_prefix(queue))
     args = (
