@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fastq import Inspector
-from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.operations.archive_rule import ArchiveRule, drop_archived, read_archive_rule
 from fastq.broker.operations.finish import ANYBODYS, archive
 from fastq.inspector.line_reading import read_line
 from fastq.server.actors.archive_keeper import ArchiveKeeper
@@ -156,6 +156,34 @@ def test_a_line_that_was_cut_off_spoils_no_other(db: Redis, url: str, tmp_path: 
         cut, whole = file.read_bytes().splitlines(keepends=True)
         assert cut == b'{"id": "cut o\n'
         assert read_line(whole).id == "a"
+
+    on_bench(db, url, test)
+
+
+@pytest.mark.parametrize("most", [1, 100])
+def test_an_id_whose_task_has_another_state_does_not_keep_those_behind_it(
+    most: int, db: Redis, url: str, tmp_path: Path
+) -> None:
+    async def test(bench: Bench) -> None:
+        janitor = await janitor_of(
+            bench, archive_max=most, archive_ttl=DAY_S, archive_full="spill", archive_spill_to=tmp_path
+        )
+        bench.queue.archive({"astray": NOW_S - DAY_S - 9, "a": NOW_S - DAY_S - 8, "b": NOW_S - DAY_S - 7, "c": NOW_S})
+        db.hset(keys.task(QUEUE, "astray"), "state", "retry")
+        await janitor.tick()
+        assert bench.queue.places()["archived"] == ["astray", "c"]
+        (file,) = tmp_path.iterdir()
+        assert [json.loads(line)["id"] for line in file.read_text().splitlines()] == ["a", "b"]
+
+    on_bench(db, url, test)
+
+
+def test_what_has_failed_again_since_it_was_read_is_not_dropped(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        bench.queue.archive({"a": NOW_S, "b": NOW_S})
+        assert await bench.commands.run(drop_archived(QUEUE, [(b"a", b"%d" % (NOW_S - 1)), (b"b", b"%d" % NOW_S)])) == 1
+        assert bench.queue.places()["archived"] == ["a"]
+        assert db.exists(keys.task(QUEUE, "a"))
 
     on_bench(db, url, test)
 

@@ -1,16 +1,18 @@
---[[ drop_archived: delete some tasks that are archived, with their unique locks.
+--[[ drop_archived: delete some tasks that are archived since they were read, with their unique locks.
 KEYS[1] archived     asynq:{q}:archived
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2...] ids       task ids
+ARGV[2...] tasks     two values each: id, score with which it was read
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns number of tasks that are archived then
 asynq   none
 ]]
 local archived = KEYS[1]
 local task_prefix = ARGV[1]
-for at = 2, #ARGV do
+for at = 2, #ARGV, 2 do
   local id = ARGV[at]
-  if redis.call("ZREM", archived, id) == 1 then
+  -- With another score it was run and has failed again.
+  if redis.call("ZSCORE", archived, id) == ARGV[at + 1] then
+    redis.call("ZREM", archived, id)
     local task = task_prefix .. id
     local lock = redis.pcall("HMGET", task, "unique_key")[1]
     if lock and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end

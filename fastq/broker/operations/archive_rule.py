@@ -50,13 +50,17 @@ def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
     return Operation("HSET", None, (keys.archive_rule(queue),), words, int, idempotent=True)
 
 
-def drop_archived(queue: str, task_ids: Sequence[bytes]) -> Operation[int]:
-    """Delete those of some tasks that are archived, with their unique locks; return how many are archived then."""
+def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation[int]:
+    """Delete those of some tasks, by id and score, that are still archived, with their unique locks.
+
+    Return how many are archived then.
+    """
+    words = [word for task in tasks for word in task]
     return Operation(
         "drop_archived",
         load_script("drop_archived"),
         (keys.archived(queue),),
-        (keys.task_prefix(queue), *task_ids),
+        (keys.task_prefix(queue), *words),
         int,
         idempotent=True,
     )

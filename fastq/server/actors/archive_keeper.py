@@ -150,23 +150,31 @@ class ArchiveKeeper:
         Other servers may do the same: what is left is asked anew each time.
         """
         source = Source(queue, keys.archived(queue), TaskState.ARCHIVED)
-        spilled = 0
+        walk = Walk(source, with_locks=True)
+        spilled = found = 0
         archived = await self._broker.run(drop_archived(queue, []))
         while True:
             get_on()
             now = at_unix_ns(self._clock.unix_ns())
             # Where nothing is too many, the oldest one tells whether any is too old.
-            count = TASKS_A_CALL if spilled or archived > rule.most else 1
-            page = await self._broker.run(Walk(source, with_locks=True).page(count))
+            count = TASKS_A_CALL if found or archived > rule.most else 1
+            page = await self._broker.run(walk.page(count))
             excess, expired_s = archived - rule.most, now.timestamp() - rule.ttl_s
-            too_many = [task for at, task in enumerate(page.tasks) if at < excess or float(task.score) <= expired_s]
+            too_many = [
+                task
+                for place, task in enumerate(page.tasks, page.place)
+                if place < excess or float(task.score) <= expired_s
+            ]
+            if not too_many:
+                break
+            found += len(too_many)
             lines = await self._broker.drive(lines_of(source, page._replace(tasks=too_many), now))
             # An id without a task has nothing to keep.
-            gone = [task.id for task, _ in lines] + [task.id for task in too_many if task.message is None]
-            if not gone:
-                break
+            gone = [task for task, _ in lines] + [task for task in too_many if task.message is None]
+            # One whose hash has another state stays; those behind it do not wait for it.
+            walk.passed(page, [task for task in too_many if task not in gone])
             await asyncio.to_thread(_append, self._file(queue, now.date().isoformat()), [line for _, line in lines])
-            archived = await self._broker.run(drop_archived(queue, gone))
+            archived = await self._broker.run(drop_archived(queue, [(task.id, task.score) for task in gone]))
             spilled += len(lines)
         if spilled:
             _log.warning(
