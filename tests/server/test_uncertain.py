@@ -105,6 +105,21 @@ def test_an_end_that_redis_refuses_is_given_up_with_the_lease_of_its_first_refus
     assert setup.ends.waiting == []
 
 
+def test_an_end_that_was_refused_is_not_given_up_while_redis_is_away(setup: Setup) -> None:
+    task = setup.hold("a")
+    setup.ends.keep([task], REFUSED)
+    assert setup.due() == ["a"]
+    setup.ends.keep([task], UNSENT)
+    setup.clock.advance(LEASE_S + 1)
+    assert setup.due() == ["a"]
+    setup.ends.keep([task], UNSENT)
+    assert setup.due() == ["a"], "Redis has not been heard since"
+    task.leased_until_s += 2 * LEASE_S
+    setup.ends.keep([task], REFUSED)
+    due = setup.ends.take_due(setup.clock.monotonic_s(), setup.dequeues.may_bring)
+    assert (due.ready, due.given_up) == ([], [(task, REFUSED)]), "for the lease of the first refusal"
+
+
 def test_an_end_of_a_task_that_is_not_ours_any_more_is_kept_by_nobody(setup: Setup) -> None:
     gone, going = setup.hold("a"), setup.hold("b")
     setup.tasks.drop(gone)

@@ -39,7 +39,7 @@ class _UncertainEnd:
     in_doubt: bool = False
     """A write of it may have been carried out."""
     refused: BrokerError | None = None
-    """The error by which Redis refused it for good, last."""
+    """The error by which Redis refused it for good, if that was its last one: nothing is given up during an outage."""
     write_by_s: float = inf
     """Until when (monotonic) it is tried: for the lease that the task had when it was refused first.
 
@@ -73,10 +73,12 @@ class UncertainEnds:
                 continue
             end = self._ends.setdefault(task, _UncertainEnd())
             end.in_doubt = end.in_doubt or error.maybe_applied
-            if not is_everybodys(error):
-                if end.refused is None:
-                    end.write_by_s = task.leased_until_s
+            if is_everybodys(error):
+                end.refused = None  # whether Redis would still refuse it is not known
+            else:
                 end.refused = error
+                if end.write_by_s == inf:
+                    end.write_by_s = task.leased_until_s
             self.waiting.append(task)
 
     def add(self, tasks: Sequence[InFlightTask]) -> None:
