@@ -26,7 +26,7 @@ def test_the_line_has_every_number_that_is_not_0(db: Redis, url: str) -> None:
         bench.stats.aggregated = 4
         bench.stats.repairs[Repair.NO_TASK] = 5
         assert bench.stats.summary() == (
-            "5 tasks done, 1 skip retry, 4 groups aggregated; 1 held; mended: 5 ids without task"
+            "5 tasks done, 1 skip retry, 4 groups aggregated; 1 in flight; repaired: 5 ids without task"
         )
 
     on_bench(db, url, test)
