@@ -8,6 +8,7 @@ cdef class Slots:
     cdef readonly int count
     cdef char *at(self, int row) noexcept
     cdef void begin(self, int row, uint64_t seq, int64_t start, int64_t deadline) noexcept
+    cdef void enter(self, int row, uint64_t seq) noexcept
     cdef int end(self, int row, uint64_t seq) noexcept
     cdef int state(self, int row, uint64_t seq) noexcept
     cdef uint64_t running(self, int row) noexcept

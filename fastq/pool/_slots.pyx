@@ -15,6 +15,7 @@ cdef Py_ssize_t WIDTH = layout.ROW_WIDTH
 cdef Py_ssize_t WORD_AT = layout.ROW_WORD_AT
 cdef Py_ssize_t START_AT = layout.ROW_START_AT
 cdef Py_ssize_t DEADLINE_AT = layout.ROW_DEADLINE_AT
+cdef Py_ssize_t ENTERED_AT = layout.ROW_ENTERED_AT
 cdef int IDLE = layout.ROW_IDLE
 cdef int RUNNING = layout.ROW_RUNNING
 cdef int TIMED_OUT = layout.ROW_TIMED_OUT
@@ -40,6 +41,10 @@ cdef class Slots:
         (<int64_t *>(at + DEADLINE_AT))[0] = deadline
         # release: who sees the task sees its own times.
         atomic.store64(at + WORD_AT, seq << 8 | RUNNING)
+
+    cdef void enter(self, int row, uint64_t seq) noexcept:
+        """Note that the row's coroutine has had its first step."""
+        (<uint64_t *>(self.at(row) + ENTERED_AT))[0] = seq
 
     cdef int end(self, int row, uint64_t seq) noexcept:
         """End the task of a row; return ROW_RUNNING, or what the main process had asked for before."""
@@ -119,6 +124,14 @@ cdef class Slots:
                 )
         return None
 
+    def is_unentered(self, seq: int) -> bool:
+        """Return whether a row has a task whose coroutine has not had its first step."""
+        cdef int row
+        for row in range(self.count):
+            if atomic.load64(self.at(row) + WORD_AT) >> 8 == <uint64_t>seq:
+                return atomic.load64(self.at(row) + ENTERED_AT) != <uint64_t>seq
+        return False
+
     # Child ------------------------------------------------------------------------------------------------------
 
     def see(self, row: int, seq: int) -> bool:
@@ -128,9 +141,11 @@ cdef class Slots:
             return False
         return atomic.swap64(self.at(row) + WORD_AT, word, word | SEEN)
 
-    def start(self, row: int, seq: int, start: int, deadline: int) -> None:
-        """Begin a task in a row; for tests, the child's loop has its own way in."""
+    def start(self, row: int, seq: int, start: int, deadline: int, *, enters: bool = True) -> None:
+        """Begin a task in a row, its first step included; for tests, the child's loop has its own way in."""
         self.begin(row, seq, start, deadline)
+        if enters:
+            self.enter(row, seq)
 
     def finish(self, row: int, seq: int) -> int:
         """End a task in a row, as the child's loop does; for tests."""

@@ -331,6 +331,10 @@ cdef class Work:
                 return task
         return None
 
+    def enter_async(self, task: Attempt) -> None:
+        """Note that a coroutine has had its first step: until then its task has not begun."""
+        self.slots.enter(task.row, task.seq)
+
     def finish_async(self, task: Attempt, kind: int, answer) -> None:
         """Send a coroutine's outcome; end a process that the coroutine forked."""
         if self.forked:

@@ -128,6 +128,7 @@ class Coroutines:
 
     async def _run(self, task: Attempt) -> None:
         kind, answer = EventKind.DONE, None
+        self._work.enter_async(task)
         try:
             if 0 < task.deadline_ns <= task.started_ns:
                 answer = (EventKind.TIMEOUT, NOT_BEGUN)  # as asynq: a task whose time is up is not started

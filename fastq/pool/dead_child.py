@@ -1,7 +1,8 @@
-"""Judge what a dead child leaves behind: each of its tasks gets exactly one outcome.
+"""The fates of the tasks of a dead child: each gets exactly one outcome.
 
-Results that it had sent count. What it had not begun waits again. What ran in it is charged if the child died by
-itself; if the main process killed it, only the task that was to blame, and those that had been told and did not end.
+Results that it had sent count. What it had not begun waits again; a coroutine that had no step yet goes back to its
+queue. What ran in it is charged if the child died by itself; if the main process killed it, only the task that was to
+blame, and those that had been told and did not end.
 """
 
 from fastq.pool import layout
@@ -36,6 +37,8 @@ def _verdict(child: Child, submission: Submission) -> EventKind:
     row = child.queue.slots.look(submission.seq)
     state, seen = (row[0], row[1]) if row else (layout.ROW_IDLE, False)
     was_killed = child.state is ChildState.KILLED
+    if submission.is_async and child.queue.slots.is_unentered(submission.seq):
+        return EventKind.RETURNED  # it waited for its first step
     if state == layout.ROW_ABORTED:
         return EventKind.ABORTED
     if was_killed and submission is not child.blamed and submission.is_async and not seen:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 3
+VERSION = 4
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -40,6 +40,7 @@ ROW_WIDTH = LINE
 ROW_WORD_AT = 0  # u64: sequence number << 8 | ROW_* state, one word so that no compare-and-swap hits another task
 ROW_START_AT = 8  # i64
 ROW_DEADLINE_AT = 16  # i64; 0 = none
+ROW_ENTERED_AT = 24  # u64 sequence number; child writes that of the coroutine that has had its first step
 
 ROW_IDLE = 0
 ROW_RUNNING = 1

@@ -46,10 +46,10 @@ class Corpse:
         self.dispatcher.submit(tasks)
         return tasks
 
-    def begin(self, row: int = 0) -> int:
+    def begin(self, row: int = 0, *, enters: bool = True) -> int:
         taken = self.tasks.take()
         assert taken is not None
-        self.slots.start(row, taken[0], 1, 0)
+        self.slots.start(row, taken[0], 1, 0, enters=enters)
         return taken[0]
 
     def answer(self, data: bytes) -> None:
@@ -145,3 +145,27 @@ def test_the_task_that_blocked_the_loop_is_told_so(corpse: Corpse) -> None:
         EventKind.CRASHED,
         "the task blocked the event loop",
     )
+
+
+@pytest.mark.parametrize("state", [ChildState.READY, ChildState.KILLED])
+def test_a_coroutine_without_a_first_step_has_not_begun(corpse: Corpse, state: ChildState) -> None:
+    blocker, _ = corpse.submit("blocker", "behind", is_async=True)
+    corpse.begin(0)
+    corpse.begin(1, enters=False)
+    corpse.child.state = state
+    corpse.child.blamed = blocker if state is ChildState.KILLED else None
+    events = corpse.resolve_dead_child()
+    assert {key: event.kind for key, event in events.items()} == {
+        "blocker": EventKind.CRASHED,
+        "behind": EventKind.RETURNED,
+    }
+
+
+def test_the_row_of_an_earlier_coroutine_says_nothing_of_the_next(corpse: Corpse) -> None:
+    corpse.submit("first", "second", is_async=True)
+    first = corpse.begin(1)
+    corpse.slots.finish(1, first)
+    corpse.results.put(first, b"", kind=EventKind.DONE, a=1000)
+    corpse.begin(1, enters=False)
+    events = corpse.resolve_dead_child()
+    assert {key: event.kind for key, event in events.items()} == {"first": EventKind.DONE, "second": EventKind.RETURNED}
