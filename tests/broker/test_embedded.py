@@ -389,7 +389,7 @@ def test_without_any_server_the_error_says_what_to_install(bare_machine: Path) -
 
 def test_a_configured_server_that_is_none_is_named(bare_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTQ_REDIS_SERVER", "/no/such/server")
-    with pytest.raises(BrokerConnectionError, match="'/no/such/server', which is no program"):
+    with pytest.raises(BrokerConnectionError, match="'/no/such/server', which is not an executable program"):
         EmbeddedRedis().start()
 
 

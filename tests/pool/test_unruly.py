@@ -102,8 +102,7 @@ def test_a_coroutine_that_waits_for_room_takes_no_news_from_its_loop() -> None:
             b.submit(sleeper)
             assert await b.beacon.next() == "sleeps"
             b.submit(b.task("writer", "write", is_async=True, times="100", size="2000"))
-            assert await b.beacon.next() == "writes"
-            # Nothing is read meanwhile: this is the thread that would.
+            # From here to the wait's end nothing is read: this is the thread that would.
             (child,) = b.pool._supervisor.children
             wait_until(lambda: child.segment.memory[layout.SPACE_WANTED_AT] == 1)
             assert b.pool.cancel(sleeper) is CancelOutcome.TOLD
