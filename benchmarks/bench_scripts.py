@@ -13,9 +13,9 @@ import pytest
 from fastq._ids import new_task_ids
 from fastq.broker.operation import Operation
 from fastq.broker.operations.dequeue import dequeue
-from fastq.broker.operations.enqueue import Batch, NewTask, put_operations
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_operations
 from fastq.broker.operations.finish import (
-    ANYBODYS,
+    ANY_OWNER,
     Completed,
     Done,
     Guard,
@@ -55,7 +55,7 @@ def message(task_id: str) -> bytes:
 def put(ids: list[str], state: TaskState, **fields: Any) -> tuple[Operation[Any], ...]:
     """Return the operation that enqueues tasks."""
     tasks = [NewTask(task_id, message(task_id), **fields) for task_id in ids]
-    return put_operations([Batch(QUEUE, state, tasks, NOW_NS)], ())
+    return enqueue_operations([EnqueueBatch(QUEUE, state, tasks, NOW_NS)], ())
 
 
 def pending(ids: list[str]) -> tuple[Operation[Any], ...]:
@@ -77,7 +77,10 @@ def failed(ids: list[str]) -> list[Retried]:
 # What is measured, and what brings the tasks to where it finds them.
 SCRIPTS: dict[str, tuple[list[Ops], Ops]] = {
     "enqueue": ([], pending),
-    "enqueue, unique": ([], lambda ids: put_operations([Batch(QUEUE, TaskState.PENDING, locked(ids), NOW_NS)], ())),
+    "enqueue, unique": (
+        [],
+        lambda ids: enqueue_operations([EnqueueBatch(QUEUE, TaskState.PENDING, locked(ids), NOW_NS)], ()),
+    ),
     "schedule": ([], lambda ids: put(ids, TaskState.SCHEDULED, run_at_s=LATER)),
     "add_to_group": ([], lambda ids: put(ids, TaskState.AGGREGATING, group="g")),
     "dequeue": ([pending], take),
@@ -91,7 +94,7 @@ SCRIPTS: dict[str, tuple[list[Ops], Ops]] = {
     "retry": ([pending, take], lambda ids: (retry(QUEUE, failed(ids), NOW, Guard(OWNER)),)),
     "archive": (
         [pending, take],
-        lambda ids: (archive(QUEUE, [(task_id, message(task_id)) for task_id in ids], NOW, ANYBODYS),),
+        lambda ids: (archive(QUEUE, [(task_id, message(task_id)) for task_id in ids], NOW, ANY_OWNER),),
     ),
     "requeue": ([pending, take], lambda ids: (requeue(QUEUE, ids, NOW_NS, Guard(OWNER)),)),
     "forward": (

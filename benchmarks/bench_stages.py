@@ -15,12 +15,12 @@ from hiredis import Reader, pack_command
 
 from fastq._ids import new_task_ids
 from fastq.broker.operation import Operation
-from fastq.broker.operations.finish import Finish
+from fastq.broker.operations.finish import FinishOutcome
 from fastq.broker.operations.lease import Leased, Owner, parse_leased
 from fastq.broker.transport.open import open_async_broker
 from fastq.pool.protocol import Event, EventKind
 from fastq.server.commands import Commands
-from fastq.server.inflight._intake import Intake, split_done, to_submit
+from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
 from fastq.server.inflight._tasks import live
 from fastq.server.inflight.ack_planner import AckPlanner
 from fastq.server.inflight.tasks import InFlightTasks
@@ -33,7 +33,7 @@ QUEUE = "default"
 
 
 def reply() -> list[Any]:
-    """Return what the dequeue script answers: ghosts, then ids and messages by turns."""
+    """Return what the dequeue script answers: dangling ids, then ids and messages by turns."""
     words: list[Any] = [0]
     for task_id in new_task_ids(COUNT):
         message = TaskMessage(type="bench:noop", payload=bytes(100), id=task_id, queue=QUEUE, retry=25, timeout=1800)
@@ -112,33 +112,33 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
     read_words = stages.time("read the reply of a dequeue (hiredis)", read)
     leased: Leased = stages.time("ids and messages apart", lambda: parse_leased(read_words))
 
-    def empty() -> tuple[InFlightTasks, Intake]:
-        held = InFlightTasks()
-        return held, Intake(held, lambda task_type: False)
+    def empty() -> tuple[InFlightTasks, SubmissionMaker]:
+        in_flight = InFlightTasks()
+        return in_flight, SubmissionMaker(in_flight, lambda task_type: False)
 
-    def take(held: InFlightTasks, intake: Intake) -> Any:
-        return held, intake.take(QUEUE, leased.ids, leased.messages, 1.0)[0]
+    def take(in_flight: InFlightTasks, maker: SubmissionMaker) -> Any:
+        return in_flight, maker.take(QUEUE, leased.ids, leased.messages, 1.0)[0]
 
-    held, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
-    submissions = stages.time("gather the submissions", lambda: to_submit(tasks))
+    in_flight, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
+    submissions = stages.time("gather the submissions", lambda: submissions_of(tasks))
     events = [Event(EventKind.DONE, submission, b"") for submission in submissions]
     ended = stages.time("events to ends", lambda: split_done(events)[0])
     owner = Owner.draw()
     calls = stages.time(
         "group, sort, and find the way to them",
-        lambda: AckPlanner(held, owner, time.time_ns(), checks_done=False).calls(live(ended)),
+        lambda: AckPlanner(in_flight, owner, time.time_ns(), checks_done=False).calls(live(ended)),
     )
     packed = [call.operation.words() for call in calls]
     stages.time("pack the call of done (hiredis)", lambda: [pack_command(cast("Any", call)) for call in packed])
     outcomes = calls[0].operation.parse(1)
-    stages.time("see that all went well", lambda: outcomes.count(Finish.OK))
+    stages.time("see that all went well", lambda: outcomes.count(FinishOutcome.OK))
 
     def dropped() -> tuple[Any, ...]:
-        held, tasks = take(*empty())
-        done, _ = split_done([Event(EventKind.DONE, submission, b"") for submission in to_submit(tasks)])
-        return held, done
+        in_flight, tasks = take(*empty())
+        done, _ = split_done([Event(EventKind.DONE, submission, b"") for submission in submissions_of(tasks)])
+        return in_flight, done
 
-    stages.time("let go of the tasks", lambda held, done: held.drop_all(done), dropped)
+    stages.time("let go of the tasks", lambda in_flight, done: in_flight.drop_all(done), dropped)
     trip_us = round_trip_us(tcp_server, repeats)
     with capsys.disabled():
         print(f"\n| stage, batches of {COUNT}, the least of {repeats} | µs a task |\n|---|---|")

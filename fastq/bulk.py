@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from fastq._ids import new_task_ids
 from fastq.broker.operation import Flow, Receive, Send
-from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport, put_operations, settle_put
+from fastq.broker.operations.enqueue import (
+    EnqueueBatch,
+    EnqueueOutcome,
+    EnqueueReport,
+    NewTask,
+    enqueue_operations,
+    settle_enqueue,
+)
 from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.options import MAX_INT32, TaskOptions, check_options, complete
@@ -55,15 +62,15 @@ class Chunk:
         """Name the queues of the chunk."""
         return {queue for queue, _ in self._places}
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[EnqueueBatch]:
         """Return one batch for each queue and starting state; each keeps the order of its tasks."""
         new_tasks = self._new_tasks
         return [
-            Batch(queue, state, [new_tasks[at] for at in positions], self._now_ns)
+            EnqueueBatch(queue, state, [new_tasks[at] for at in positions], self._now_ns)
             for (queue, state), positions in self._places.items()
         ]
 
-    def result(self, report: PutReport, *, keep_tasks: bool) -> ChunkResult:
+    def result(self, report: EnqueueReport, *, keep_tasks: bool) -> ChunkResult:
         """Pack what became of the tasks."""
         types = [task.type for task in self._tasks]
         first = self._options[0]
@@ -79,11 +86,11 @@ class Chunk:
             tasks=self._tasks if keep_tasks else None,
         )
 
-    def _outcomes(self, report: PutReport) -> list[Outcome | BrokerError] | None:
-        in_order: list[Outcome | BrokerError] = [Outcome.ENQUEUED] * len(self._new_tasks)
+    def _outcomes(self, report: EnqueueReport) -> list[EnqueueOutcome | BrokerError] | None:
+        in_order: list[EnqueueOutcome | BrokerError] = [EnqueueOutcome.ENQUEUED] * len(self._new_tasks)
         all_enqueued = True
         for positions, outcomes in zip(self._places.values(), report.outcomes, strict=True):
-            if any(outcome is not Outcome.ENQUEUED for outcome in outcomes):
+            if any(outcome is not EnqueueOutcome.ENQUEUED for outcome in outcomes):
                 all_enqueued = False
                 for at, outcome in zip(positions, outcomes, strict=True):
                     in_order[at] = outcome
@@ -179,9 +186,9 @@ def _put_chunks(producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool
     chunk, failure = _next(chunks)
     while chunk is not None:
         batches, due = chunk.batches(), producer.register.due(chunk.queues)
-        ticket = yield Send(put_operations(batches, due))
+        ticket = yield Send(enqueue_operations(batches, due))
         following, failure = _next(chunks)
-        report = yield from settle_put(batches, due, (yield Receive(ticket)))
+        report = yield from settle_enqueue(batches, due, (yield Receive(ticket)))
         results.append(chunk.result(report, keep_tasks=keep_tasks))
         _stop_if_redis_failed(report.outcomes, results)
         producer.register.done(due, report.registered)

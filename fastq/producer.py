@@ -8,7 +8,7 @@ from typing import Any
 
 from fastq._ids import new_task_id
 from fastq.broker.operation import Flow
-from fastq.broker.operations.enqueue import Batch, NewTask, error_of, put
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_batches, error_of
 from fastq.broker.operations.queue_register import QueueRegister
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import BrokerError
@@ -39,9 +39,9 @@ class Producer:
         batch, info = compose(task, check_options(options) if options else NO_OPTIONS, self.clock.unix_ns())
         return self._put(batch, info)
 
-    def _put(self, batch: Batch, info: TaskInfo) -> Flow[TaskInfo]:
+    def _put(self, batch: EnqueueBatch, info: TaskInfo) -> Flow[TaskInfo]:
         due = self.register.due((batch.queue,))
-        report = yield from put((batch,), due)
+        report = yield from enqueue_batches((batch,), due)
         error = error_of(report.outcomes[0][0], info.queue, info.id)
         self.register.done(() if isinstance(error, BrokerError) else due, report.registered)
         if error is not None:
@@ -58,14 +58,14 @@ def as_task(task: Task | str, payload: Any) -> Task:
     return Task(task, payload)
 
 
-def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[Batch, TaskInfo]:
+def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[EnqueueBatch, TaskInfo]:
     """Return what enqueues a task, and how it is described; ``given`` are checked options that win over the task's.
 
     ``task_id`` wins over all options. ``ValueError`` for a message above Redis' size limit.
     """
     options = complete({**task.options, **given} if task.options else given, now_ns)
     message = message_of(task, options, task_id or options.task_id or new_task_id())
-    batch = Batch(options.queue, options.state, (new_task_of(message, options, now_ns),), now_ns)
+    batch = EnqueueBatch(options.queue, options.state, (new_task_of(message, options, now_ns),), now_ns)
     return batch, enqueued_info(message, options, now_ns)
 
 

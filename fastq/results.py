@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Protocol, TypeAlias, overload
 
-from fastq.broker.operations.enqueue import Outcome, error_of
+from fastq.broker.operations.enqueue import EnqueueOutcome, error_of
 from fastq.errors import BrokerError, FastqError
 from fastq.info import TaskInfo
 from fastq.options import TaskOptions, starting_state
@@ -53,7 +53,7 @@ class ChunkResult:
     types: str | Texts
     options: TaskOptions
     columns: Mapping[str, Column]
-    outcomes: list[Outcome | BrokerError] | None
+    outcomes: list[EnqueueOutcome | BrokerError] | None
     tasks: list[Task] | None
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ from fastq.server.actors.aggregator import Aggregator
 from fastq.server.actors.fetcher import Fetcher
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.heartbeater import Heartbeater
-from fastq.server.actors.recoverer import Recoverer, Rules
+from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST, ServerConfig
 from fastq.server.inflight.ack_writer import AckWriter
@@ -140,7 +140,7 @@ async def dequeue(stage: Stage) -> None:
 
 
 async def extend(stage: Stage) -> None:
-    stage.accept(QUEUE, Leased.of([LeasedTask("ghost", view_of("ghost"))]))
+    stage.accept(QUEUE, Leased.of([LeasedTask("dangling", view_of("dangling"))]))
     assert await stage.heartbeater()._extend(time.monotonic()) == []
     assert [task.id for _, tasks in stage.tasks.by_queue() for task in tasks] == ["id-1"]
 
@@ -169,7 +169,7 @@ async def lease_long_ago(stage: Stage) -> None:
 
 
 async def recover(stage: Stage) -> None:
-    clock, rules = stage.in_flight.clock, Rules(lambda retried: 3600.0, MAX_LOST, None)
+    clock, rules = stage.in_flight.clock, LostTaskRules(lambda retried: 3600.0, MAX_LOST, None)
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of them
     await Recoverer(stage.commands, [QUEUE], in_flight, rules, None).tick()
 

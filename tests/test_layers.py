@@ -49,7 +49,7 @@ MEETING_POINTS = {
     # Limits are a process', and the pool's children are to have those that the server was given.
     ("server.run", "pool.descriptors"),
     # The compiled side of the protocol: submissions and events as C sees them.
-    ("server.inflight._intake", "pool._child_queue"),
+    ("server.inflight._processor", "pool._child_queue"),
     ("server.actors.aggregator", "client"),
     # An archive that spills writes the lines of an export.
     ("server.actors.archive_keeper", "inspector.task_lines"),

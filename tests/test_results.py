@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from fastq import Client, DuplicateTaskError, EnqueueOptions, EnqueueResults, Task, TaskIDConflictError, TaskInfo
-from fastq.broker.operations.enqueue import Outcome, error_of
+from fastq.broker.operations.enqueue import EnqueueOutcome, error_of
 from fastq.errors import BrokerConnectionError
 from fastq.results import Texts
 
@@ -135,7 +135,7 @@ def test_texts_come_back(texts: list[str]) -> None:
 
 def test_an_outcome_stands_for_an_error_or_none() -> None:
     broken = BrokerConnectionError("cut")
-    assert error_of(Outcome.ENQUEUED, "q", "a") is None
+    assert error_of(EnqueueOutcome.ENQUEUED, "q", "a") is None
     assert error_of(broken, "q", "a") is broken
-    assert isinstance(error_of(Outcome.DUPLICATE, "q", "a"), DuplicateTaskError)
-    assert isinstance(error_of(Outcome.ID_CONFLICT, "q", "a"), TaskIDConflictError)
+    assert isinstance(error_of(EnqueueOutcome.DUPLICATE, "q", "a"), DuplicateTaskError)
+    assert isinstance(error_of(EnqueueOutcome.ID_CONFLICT, "q", "a"), TaskIDConflictError)

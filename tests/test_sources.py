@@ -231,7 +231,7 @@ def test_a_file_keeps_the_limits(path: str) -> None:
     found = {fault: re.sub(r":\d+: ", ": ", fault, count=1) for fault in faults(path, (ROOT / path).read_text("utf-8"))}
     assert [fault for fault, what in found.items() if what not in EXCEPTIONS] == []
     excepted = {what for what in EXCEPTIONS if what.startswith(f"{path}:")}
-    assert excepted - set(found.values()) == set(), "mended: take them off EXCEPTIONS"
+    assert excepted - set(found.values()) == set(), "repaired: take them off EXCEPTIONS"
 
 
 def test_the_files_are_found() -> None:

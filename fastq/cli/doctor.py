@@ -1,4 +1,4 @@
-"""``fastq doctor``: looks for what is wrong, says why it matters and what to do, and mends what is safe."""
+"""``fastq doctor``: looks for what is wrong, says why it matters and what to do, and repairs what is safe."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -69,7 +69,7 @@ def doctor(session: Session, queues: Sequence[str], limit: int, repair: bool, ye
         if not as_json:
             _show(session, report)
         confirm(_question(report.repairs), yes=yes)
-        repaired = _mend(session, report.repairs)
+        repaired = _repair(session, report.repairs)
         if not as_json:
             _show_repaired(session, repaired)
         report = _look(session, queues, most)
@@ -104,7 +104,7 @@ def _named(repair: Repair, count: int) -> str:
     return f"{repair.what}{where}: {number(count)}"
 
 
-def _mend(session: Session, repairs: Sequence[Repair]) -> list[tuple[Repair, int]]:
+def _repair(session: Session, repairs: Sequence[Repair]) -> list[tuple[Repair, int]]:
     """Carry out repairs; an interruption ends the command between two steps, and tells how far it came."""
     done: list[tuple[Repair, int]] = []
     with Interruption() as interruption:

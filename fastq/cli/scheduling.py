@@ -22,7 +22,7 @@ from fastq.worker.names import AppNameError, resolve
 
 __all__ = ["SchedulingOptions", "run_scheduler"]
 
-SAY_EVERY_S: Final = 3.0
+LOG_EVERY_S: Final = 3.0
 LONGEST_PAUSE_S: Final = 2.0
 EXIT_FAILED: Final = 1
 
@@ -97,7 +97,7 @@ def _is_ours(filename: str) -> bool:
 def _wait_for_redis(scheduler: Scheduler | PeriodicTaskManager, within_s: float) -> None:
     """Return once Redis answers; raise the ``BrokerError`` after ``within_s``, at once if waiting cannot help."""
     deadline_s = time.monotonic() + within_s
-    said_s = -SAY_EVERY_S
+    logged_s = -LOG_EVERY_S
     pause_s = 0.1
     while True:
         try:
@@ -107,9 +107,9 @@ def _wait_for_redis(scheduler: Scheduler | PeriodicTaskManager, within_s: float)
             now_s = time.monotonic()
             if not error.transient or now_s >= deadline_s:
                 raise
-            if now_s - said_s >= SAY_EVERY_S:
+            if now_s - logged_s >= LOG_EVERY_S:
                 _log.warning("%s; trying again for %.0f s", error, deadline_s - now_s)
-                said_s = now_s
+                logged_s = now_s
         time.sleep(max(0.0, min(pause_s, deadline_s - now_s)))
         pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
 

@@ -59,7 +59,7 @@ def fail(task: Task) -> None:
 
 @mux.handler("fail:skip")
 def fail_at_once(task: Task) -> None:
-    """Fail in a way that no retry will mend."""
+    """Fail in a way that no retry will fix."""
     raise SkipRetry("this text will never be readable")
 
 

@@ -8,7 +8,7 @@ from fastq.broker.inspect.actions import (
     DONE,
     FAR,
     NOT_FOUND,
-    Outcome,
+    ActionOutcome,
     Target,
     archive_task,
     delete_task,
@@ -113,9 +113,9 @@ def run(queue: str, task_id: str, now_ns: int, expected: TaskState | None = None
     _settle(queue, task_id, "run", (yield run_task(Target(queue, task_id, expected), now_ns)))
 
 
-def _found(task: Target, act: Callable[[Target], Operation[Outcome]]) -> Flow[Outcome]:
+def _found(task: Target, act: Callable[[Target], Operation[ActionOutcome]]) -> Flow[ActionOutcome]:
     """Act on a task, wherever it stands in pending."""
-    outcome: Outcome = yield act(task)
+    outcome: ActionOutcome = yield act(task)
     while outcome == FAR:
         seen_at = yield from find_in_pending(task.queue, task.id)
         outcome = yield act(replace(task, seen_at=seen_at))
@@ -128,7 +128,7 @@ def _require(queue: str, task_id: str) -> Flow[None]:
     return require_queue(queue)
 
 
-def _settle(queue: str, task_id: str, action: str, outcome: Outcome) -> None:
+def _settle(queue: str, task_id: str, action: str, outcome: ActionOutcome) -> None:
     if outcome == NOT_FOUND:
         raise TaskNotFoundError(queue, task_id)
     if outcome != DONE:

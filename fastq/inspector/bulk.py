@@ -8,7 +8,7 @@ from fastq.broker.inspect.bulk import Source, archive_all, delete_all, run_all
 from fastq.broker.inspect.move import count_parked
 from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_exists, queue_stats
 from fastq.broker.inspect.removal import (
-    Closing,
+    CloseOutcome,
     close_queue,
     delete_contents,
     find_groups,
@@ -177,7 +177,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
         raise QueueNotEmptyError(queue, {"moving": parked})
     if not force:
         yield from _require_empty(queue, now_ns)
-    closing: Closing = yield close_queue(queue, now_ns // SECOND_NS, force=force)
+    closing: CloseOutcome = yield close_queue(queue, now_ns // SECOND_NS, force=force)
     if not closing.closed:
         in_groups = 0 if any(closing.sizes.values()) else (yield from _count_grouped(queue))
         raise _not_empty(queue, closing.sizes, in_groups)

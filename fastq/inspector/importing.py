@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from fastq.broker.inspect.put import Kept, Put, put_tasks
+from fastq.broker.inspect.put import PutOutcome, TaskToPut, put_tasks
 from fastq.broker.inspect.queues import list_queues
 from fastq.broker.operation import Flow
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
@@ -178,7 +178,7 @@ class _Importing:
 
     def _put(self, lines: Sequence[_Numbered]) -> Flow[None]:
         now, queue = datetime.now(UTC), lines[0].line.queue
-        kept = [(each, self._kept(each.line, now)) for each in lines]
+        kept = [(each, self._task_to_put(each.line, now)) for each in lines]
         wanted = [(each, task) for each, task in kept if task is not None]
         if not wanted:
             return
@@ -187,23 +187,23 @@ class _Importing:
             self._registered.add(queue)
         most = (yield from self._rule(queue)).most - self._would_archive[queue]
         tasks, is_trial = [task for _, task in wanted], self._wishes.is_trial
-        outcomes: list[Put] = yield put_tasks(queue, tasks, is_trial=is_trial, most_archived=most)
+        outcomes: list[PutOutcome] = yield put_tasks(queue, tasks, is_trial=is_trial, most_archived=most)
         for (each, task), outcome in zip(wanted, outcomes, strict=True):
             self._note(each, outcome)
             if is_trial and outcome > 0:
                 self._would_archive[queue] += task.state == TaskState.ARCHIVED
 
-    def _note(self, each: _Numbered, outcome: Put) -> None:
+    def _note(self, each: _Numbered, outcome: PutOutcome) -> None:
         report = self._report
-        report.count += outcome in (Put.DONE, Put.WITHOUT_LOCK)
-        report.locks_held += outcome is Put.WITHOUT_LOCK
-        report.archive_full += outcome is Put.ARCHIVE_FULL
-        if outcome is Put.ID_CONFLICT:
+        report.count += outcome in (PutOutcome.DONE, PutOutcome.WITHOUT_LOCK)
+        report.locks_held += outcome is PutOutcome.WITHOUT_LOCK
+        report.archive_full += outcome is PutOutcome.ARCHIVE_FULL
+        if outcome is PutOutcome.ID_CONFLICT:
             report.exists += 1
             if len(report.conflicts) < NAMED:
                 report.conflicts.append({"line": each.number, "queue": each.line.queue, "id": each.line.id})
 
-    def _kept(self, line: Line, now: datetime) -> Kept | None:
+    def _task_to_put(self, line: Line, now: datetime) -> TaskToPut | None:
         """Return a task as it is to be put, None if it is left out."""
         fields = {**line.fields, b"msg": line.message}
         state = line.state
@@ -223,7 +223,7 @@ class _Importing:
                 self._report.locks_expired += 1
                 lock = ""
         score = "" if state is TaskState.PENDING else repr(line.score)
-        return Kept(id_word(line.id), state.value, fields, score, id_word(line.group), lock, lock_ms)
+        return TaskToPut(id_word(line.id), state.value, fields, score, id_word(line.group), lock, lock_ms)
 
 
 def _chunks(lines: Iterable[str | bytes]) -> Iterator[tuple[int, list[bytes]]]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from fastq.broker.inspect.put import lock_of, readdress
-from fastq.broker.inspect.walk import Listed
+from fastq.broker.inspect.walk import WalkedTask
 from fastq.broker.operations.lease import id_word
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_queue, check_task_id
@@ -197,7 +197,7 @@ def _check_agreement(line: Line, found: Read) -> None:
     """Refuse a line that says other than its message: whoever changed it meant something by it."""
     score = None if line.score is None else repr(line.score).encode()
     hash_fields = {**line.fields, b"msg": line.message, b"state": line.state.value.encode()}
-    listed = Listed(id_word(line.id), score or b"", hash_fields)
+    listed = WalkedTask(id_word(line.id), score or b"", hash_fields)
     info = describe_listed(line.queue, line.state, listed, _ANY_TIME)
     assert info is not None  # its message was decoded, and its state is the one that was asked for
     for name, value in readable(info, line.decoded.unique_key).items():

@@ -8,7 +8,7 @@ from typing import Final
 
 from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.move import (
-    Copy,
+    ParkedTask,
     claim_tasks,
     commit_move,
     drop_parked,
@@ -16,8 +16,8 @@ from fastq.broker.inspect.move import (
     read_notes,
     unpark_tasks,
 )
-from fastq.broker.inspect.put import MOVING, Kept, Put, lock_of, put_tasks, read_lock, readdress
-from fastq.broker.inspect.walk import Listed, Page, Walk
+from fastq.broker.inspect.put import MOVING, PutOutcome, TaskToPut, lock_of, put_tasks, read_lock, readdress
+from fastq.broker.inspect.walk import Walk, WalkedTask, WalkPage
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.enqueue import register_queue
 from fastq.errors import InvalidMessageError
@@ -39,15 +39,17 @@ MOST_NAMED: Final = 20
 class Move:
     """A move of the ``wanted`` tasks of ``origin`` to ``target``; each move has another ``token``.
 
-    ``stayed`` tells of how many it could not be done and why, by ``Put``, ``named`` which the first of them are.
+    ``stayed`` tells of how many it could not be done and why, by ``PutOutcome``, ``named`` which the first of them are.
     """
 
     origin: str
     target: str
     token: str
-    wanted: Callable[[Source, Listed], bool]
-    stayed: dict[Put, int] = field(default_factory=lambda: dict.fromkeys((Put.ID_CONFLICT, Put.DUPLICATE), 0))
-    named: list[tuple[str, Put]] = field(default_factory=list)
+    wanted: Callable[[Source, WalkedTask], bool]
+    stayed: dict[PutOutcome, int] = field(
+        default_factory=lambda: dict.fromkeys((PutOutcome.ID_CONFLICT, PutOutcome.DUPLICATE), 0)
+    )
+    named: list[tuple[str, PutOutcome]] = field(default_factory=list)
     moved: int = 0
 
     def run(self, sources: Sequence[Source]) -> Flow[int]:
@@ -63,7 +65,7 @@ class Move:
         walk = Walk(source)
         left: int = yield source.size()
         while left > 0:
-            page: Page = yield walk.page()
+            page: WalkPage = yield walk.page()
             if not page.tasks:
                 return
             left -= len(page.tasks)
@@ -95,12 +97,12 @@ class Move:
             if target == self.target.encode() and (token.decode(), task_id) not in waiting:
                 yield forget_move(self.origin, token.decode(), [task_id])
 
-    def _parked(self, queue: str, role: bytes, peer: str) -> Flow[dict[str, list[Listed]]]:
+    def _parked(self, queue: str, role: bytes, peer: str) -> Flow[dict[str, list[WalkedTask]]]:
         """Read some tasks that are parked, by the move that did it."""
-        found: dict[str, list[Listed]] = defaultdict(list)
+        found: dict[str, list[WalkedTask]] = defaultdict(list)
         walk = Walk(Source(queue, keys.moving(queue), TaskState.SCHEDULED))
         while True:
-            page: Page = yield walk.page()
+            page: WalkPage = yield walk.page()
             for task in page.tasks:
                 if task.fields.get(role) == peer.encode():
                     found[task.fields.get(TOKEN, b"").decode(errors="replace")].append(task)
@@ -108,31 +110,32 @@ class Move:
             if not page.tasks:
                 return found
 
-    def _bring(self, token: str, tasks: Sequence[Listed]) -> Flow[set[bytes]]:
+    def _bring(self, token: str, tasks: Sequence[WalkedTask]) -> Flow[set[bytes]]:
         """Park tasks in the other queue; those that cannot be there are put back."""
         locks = [_lock_of(self.origin, task) for task in tasks]
         left = yield from together(*(read_lock(lock, task.id) for task, lock in zip(tasks, locks, strict=True) if lock))
         each_left = iter(left)
         kept = [
-            self._kept(task, next(each_left) if lock else NOT_HELD) for task, lock in zip(tasks, locks, strict=True)
+            self._task_to_put(task, next(each_left) if lock else NOT_HELD)
+            for task, lock in zip(tasks, locks, strict=True)
         ]
-        outcomes: list[Put] = yield put_tasks(self.target, kept, token=token)
+        outcomes: list[PutOutcome] = yield put_tasks(self.target, kept, token=token)
         back = []
         for task, outcome in zip(tasks, outcomes, strict=True):
-            if outcome not in (Put.DONE, Put.DONE_BEFORE):
-                back.append(Copy(task.id))
+            if outcome not in (PutOutcome.DONE, PutOutcome.DONE_BEFORE):
+                back.append(ParkedTask(task.id))
                 self._note(task, outcome)
         if back:
             yield unpark_tasks(self.origin, token, back, back=True)
         return {task.id for task in back}
 
-    def _copy(self, task: Listed) -> Copy:
+    def _copy(self, task: WalkedTask) -> ParkedTask:
         """Name a task that is parked in the other queue, as it was found there."""
         lock = _lock_of(self.target, task)
         old_lock = keys.queue_prefix(self.origin) + lock.removeprefix(keys.queue_prefix(self.target)) if lock else ""
-        return Copy(task.id, task.fields.get(COPY, b"").decode(errors="replace"), lock, old_lock)
+        return ParkedTask(task.id, task.fields.get(COPY, b"").decode(errors="replace"), lock, old_lock)
 
-    def _settle(self, token: str, parked: Sequence[Copy]) -> Flow[None]:
+    def _settle(self, token: str, parked: Sequence[ParkedTask]) -> Flow[None]:
         """Bring tasks that are parked in the other queue to their end."""
         outcomes: list[int] = yield commit_move(self.origin, token, parked)
         ours = [copy for copy, outcome in zip(parked, outcomes, strict=True) if outcome]
@@ -144,24 +147,24 @@ class Move:
             self.moved += taken.tasks
             yield forget_move(self.origin, token, [copy.id for copy in ours])
 
-    def _kept(self, task: Listed, lock_ms: int) -> Kept:
+    def _task_to_put(self, task: WalkedTask, lock_ms: int) -> TaskToPut:
         fields = {name: value for name, value in task.fields.items() if name not in MARKS}
         marks = {name: task.fields[name] for name in (b"move_state", b"move_score", b"move_group", TOKEN)}
         with suppress(InvalidMessageError):  # nobody can read it, in whichever queue
             fields = readdress(fields, self.origin, self.target)
-        parked = Listed(task.id, b"", fields)
+        parked = WalkedTask(task.id, b"", fields)
         lock = _lock_of(self.target, parked) if lock_ms != NOT_HELD else ""
         marks |= {b"move_from": self.origin.encode(), COPY: self.token.encode()}
         left_ms = None if lock_ms == FOR_EVER else max(1, lock_ms)  # Redis refuses a lock that lasts 0 ms
-        return Kept(task.id, MOVING, {**fields, **marks}, task.score.decode() or "0", b"", lock, left_ms)
+        return TaskToPut(task.id, MOVING, {**fields, **marks}, task.score.decode() or "0", b"", lock, left_ms)
 
-    def _note(self, task: Listed, outcome: Put) -> None:
+    def _note(self, task: WalkedTask, outcome: PutOutcome) -> None:
         self.stayed[outcome] += 1
         if len(self.named) < MOST_NAMED:
             self.named.append((task.id.decode("utf-8", "surrogateescape"), outcome))
 
 
-def _lock_of(queue: str, task: Listed) -> str:
+def _lock_of(queue: str, task: WalkedTask) -> str:
     """Return the unique lock that a task's message names, if it is one of the queue's."""
     try:
         return lock_of(queue, view_task_message(task.message or b"").unique_key)

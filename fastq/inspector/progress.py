@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
-from fastq.broker.inspect.bulk import TASKS_A_CALL, Source, Taken
+from fastq.broker.inspect.bulk import TASKS_A_CALL, BulkResult, Source
 from fastq.broker.operation import Flow, Operation, Pause, Step, together
 from fastq.errors import BrokerError
 
@@ -43,8 +43,8 @@ class Progress:
 
     def _add(self, result: Any) -> None:
         """Count the tasks to which an operation did something."""
-        results = result if isinstance(result, Sequence) and not isinstance(result, Taken) else (result,)
-        self.done += sum(taken.tasks for taken in results if isinstance(taken, Taken))
+        results = result if isinstance(result, Sequence) and not isinstance(result, BulkResult) else (result,)
+        self.done += sum(taken.tasks for taken in results if isinstance(taken, BulkResult))
 
 
 OnProgress: TypeAlias = Callable[[Progress], object]

@@ -6,7 +6,7 @@ from typing import Final
 from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.queues import group_sizes
 from fastq.broker.inspect.tasks import container
-from fastq.broker.inspect.walk import Listed, Page, Walk
+from fastq.broker.inspect.walk import Walk, WalkedTask, WalkPage
 from fastq.broker.operation import Flow
 from fastq.clock import at_unix_ns
 from fastq.info import TaskInfo
@@ -67,7 +67,7 @@ class SearchMethods(Driver):
             yield looked_at([info for _, info in described(source, page, self._now_ns())], len(page.tasks))
 
 
-def described(source: Source, page: Page, now_ns: int) -> list[tuple[Listed, TaskInfo]]:
+def described(source: Source, page: WalkPage, now_ns: int) -> list[tuple[WalkedTask, TaskInfo]]:
     """Return the tasks of a page that are really in the state, with what they are."""
     now = at_unix_ns(now_ns)
     found = ((task, describe_listed(source.queue, source.state, task, now)) for task in page.tasks)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.put import lock_of, read_lock
 from fastq.broker.inspect.tasks import FoundTask
-from fastq.broker.inspect.walk import Listed, Page
+from fastq.broker.inspect.walk import WalkedTask, WalkPage
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.lease import lost_count
 from fastq.errors import InvalidMessageError
@@ -35,10 +35,10 @@ _TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
 
 
 def lines_of(
-    source: Source, page: Page, now: datetime, wants: Callable[[TaskInfo], bool] = lambda info: True
-) -> Flow[list[tuple[Listed, str]]]:
+    source: Source, page: WalkPage, now: datetime, wants: Callable[[TaskInfo], bool] = lambda info: True
+) -> Flow[list[tuple[WalkedTask, str]]]:
     """Return the tasks of a page that are wanted, each with its line; a task that left its state meanwhile has none."""
-    found: list[tuple[Listed, TaskInfo, str]] = []
+    found: list[tuple[WalkedTask, TaskInfo, str]] = []
     for task in page.tasks:
         info = describe_listed(source.queue, source.state, task, now)
         if info is not None and wants(info):
@@ -50,7 +50,7 @@ def lines_of(
     ]
 
 
-def _lock_ends(queue: str, found: list[tuple[Listed, str]]) -> Flow[list[datetime | None]]:
+def _lock_ends(queue: str, found: list[tuple[WalkedTask, str]]) -> Flow[list[datetime | None]]:
     """Return until when tasks hold their unique locks; those that asynq groups do not note theirs in the hash."""
     left = [task.lock_ms for task, _ in found]
     asked = [at for at, (task, key) in enumerate(found) if lock_of(queue, key) and b"unique_key" not in task.fields]
@@ -66,14 +66,14 @@ def _end(now: datetime, left_ms: int) -> datetime:
     return datetime.max.replace(tzinfo=UTC) if left_ms == FOR_EVER else now + timedelta(milliseconds=left_ms)
 
 
-def _unique_key(task: Listed) -> str:
+def _unique_key(task: WalkedTask) -> str:
     try:
         return view_task_message(task.message or b"").unique_key
     except InvalidMessageError:
         return ""
 
 
-def describe_listed(queue: str, state: TaskState, task: Listed, now: datetime) -> TaskInfo | None:
+def describe_listed(queue: str, state: TaskState, task: WalkedTask, now: datetime) -> TaskInfo | None:
     """Describe a task that was read from the list or set of a state; None if it is not in that state."""
     found_state = task.fields.get(b"state", b"").decode(errors="replace")
     score = float(task.score) if task.score else None
@@ -83,7 +83,7 @@ def describe_listed(queue: str, state: TaskState, task: Listed, now: datetime) -
     return info if info is not None and info.state is state else None
 
 
-def write_line(queue: str, task: Listed, info: TaskInfo, unique_key: str, unique_until: datetime | None) -> str:
+def write_line(queue: str, task: WalkedTask, info: TaskInfo, unique_key: str, unique_until: datetime | None) -> str:
     """Write a task as a line; JSON has no infinite numbers, so the greatest finite one stands for such a score."""
     score = max(-GREATEST, min(float(task.score), GREATEST)) if task.score else None
     line = {

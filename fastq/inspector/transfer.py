@@ -7,8 +7,8 @@ from typing import Final
 
 from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.move import count_parked
-from fastq.broker.inspect.put import Put
-from fastq.broker.inspect.walk import Listed
+from fastq.broker.inspect.put import PutOutcome
+from fastq.broker.inspect.walk import WalkedTask
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
 from fastq.clock import at_unix_ns
@@ -37,8 +37,8 @@ MOVABLE: Final = (
     TaskState.COMPLETED,
 )
 REASONS: Final = {
-    Put.ID_CONFLICT: "its id is there already",
-    Put.DUPLICATE: "another task there has its unique lock",
+    PutOutcome.ID_CONFLICT: "its id is there already",
+    PutOutcome.DUPLICATE: "another task there has its unique lock",
 }
 
 
@@ -61,7 +61,7 @@ class MovePlan:
         """What was moved so far."""
         move = self._move
         named = [(task_id, REASONS[why]) for task_id, why in move.named]
-        return Moved(move.moved, move.stayed[Put.ID_CONFLICT], move.stayed[Put.DUPLICATE], named)
+        return Moved(move.moved, move.stayed[PutOutcome.ID_CONFLICT], move.stayed[PutOutcome.DUPLICATE], named)
 
 
 class TransferMethods(Driver):
@@ -126,10 +126,10 @@ def _plan(
     return MovePlan(Job(question, "moved", total, work), parked, archived, rule, move)
 
 
-def _wanted(origin: str, where: TaskFilter, now_ns: int) -> Callable[[Source, Listed], bool]:
+def _wanted(origin: str, where: TaskFilter, now_ns: int) -> Callable[[Source, WalkedTask], bool]:
     now = at_unix_ns(now_ns)
 
-    def wanted(source: Source, task: Listed) -> bool:
+    def wanted(source: Source, task: WalkedTask) -> bool:
         info = describe_listed(origin, source.state, task, now)
         return info is not None and where.wants(info)
 

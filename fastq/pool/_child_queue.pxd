@@ -53,8 +53,8 @@ cdef class ChildQueue:
     cdef double backlog_ns
     cdef bint touched
     # For one sort alone until then, unless it is 0: the dispatcher's.
-    cdef int64_t kept_until
-    cdef bint kept_for_async
+    cdef int64_t reserved_until
+    cdef bint reserved_for_async
     # Where the child's reading stood when it last gave a sign of life, and when that was, and the last look.
     cdef uint64_t alive_head
     cdef int64_t alive_at

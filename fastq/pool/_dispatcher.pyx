@@ -5,7 +5,7 @@ What waits behind a task that runs half of that time longer than its estimate, o
 ring, moves to a free child or is RETURNED in the order it was submitted.
 
 A child runs plain tasks or coroutines, never both at once. Where every child is busy with one sort, and a task of the
-other waits, one child is kept for that sort: it gets nothing more of its own, and runs dry.
+other waits, one child is reserved for that sort: it gets nothing more of its own, and runs dry.
 """
 
 from collections import deque
@@ -27,8 +27,8 @@ cdef int64_t MAX_BYTES = 1_000_000
 cdef int MAX_TYPES = 1024
 # The mean is over all types: a run of quick ones among slow ones is to fetch no more than the mix is worth.
 cdef int MEAN_SPAN = 64
-# How long a few tasks wait here for a child that is kept for them: then another server may have a free one. The child
-# is kept for as long after it has run dry, as they may come again: the way to Redis and back is much shorter.
+# How long a few tasks wait here for the child reserved for them: then another server may have a free one. The child
+# is reserved for as long after it has run dry, as they may come again: the way to Redis and back is much shorter.
 cdef int64_t PATIENCE_NS = 1_000_000_000
 # More would take the place of those for which there is room.
 cdef int PATIENT_TASKS = 16
@@ -125,7 +125,7 @@ cdef class Dispatcher:
                         self.waiting.popleft()
                         continue
                     stuck[submission.is_async] = True
-                    keep_one(self.queues, submission.is_async, now)
+                    reserve_child(self.queues, submission.is_async, now)
                 kept.append(submission)
                 self.waiting.popleft()
         finally:
@@ -145,7 +145,7 @@ cdef class Dispatcher:
             self.short_until = now + SHORTAGE_NS
             return False
         self.seq += 1
-        queue.kept_until = 0
+        queue.reserved_until = 0
         return True
 
     def take_shortage(self) -> Exception | None:
@@ -171,7 +171,7 @@ cdef class Dispatcher:
         cdef Py_ssize_t count = queue.count()
         if not queue.open or queue.left == 0:
             return False
-        if is_kept(queue, now) and (count or queue.kept_for_async != submission.is_async):
+        if is_reserved(queue, now) and (count or queue.reserved_for_async != submission.is_async):
             return False
         if count == 0:
             return True
@@ -236,7 +236,7 @@ cdef class Dispatcher:
             if not queue.open or queue.left == 0:
                 continue
             count = queue.count()
-            if count and is_kept(queue, now):
+            if count and is_reserved(queue, now):
                 continue
             if only_async or queue.async_count:
                 room = queue.slots.count - count if count == queue.async_count else 0
@@ -275,11 +275,11 @@ cdef class Dispatcher:
         return events + self.return_late(limit, now)
 
     cdef list return_late(self, int64_t limit, int64_t now):
-        """Return events for all that waits if it waited for too long; a few stay that a child is kept for."""
+        """Return events for all that waits if it waited for too long; a few stay that a child is reserved for."""
         cdef Submission submission
         cdef int patient[2]
-        patient[0] = PATIENT_TASKS if is_one_kept(self.queues, False, now) else 0
-        patient[1] = PATIENT_TASKS if is_one_kept(self.queues, True, now) else 0
+        patient[0] = PATIENT_TASKS if is_any_reserved(self.queues, False, now) else 0
+        patient[1] = PATIENT_TASKS if is_any_reserved(self.queues, True, now) else 0
         staying, leaving = deque(), []
         for submission in self.waiting:
             if patient[submission.is_async] and submission.submitted_at > now - PATIENCE_NS:
@@ -331,42 +331,42 @@ cdef class Dispatcher:
         return total
 
 
-cdef bint is_kept(ChildQueue queue, int64_t now):
-    """Return whether a child is kept for one sort: until it has run dry, and a while for one of that sort to come."""
-    if not queue.kept_until:
+cdef bint is_reserved(ChildQueue queue, int64_t now):
+    """Return whether a child is reserved for one sort: until it has run dry, and a while for one of it to come."""
+    if not queue.reserved_until:
         return False
     if queue.count():
-        queue.kept_until = now + PATIENCE_NS
-    elif queue.kept_until <= now:
-        queue.kept_until = 0
-    return queue.kept_until > 0
+        queue.reserved_until = now + PATIENCE_NS
+    elif queue.reserved_until <= now:
+        queue.reserved_until = 0
+    return queue.reserved_until > 0
 
 
-cdef bint is_one_kept(list queues, bint is_async, int64_t now):
-    """Return whether a child is kept for coroutines, or for plain tasks."""
+cdef bint is_any_reserved(list queues, bint is_async, int64_t now):
+    """Return whether a child is reserved for coroutines, or for plain tasks."""
     cdef ChildQueue queue
     for queue in queues:
-        if queue.kept_for_async == is_async and is_kept(queue, now):
+        if queue.reserved_for_async == is_async and is_reserved(queue, now):
             return True
     return False
 
 
-cdef void keep_one(list queues, bint is_async, int64_t now):
+cdef void reserve_child(list queues, bint is_async, int64_t now):
     """Keep a child for a sort that is stuck, if all others are busy with the other sort, which might never end."""
     cdef ChildQueue queue
     cdef ChildQueue best = None
-    if is_one_kept(queues, is_async, now):
+    if is_any_reserved(queues, is_async, now):
         return
     for queue in queues:
-        if not queue.open or queue.left == 0 or is_kept(queue, now):
+        if not queue.open or queue.left == 0 or is_reserved(queue, now):
             continue
         if queue.count() == 0 or is_async == (queue.async_count > 0):
             return  # this one will come to it
         if best is None or queue.count() < best.count():
             best = queue
     if best is not None:
-        best.kept_for_async = is_async
-        best.kept_until = now + PATIENCE_NS
+        best.reserved_for_async = is_async
+        best.reserved_until = now + PATIENCE_NS
 
 
 def _order(submission: Submission) -> int:

@@ -16,7 +16,7 @@ _LIVE = (ChildState.READY, ChildState.LEAVING)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Interrupted:
     child: Child
     submission: Submission
     kill_at_ns: int
@@ -27,13 +27,13 @@ class Timekeeper:
 
     def __init__(self, grace_s: float) -> None:
         self.grace_ns = round(grace_s * 1e9)
-        self._told: dict[int, _Told] = {}
+        self._interrupted: dict[int, _Interrupted] = {}
 
     def interrupt(self, child: Child, submission: Submission, reason: int, now_ns: int) -> bool:
         """Ask for the end of a running task; false when it does not run or was asked before."""
         if child.state not in _LIVE or not child.queue.slots.interrupt(submission.seq, reason):
             return False
-        self._told[submission.seq] = _Told(child, submission, now_ns + self.grace_ns)
+        self._interrupted[submission.seq] = _Interrupted(child, submission, now_ns + self.grace_ns)
         if self.grace_ns:
             child.signal(submission)
         else:
@@ -47,22 +47,24 @@ class Timekeeper:
                 for seq in child.queue.slots.overdue(now_ns):
                     if (submission := child.queue.find(seq)) is not None:
                         self.interrupt(child, submission, ROW_TIMED_OUT, now_ns)
-        for seq, told in list(self._told.items()):
-            row = told.child.queue.slots.look(seq) if told.child.state in _LIVE else None
+        for seq, interrupted in list(self._interrupted.items()):
+            row = interrupted.child.queue.slots.look(seq) if interrupted.child.state in _LIVE else None
             if row is None:
-                del self._told[seq]
-            elif now_ns >= told.kill_at_ns:
-                self._kill(told, has_heard=row[1] or not told.submission.is_async)
-                del self._told[seq]
+                del self._interrupted[seq]
+            elif now_ns >= interrupted.kill_at_ns:
+                self._kill(interrupted, has_heard=row[1] or not interrupted.submission.is_async)
+                del self._interrupted[seq]
 
-    def _kill(self, told: _Told, *, has_heard: bool) -> None:
+    def _kill(self, interrupted: _Interrupted, *, has_heard: bool) -> None:
         """Kill a child, and blame the task that was told to end; or the one that blocks the loop, so that it cannot."""
-        queue = told.child.queue
-        blamed: Submission | None = told.submission
+        queue = interrupted.child.queue
+        blamed: Submission | None = interrupted.submission
         if not has_heard:
             # None where a callback blocks, or what an ended task has left behind.
             blamed = queue.find(queue.in_step)
-            if blamed is not told.submission:
+            if blamed is not interrupted.submission:
                 grace_s = self.grace_ns / 1e9
-                told.child.text = f": the task blocked the event loop for {grace_s:g} s while another task had to end"
-        told.child.kill(blamed)
+                interrupted.child.text = (
+                    f": the task blocked the event loop for {grace_s:g} s while another task had to end"
+                )
+        interrupted.child.kill(blamed)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from fastq.broker.operations.enqueue import Batch
+from fastq.broker.operations.enqueue import EnqueueBatch
 from fastq.broker.operations.ticks import NamedTick
 from fastq.info import TaskInfo
 from fastq.producer import compose
@@ -21,7 +21,7 @@ class TickTask:
 
     entry: Entry
     attempt: Attempt
-    batch: Batch
+    batch: EnqueueBatch
     named: NamedTick | None
     info: TaskInfo
 

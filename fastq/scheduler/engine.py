@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.enqueue import Outcome, error_of
+from fastq.broker.operations.enqueue import EnqueueOutcome, error_of
 from fastq.broker.operations.queue_register import QueueRegister
 from fastq.broker.operations.schedulers import clear_scheduler, publish_scheduler, record_event
-from fastq.broker.operations.ticks import put_ticks, read_last_tick
+from fastq.broker.operations.ticks import enqueue_ticks, read_last_tick
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import BrokerError, TaskIDConflictError
@@ -172,7 +172,7 @@ class Engine:
         plain = [task for task in tasks if task.named is None]
         queues = self._register.due({task.batch.queue for task in tasks})
         report = self._broker.drive(
-            put_ticks([(tick, task.batch) for tick, task in named], [task.batch for task in plain], queues)
+            enqueue_ticks([(tick, task.batch) for tick, task in named], [task.batch for task in plain], queues)
         )
         outcomes = list(zip([*(task for _, task in named), *plain], [*report.named, *report.plain], strict=True))
         failed = {task.batch.queue for task, outcome in outcomes if isinstance(outcome, BrokerError)}
@@ -181,13 +181,13 @@ class Engine:
         if enqueued:
             self._record(enqueued)
 
-    def _settle(self, task: TickTask, outcome: Outcome | BrokerError) -> bool:
+    def _settle(self, task: TickTask, outcome: EnqueueOutcome | BrokerError) -> bool:
         """Note what became of a tick's task, tell the hook, and return whether it was enqueued here."""
         entry, attempt, info = task.entry, task.attempt, task.info
         if isinstance(outcome, BrokerError):
             self._fail(task, outcome)
             return False
-        if outcome is Outcome.TAKEN:
+        if outcome is EnqueueOutcome.TAKEN:
             _log.debug("%s: another scheduler enqueued the task of %s", entry, attempt.due)
             self._leave(entry, attempt.due)
             return False

@@ -11,7 +11,7 @@ from fastq.errors import BrokerError
 
 __all__ = ["describe_redis", "wait_for_redis"]
 
-SAY_EVERY_S: Final = 3.0
+LOG_EVERY_S: Final = 3.0
 LONGEST_PAUSE_S: Final = 2.0
 
 _log = logging.getLogger("fastq")
@@ -20,7 +20,7 @@ _log = logging.getLogger("fastq")
 async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
     """Return once Redis answers; raise the ``BrokerError`` after ``within_s``, at once if waiting cannot help."""
     deadline_s = time.monotonic() + within_s
-    said_s = -SAY_EVERY_S
+    logged_s = -LOG_EVERY_S
     pause_s = 0.1
     while True:
         try:
@@ -30,9 +30,9 @@ async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
             now_s = time.monotonic()
             if not error.transient or now_s >= deadline_s:
                 raise
-            if now_s - said_s >= SAY_EVERY_S:
+            if now_s - logged_s >= LOG_EVERY_S:
                 _log.warning("%s; trying again for %.0f s", error, deadline_s - now_s)
-                said_s = now_s
+                logged_s = now_s
         await asyncio.sleep(min(pause_s, deadline_s - now_s))
         pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
 

@@ -28,17 +28,17 @@ class EndedTasks:
     def add(self, ended: list[InFlightTask]) -> None:
         """Give tasks to the acker, save those that are kept; there is room for others now."""
         if self._keeps:
-            self._kept += [task for task in ended if task.returning]
-            ended = [task for task in ended if not task.returning]
+            self._kept += [task for task in ended if task.is_requeued]
+            ended = [task for task in ended if not task.is_requeued]
         if ended:
             self._acker.add(ended, pool_is_dry=self._pool_is_dry())
             self._wake_fetcher()
 
-    def keep_returning(self) -> None:
+    def keep_requeued(self) -> None:
         """From now on keep the tasks that go back to their queues."""
         self._keeps = True
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Give the tasks that were kept to the acker."""
         places = {task: place for _, of_queue in self._tasks.by_queue() for place, task in enumerate(of_queue)}
         self._acker.add(sorted(self._kept, key=lambda task: places.get(task, -1)), pool_is_dry=True)

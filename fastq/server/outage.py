@@ -8,15 +8,15 @@ from typing import Final
 
 from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
 
-__all__ = ["Outage", "is_everybodys"]
+__all__ = ["Outage", "is_shared"]
 
-EVERYBODYS: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
+SHARED: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
 """Beside what is transient: errors that one actor does not meet alone."""
 
 
-def is_everybodys(error: BrokerError) -> bool:
+def is_shared(error: BrokerError) -> bool:
     """Return whether every actor meets this error."""
-    return error.transient or isinstance(error, EVERYBODYS)
+    return error.transient or isinstance(error, SHARED)
 
 
 class Outage:
@@ -24,7 +24,7 @@ class Outage:
 
     def __init__(self) -> None:
         self._sharing: set[object] = set()
-        self._said: set[type[BrokerError]] = set()
+        self._logged: set[type[BrokerError]] = set()
         self._failures = 0
         self._own: dict[object, tuple[type[BrokerError], int]] = {}
 
@@ -34,11 +34,11 @@ class Outage:
     def report(self, who: object, error: BrokerError) -> bool:
         """Note that somebody has met an error; tell whether it is to be said."""
         kind = type(error)
-        if is_everybodys(error):
+        if is_shared(error):
             self._sharing.add(who)
             self._failures += 1
-            is_news = kind not in self._said
-            self._said.add(kind)
+            is_news = kind not in self._logged
+            self._logged.add(kind)
             return is_news
         before, count = self._own.get(who, (None, 0))
         self._own[who] = (kind, count + 1)
@@ -52,5 +52,5 @@ class Outage:
             if not self._sharing:
                 failures += self._failures
                 self._failures = 0
-                self._said.clear()
+                self._logged.clear()
         return failures

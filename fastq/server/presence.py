@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from fastq._version import __version__
-from fastq.broker.operations.presence import ServerIdentity, Shown
+from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import Running
@@ -70,7 +70,7 @@ class ServerPresence:
         """Set whether a child can run a task."""
         self._can_work = can_work
 
-    def __call__(self) -> Shown:
+    def __call__(self) -> ServerState:
         """Return it as it is now."""
         shown = self._shown()
         most = min(MAX_PAYLOAD, MAX_PAYLOADS // max(1, len(shown)))
@@ -88,7 +88,7 @@ class ServerPresence:
             active_worker_count=len(workers),
         )
         notice = ServerNotice(__version__, tuple(config.queues), self.patterns)
-        return Shown(encode_server_info(info), workers, notice.encode())
+        return ServerState(encode_server_info(info), workers, notice.encode())
 
     def _shown(self) -> dict[InFlightTask, Running]:
         """Return what runs and can be shown, and keep the payloads until the next beat: large ones are slow to read."""

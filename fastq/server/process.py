@@ -34,7 +34,7 @@ from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.healthchecker import Healthchecker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.janitor import Janitor
-from fastq.server.actors.recoverer import Recoverer, Rules
+from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.actors.subscriber import Subscriber
 from fastq.server.actors.syncer import Syncer
 from fastq.server.actors.topics import due_topic, order_topic
@@ -46,9 +46,9 @@ from fastq.server.children.reloader import Reloader
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
+from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
 from fastq.server.end_task import end_task
 from fastq.server.ended import EndedTasks
-from fastq.server.ending import GOODBYE_S, LAST_WORDS_S, Ending, within
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
@@ -152,7 +152,9 @@ class ServerProcess:
         self.subscriber = Subscriber(self._broker, self.processor.cancel, clock, topics, outage)
         child = AggregationChild(config, timing.aggregation_s, self._options.app, self.forks)
         self.aggregation = Aggregation(config, timing, commands, clock, child, stats)
-        rules = Rules(default_retry_delay, config.max_lost, self.hooks.judge_lost if self.hooks.judges else None)
+        rules = LostTaskRules(
+            default_retry_delay, config.max_lost, self.hooks.judge_lost if self.hooks.judges else None
+        )
         self.recoverer = Recoverer(commands, queues, self.in_flight, rules, self.aggregation.reclaimer.reclaim)
         self.watch = TaskWatch(self._broker.transport)
         self.wakers = {
@@ -264,7 +266,7 @@ class ServerProcess:
             self.quiet()
 
     async def _until_drained(self) -> None:
-        """Wait until the queues are empty and nothing is held here; paused queues do not count.
+        """Wait until the queues are empty and nothing is in flight here; paused queues do not count.
 
         A queue that answered "empty" a while ago may have been filled since by a handler: all are asked once more.
         """
@@ -282,7 +284,7 @@ class ServerProcess:
             await asyncio.sleep(BURST_CHECK_S)
 
     async def _shut_down(self) -> None:
-        ending = Ending(seconds_of(self.config.shutdown_timeout), self._hurry)
+        countdown = Countdown(seconds_of(self.config.shutdown_timeout), self._hurry)
         await self.reloader.stop()
         beats = self.heartbeater.ticks
         self.presence.status = ServerStatus.STOPPING
@@ -290,10 +292,10 @@ class ServerProcess:
         self.heartbeater.wake()
         await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
         await self.watch.close()
-        await ending.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
-        self.ended.add(self.processor.give_back())
-        self.ended.keep_returning()
-        await ending.wait(self._drain())
+        await countdown.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
+        self.ended.add(self.processor.withdraw())
+        self.ended.keep_requeued()
+        await countdown.wait(self._drain())
         await self.watchdog.stop()
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
@@ -302,25 +304,25 @@ class ServerProcess:
             return not self.stats.outage and self.heartbeater.ticks > beats
 
         def left_s() -> float:
-            return ending.last_words_s(answers())
+            return countdown.last_writes_s(answers())
 
         await self.processor.settle(0.0 if self._hurry.is_set() else left_s())
         await self.healthchecker.stop()  # it asks the hook child, which ends now
         await self.hooks.stop()
         await self.forks.stop()
         await stop_all(self.subscriber)
-        await self._say_last_words(left_s())
-        last_s = LAST_WORDS_S if answers() else GOODBYE_S  # asked now: an actor that is stopped takes its trouble along
+        await self._write_what_is_left(left_s())
+        last_s = LAST_WRITES_S if answers() else GOODBYE_S  # asked now: an actor that is stopped clears its failures
         await self.heartbeater.finish(last_s)
         await stop_all(*self.actors)
         self.stall.stop()
         await within(last_s, self._broker.run_many(clear_server_state(self.identity)))
-        await within(LAST_WORDS_S, self._broker.close())
+        await within(LAST_WRITES_S, self._broker.close())
 
-    async def _say_last_words(self, seconds: float) -> None:
+    async def _write_what_is_left(self, seconds: float) -> None:
         """Write all that is left, as long as there is time."""
         await self.fetcher.finish(seconds / 4)
-        self.ended.give_back()
+        self.ended.release()
         await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.tasks):
             _log.error(

@@ -1,13 +1,13 @@
-"""What was found broken in Redis and mended: tasks of dead servers, ids without task, tasks without lease or place."""
+"""What was repaired in Redis: tasks of dead servers, ids without task, tasks without lease or place."""
 
 from collections import Counter
 from enum import StrEnum
 from typing import TypeAlias
 
-__all__ = ["Repair", "Repairs", "describe"]
+__all__ = ["RepairKind", "Repairs", "describe"]
 
 
-class Repair(StrEnum):
+class RepairKind(StrEnum):
     """The kinds of repairs."""
 
     RECOVERED = "recovered"
@@ -23,9 +23,9 @@ class Repair(StrEnum):
     """Dropped; the task, if it was nowhere else, is pending again."""
 
 
-Repairs: TypeAlias = Counter[Repair]
+Repairs: TypeAlias = Counter[RepairKind]
 
 
 def describe(repairs: Repairs) -> str:
-    """Return what was mended, and how often; "" if nothing was."""
-    return ", ".join(f"{repairs[kind]} {kind}" for kind in Repair if repairs[kind])
+    """Return what was repaired, and how often; "" if nothing was."""
+    return ", ".join(f"{repairs[kind]} {kind}" for kind in RepairKind if repairs[kind])

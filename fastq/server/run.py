@@ -29,7 +29,7 @@ __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Five objects a task, for 10 000 tasks that are held at once."""
+"""Five objects a task, for 10 000 tasks that are in flight at once."""
 
 _log = logging.getLogger("fastq")
 
@@ -94,7 +94,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
 
     def ready() -> None:
         _spare_the_collector()
-        _say_what_is_served(options, process)
+        _log_what_is_served(options, process)
         on_ready()
 
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -131,7 +131,7 @@ def _ignoring(*signums: signal.Signals) -> Iterator[None]:
 
 
 def _spare_the_collector() -> None:
-    """Let the cycle collector run seldom: a task leaves no cycle behind, and each run passes all that is held."""
+    """Let the cycle collector run seldom: a task leaves no cycle behind, and each run passes all that is in flight."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -144,7 +144,7 @@ async def _report(process: ServerProcess, every_s: float) -> None:
         _log.info("%s", process.stats.summary())
 
 
-def _say_what_is_served(options: ProcessOptions, process: ServerProcess) -> None:
+def _log_what_is_served(options: ProcessOptions, process: ServerProcess) -> None:
     config = options.config
     order = "strict" if config.strict_priority else "weighted"
     queues = ", ".join(f"{queue}={weight}" for queue, weight in config.queues.items())

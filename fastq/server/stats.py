@@ -61,5 +61,5 @@ class ServerStats:
             f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in self.counts.items() if n and kind not in _DONE
         )
         groups = f", {self.aggregated} groups aggregated" if self.aggregated else ""
-        mended = describe(self.repairs)
-        return f"{done} tasks done{others}{groups}; {self.in_flight} in flight{mended and f'; repaired: {mended}'}"
+        repaired = describe(self.repairs)
+        return f"{done} tasks done{others}{groups}; {self.in_flight} in flight{repaired and f'; repaired: {repaired}'}"

@@ -9,7 +9,7 @@ from fastq.broker.inspect.queues import group_sizes, list_queues
 from fastq.broker.operations.aggregate import (
     MAX_SET,
     AggregationSet,
-    Commit,
+    CommitOutcome,
     GroupRule,
     commit_set,
     delete_members,
@@ -88,9 +88,9 @@ def _replace(broker: BlockingBroker, runner: AggregationRunner, one: Aggregation
     assert isinstance(answer, Combined), "messages that were decoded are readable"
     new = answer.task
     outcome = broker.run(commit_set(one, len(members), new, answer.state, answer.now_ns))
-    if outcome in (Commit.ID_CONFLICT, Commit.DUPLICATE):
-        raise (TaskIDConflictError if outcome is Commit.ID_CONFLICT else DuplicateTaskError)(one.queue, new.id)
-    left = -1 if outcome is Commit.GONE else 1
+    if outcome in (CommitOutcome.ID_CONFLICT, CommitOutcome.DUPLICATE):
+        raise (TaskIDConflictError if outcome is CommitOutcome.ID_CONFLICT else DuplicateTaskError)(one.queue, new.id)
+    left = -1 if outcome is CommitOutcome.GONE else 1
     while left > 0:
         part = broker.run(read_set(one, 0)).tasks
         left = broker.run(delete_members(one, {task.id: decode_task_message(task.message).unique_key for task in part}))

@@ -1,4 +1,4 @@
-"""Names of objects, ``module:attr``, resolved with errors that say how to mend them."""
+"""Names of objects, ``module:attr``, resolved with errors that say how to fix them."""
 
 import difflib
 import importlib

@@ -20,11 +20,11 @@ from fastq.pool.runner import Answer, Runner, RunnerMisuseError, TaskContext
 from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
+from fastq.worker.debug_log import DebugLogRunner
 from fastq.worker.hooks import caused_by, failure_report, hooks_named, resolve_hook
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned
-from fastq.worker.telling import TellingRunner
 
 __all__ = ["HandlerRunner", "load", "runner_argument"]
 
@@ -68,7 +68,7 @@ def load(argument: str) -> Runner:
         runner = HandlerRunner(_resolve_mux(order["app"]), hooks_named(**order["hooks"]), tracebacks=tracebacks)
     except AppNameError as error:
         raise RunnerMisuseError(str(error)) from error
-    return TellingRunner(runner) if level == "debug" else runner
+    return DebugLogRunner(runner) if level == "debug" else runner
 
 
 def _resolve_mux(app: str) -> ServeMux:

@@ -11,7 +11,7 @@ from fastq.broker.operations.aggregate import (
     MAX_SET,
     STRETCH,
     AggregationSet,
-    Commit,
+    CommitOutcome,
     GroupRule,
     GroupScan,
     archive_members,
@@ -71,7 +71,7 @@ def take(bench: QueueBench, rule: GroupRule = RULE, one: AggregationSet = ONE) -
     return bench.run(take_set(one, rule, NOW_S, DEADLINE_S))
 
 
-def commit(bench: QueueBench, task: NewTask = WHOLE, expected: int = 2, state: str = "pending") -> Commit:
+def commit(bench: QueueBench, task: NewTask = WHOLE, expected: int = 2, state: str = "pending") -> CommitOutcome:
     return bench.run(commit_set(ONE, expected, task, TaskState(state), NOW_NS))
 
 
@@ -213,7 +213,7 @@ def test_ids_without_a_task_are_dropped_and_counted(bench: QueueBench) -> None:
     bench.db.delete(keys.task(QUEUE, "b"), keys.task(QUEUE, "d"))
     bench.db.set(keys.task(QUEUE, "d"), "no hash")
     read = bench.run(read_set(ONE, 0))
-    assert ([task.id for task in read.tasks], read.ghosts) == (["a", "c"], 2)
+    assert ([task.id for task in read.tasks], read.dangling) == (["a", "c"], 2)
     assert list(bench.scores("g:g:set-1")) == ["a", "c"]
 
 
@@ -224,11 +224,11 @@ def test_the_new_task_is_enqueued_and_the_set_is_marked(bench: QueueBench) -> No
     join(bench, {"a": 1, "b": 2})
     take(bench)
     bench.pend("before")
-    assert commit(bench) is Commit.DONE
+    assert commit(bench) is CommitOutcome.DONE
     assert bench.places() == {"pending": ["whole", "before"]}
     assert bench.task("whole") == {"msg": WHOLE.message, "state": b"pending", "pending_since": str(NOW_NS).encode()}
     assert sets(bench) == {ONE.key: float("inf")}
-    assert commit(bench) is Commit.DONE_BEFORE
+    assert commit(bench) is CommitOutcome.DONE_BEFORE
     assert bench.places() == {"pending": ["whole", "before"]}
 
 
@@ -262,7 +262,7 @@ def test_the_new_task_goes_where_its_options_say(state: str, bench: QueueBench) 
     join(bench, {"a": 1, "b": 2})
     take(bench)
     task = NewTask("whole", message("whole"), run_at_s=NOW_S + 60, group="h")
-    assert commit(bench, task, state=state) is Commit.DONE
+    assert commit(bench, task, state=state) is CommitOutcome.DONE
     assert bench.task("whole") == {"msg": task.message, "state": state.encode(), "group": b"h"}
     assert listed(bench) == {b"h"}
     assert bench.scores("scheduled") == ({"whole": NOW_S + 60} if state == "scheduled" else {})
@@ -275,23 +275,24 @@ def test_an_id_that_exists_changes_nothing(bench: QueueBench) -> None:
     take(bench)
     bench.pend("whole")
     before = bench.task("whole")
-    assert commit(bench, WHOLE._replace(lock=LOCK, lock_ttl_s=60)) is Commit.ID_CONFLICT
+    assert commit(bench, WHOLE._replace(lock=LOCK, lock_ttl_s=60)) is CommitOutcome.ID_CONFLICT
     assert (bench.task("whole"), bench.places(), bench.db.exists(LOCK)) == (before, {"pending": ["whole"]}, 0)
     assert sets(bench) == {ONE.key: DEADLINE_S}
 
 
 @pytest.mark.parametrize(
-    ("holder", "outcome"), [("stranger", Commit.DUPLICATE), ("b", Commit.DONE), (None, Commit.DONE)]
+    ("holder", "outcome"),
+    [("stranger", CommitOutcome.DUPLICATE), ("b", CommitOutcome.DONE), (None, CommitOutcome.DONE)],
 )
 def test_a_lock_is_taken_if_it_is_free_or_a_task_of_the_set_holds_it(
-    holder: str | None, outcome: Commit, bench: QueueBench
+    holder: str | None, outcome: CommitOutcome, bench: QueueBench
 ) -> None:
     join(bench, {"a": 1, "b": 2})
     take(bench)
     if holder:
         bench.db.set(LOCK, holder)
     assert commit(bench, WHOLE._replace(lock=LOCK, lock_ttl_s=60)) is outcome
-    if outcome is Commit.DUPLICATE:
+    if outcome is CommitOutcome.DUPLICATE:
         assert (bench.places(), bench.db.get(LOCK), sets(bench)) == ({}, b"stranger", {ONE.key: DEADLINE_S})
         return
     assert bench.task("whole")["unique_key"] == LOCK.encode()
@@ -304,7 +305,7 @@ def test_a_lock_is_taken_if_it_is_free_or_a_task_of_the_set_holds_it(
 def test_a_set_of_another_size_is_not_replaced(expected: int, bench: QueueBench) -> None:
     join(bench, {"a": 1, "b": 2})
     take(bench)
-    assert commit(bench, expected=expected) is Commit.GONE
+    assert commit(bench, expected=expected) is CommitOutcome.GONE
     assert (bench.places(), sets(bench)) == ({}, {ONE.key: DEADLINE_S})
 
 
@@ -312,7 +313,7 @@ def test_a_set_that_was_given_back_is_not_replaced(bench: QueueBench) -> None:
     join(bench, {"a": 1, "b": 2})
     take(bench)
     bench.run(reclaim_set(ONE))
-    assert commit(bench) is Commit.GONE
+    assert commit(bench) is CommitOutcome.GONE
     assert bench.places() == {}
 
 
@@ -420,7 +421,7 @@ def test_groups_with_tasks_that_are_not_listed_are_listed(bench: QueueBench) -> 
 
 def test_an_id_without_a_task_does_not_hide_a_group_that_is_not_listed(bench: QueueBench) -> None:
     join(bench, dict.fromkeys("abcdefghi", 1.0) | {"j": 2}, "lost")
-    bench.db.delete(*(keys.task(QUEUE, ghost) for ghost in "abcdefghi"))
+    bench.db.delete(*(keys.task(QUEUE, dangling) for dangling in "abcdefghi"))
     bench.db.srem(keys.groups(QUEUE), "lost")
     assert relist(bench) == 1
     assert listed(bench) == {b"lost"}

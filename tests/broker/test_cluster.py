@@ -24,7 +24,7 @@ from fastq import (
 from fastq.broker.operation import Operation
 from fastq.broker.operations.aggregate import (
     AggregationSet,
-    Commit,
+    CommitOutcome,
     GroupRule,
     commit_set,
     delete_members,
@@ -223,7 +223,7 @@ def test_a_slot_on_its_way_refuses_and_nothing_is_written(cluster: Cluster, clie
     assert client.do(enqueue(queue, task_id="b")).id == "b"
 
 
-def test_a_task_on_its_way_to_another_node_is_not_taken_for_a_ghost(cluster: Cluster) -> None:
+def test_a_task_on_its_way_to_another_node_is_not_taken_for_a_dangling_id(cluster: Cluster) -> None:
     """Its id is still here and its hash is there already: whoever took the id for one without task would lose it."""
     source, target = cluster.nodes[:2]
     queue = cluster.queues_on(source)[0]
@@ -280,7 +280,7 @@ def test_groups_are_aggregated_on_the_nodes_of_their_queues(cluster: Cluster) ->
             assert [task.id for task in broker.run(read_set(one, 0)).tasks] == ["a", "b"]
             whole = NewTask("whole", message("whole", queue=queue))
             results = broker.run_many((register_queue(queue), commit_set(one, 2, whole, TaskState.PENDING, NOW_NS)))
-            assert results[1] is Commit.DONE
+            assert results[1] is CommitOutcome.DONE
             assert broker.run(delete_members(one, {"a": keys.unique(queue, "t", b"1"), "b": ""})) == 0
             assert cluster.keys_of(node, queue) == [keys.pending(queue), keys.task(queue, "whole")]
 

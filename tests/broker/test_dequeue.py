@@ -1,4 +1,4 @@
-"""Dequeue: pending to active in batches, in order, within bounds, and without leaving ghosts."""
+"""Dequeue: pending to active in batches, in order, within bounds, and without leaving dangling ids."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -40,7 +40,7 @@ def test_a_batch_takes_the_oldest_tasks_in_order(bench: QueueBench) -> None:
     bench.pend("a", "b", "c", "d")
     leased = take(bench, 3)
     assert leased.tasks == [(task_id, message(task_id)) for task_id in "abc"]
-    assert leased.ghosts == 0
+    assert leased.dangling == 0
     # As three dequeues of asynq's leave it: the one that was taken last is at active's head.
     assert bench.places() == {"pending": ["d"], "active": ["c", "b", "a"], "lease": ["a", "b", "c"]}
     assert bench.states() == {"a": "active", "b": "active", "c": "active", "d": "pending"}
@@ -103,26 +103,26 @@ def test_a_message_larger_than_the_bound_is_taken_alone(bench: QueueBench) -> No
 
 
 def test_ids_without_a_task_are_dropped_and_counted(bench: QueueBench) -> None:
-    bench.pend("a", "ghost-1", "b", "ghost-2", "c")
-    bench.db.delete(keys.task(QUEUE, "ghost-1"), keys.task(QUEUE, "ghost-2"))
+    bench.pend("a", "dangling-1", "b", "dangling-2", "c")
+    bench.db.delete(keys.task(QUEUE, "dangling-1"), keys.task(QUEUE, "dangling-2"))
     leased = take(bench, 4)
-    assert (ids_of(leased), leased.ghosts) == (["a", "b"], 2)
+    assert (ids_of(leased), leased.dangling) == (["a", "b"], 2)
     assert bench.places() == {"pending": ["c"], "active": ["b", "a"], "lease": ["a", "b"]}
     assert bench.states() == {"a": "active", "b": "active", "c": "pending"}
 
 
-def test_a_batch_of_ghosts_alone_is_not_an_empty_queue(bench: QueueBench) -> None:
-    bench.pend("ghost", "a")
-    bench.db.delete(keys.task(QUEUE, "ghost"))
+def test_a_batch_of_dangling_ids_alone_is_not_an_empty_queue(bench: QueueBench) -> None:
+    bench.pend("dangling", "a")
+    bench.db.delete(keys.task(QUEUE, "dangling"))
     assert take(bench, 1) == Leased([], [], 1)
     assert bench.places() == {"pending": ["a"]}
 
 
-def test_a_hash_without_a_message_is_a_ghost(bench: QueueBench) -> None:
+def test_a_hash_without_a_message_is_dangling(bench: QueueBench) -> None:
     # What asynq's own dequeue makes of an id whose task is gone.
-    bench.pend("ghost")
-    bench.db.delete(keys.task(QUEUE, "ghost"))
-    bench.db.hset(keys.task(QUEUE, "ghost"), "state", "active")
+    bench.pend("dangling")
+    bench.db.delete(keys.task(QUEUE, "dangling"))
+    bench.db.hset(keys.task(QUEUE, "dangling"), "state", "active")
     assert take(bench, 1) == Leased([], [], 1)
     assert bench.places() == {}
 
@@ -132,7 +132,7 @@ def test_a_key_of_another_type_does_not_take_the_rest_of_the_batch_along(bench: 
     bench.db.delete(keys.task(QUEUE, "odd"))
     bench.db.set(keys.task(QUEUE, "odd"), "not a hash")
     leased = take(bench, 3)
-    assert (ids_of(leased), leased.ghosts) == (["a", "b"], 1)
+    assert (ids_of(leased), leased.dangling) == (["a", "b"], 1)
     assert bench.places() == {"active": ["b", "a"], "lease": ["a", "b"]}
 
 

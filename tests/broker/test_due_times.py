@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.aggregate import AggregationSet, Commit, commit_set
-from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, put_operations
-from fastq.broker.operations.finish import ANYBODYS, Finish, Retried, retry
+from fastq.broker.operations.aggregate import AggregationSet, CommitOutcome, commit_set
+from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask, enqueue_operations
+from fastq.broker.operations.finish import ANY_OWNER, FinishOutcome, Retried, retry
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.broker.transport.open import open_broker
 from fastq.states import TaskState
@@ -51,14 +51,14 @@ def ear(db: Any) -> Iterator[Ear]:
     made._pubsub.close()
 
 
-def schedule(bench: QueueBench, **run_at_s: int) -> list[Outcome]:
+def schedule(bench: QueueBench, **run_at_s: int) -> list[EnqueueOutcome]:
     tasks = [NewTask(task_id, message(task_id), run_at_s=at) for task_id, at in run_at_s.items()]
-    return list(bench.run(put_operations([Batch(QUEUE, TaskState.SCHEDULED, tasks, NOW_NS)], ())[0]))
+    return list(bench.run(enqueue_operations([EnqueueBatch(QUEUE, TaskState.SCHEDULED, tasks, NOW_NS)], ())[0]))
 
 
-def fail(bench: QueueBench, **retry_at_s: int) -> list[Finish]:
+def fail(bench: QueueBench, **retry_at_s: int) -> list[FinishOutcome]:
     bench.activate(*retry_at_s)
-    return bench.run(retry(QUEUE, [Retried(one, message(one), at) for one, at in retry_at_s.items()], NOW, ANYBODYS))
+    return bench.run(retry(QUEUE, [Retried(one, message(one), at) for one, at in retry_at_s.items()], NOW, ANY_OWNER))
 
 
 def test_a_scheduled_task_that_is_due_before_all_others_is_told(bench: QueueBench, ear: Ear) -> None:
@@ -73,7 +73,7 @@ def test_a_scheduled_task_that_is_due_before_all_others_is_told(bench: QueueBenc
 def test_a_task_that_is_not_put_is_not_told(bench: QueueBench, ear: Ear) -> None:
     schedule(bench, a=NOW_S + 9)
     ear.heard()
-    assert schedule(bench, a=NOW_S + 1, b=NOW_S + 5) == [Outcome.ID_CONFLICT, Outcome.ENQUEUED]
+    assert schedule(bench, a=NOW_S + 1, b=NOW_S + 5) == [EnqueueOutcome.ID_CONFLICT, EnqueueOutcome.ENQUEUED]
     assert ear.heard() == [NOW_S + 5]
 
 
@@ -89,7 +89,9 @@ def test_a_retry_that_is_due_before_all_others_is_told(bench: QueueBench, ear: E
 
 
 def test_a_retry_of_a_task_that_is_not_active_is_not_told(bench: QueueBench, ear: Ear) -> None:
-    assert bench.run(retry(QUEUE, [Retried("gone", message("gone"), NOW_S)], NOW, ANYBODYS)) == [Finish.NOT_ACTIVE]
+    assert bench.run(retry(QUEUE, [Retried("gone", message("gone"), NOW_S)], NOW, ANY_OWNER)) == [
+        FinishOutcome.NOT_ACTIVE
+    ]
     assert ear.heard() == []
 
 
@@ -97,7 +99,7 @@ def test_a_scheduler_tells_of_its_delayed_tasks_only(bench: QueueBench, ear: Ear
     def tick(due_s: int, state: TaskState) -> None:
         task = NewTask(f"t{due_s}", message(f"t{due_s}"), run_at_s=due_s + 60)
         of = NamedTick("name", "entry", due_s, 600, "", 600)
-        assert bench.run(enqueue_tick(of, Batch(QUEUE, state, [task], NOW_NS))) is Outcome.ENQUEUED
+        assert bench.run(enqueue_tick(of, EnqueueBatch(QUEUE, state, [task], NOW_NS))) is EnqueueOutcome.ENQUEUED
 
     tick(NOW_S + 10, TaskState.SCHEDULED)
     assert ear.heard() == [NOW_S + 70]
@@ -112,7 +114,7 @@ def test_an_aggregated_task_that_is_delayed_is_told(bench: QueueBench, ear: Ear)
         bench.db.zadd(keys.aggregation_sets(QUEUE), {one.key: NOW_S + 60})
         bench.db.zadd(one.key, {"member": 1})
         task = NewTask(f"t{number}", message("t"), run_at_s=at)
-        assert bench.run(commit_set(one, 1, task, TaskState.SCHEDULED, NOW_NS)) is Commit.DONE
+        assert bench.run(commit_set(one, 1, task, TaskState.SCHEDULED, NOW_NS)) is CommitOutcome.DONE
         assert ear.heard() == told
 
 
@@ -123,11 +125,11 @@ def test_whoever_may_not_publish_schedules_and_retries_all_the_same(
     broker = open_broker(f"unix://mute:p@{shared_server.socket_path}")
     try:
         tasks = [NewTask("a", message("a"), run_at_s=NOW_S)]
-        (scheduling,) = put_operations([Batch(QUEUE, TaskState.SCHEDULED, tasks, NOW_NS)], ())
-        assert broker.run(scheduling) == [Outcome.ENQUEUED]
+        (scheduling,) = enqueue_operations([EnqueueBatch(QUEUE, TaskState.SCHEDULED, tasks, NOW_NS)], ())
+        assert broker.run(scheduling) == [EnqueueOutcome.ENQUEUED]
         bench.activate("b")
         failed = [Retried("b", message("b"), NOW_S)]
-        assert broker.run(retry(QUEUE, failed, NOW, ANYBODYS)) == [Finish.OK]
+        assert broker.run(retry(QUEUE, failed, NOW, ANY_OWNER)) == [FinishOutcome.OK]
     finally:
         broker.close()
         db.acl_deluser("mute")

@@ -6,7 +6,14 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operation import Flow, Operation, Pause
-from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport, put, register_queue
+from fastq.broker.operations.enqueue import (
+    EnqueueBatch,
+    EnqueueOutcome,
+    EnqueueReport,
+    NewTask,
+    enqueue_batches,
+    register_queue,
+)
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerOutOfMemoryError
 from fastq.states import TaskState
@@ -19,8 +26,8 @@ def message(task_id: str, payload: bytes = b"") -> bytes:
     return encode_task_message(TaskMessage(type="t", id=task_id, queue="q", payload=payload))
 
 
-def batch(*ids: str, state: TaskState = TaskState.PENDING) -> Batch:
-    return Batch("q", state, [NewTask(task_id, message(task_id)) for task_id in ids], now_ns=5_999_999_999)
+def batch(*ids: str, state: TaskState = TaskState.PENDING) -> EnqueueBatch:
+    return EnqueueBatch("q", state, [NewTask(task_id, message(task_id)) for task_id in ids], now_ns=5_999_999_999)
 
 
 def lost() -> BrokerConnectionError:
@@ -31,7 +38,7 @@ def away() -> BrokerConnectionError:
     return BrokerConnectionError("away", operation="HGET")
 
 
-def follow(flow: Flow[PutReport], *answers: Any) -> tuple[list[list[str]], PutReport | None]:
+def follow(flow: Flow[EnqueueReport], *answers: Any) -> tuple[list[list[str]], EnqueueReport | None]:
     """Answer each step of a flow; return the names of the operations asked for, and the report if it has ended."""
     asked: list[list[str]] = []
     step = next(flow)
@@ -70,7 +77,7 @@ def test_each_state_has_its_script(state: TaskState, name: str, keys: tuple[str,
         TaskState.SCHEDULED: ["a", b"msg", 7, "lock", 60, "g"],
         TaskState.AGGREGATING: ["a", b"msg", "g", "lock", 60],
     }[state]
-    step = next(put((Batch("q", state, [task], 5_999_999_999),), ()))
+    step = next(enqueue_batches((EnqueueBatch("q", state, [task], 5_999_999_999),), ()))
     assert isinstance(step, tuple)
     (operation,) = step
     assert (operation.name, operation.keys, operation.args) == (name, keys, args + tail)
@@ -78,64 +85,66 @@ def test_each_state_has_its_script(state: TaskState, name: str, keys: tuple[str,
 
 
 def test_pending_tasks_without_locks_go_without_their_columns() -> None:
-    step = next(put((batch("a", "b"),), ()))
+    step = next(enqueue_batches((batch("a", "b"),), ()))
     assert isinstance(step, tuple)
     assert step[0].args == ["asynq:{q}:t:", 5_999_999_999, 2, "a", message("a"), "b", message("b")]
 
 
 def test_only_what_can_be_repeated_is_called_idempotent() -> None:
     assert register_queue("q").idempotent
-    step = next(put((batch("a"),), ("q",)))
+    step = next(enqueue_batches((batch("a"),), ("q",)))
     assert isinstance(step, tuple)
     assert [operation.idempotent for operation in step] == [True, False]
 
 
 def test_outcomes_are_reported_batch_by_batch() -> None:
-    flow = put((batch("a", "b"), batch("c", state=TaskState.SCHEDULED)), ("q",))
-    mixed = [Outcome.ENQUEUED, Outcome.DUPLICATE]
-    asked, report = follow(flow, [1, mixed, [Outcome.ID_CONFLICT]])
+    flow = enqueue_batches((batch("a", "b"), batch("c", state=TaskState.SCHEDULED)), ("q",))
+    mixed = [EnqueueOutcome.ENQUEUED, EnqueueOutcome.DUPLICATE]
+    asked, report = follow(flow, [1, mixed, [EnqueueOutcome.ID_CONFLICT]])
     assert asked == [["SADD", "enqueue", "schedule"]]
-    assert report == PutReport(["q"], [mixed, [Outcome.ID_CONFLICT]])
+    assert report == EnqueueReport(["q"], [mixed, [EnqueueOutcome.ID_CONFLICT]])
 
 
 def test_the_reply_of_the_script_is_parsed() -> None:
-    step = next(put((batch("a", "b", "c"),), ()))
+    step = next(enqueue_batches((batch("a", "b", "c"),), ()))
     assert isinstance(step, tuple)
-    assert step[0].parse(1) == [Outcome.ENQUEUED] * 3
-    assert step[0].parse([1, 0, -1]) == [Outcome.ENQUEUED, Outcome.ID_CONFLICT, Outcome.DUPLICATE]
+    assert step[0].parse(1) == [EnqueueOutcome.ENQUEUED] * 3
+    assert step[0].parse([1, 0, -1]) == [EnqueueOutcome.ENQUEUED, EnqueueOutcome.ID_CONFLICT, EnqueueOutcome.DUPLICATE]
 
 
 def test_a_queue_whose_registration_failed_is_not_reported_as_registered() -> None:
-    _, report = follow(put((batch("a"),), ("q",)), [BrokerOutOfMemoryError("full"), [Outcome.ENQUEUED]])
-    assert report == PutReport([], [[Outcome.ENQUEUED]])
+    _, report = follow(
+        enqueue_batches((batch("a"),), ("q",)), [BrokerOutOfMemoryError("full"), [EnqueueOutcome.ENQUEUED]]
+    )
+    assert report == EnqueueReport([], [[EnqueueOutcome.ENQUEUED]])
 
 
 def test_a_refusal_is_each_task_s_and_nothing_is_looked_for() -> None:
     full = BrokerOutOfMemoryError("full")
-    asked, report = follow(put((batch("a", "b"),), ()), [full])
+    asked, report = follow(enqueue_batches((batch("a", "b"),), ()), [full])
     assert asked == [["enqueue"]]
     assert report is not None
     assert report.outcomes == [[full, full]]
 
 
 def test_only_the_batch_whose_reply_was_lost_is_looked_for() -> None:
-    flow = put((batch("a"), batch("b", state=TaskState.SCHEDULED)), ())
-    asked, report = follow(flow, [[Outcome.ENQUEUED], lost()], [message("b")])
+    flow = enqueue_batches((batch("a"), batch("b", state=TaskState.SCHEDULED)), ())
+    asked, report = follow(flow, [[EnqueueOutcome.ENQUEUED], lost()], [message("b")])
     assert asked == [["enqueue", "schedule"], ["HGET"]]
     assert report is not None
-    assert report.outcomes == [[Outcome.ENQUEUED], [Outcome.ENQUEUED]]
+    assert report.outcomes == [[EnqueueOutcome.ENQUEUED], [EnqueueOutcome.ENQUEUED]]
 
 
 def test_what_is_missing_is_sent_again_and_the_rest_is_not() -> None:
-    flow = put((batch("a", "b", "c"),), ())
-    asked, report = follow(flow, [lost()], [message("a"), None, message("c", b"other")], [[Outcome.ENQUEUED]])
+    flow = enqueue_batches((batch("a", "b", "c"),), ())
+    asked, report = follow(flow, [lost()], [message("a"), None, message("c", b"other")], [[EnqueueOutcome.ENQUEUED]])
     assert asked == [["enqueue"], ["HGET"] * 3, ["enqueue"]]
     assert report is not None
-    assert report.outcomes == [[Outcome.ENQUEUED, Outcome.ENQUEUED, Outcome.ID_CONFLICT]]
+    assert report.outcomes == [[EnqueueOutcome.ENQUEUED, EnqueueOutcome.ENQUEUED, EnqueueOutcome.ID_CONFLICT]]
 
 
 def test_what_is_sent_again_is_the_missing_task_alone() -> None:
-    flow = put((batch("a", "b"),), ())
+    flow = enqueue_batches((batch("a", "b"),), ())
     next(flow)
     assert isinstance(flow.send([lost()]), Pause)
     next(flow)
@@ -148,7 +157,7 @@ def test_what_is_sent_again_is_the_missing_task_alone() -> None:
 
 def test_when_no_look_succeeds_it_ends_at_once_and_the_outcome_is_open() -> None:
     cut = lost()
-    asked, report = follow(put((batch("a", "b"),), ()), [cut], [away(), away()])
+    asked, report = follow(enqueue_batches((batch("a", "b"),), ()), [cut], [away(), away()])
     assert asked == [["enqueue"], ["HGET", "HGET"]]
     assert report is not None
     assert report.outcomes == [[cut, cut]]
@@ -157,23 +166,23 @@ def test_when_no_look_succeeds_it_ends_at_once_and_the_outcome_is_open() -> None
 
 
 def test_a_task_that_one_look_missed_is_looked_for_again() -> None:
-    asked, report = follow(put((batch("a", "b"),), ()), [lost()], [message("a"), away()], [message("b")])
+    asked, report = follow(enqueue_batches((batch("a", "b"),), ()), [lost()], [message("a"), away()], [message("b")])
     assert asked == [["enqueue"], ["HGET", "HGET"], ["HGET"]]
     assert report is not None
-    assert report.outcomes == [[Outcome.ENQUEUED, Outcome.ENQUEUED]]
+    assert report.outcomes == [[EnqueueOutcome.ENQUEUED, EnqueueOutcome.ENQUEUED]]
 
 
 def test_a_second_refusal_leaves_open_what_became_of_the_first() -> None:
     """It was not there when we looked, and may yet come."""
     cut, full = lost(), BrokerOutOfMemoryError("full")
-    _, report = follow(put((batch("a"),), ()), [cut], [None], [full], [None], [full], [None], [full])
+    _, report = follow(enqueue_batches((batch("a"),), ()), [cut], [None], [full], [None], [full], [None], [full])
     assert report is not None
     assert report.outcomes == [[cut]]
     assert cut.__cause__ is full
 
 
 def test_the_pauses_grow() -> None:
-    flow = put((batch("a"),), ())
+    flow = enqueue_batches((batch("a"),), ())
     next(flow)
     steps: list[Any] = [flow.send([lost()])]
     for _ in range(2):
@@ -188,7 +197,7 @@ def test_an_enqueue_that_redis_refuses_leaves_neither_task_nor_lock(
     refusal: str, db: Redis, shared_server: RedisServer
 ) -> None:
     locks = [NewTask(name, message(name), keys.unique("q", "t", name.encode()), 60) for name in "ab"]
-    locked = Batch("q", TaskState.PENDING, locks, now_ns=1)
+    locked = EnqueueBatch("q", TaskState.PENDING, locks, now_ns=1)
     db.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=["-lpush"], keys=["*"])
     user = "w:p@" if refusal == "forbidden" else ""
     before: set[bytes] = set()
@@ -198,7 +207,7 @@ def test_an_enqueue_that_redis_refuses_leaves_neither_task_nor_lock(
     broker = open_broker(f"unix://{user}{shared_server.socket_path}")
     try:
         for one in (locked, batch("c", "d")):
-            (report,) = broker.drive(put((one,), ())).outcomes
+            (report,) = broker.drive(enqueue_batches((one,), ())).outcomes
             assert all(isinstance(outcome, BrokerError) for outcome in report)
             assert set(db.scan_iter()) == before
     finally:

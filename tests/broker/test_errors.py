@@ -26,7 +26,7 @@ from fastq import (
     Client,
     Task,
 )
-from fastq.broker.transport.faults import Lost, Unsent, refusal, transport_error
+from fastq.broker.transport.faults import NoReply, Unsent, refusal, transport_error
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server, sentinel_server
@@ -331,7 +331,7 @@ def test_a_script_that_an_error_ended_half_way_may_have_been_applied(text: str, 
 
 def test_what_was_sent_may_have_been_applied_and_what_was_not_was_not() -> None:
     cut = redis.exceptions.ConnectionError("cut")
-    assert transport_error(Lost(cut), "x", "here").maybe_applied
+    assert transport_error(NoReply(cut), "x", "here").maybe_applied
     assert not transport_error(Unsent(cut), "x", "here").maybe_applied
     assert not transport_error(Unsent(AuthenticationError("NOAUTH")), "x", "here").maybe_applied
 

@@ -24,7 +24,7 @@ from fastq.broker.operation import Flow, Operation, Receive, Send
 from fastq.broker.scripts import Script
 from fastq.broker.transport.aio import AsyncBroker, exchange_on
 from fastq.broker.transport.exchange import ATTEMPTS, CONNECT_ATTEMPTS, Command, Exchange, backoff_s
-from fastq.broker.transport.faults import Lost, Unsent, transport_error
+from fastq.broker.transport.faults import NoReply, Unsent, transport_error
 from fastq.errors import (
     BrokerAuthError,
     BrokerConnectionError,
@@ -96,7 +96,7 @@ def test_an_error_reply_stands_at_its_operation_and_leaves_the_others_alone() ->
 
 
 def test_a_lost_reply_is_asked_for_again_only_if_that_does_no_harm() -> None:
-    exchange, sent, pauses = run([READ, WRITE], [Lost(CUT), Lost(CUT)], [b"x"])
+    exchange, sent, pauses = run([READ, WRITE], [NoReply(CUT), NoReply(CUT)], [b"x"])
     assert [words[0] for words in sent[1]] == ["GET"]
     assert pauses == [0.0, backoff_s(1)]
     assert exchange.results[0] == b"x"
@@ -106,12 +106,12 @@ def test_a_lost_reply_is_asked_for_again_only_if_that_does_no_harm() -> None:
 
 def test_a_script_lost_as_text_is_asked_for_again_as_text() -> None:
     operation: Operation[Any] = Operation("twice", SCRIPT, ("k",), (1,), idempotent=True)
-    _, sent, _ = run([operation], [NoScriptError("NOSCRIPT")], [Lost(CUT)], [b"2"])
+    _, sent, _ = run([operation], [NoScriptError("NOSCRIPT")], [NoReply(CUT)], [b"2"])
     assert [words[0] for (words,) in sent] == ["EVALSHA", "EVAL", "EVAL"]
 
 
 def test_it_is_asked_four_times_with_growing_pauses() -> None:
-    exchange, sent, pauses = run([READ], *[[Lost(CUT)]] * ATTEMPTS)
+    exchange, sent, pauses = run([READ], *[[NoReply(CUT)]] * ATTEMPTS)
     assert len(sent) == ATTEMPTS == 4
     assert pauses == [0.0, 0.008, 0.064, 0.512]
     assert backoff_s(9) == 0.512
@@ -119,7 +119,7 @@ def test_it_is_asked_four_times_with_growing_pauses() -> None:
 
 
 def test_a_time_out_is_tried_once_more_and_one_on_connecting_not_at_all() -> None:
-    exchange, sent, _ = run([READ], [Lost(TIMEOUT)], [Lost(TIMEOUT)])
+    exchange, sent, _ = run([READ], [NoReply(TIMEOUT)], [NoReply(TIMEOUT)])
     assert len(sent) == 2
     assert isinstance(exchange.results[0], BrokerTimeoutError)
     exchange, sent, _ = run([READ], [Unsent(TIMEOUT)])
@@ -195,7 +195,7 @@ def test_what_never_left_is_given_up_with_all_that_it_came_with() -> None:
 
 
 def test_what_was_sent_once_and_lost_is_not_sent_again_for_being_unsent_before() -> None:
-    exchange, sent, _ = run([WRITE], [Unsent(CUT)], [Lost(CUT)])
+    exchange, sent, _ = run([WRITE], [Unsent(CUT)], [NoReply(CUT)])
     assert len(sent) == 2
     assert exchange.results[0].maybe_applied
 
@@ -263,7 +263,7 @@ def test_a_reply_that_is_later_than_the_limit_is_lost() -> None:
             ends.writer.write(b"+first\r\n")
             first, second = await call
             assert first in (b"first", second)  # lost as well if this process stood still
-            assert isinstance(second, Lost)
+            assert isinstance(second, NoReply)
             assert str(second.error) == "no reply within 0.05 s"
             assert isinstance(transport_error(second, "GET", "here"), BrokerTimeoutError)
             assert not ends.connection.is_connected

@@ -9,11 +9,11 @@ from redis import Redis
 
 from fastq.broker.operation import Operation
 from fastq.broker.operations.finish import (
-    ANYBODYS,
+    ANY_OWNER,
     ARCHIVE_MAX_SIZE,
     Completed,
     Done,
-    Finish,
+    FinishOutcome,
     Guard,
     Retried,
     archive,
@@ -27,11 +27,11 @@ from fastq.errors import BrokerError
 from fastq.wire import keys
 from tests.broker.harness import GOS, NOW, NOW_NS, NOW_S, OURS, QUEUE, THEIRS, QueueBench, message, queue_bench
 
-OK, NOT_ACTIVE, NOT_OURS = Finish.OK, Finish.NOT_ACTIVE, Finish.NOT_OURS
+OK, NOT_ACTIVE, NOT_OURS = FinishOutcome.OK, FinishOutcome.NOT_ACTIVE, FinishOutcome.NOT_OURS
 DAY = "2096-10-02"
 MAX_INT64 = 2**63 - 1
 
-Way = Callable[[Sequence[str], Guard], Operation[list[Finish]]]
+Way = Callable[[Sequence[str], Guard], Operation[list[FinishOutcome]]]
 
 WAYS: dict[str, Way] = {
     "done": lambda ids, guard: done(QUEUE, [Done(task_id) for task_id in ids], NOW, guard.owner),
@@ -129,7 +129,7 @@ def test_without_a_guard_a_task_ends_whoever_holds_it(way: str, bench: QueueBenc
     bench.activate("ours")
     bench.activate("theirs", owner=THEIRS)
     bench.activate("gos", owner=GOS, until_s=1)
-    assert bench.run(WAYS[way](["gos", "ours", "theirs", "nosuch"], ANYBODYS)) == [OK, OK, OK, NOT_ACTIVE]
+    assert bench.run(WAYS[way](["gos", "ours", "theirs", "nosuch"], ANY_OWNER)) == [OK, OK, OK, NOT_ACTIVE]
     assert set(bench.places()) <= {ENDS.get(way)}
 
 
@@ -208,7 +208,7 @@ def test_a_done_task_leaves_nothing_but_its_count(bench: QueueBench) -> None:
     assert sorted(bench.db.keys("*")) == [f"asynq:{{{QUEUE}}}:processed".encode(), keys.processed(QUEUE, NOW).encode()]
 
 
-LOCKED: dict[str, Callable[[Sequence[str]], Operation[list[Finish]]]] = {
+LOCKED: dict[str, Callable[[Sequence[str]], Operation[list[FinishOutcome]]]] = {
     "done": lambda ids: done(QUEUE, [Done(task_id, f"lock-{task_id}") for task_id in ids], NOW, OURS),
     "complete": lambda ids: complete(
         QUEUE, [Completed(task_id, message(task_id), NOW_S, f"lock-{task_id}") for task_id in ids], NOW, OURS
@@ -273,7 +273,7 @@ def test_a_failed_task_waits_with_its_new_message(bench: QueueBench) -> None:
 
 def test_what_is_no_failure_leaves_no_count(bench: QueueBench) -> None:
     bench.activate("a")
-    assert bench.run(retry(QUEUE, [Retried("a", b"m", NOW_S, is_failure=False)], NOW, ANYBODYS)) == [OK]
+    assert bench.run(retry(QUEUE, [Retried("a", b"m", NOW_S, is_failure=False)], NOW, ANY_OWNER)) == [OK]
     assert bench.counters() == {}
 
 
@@ -302,7 +302,7 @@ COUNTED = {
 @pytest.mark.parametrize("way", COUNTED)
 def test_days_are_counted_in_utc_and_expire_90_days_after_their_first_task(way: str, bench: QueueBench) -> None:
     bench.activate("a", "b", "c")
-    assert bench.run(WAYS[way](["a", "b"], ANYBODYS)) == [OK, OK]
+    assert bench.run(WAYS[way](["a", "b"], ANY_OWNER)) == [OK, OK]
     expected = {key: 2 for name in COUNTED[way] for key in (name, f"{name}:{DAY}")}
     assert bench.counters() == expected
     for name in COUNTED[way]:
@@ -312,7 +312,7 @@ def test_days_are_counted_in_utc_and_expire_90_days_after_their_first_task(way: 
         assert bench.db.ttl(bench.key(name)) == -1
         # The expiry is set once, not with every task.
         bench.db.expire(day_key, 1000)
-    assert bench.run(WAYS[way](["c"], ANYBODYS)) == [OK]
+    assert bench.run(WAYS[way](["c"], ANY_OWNER)) == [OK]
     for name in COUNTED[way]:
         assert bench.counters()[f"{name}:{DAY}"] == 3
         assert 0 < bench.db.ttl(bench.key(f"{name}:{DAY}")) <= 1000
@@ -341,7 +341,7 @@ def test_totals_wrap_before_they_overflow(way: str, before: int, after: int, ben
     bench.activate("a", "b")
     for name in COUNTED[way]:
         bench.db.set(bench.key(name), before)
-    assert bench.run(WAYS[way](["a", "b"], ANYBODYS)) == [OK, OK]
+    assert bench.run(WAYS[way](["a", "b"], ANY_OWNER)) == [OK, OK]
     assert [bench.counters()[name] for name in COUNTED[way]] == [after] * len(COUNTED[way])
 
 
@@ -351,7 +351,7 @@ def test_when_processed_wraps_failed_begins_anew_with_it(way: str, bench: QueueB
     bench.activate("a", "b")
     bench.db.set(bench.key("processed"), MAX_INT64)
     bench.db.set(bench.key("failed"), 1000)
-    assert bench.run(WAYS[way](["a", "b"], ANYBODYS)) == [OK, OK]
+    assert bench.run(WAYS[way](["a", "b"], ANY_OWNER)) == [OK, OK]
     assert bench.counters()["processed"] == 2
     assert bench.counters()["failed"] == 2
 
@@ -383,7 +383,7 @@ def test_an_archived_task_is_kept_with_its_new_message(bench: QueueBench) -> Non
 def test_the_archive_never_holds_more_than_10_000_and_hashes_go_with_their_ids(bench: QueueBench) -> None:
     bench.archive({f"old-{number:05d}": NOW_S - 20_000 + number for number in range(ARCHIVE_MAX_SIZE)})
     bench.activate("a", "b", "c")
-    assert bench.run(archive(QUEUE, [(task_id, b"m") for task_id in "abc"], NOW, ANYBODYS)) == [OK, OK, OK]
+    assert bench.run(archive(QUEUE, [(task_id, b"m") for task_id in "abc"], NOW, ANY_OWNER)) == [OK, OK, OK]
     places = bench.places()["archived"]
     assert len(places) == ARCHIVE_MAX_SIZE
     assert places[0] == "old-00003"
@@ -406,7 +406,7 @@ def test_what_the_archive_drops_leaves_no_unique_lock_and_takes_no_other_s(bench
     bench.db.hset(keys.task(QUEUE, "wrong"), "unique_key", keys.archived(QUEUE))
     bench.activate("a")
     bench.db.hset(keys.task(QUEUE, "a"), "unique_key", lock_of("a"))
-    assert bench.run(archive(QUEUE, [("a", b"m")], NOW, ANYBODYS)) == [OK]
+    assert bench.run(archive(QUEUE, [("a", b"m")], NOW, ANY_OWNER)) == [OK]
     assert sorted(bench.db.keys(bench.key("unique:*"))) == [lock_of("a").encode(), lock_of("other").encode()]
     assert len(bench.places()["archived"]) == ARCHIVE_MAX_SIZE
     assert sorted(bench.states()) == sorted(bench.places()["archived"])
@@ -418,7 +418,7 @@ def test_an_archive_that_others_overfilled_shrinks_to_its_size_in_bounded_steps(
     sizes = []
     for task_id in ("a", "b", "c", "d"):
         bench.activate(task_id)
-        assert bench.run(archive(QUEUE, [(task_id, b"m")], NOW, ANYBODYS)) == [OK]
+        assert bench.run(archive(QUEUE, [(task_id, b"m")], NOW, ANY_OWNER)) == [OK]
         sizes.append(bench.db.zcard(keys.archived(QUEUE)))
     assert sizes == [ARCHIVE_MAX_SIZE + more for more in (951, 202, 0, 0)]
     places = bench.places()["archived"]
@@ -434,7 +434,7 @@ def test_what_was_archived_90_days_ago_is_deleted_in_bounded_batches(bench: Queu
     for number in range(21):
         bench.activate(f"new-{number:02d}")
         before = len(bench.places()["archived"])
-        assert bench.run(archive(QUEUE, [(f"new-{number:02d}", b"m")], NOW, ANYBODYS)) == [OK]
+        assert bench.run(archive(QUEUE, [(f"new-{number:02d}", b"m")], NOW, ANY_OWNER)) == [OK]
         gone.append(before + 1 - len(bench.places()["archived"]))
     assert gone == [500] * 19 + [1, 0]
     # The one at the limit to the second has gone, too; the one after it has not.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.finish import NEWEST_FIRST, OLDEST_FIRST, Done, Finish, done
+from fastq.broker.operations.finish import NEWEST_FIRST, OLDEST_FIRST, Done, FinishOutcome, done
 from fastq.broker.operations.lease import Owner
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerAuthError
@@ -16,7 +16,7 @@ from fastq.wire import keys
 from tests.broker.harness import NOW, NOW_S, OURS, QUEUE, THEIRS, QueueBench, queue_bench
 from tests.redis_servers import RedisServer
 
-OK, NOT_ACTIVE, NOT_OURS = Finish.OK, Finish.NOT_ACTIVE, Finish.NOT_OURS
+OK, NOT_ACTIVE, NOT_OURS = FinishOutcome.OK, FinishOutcome.NOT_ACTIVE, FinishOutcome.NOT_OURS
 ACTIVE = keys.active(QUEUE)
 SIDES = [OLDEST_FIRST, NEWEST_FIRST]
 
@@ -39,7 +39,7 @@ def lay_out(db: Any, oldest_first: Sequence[str], theirs: Sequence[str] = ()) ->
     pipeline.execute()
 
 
-def finish(bench: QueueBench, ids: Sequence[str], side: int, owner: Owner | None = None) -> list[Finish]:
+def finish(bench: QueueBench, ids: Sequence[str], side: int, owner: Owner | None = None) -> list[FinishOutcome]:
     """Call ``done`` as the acker does: those that are nearest to the side first."""
     return bench.run(done(QUEUE, [Done(task_id) for task_id in ids], NOW, owner, side))
 

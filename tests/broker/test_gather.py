@@ -9,7 +9,7 @@ from redis import Redis
 
 from fastq import AsyncClient, BrokerError, TaskInfo
 from fastq.broker.transport.exchange import Command
-from fastq.broker.transport.faults import Lost, Unsent
+from fastq.broker.transport.faults import NoReply, Unsent
 from fastq.broker.transport.gather import MOST_BYTES, MOST_COMMANDS, MOST_UNDER_WAY, GatheringTransport
 from tests.broker.harness import run
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -139,7 +139,7 @@ def test_closing_answers_all_who_wait() -> None:
         (fourth,) = await begin(transport, ask("d"))
         await transport.close()
         ((lost,), (unsent,)) = await asyncio.gather(third, fourth)
-        assert isinstance(lost, Lost)
+        assert isinstance(lost, NoReply)
         assert isinstance(unsent, Unsent)
         server.open.set()
         assert await second == ["b!"]

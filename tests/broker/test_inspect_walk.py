@@ -7,7 +7,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.walk import Chosen, Page, Walk, run_some
+from fastq.broker.inspect.walk import Chosen, Walk, WalkPage, run_some
 from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, QUEUE, QueueBench, queue_bench
@@ -34,7 +34,7 @@ def fill(bench: QueueBench, source: Source, count: int) -> list[str]:
 
 
 def walked(
-    bench: QueueBench, source: Source, between: Callable[[Page], object] = lambda page: None, size: int = 10
+    bench: QueueBench, source: Source, between: Callable[[WalkPage], object] = lambda page: None, size: int = 10
 ) -> list[str]:
     walk, found = Walk(source), []
     while (page := bench.run(walk.page(size))).tasks:
@@ -55,12 +55,12 @@ def test_all_tasks_come_once_in_their_order(bench: QueueBench, source: Source, s
 def test_fields_and_scores_come_as_they_are(bench: QueueBench) -> None:
     bench.put("a", "retry")
     bench.db.hset(keys.task(QUEUE, "a"), mapping={b"\xff": b"\x00\xfe", "result": b""})
-    bench.db.zadd(RETRY.key, {"a": 1.1234567890123456, "ghost": 2, "odd": 3})
+    bench.db.zadd(RETRY.key, {"a": 1.1234567890123456, "dangling": 2, "odd": 3})
     bench.db.set(keys.task(QUEUE, "odd"), "no hash")
-    a, ghost, odd = bench.run(Walk(RETRY).page()).tasks
+    a, dangling, odd = bench.run(Walk(RETRY).page()).tasks
     assert a.fields == bench.db.hgetall(keys.task(QUEUE, "a"))
     assert (float(a.score), a.message) == (1.1234567890123456, a.fields[b"msg"])
-    assert (ghost.id, ghost.fields, odd.fields) == (b"ghost", {}, {})
+    assert (dangling.id, dangling.fields, odd.fields) == (b"dangling", {}, {})
 
 
 def test_a_page_ends_with_the_task_that_is_too_much(bench: QueueBench) -> None:
@@ -73,7 +73,7 @@ def test_a_page_ends_with_the_task_that_is_too_much(bench: QueueBench) -> None:
 def test_what_leaves_at_the_old_end_is_not_missed_by_the_rest(bench: QueueBench, source: Source) -> None:
     ids = fill(bench, source, 60)
 
-    def take(page: Page) -> None:
+    def take(page: WalkPage) -> None:
         if source is PENDING:
             bench.db.rpop(source.key, 4)
         else:
@@ -94,7 +94,7 @@ def test_what_leaves_and_comes_elsewhere_moves_no_others(bench: QueueBench, sour
     ids = fill(bench, source, 60)
     taken = []
 
-    def change(page: Page) -> None:
+    def change(page: WalkPage) -> None:
         passed = page.tasks[-1].id
         taken.append(passed.decode())
         if source is PENDING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.lease import LEASE_S, MAX_LISTED_BYTES, Listed, Owner, extend_leases, list_leases
+from fastq.broker.operations.lease import LEASE_S, MAX_LISTED_BYTES, LeaseList, Owner, extend_leases, list_leases
 from fastq.broker.operations.repair import repair_active
 from fastq.errors import BrokerReadOnlyError
 from fastq.wire import keys
@@ -100,7 +100,7 @@ def test_leases_are_extended_on_a_redis_that_is_out_of_memory(bench: QueueBench,
     assert bench.scores("lease") == {"a": NOW_S + 35 + OURS.fraction}
 
 
-def ids_of(listed: Listed) -> list[str]:
+def ids_of(listed: LeaseList) -> list[str]:
     return [task.id for task in listed.tasks]
 
 
@@ -110,7 +110,7 @@ def test_leases_are_listed_by_their_end_inclusively(bench: QueueBench) -> None:
     bench.activate("fraction", until_s=20, owner=OURS)
     listed = bench.run(list_leases(QUEUE, "-inf", "20", 10))
     assert listed.tasks == [("a", message("a")), ("b", message("b"))]
-    assert listed.ghosts == 0
+    assert listed.dangling == 0
     assert ids_of(bench.run(list_leases(QUEUE, "20", "30", 10))) == ["b", "fraction", "c"]
     assert ids_of(bench.run(list_leases(QUEUE, "-inf", "inf", 2))) == ["a", "b"]
     assert len(bench.places()["lease"]) == 4, "what was listed is as it was"
@@ -132,15 +132,15 @@ def test_leases_without_a_task_are_dropped_from_lease_and_active(bench: QueueBen
     bench.db.set(keys.task(QUEUE, "odd"), "not a hash")
     bench.db.lpush(keys.active(QUEUE), "gone")
     listed = bench.run(list_leases(QUEUE, "-inf", "5", 10))
-    assert (ids_of(listed), listed.ghosts) == (["a"], 3)
+    assert (ids_of(listed), listed.dangling) == (["a"], 3)
     assert bench.places() == {"active": ["a"], "lease": ["a"]}
 
 
 def test_of_a_long_active_only_some_ids_without_task_are_taken_off_at_once(bench: QueueBench) -> None:
-    ghosts = [f"ghost-{number}" for number in range(5)]
-    bench.db.lpush(keys.active(QUEUE), *(f"other-{number}" for number in range(30_000)), *ghosts)
-    bench.db.zadd(keys.lease(QUEUE), dict.fromkeys(ghosts, 1))
-    assert bench.run(list_leases(QUEUE, "-inf", "5", 10)).ghosts == 5
+    dangling = [f"dangling-{number}" for number in range(5)]
+    bench.db.lpush(keys.active(QUEUE), *(f"other-{number}" for number in range(30_000)), *dangling)
+    bench.db.zadd(keys.lease(QUEUE), dict.fromkeys(dangling, 1))
+    assert bench.run(list_leases(QUEUE, "-inf", "5", 10)).dangling == 5
     assert bench.db.zcard(keys.lease(QUEUE)) == 0
     assert bench.db.llen(keys.active(QUEUE)) == 30_002
     assert bench.run(repair_active(QUEUE, 30_000, 500, NOW_S)).dropped == 2

@@ -107,6 +107,6 @@ def test_a_key_of_another_type_keeps_completed_tasks(key: str, bench: QueueBench
 
 
 def test_a_completed_id_without_a_task_goes_too(bench: QueueBench) -> None:
-    bench.db.zadd(keys.completed(QUEUE), {"ghost": 1})
+    bench.db.zadd(keys.completed(QUEUE), {"dangling": 1})
     assert bench.run(delete_expired_completed(QUEUE, NOW_S, 10)).deleted == 1
     assert bench.places() == {}

@@ -1,4 +1,4 @@
-"""Repair: what a dead peer left half done is gone or mended, and counted; what is whole is left alone."""
+"""Repair: what a dead peer left half done is gone or repaired, and counted; what is whole is left alone."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,9 +36,9 @@ def test_an_active_task_without_a_lease_gets_one_that_ends_now(bench: QueueBench
 
 
 def test_an_active_id_without_task_and_lease_is_dropped(bench: QueueBench) -> None:
-    bench.activate("a", "ghost", "b")
-    bench.db.zrem(keys.lease(QUEUE), "ghost")
-    bench.db.delete(keys.task(QUEUE, "ghost"))
+    bench.activate("a", "dangling", "b")
+    bench.db.zrem(keys.lease(QUEUE), "dangling")
+    bench.db.delete(keys.task(QUEUE, "dangling"))
     assert bench.run(repair_active(QUEUE, 0, 500, NOW_S)) == ActiveRepair(3, 0, 1)
     assert bench.places() == {"active": ["b", "a"], "lease": ["a", "b"]}
 
@@ -55,7 +55,7 @@ def test_stretches_go_from_the_oldest_on_and_miss_nothing(bench: QueueBench) -> 
     assert bench.places()["lease"] == [*ids[2:3], *ids[4:8], *ids[:2], *ids[8:]]
 
 
-def test_nothing_active_is_nothing_to_mend(bench: QueueBench) -> None:
+def test_nothing_active_is_nothing_to_repair(bench: QueueBench) -> None:
     assert bench.run(repair_active(QUEUE, 0, 500, NOW_S)) == ActiveRepair(0, 0, 0)
     bench.activate("a")
     assert bench.run(repair_active(QUEUE, 1, 500, NOW_S)) == ActiveRepair(0, 0, 0)
@@ -94,7 +94,7 @@ def test_leases_of_active_tasks_and_those_that_have_not_ended_are_left_alone(ben
 
 
 @pytest.mark.parametrize("refused", ["rpush", "hset", "zrem"])
-def test_a_lost_task_is_found_again_whatever_fails_while_it_is_mended(
+def test_a_lost_task_is_found_again_whatever_fails_while_it_is_repaired(
     refused: str, shared_server: RedisServer, bench: QueueBench
 ) -> None:
     bench.activate("lost", until_s=NOW_S, owner=GOS)
@@ -164,14 +164,14 @@ def test_ids_without_task_are_taken_off_the_middle_of_a_long_active(
     rules = [f"-{refused}"] if refused else []
     bench.db.acl_setuser("w", enabled=True, passwords=["+p"], categories=["+@all"], commands=rules, keys=["*"])
     broker = open_broker(f"unix://w:p@{shared_server.socket_path}")
-    mend = repair_active(QUEUE, 1300, 500, NOW_S)
+    repair = repair_active(QUEUE, 1300, 500, NOW_S)
     try:
         if refused == "lrem":
             with pytest.raises(BrokerAuthError):
-                broker.run(mend)
+                broker.run(repair)
             kept = ids
         else:
-            assert broker.run(mend) == ActiveRepair(500, 0, 500)
+            assert broker.run(repair) == ActiveRepair(500, 0, 500)
     finally:
         broker.close()
         bench.db.acl_deluser("w")

@@ -16,7 +16,7 @@ from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.connection import connect, connect_async
 from fastq.broker.transport.exchange import ATTEMPTS, Command
 from fastq.broker.transport.open import open_async_broker
-from fastq.broker.transport.sentinel import Lookout
+from fastq.broker.transport.sentinel import SentinelSchedule
 from fastq.broker.transport.subscription import listen
 from fastq.clock import ManualClock
 from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
@@ -349,54 +349,54 @@ def test_a_subscription_ends_so_that_it_can_be_made_where_messages_come_now(
 # When to ask ----------------------------------------------------------------------------------------------------------
 
 
-def look(lookout: Lookout, clock: ManualClock, *, took_s: float, answered: bool) -> None:
-    assert lookout.begin()
+def look(schedule: SentinelSchedule, clock: ManualClock, *, took_s: float, answered: bool) -> None:
+    assert schedule.begin()
     clock.advance(took_s)
-    lookout.end(answered=answered)
+    schedule.end(answered=answered)
 
 
 def test_sentinels_are_asked_once_a_second() -> None:
     clock = ManualClock()
-    lookout = Lookout(clock)
-    look(lookout, clock, took_s=0.25, answered=True)
+    schedule = SentinelSchedule(clock)
+    look(schedule, clock, took_s=0.25, answered=True)
     clock.advance(0.75)
-    assert not lookout.begin()
+    assert not schedule.begin()
     clock.advance(0.25)
-    assert lookout.begin()
+    assert schedule.begin()
 
 
 def test_one_silent_sentinel_does_not_put_off_the_next_look() -> None:
     """The next one answered, and is asked first from then on."""
     clock = ManualClock()
-    lookout = Lookout(clock)
-    look(lookout, clock, took_s=3.0, answered=True)
+    schedule = SentinelSchedule(clock)
+    look(schedule, clock, took_s=3.0, answered=True)
     clock.advance(1.0)
-    assert lookout.begin()
+    assert schedule.begin()
 
 
 def test_sentinels_that_are_all_silent_cost_a_tenth_of_the_time() -> None:
     clock = ManualClock()
-    lookout = Lookout(clock)
-    look(lookout, clock, took_s=3.0, answered=False)
+    schedule = SentinelSchedule(clock)
+    look(schedule, clock, took_s=3.0, answered=False)
     clock.advance(29.75)
-    assert not lookout.begin()
+    assert not schedule.begin()
     clock.advance(0.25)
-    assert lookout.begin()
+    assert schedule.begin()
 
 
 def test_sentinels_that_were_silent_for_long_are_asked_again_after_half_a_minute() -> None:
     clock = ManualClock()
-    lookout = Lookout(clock)
-    look(lookout, clock, took_s=15.0, answered=False)
+    schedule = SentinelSchedule(clock)
+    look(schedule, clock, took_s=15.0, answered=False)
     clock.advance(29.75)
-    assert not lookout.begin()
+    assert not schedule.begin()
     clock.advance(0.25)
-    assert lookout.begin()
+    assert schedule.begin()
 
 
 def test_nobody_else_asks_while_one_waits_for_silent_sentinels() -> None:
     clock = ManualClock()
-    lookout = Lookout(clock)
-    assert lookout.begin()
+    schedule = SentinelSchedule(clock)
+    assert schedule.begin()
     clock.advance(15.0)
-    assert not lookout.begin()
+    assert not schedule.begin()

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.transport.open import open_async_broker
-from fastq.broker.transport.subscription import Heard, listen
+from fastq.broker.transport.subscription import ChannelMessage, listen
 from fastq.errors import BrokerAuthError, BrokerConnectionError, BrokerError
 from tests.broker.harness import run, until
 from tests.faulty_proxy import Act, Fault, faulty_proxy
@@ -21,7 +21,7 @@ ANOTHER = "another"
 
 
 @asynccontextmanager
-async def subscribed(url: str, *channels: str) -> AsyncIterator[AsyncIterator[Heard | None]]:
+async def subscribed(url: str, *channels: str) -> AsyncIterator[AsyncIterator[ChannelMessage | None]]:
     broker = open_async_broker(url)
     try:
         transport = broker.transport
@@ -41,7 +41,7 @@ def test_it_tells_when_it_is_subscribed_and_brings_each_message(db: Redis, url: 
             db.publish(CHANNEL, b"\xff")
             db.publish(CHANNEL, b"")
             texts = ["id-1", "ü", "\N{REPLACEMENT CHARACTER}", ""]
-            assert [await anext(messages) for _ in texts] == [Heard(CHANNEL, text) for text in texts]
+            assert [await anext(messages) for _ in texts] == [ChannelMessage(CHANNEL, text) for text in texts]
 
     run(test)
 
@@ -54,7 +54,7 @@ def test_messages_of_several_channels_come_in_their_order_once_all_are_there(db:
             for number in range(10):
                 db.publish((CHANNEL, ANOTHER)[number % 2], str(number))
             heard = [await anext(messages) for _ in range(10)]
-            assert heard == [Heard((CHANNEL, ANOTHER)[number % 2], str(number)) for number in range(10)]
+            assert heard == [ChannelMessage((CHANNEL, ANOTHER)[number % 2], str(number)) for number in range(10)]
 
     run(test)
 
@@ -87,7 +87,7 @@ def test_an_idle_connection_is_asked_for_a_sign_of_life(
             following = asyncio.ensure_future(anext(messages))
             await until(lambda: pings(db) >= before + 3)
             db.publish(CHANNEL, "id-1")
-            assert await following == Heard(CHANNEL, "id-1")
+            assert await following == ChannelMessage(CHANNEL, "id-1")
 
     run(test)
 

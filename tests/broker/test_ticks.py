@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.enqueue import Batch, NewTask, Outcome
-from fastq.broker.operations.ticks import LastTick, NamedTick, enqueue_tick, put_ticks, read_last_tick
+from fastq.broker.operations.enqueue import EnqueueBatch, EnqueueOutcome, NewTask
+from fastq.broker.operations.ticks import LastTick, NamedTick, enqueue_tick, enqueue_ticks, read_last_tick
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -29,37 +29,37 @@ def tick(entry_id: str = "one", *, due_s: int = NOW_S, plan: str = "UTC @daily")
     return NamedTick("nightly", entry_id, due_s, ttl_s=3600, plan=plan, last_ttl_s=7200)
 
 
-def batch(task_id: str = "a", state: TaskState = TaskState.PENDING, **how: Any) -> Batch:
-    return Batch("default", state, [NewTask(task_id, message(task_id), **how)], NOW_NS)
+def batch(task_id: str = "a", state: TaskState = TaskState.PENDING, **how: Any) -> EnqueueBatch:
+    return EnqueueBatch("default", state, [NewTask(task_id, message(task_id), **how)], NOW_NS)
 
 
 def test_the_first_to_ask_enqueues_the_task_of_a_tick(bench: QueueBench) -> None:
-    assert bench.run(enqueue_tick(tick("one"), batch("a"))) is Outcome.ENQUEUED
-    assert bench.run(enqueue_tick(tick("two"), batch("b"))) is Outcome.TAKEN
+    assert bench.run(enqueue_tick(tick("one"), batch("a"))) is EnqueueOutcome.ENQUEUED
+    assert bench.run(enqueue_tick(tick("two"), batch("b"))) is EnqueueOutcome.TAKEN
     assert bench.places() == {"pending": ["a"]}
     assert bench.task("a") == {"msg": message("a"), "state": b"pending", "pending_since": str(NOW_NS).encode()}
     assert bench.db.get(TICK) == b"one"
     assert 3000 <= bench.db.ttl(TICK) <= 3600
-    assert bench.run(enqueue_tick(tick("two", due_s=NOW_S + 60), batch("b"))) is Outcome.ENQUEUED
+    assert bench.run(enqueue_tick(tick("two", due_s=NOW_S + 60), batch("b"))) is EnqueueOutcome.ENQUEUED
     assert bench.places() == {"pending": ["b", "a"]}
 
 
 def test_who_asks_again_hears_what_he_did_even_when_the_task_has_run(bench: QueueBench) -> None:
     for _ in range(2):
-        assert bench.run(enqueue_tick(tick(), batch("a", lock=LOCK, lock_ttl_s=60))) is Outcome.ENQUEUED
+        assert bench.run(enqueue_tick(tick(), batch("a", lock=LOCK, lock_ttl_s=60))) is EnqueueOutcome.ENQUEUED
     assert bench.places() == {"pending": ["a"]}
     bench.db.delete(keys.task("default", "a"), keys.pending("default"), LOCK)
-    assert bench.run(enqueue_tick(tick(), batch("a", lock=LOCK, lock_ttl_s=60))) is Outcome.ENQUEUED
+    assert bench.run(enqueue_tick(tick(), batch("a", lock=LOCK, lock_ttl_s=60))) is EnqueueOutcome.ENQUEUED
     assert bench.places() == {}
 
 
 def test_a_task_may_start_scheduled_or_in_a_group(bench: QueueBench) -> None:
     later = batch("a", TaskState.SCHEDULED, run_at_s=NOW_S + 90)
-    assert bench.run(enqueue_tick(tick(), later)) is Outcome.ENQUEUED
+    assert bench.run(enqueue_tick(tick(), later)) is EnqueueOutcome.ENQUEUED
     assert bench.scores("scheduled") == {"a": NOW_S + 90}
     assert bench.task("a") == {"msg": message("a"), "state": b"scheduled"}
     grouped = batch("b", TaskState.AGGREGATING, group="g", lock=LOCK, lock_ttl_s=60)
-    assert bench.run(enqueue_tick(tick(due_s=NOW_S + 1), grouped)) is Outcome.ENQUEUED
+    assert bench.run(enqueue_tick(tick(due_s=NOW_S + 1), grouped)) is EnqueueOutcome.ENQUEUED
     assert bench.scores("g:g") == {"b": NOW_S}
     assert bench.db.smembers(keys.groups("default")) == {b"g"}
     assert bench.task("b") == {
@@ -91,12 +91,12 @@ def test_a_key_of_another_type_leaves_the_tick_undone(state: TaskState, key: str
 def test_a_refused_tick_is_open_for_another_scheduler(bench: QueueBench) -> None:
     bench.pend("a")
     bench.db.set(LOCK, "other")
-    assert bench.run(enqueue_tick(tick(), batch("a", lock=LOCK, lock_ttl_s=60))) is Outcome.ID_CONFLICT
-    assert bench.run(enqueue_tick(tick(), batch("b", lock=LOCK, lock_ttl_s=60))) is Outcome.DUPLICATE
+    assert bench.run(enqueue_tick(tick(), batch("a", lock=LOCK, lock_ttl_s=60))) is EnqueueOutcome.ID_CONFLICT
+    assert bench.run(enqueue_tick(tick(), batch("b", lock=LOCK, lock_ttl_s=60))) is EnqueueOutcome.DUPLICATE
     assert not bench.db.exists(TICK)
     assert bench.places() == {"pending": ["a"]}
     bench.db.delete(LOCK)
-    assert bench.run(enqueue_tick(tick("two"), batch("b", lock=LOCK, lock_ttl_s=60))) is Outcome.ENQUEUED
+    assert bench.run(enqueue_tick(tick("two"), batch("b", lock=LOCK, lock_ttl_s=60))) is EnqueueOutcome.ENQUEUED
 
 
 def test_the_last_tick_is_known_and_never_goes_back(bench: QueueBench) -> None:
@@ -133,12 +133,12 @@ def test_a_full_redis_is_left_as_it_was(db: Redis, bench: QueueBench) -> None:
 
 
 def test_ticks_of_both_kinds_go_in_one_round_trip_and_fail_apart() -> None:
-    flow = put_ticks([(tick(), batch("a"))], [batch("b"), batch("c")], ["default"])
+    flow = enqueue_ticks([(tick(), batch("a"))], [batch("b"), batch("c")], ["default"])
     step = next(flow)
     assert isinstance(step, tuple)
     assert [operation.name for operation in step] == ["SADD", "enqueue", "enqueue", "enqueue_tick"]
     assert [operation.idempotent for operation in step] == [True, False, False, True]
     away = BrokerConnectionError("away")
     with pytest.raises(StopIteration) as end:
-        flow.send([1, [Outcome.ENQUEUED], away, Outcome.TAKEN])
-    assert end.value.value == (["default"], [Outcome.TAKEN], [Outcome.ENQUEUED, away])
+        flow.send([1, [EnqueueOutcome.ENQUEUED], away, EnqueueOutcome.TAKEN])
+    assert end.value.value == (["default"], [EnqueueOutcome.TAKEN], [EnqueueOutcome.ENQUEUED, away])

@@ -115,11 +115,11 @@ class Injector:
             case _:
                 proxies.call(proxy.cut(fault.n_bytes))
         self._broken.add(fault.server)
-        self._after(fault.for_s, lambda: self._mend(proxy, strike))
+        self._after(fault.for_s, lambda: self._repair(proxy, strike))
         return True
 
-    def _mend(self, proxy: Proxy, strike: Strike) -> None:
-        self._targets.proxies.call(proxy.mend())
+    def _repair(self, proxy: Proxy, strike: Strike) -> None:
+        self._targets.proxies.call(proxy.repair())
         self._broken.discard(strike.server)
         strike.end()
 

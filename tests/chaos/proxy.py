@@ -70,7 +70,7 @@ class Proxy:
         for pair in self._pairs:
             pair.left = after
 
-    async def mend(self) -> None:
+    async def repair(self) -> None:
         """Do everything right again; connections that had fallen silent stay so, and are dead."""
         self.delay_s = 0.0
         self.cut_after = 0

@@ -1,4 +1,4 @@
-"""``fastq doctor``: what it says, what it asks before it mends, and its exit codes."""
+"""``fastq doctor``: what it says, what it asks before it repairs, and its exit codes."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_a_healthy_redis_is_told_of_as_json(served: Fastq) -> None:
 
 
 def test_problems_are_said_with_examples_and_end_with_1(served: Fastq, db: Redis) -> None:
-    break_low(db, "ghosts in pending", "leftover")
+    break_low(db, "dangling in pending", "leftover")
     result = served.run("doctor")
     assert (result.exit_code, result.stderr) == (1, "")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
@@ -73,7 +73,7 @@ def test_problems_are_said_with_examples_and_end_with_1(served: Fastq, db: Redis
         lines.index("problem: ids without task (low): 2 in pending"),
         lines.index("such as rest says none"),
     )
-    assert lines[problem + 1] == "such as ghost2, ghost"
+    assert lines[problem + 1] == "such as dangling2, dangling"
     assert problem < warning, "what is worse comes first"
     assert lines[-1].startswith("fastq doctor --repair repairs what can be repaired")
     found = json.loads(served.run("doctor", "--json").stdout)
@@ -87,8 +87,8 @@ def test_warnings_alone_end_with_0(served: Fastq, db: Redis) -> None:
     assert served.run("doctor").exit_code == 0
 
 
-def test_it_mends_after_asking(served: Fastq, db: Redis) -> None:
-    break_low(db, "ghosts in pending", "lost, retry", "stale server")
+def test_it_repairs_after_asking(served: Fastq, db: Redis) -> None:
+    break_low(db, "dangling in pending", "lost, retry", "stale server")
     refused = served.run("doctor", "--repair", input="n\n")
     assert refused.exit_code == 1
     assert (
@@ -96,7 +96,7 @@ def test_it_mends_after_asking(served: Fastq, db: Redis) -> None:
         "tasks archived in low: 1. Go on? [y/N]"
     ) in refused.stderr
     assert "nothing was done" in refused.stderr
-    assert db.lrange(keys.pending("low"), 0, -1)[0] == b"ghost2"
+    assert db.lrange(keys.pending("low"), 0, -1)[0] == b"dangling2"
     done = served.run("doctor", "--repair", input="y\n")
     assert done.exit_code == 0
     assert "Repaired: ids without task dropped in low: 2." in done.stdout
@@ -116,11 +116,11 @@ def interrupt_and_carry_out(*args):
 doctor._carry_out = interrupt_and_carry_out
 frame.main()
 """
-"""The command, which somebody interrupts when it begins to mend."""
+"""The command, which somebody interrupts when it begins to repair."""
 
 
 def test_an_interrupted_repair_says_how_far_it_came(served: Fastq, db: Redis, tmp_path: Path) -> None:
-    break_low(db, "ghosts in retry")
+    break_low(db, "dangling in retry")
     program = [sys.executable, "-c", INTERRUPTED, "doctor", "--repair", "--yes", "--json"]
     done = subprocess.run(program, env=environment(served.url, tmp_path), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
@@ -131,16 +131,16 @@ def test_an_interrupted_repair_says_how_far_it_came(served: Fastq, db: Redis, tm
     assert served.json("doctor", "--repair", "--yes")["repaired"][0]["count"] == 2
 
 
-def test_nobody_to_answer_mends_nothing(served: Fastq, db: Redis) -> None:
-    break_low(db, "ghosts in retry")
+def test_nobody_to_answer_repairs_nothing(served: Fastq, db: Redis) -> None:
+    break_low(db, "dangling in retry")
     result = served.run("doctor", "--repair")
     assert result.exit_code == 2
     assert "there was no answer, so nothing was done" in result.stderr
     assert served.run("doctor").exit_code == 1
 
 
-def test_what_was_mended_is_told_of_as_json(served: Fastq, db: Redis) -> None:
-    break_low(db, "ghosts in retry", "expired")
+def test_what_was_repaired_is_told_of_as_json(served: Fastq, db: Redis) -> None:
+    break_low(db, "dangling in retry", "expired")
     result = served.run("doctor", "--repair", "--yes", "--json")
     assert result.exit_code == 1, "the lease is a server's to take over"
     found = json.loads(result.stdout)

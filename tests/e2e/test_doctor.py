@@ -75,11 +75,11 @@ def test_what_a_server_that_was_killed_held_is_seen_until_another_has_it(
     assert problems(fastq) == []
 
 
-def test_what_the_doctor_mends_runs_under_a_server(
+def test_what_the_doctor_repairs_runs_under_a_server(
     workers: Workers, client: Client, view: View, fastq: Fastq, db: Redis
 ) -> None:
     queue = Seeded(db)
-    for name in ("unleased", "ghosts in pending", "ghosts in active", "lost, pending"):
+    for name in ("unleased", "dangling in pending", "dangling in active", "lost, pending"):
         DEFECTS[name].make(queue)
     queue.put("bare", "active", type="ok", retention=3600)
     queue.put("lost", "pending", type="ok", retention=3600)

@@ -1,4 +1,4 @@
-"""A server mends by itself: ghosts that dead peers left in Redis, and a loop of its own that died."""
+"""A server repairs by itself: dangling ids that dead peers left in Redis, and a loop of its own that died."""
 
 import json
 import sys
@@ -13,11 +13,11 @@ from tests.e2e.view import View
 from tests.waiting import wait_until
 
 SHORT = {"recover_grace_s": 1, "recoverer_interval_s": 0.2, "report_interval_s": 0.5, "settle_s": 0.4}
-"""With leases that end no sooner than any others: nothing else is to be mended where a machine stands still."""
+"""With leases that end no sooner than any others: nothing else is to be repaired where a machine stands still."""
 
 
 @pytest.fixture
-def ghosts(view: View) -> list[str]:
+def dangling(view: View) -> list[str]:
     """Plant what asynq and its peers leave for ever; give the ids of those that have a task."""
 
     def put(task_id: str) -> None:
@@ -32,8 +32,8 @@ def ghosts(view: View) -> list[str]:
     return ["active-no-lease", "lease-not-active"]
 
 
-def test_ghosts_in_active_and_lease_are_mended_and_counted_and_their_tasks_are_done(
-    workers: Workers, view: View, ghosts: list[str]
+def test_dangling_ids_in_active_and_lease_are_repaired_and_counted_and_their_tasks_are_done(
+    workers: Workers, view: View, dangling: list[str]
 ) -> None:
     """Tasks stuck in active for ever are what people complain of most."""
     worker = workers.start_timed(SHORT, concurrency=1, delayed_task_check_interval=0.05).is_ready()
@@ -45,10 +45,10 @@ def test_ghosts_in_active_and_lease_are_mended_and_counted_and_their_tasks_are_d
     view.db.zadd("asynq:{default}:retry", {"active-no-lease": 1})
     view.until("completed", "active-no-lease")
     wait_until(lambda: not view.size("active") and not view.size("lease"))
-    mended = "repaired: 1 recovered, 3 ids without task, 1 active without lease, 1 leases without active task"
-    worker.wait_for(f"2 tasks done; 0 in flight; {mended}")
+    repaired = "repaired: 1 recovered, 3 ids without task, 1 active without lease, 1 leases without active task"
+    worker.wait_for(f"2 tasks done; 0 in flight; {repaired}")
     assert worker.stop() == 0, worker.text
-    assert sorted(ghosts) == sorted(view.ids("completed"))
+    assert sorted(dangling) == sorted(view.ids("completed"))
 
 
 def test_an_actor_that_died_is_started_again_and_the_server_fetches_on(

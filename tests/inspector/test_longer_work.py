@@ -281,8 +281,8 @@ def test_lines_may_come_as_they_are_read(url: str, queue: Seeded, db: Any) -> No
 # The doctor ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_found_wrong_is_mended(ask: Ask, queue: Seeded, db: Any) -> None:
-    db.lpush(queue.key("pending"), "ghost")
+def test_what_is_found_wrong_is_repaired(ask: Ask, queue: Seeded, db: Any) -> None:
+    db.lpush(queue.key("pending"), "dangling")
     seen: list[int] = []
     report = ask("examine", progress=lambda now: seen.append(now.done))
     assert seen

@@ -9,9 +9,9 @@ from redis import Redis
 
 from fastq import Client, QueueNotEmptyError, Task
 from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.put import Kept, Put, put_tasks
+from fastq.broker.inspect.put import PutOutcome, TaskToPut, put_tasks
 from fastq.broker.inspect.tasks import container
-from fastq.broker.inspect.walk import Listed
+from fastq.broker.inspect.walk import WalkedTask
 from fastq.broker.operation import Flow, Operation
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
@@ -44,7 +44,7 @@ def sources(queue: str, states: list[TaskState] | None = None) -> list[Source]:
     ]
 
 
-def every(source: Source, task: Listed) -> bool:
+def every(source: Source, task: WalkedTask) -> bool:
     return True
 
 
@@ -103,7 +103,7 @@ def test_the_group_of_a_scheduled_task_is_listed_where_it_is_put(url: str, db: A
     due_s = db.zscore(keys.scheduled("a"), "s1")
     assert broker.drive(moving().run(sources("a"))) == 1
     del fields[b"state"]
-    assert broker.run(put_tasks("c", [Kept(b"s2", "scheduled", fields, str(due_s))])) == [Put.DONE]
+    assert broker.run(put_tasks("c", [TaskToPut(b"s2", "scheduled", fields, str(due_s))])) == [PutOutcome.DONE]
     for queue in ("b", "c"):
         assert db.smembers(keys.groups(queue)) == {b"g"}
         assert db.zrange(keys.scheduled_groups(queue), 0, -1, withscores=True) == [(b"g", due_s)]
@@ -318,7 +318,7 @@ def test_tasks_that_the_other_queue_cannot_take_stay_where_they_were(url: str, d
     before = Seeded(db, "a").task("p001")
     move = moving()
     assert broker.drive(move.run(sources("a"))) == 10 - 3
-    assert move.stayed == {Put.ID_CONFLICT: 2, Put.DUPLICATE: 1}
+    assert move.stayed == {PutOutcome.ID_CONFLICT: 2, PutOutcome.DUPLICATE: 1}
     assert sorted(task_id for task_id, _ in move.named) == ["p001", "p003", "r1"]
     assert Seeded(db, "a").places() == {"pending": ["p003", "p001"], "retry": ["r1"]}
     assert Seeded(db, "a").task("p001") == before
@@ -335,12 +335,12 @@ def test_some_tasks_of_a_list_are_moved_and_the_others_keep_their_order(
         client.enqueue_many(Task("even" if n % 2 == 0 else "odd", task_id=f"{n:04}", queue="a") for n in range(count))
     if deep:  # the first 60 000 stay
         client_pipeline: Any = db.pipeline(transaction=False)
-        client_pipeline.rpush(keys.pending("a"), *(f"ghost{n}" for n in range(60_000)))
+        client_pipeline.rpush(keys.pending("a"), *(f"dangling{n}" for n in range(60_000)))
         client_pipeline.execute()
     move = moving()
     move.wanted = lambda source, task: b"even" in (task.message or b"")
     assert broker.drive(move.run(sources("a", [TaskState.PENDING]))) == count // 2
-    left = [task_id for task_id in Seeded(db, "a").places()["pending"] if not task_id.startswith("ghost")]
+    left = [task_id for task_id in Seeded(db, "a").places()["pending"] if not task_id.startswith("dangling")]
     odd = [f"{n:04}" for n in range(1, count, 2)]
     if deep:
         assert sorted(left) == odd

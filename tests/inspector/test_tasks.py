@@ -222,8 +222,8 @@ def test_an_active_task_without_a_lease_that_goes_on_is_orphaned(ask: Ask, queue
 
 
 def test_ids_without_a_task_or_of_another_state_are_left_out(ask: Ask, queue: Seeded) -> None:
-    queue.add("retry", {"a": 1, "ghost": 2, "moved": 3, "odd": 4, "no-hash": 5, "z": 6})
-    queue.db.delete(keys.task("default", "ghost"), keys.task("default", "no-hash"))
+    queue.add("retry", {"a": 1, "dangling": 2, "moved": 3, "odd": 4, "no-hash": 5, "z": 6})
+    queue.db.delete(keys.task("default", "dangling"), keys.task("default", "no-hash"))
     queue.db.set(keys.task("default", "no-hash"), "text")
     queue.db.hset(keys.task("default", "moved"), "state", "pending")
     queue.db.hset(keys.task("default", "odd"), "state", "dreaming")

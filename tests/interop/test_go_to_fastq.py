@@ -12,7 +12,7 @@ from fastq import Inspector
 from fastq.broker.operations.lease import Owner
 from fastq.broker.transport.open import open_async_broker
 from fastq.clock import SystemClock
-from fastq.server.actors.recoverer import Recoverer, Rules
+from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
 from fastq.server.inflight.in_flight import InFlight
@@ -160,7 +160,7 @@ def lose(db: Any, url: str, task_id: str) -> None:
         broker = open_async_broker(url)
         clock = SystemClock()
         in_flight = InFlight.of(Owner.draw(), StallWatch(clock), clock, TRUSTING)
-        rules = Rules(lambda retried: 3600.0, MAX_LOST, None)
+        rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None)
         await Recoverer(Commands(broker), ["default"], in_flight, rules, None).tick()
         await broker.close()
 

@@ -15,7 +15,7 @@ from fastq.broker.scripts import load_script
 from fastq.broker.transport.open import open_async_broker
 from fastq.broker.transport.wait import TaskWatch
 from fastq.clock import Clock, ManualClock
-from fastq.server.actors.recoverer import Reclaim, Recoverer, Rules
+from fastq.server.actors.recoverer import LostTaskRules, Reclaim, Recoverer
 from fastq.server.commands import Commands
 from fastq.server.config import MAX_LOST
 from fastq.server.inflight.ack_writer import AckWriter
@@ -79,7 +79,7 @@ class Bench:
         self.db.zadd(keys.lease(QUEUE), {task_id: NOW_S + 60})
 
 
-RULES = Rules(lambda retried: 100.0 + retried, MAX_LOST, None)
+RULES = LostTaskRules(lambda retried: 100.0 + retried, MAX_LOST, None)
 
 
 def recoverer(
@@ -87,7 +87,7 @@ def recoverer(
     *queues: str,
     timing: Timing = TRUSTING,
     commands: Commands | None = None,
-    rules: Rules = RULES,
+    rules: LostTaskRules = RULES,
     reclaim: Reclaim | None = None,
 ) -> Recoverer:
     """Return a recoverer of some queues, else of the bench's."""

@@ -15,7 +15,7 @@ from fastq.broker.operations.finish import (
     Completed,
     Disposition,
     Done,
-    Finish,
+    FinishOutcome,
     Requeued,
     Retried,
     Terms,
@@ -28,7 +28,7 @@ from fastq.server.inflight.ack_planner import (
     AckPlanner,
     _parts,
 )
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, Span
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, SeqRange
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_NS, NOW_S, OURS, QUEUE, message
 
@@ -233,7 +233,7 @@ def test_one_task_too_deep_for_a_call_still_has_one(setup: Setup) -> None:
     tasks = setup.hold(1000)
     # As if these were all that is left of very many.
     middle = tasks[500:502]
-    span = Span(0, 2 * MAX_CALL_STEPS + 1002, 2 * MAX_CALL_STEPS + 1003)
+    span = SeqRange(0, 2 * MAX_CALL_STEPS + 1002, 2 * MAX_CALL_STEPS + 1003)
     for task, seq in zip(middle, (MAX_CALL_STEPS + 500, MAX_CALL_STEPS + 501), strict=True):
         object.__setattr__(task, "seq", seq)
     assert [len(part) for _, part in _parts(Retried, failed(middle), span, is_near=False)] == [1, 1]
@@ -266,7 +266,7 @@ class Parked(NamedTuple):
         return len(self.note)
 
     @classmethod
-    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         return Operation("park", None, (terms.queue,), tuple(end.note for end in ends), lambda reply: reply)
 
 

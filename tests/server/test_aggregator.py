@@ -15,7 +15,7 @@ from fastq.broker.operations.aggregate import GroupRule
 from fastq.clock import ManualClock
 from fastq.errors import BrokerError
 from fastq.running import GroupedTask
-from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, Aggregator, Waits
+from fastq.server.actors.aggregator import MAX_KNOWN_WAITS, Aggregator, GroupBackoff
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
@@ -248,7 +248,7 @@ def test_a_group_that_fails_again_is_left_alone_for_longer() -> None:
     from_zero = [10.0, 20.0, 40.0, 80.0, 120.0, 120.0]
 
     clock = ManualClock()
-    waits = Waits(clock)
+    waits = GroupBackoff(clock)
     for wait_s in from_zero:
         assert waits.longer("q", "g") == wait_s
         assert (waits.left_s("q", "g"), waits.left_s("q", "h")) == (wait_s, 0.0)
@@ -265,11 +265,11 @@ def test_tasks_that_cannot_be_read_go_to_the_archive_and_the_others_are_aggregat
     db: Redis, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test(bench: Bench) -> None:
-        join(bench.queue, {"a": 1, "bad": 2, "c": 3, "ghost": 4})
+        join(bench.queue, {"a": 1, "bad": 2, "c": 3, "dangling": 4})
         join(bench.queue, {"all-bad": 1}, "h")
         for task_id in ("bad", "all-bad"):
             bench.db.hset(keys.task(QUEUE, task_id), "msg", b"\xff\xff")
-        bench.db.delete(keys.task(QUEUE, "ghost"))
+        bench.db.delete(keys.task(QUEUE, "dangling"))
         await aggregator_on(bench).tick()
         assert outcome(bench.queue) == {"whole:g": ["a+c"]}
         assert leftovers(bench.queue) == {}

@@ -15,7 +15,7 @@ from fastq.server.actors.acker import Acker
 from fastq.server.actors.custodian import UNABLE_S, Custodian
 from fastq.server.actors.syncer import Syncer
 from fastq.server.config import ServerConfig
-from fastq.server.inflight.processor import give_back
+from fastq.server.inflight.processor import requeued
 from fastq.server.presence import ServerStatus
 from fastq.server.process import ProcessOptions, ServerProcess
 from fastq.server.timing import Timing
@@ -69,8 +69,8 @@ def test_what_is_about_to_be_written_is_not_taken_for_lost(db: Redis, url: str) 
     async def test(bench: Bench) -> None:
         site = Site(bench)
         waiting, failed, _ = bench.hold("waiting", "failed", "lost")
-        site.acker.add([give_back(waiting)], pool_is_dry=False)
-        bench.ends.add([give_back(failed)])
+        site.acker.add([requeued(waiting)], pool_is_dry=False)
+        bench.ends.add([requeued(failed)])
         seen: list[Any] = []
         run_many = bench.commands.run_many
 

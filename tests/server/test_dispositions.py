@@ -46,13 +46,13 @@ FAILURES = [
 ]
 
 
-def held(data: bytes | None = None, **fields: Any) -> InFlightTask:
+def in_flight(data: bytes | None = None, **fields: Any) -> InFlightTask:
     encoded = encode_task_message(TaskMessage(**(FIELDS | fields))) if data is None else data
     return InFlightTask("q", view_task_message(encoded), 30.0, 0)
 
 
 def outcome(kind: EventKind, data: bytes = b"", task: InFlightTask | None = None, **fields: Any) -> Disposition:
-    return disposition_of(task or held(**fields), kind, data, NOW_S, lambda retried: 100.0 + retried)
+    return disposition_of(task or in_flight(**fields), kind, data, NOW_S, lambda retried: 100.0 + retried)
 
 
 def rewritten(write: Disposition) -> TaskMessage:
@@ -157,7 +157,7 @@ def test_fields_of_newer_peers_survive() -> None:
     unknown = b"\xa2\x06\x03new"
     data = encode_task_message(TaskMessage(**FIELDS)) + unknown
     for kind in (EventKind.FAILED, EventKind.SKIP_RETRY):
-        write = outcome(kind, said(kind, "e"), task=held(data))
+        write = outcome(kind, said(kind, "e"), task=in_flight(data))
         assert isinstance(write, Retried | Archived)
         assert unknown in write.message
 
@@ -205,7 +205,7 @@ def test_what_is_no_report_is_shown_as_it_is(data: bytes) -> None:
 
 
 def test_text_that_is_not_unicode_is_made_so_before_it_is_written() -> None:
-    write = failure_of(held(), EventKind.FAILED, FailureReport("bad \udcff"), NOW_S, lambda _: 1.0)
+    write = failure_of(in_flight(), EventKind.FAILED, FailureReport("bad \udcff"), NOW_S, lambda _: 1.0)
     assert rewritten(write).error_msg == "bad \N{REPLACEMENT CHARACTER}"
 
 
@@ -213,7 +213,7 @@ def test_text_that_is_not_unicode_is_made_so_before_it_is_written() -> None:
 
 
 def test_what_the_child_cannot_read_is_archived_as_a_valid_message_of_ours() -> None:
-    task = held()
+    task = in_flight()
     write = outcome(EventKind.INVALID, b"headers contains invalid UTF-8", task=task)
     assert isinstance(write, Archived)
     assert rewritten(write) == TaskMessage(
@@ -231,7 +231,7 @@ def test_what_the_child_cannot_read_is_archived_as_a_valid_message_of_ours() -> 
 def test_a_task_that_no_child_looked_into_may_turn_out_to_be_no_message(kind: EventKind, retry: int) -> None:
     # The view does not look at error_msg; rewriting does.
     data = encode_task_message(TaskMessage(**(FIELDS | {"retry": retry}))).replace(b"before", b"b\xff\xffore")
-    write = outcome(kind, said(kind, "boom"), task=held(data))
+    write = outcome(kind, said(kind, "boom"), task=in_flight(data))
     assert isinstance(write, Archived)
     assert rewritten(write).type == "fastq:undecodable"
     assert rewritten(write).payload == data
@@ -247,7 +247,7 @@ def test_anything_can_be_archived_so_that_go_can_read_it(data: bytes) -> None:
 
 
 def test_a_result_written_mid_run_goes_with_the_completion_unless_the_handler_returned_another() -> None:
-    task = held(retention=60)
+    task = in_flight(retention=60)
     task.written = b"written"
     for kind, data, result in ((EventKind.DONE, b"", b"written"), (EventKind.RESULT, b"returned", b"returned")):
         write = outcome(kind, data, task)
@@ -260,7 +260,7 @@ def test_a_result_written_mid_run_goes_with_the_completion_unless_the_handler_re
 
 @pytest.mark.parametrize("kind", EventKind)
 def test_an_outcome_that_was_asked_for_stands_unless_the_task_was_done(kind: EventKind) -> None:
-    task = held()
+    task = in_flight()
     for canceled in (None, CancelAs.RETRY):
         task.canceled = canceled
         assert not overrides(task, kind)
@@ -272,13 +272,13 @@ def test_an_outcome_that_was_asked_for_stands_unless_the_task_was_done(kind: Eve
 
 
 def test_a_task_canceled_to_be_deleted_goes_with_its_lock() -> None:
-    task = held(retention=60)
+    task = in_flight(retention=60)
     task.canceled = CancelAs.DELETE
     assert canceled_of(task, FailureReport("E: x"), NOW_S) == Done("a", "lock")
 
 
 def test_a_task_canceled_to_be_archived_is_whatever_the_hooks_say() -> None:
-    task = held()
+    task = in_flight()
     task.canceled = CancelAs.ARCHIVE
     write = canceled_of(task, FailureReport("E: x", is_failure=False, retry_in_s=7.0), NOW_S)
     assert isinstance(write, Archived)
@@ -301,7 +301,7 @@ def test_a_task_whose_time_was_up_before_it_began_is_not_said_to_have_been_kille
 @pytest.mark.parametrize("retried", [2, 5])
 def test_what_is_given_back_waits_with_no_attempt_charged(retried: int) -> None:
     """Also where none is left: none was made."""
-    write = passed_on(held(retried=retried), FailureReport("no handler").encode(), NOW_S, 7)
+    write = passed_on(in_flight(retried=retried), FailureReport("no handler").encode(), NOW_S, 7)
     assert isinstance(write, Retried)
     assert (write.id, write.retry_at_s, write.is_failure) == ("a", NOW_S + 7, False)
     assert rewritten(write) == changed(retried=retried, error_msg="no handler", last_failed_at=NOW_S)

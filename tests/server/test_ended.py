@@ -4,7 +4,7 @@ from redis import Redis
 
 from fastq.server.actors.acker import Acker
 from fastq.server.ended import EndedTasks
-from fastq.server.inflight.processor import give_back
+from fastq.server.inflight.processor import requeued
 from tests.server.harness import Bench, no_news, on_bench
 
 
@@ -15,16 +15,16 @@ def test_what_goes_back_during_the_shutdown_waits_and_goes_in_the_order_in_which
         woken: list[int] = []
         acker = Acker(bench.writer, bench.in_flight, no_news)
         ended = EndedTasks(bench.tasks, acker, lambda: True, lambda: woken.append(1))
-        a, b, c, before = map(give_back, bench.hold("a", "b", "c", "before"))
+        a, b, c, before = map(requeued, bench.hold("a", "b", "c", "before"))
         ended.add([before])
         assert (acker.tasks(), len(woken)) == ({before}, 1)
-        ended.keep_returning()
+        ended.keep_requeued()
         ended.add([c])
         ended.add([a, b])
         assert (acker.tasks(), len(woken)) == ({before}, 1)
         assert ended.tasks() == {a, b, c, before}, "the custodian must find them"
         await acker.tick()
-        ended.give_back()
+        ended.release()
         await acker.tick()
         assert bench.queue.places() == {"pending": ["before", "c", "b", "a"]}, "the last one is the next to run"
 

@@ -20,7 +20,7 @@ from tests.broker.harness import NOW_S, message, run
 REPORT = FailureReport("KeyError: 'nokey' (app.py:12)")
 
 
-def held(task_id: str = "a", **fields: Any) -> InFlightTask:
+def in_flight(task_id: str = "a", **fields: Any) -> InFlightTask:
     return InFlightTask("q", view_task_message(message(task_id, queue="q", **{"type": "boom", **fields})), 0.0, 1)
 
 
@@ -61,13 +61,13 @@ def telling(test: Callable[[FailureLog, ManualClock], None], caplog: pytest.LogC
 def test_a_line_says_which_task_why_and_what_follows(
     kind: EventKind, write: Disposition, level: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = telling(lambda log, _: log.tell(held(retried=2, retry=25), kind, write, REPORT), caplog)
+    said = telling(lambda log, _: log.add(in_flight(retried=2, retry=25), kind, write, REPORT), caplog)
     assert said == [(level, f"task a (boom, queue q) {text.format(REPORT.error)}")]
 
 
 def test_a_line_has_its_facts_as_fields_and_its_traceback_below(caplog: pytest.LogCaptureFixture) -> None:
     write, report = Retried("a", b"", NOW_S + 15, True), FailureReport("E: x", trace="Traceback\n  File")
-    telling(lambda log, _: log.tell(held(retry=25), EventKind.FAILED, write, report), caplog)
+    telling(lambda log, _: log.add(in_flight(retry=25), EventKind.FAILED, write, report), caplog)
     (record,) = caplog.records
     assert record.__dict__["below"] == "Traceback\n  File"
     assert record.__dict__["about"] == {
@@ -84,7 +84,7 @@ def test_a_line_has_its_facts_as_fields_and_its_traceback_below(caplog: pytest.L
 
 def test_a_long_error_is_cut(caplog: pytest.LogCaptureFixture) -> None:
     report = FailureReport("E: " + "x" * 60_000)
-    ((_, text),) = telling(lambda log, _: log.tell(held(), EventKind.FAILED, Archived("a", b""), report), caplog)
+    ((_, text),) = telling(lambda log, _: log.add(in_flight(), EventKind.FAILED, Archived("a", b""), report), caplog)
     assert len(text) < MAX_ERROR + 200
     assert "xxx…; archived" in text
 
@@ -92,10 +92,10 @@ def test_a_long_error_is_cut(caplog: pytest.LogCaptureFixture) -> None:
 def test_failures_of_a_kind_are_limited_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     def test(log: FailureLog, clock: ManualClock) -> None:
         for _ in range(LINES + 5):
-            log.tell(held(), EventKind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
-        log.tell(held(), EventKind.FAILED, Retried("a", b"", NOW_S, True), FailureReport("ValueError"))
-        log.tell(held(type="other"), EventKind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
-        log.tell(held(), EventKind.FAILED, Archived("a", b""), REPORT)
+            log.add(in_flight(), EventKind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
+        log.add(in_flight(), EventKind.FAILED, Retried("a", b"", NOW_S, True), FailureReport("ValueError"))
+        log.add(in_flight(type="other"), EventKind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
+        log.add(in_flight(), EventKind.FAILED, Archived("a", b""), REPORT)
 
     said = telling(test, caplog)
     assert [level for level, _ in said] == ["WARNING"] * (LINES + 2) + ["ERROR", "WARNING"]
@@ -107,7 +107,7 @@ def test_what_was_held_back_is_told_when_its_time_is_over(caplog: pytest.LogCapt
         clock = ManualClock(NOW_S)
         log = FailureLog(clock)
         for _ in range(LINES + 3):
-            log.tell(held(), EventKind.FAILED, Archived("a", b""), REPORT)
+            log.add(in_flight(), EventKind.FAILED, Archived("a", b""), REPORT)
         timer = log._timer
         assert timer is not None
         assert timer.when() - asyncio.get_running_loop().time() <= PER_S
@@ -115,7 +115,7 @@ def test_what_was_held_back_is_told_when_its_time_is_over(caplog: pytest.LogCapt
         timer._run()  # what the loop does then
         timer.cancel()
         assert log._timer is None
-        log.tell(held(), EventKind.FAILED, Archived("a", b""), REPORT)
+        log.add(in_flight(), EventKind.FAILED, Archived("a", b""), REPORT)
 
     run(running)
     texts = [record.getMessage() for record in caplog.records]
@@ -129,7 +129,7 @@ def test_what_is_not_logged_costs_nothing(caplog: pytest.LogCaptureFixture) -> N
     async def running() -> None:
         log = FailureLog(ManualClock(NOW_S))
         for _ in range(LINES + 3):
-            log.tell(held(), EventKind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
+            log.add(in_flight(), EventKind.FAILED, Retried("a", b"", NOW_S, True), REPORT)
         assert log._timer is None
         log.finish()
 

@@ -86,8 +86,8 @@ def test_what_one_queue_cannot_fill_goes_to_the_others(db: Redis, url: str) -> N
 
 def test_ids_without_a_task_are_said(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(bench: Bench) -> None:
-        bench.queue.pend("ghost", "a")
-        bench.db.delete(keys.task(QUEUE, "ghost"))
+        bench.queue.pend("dangling", "a")
+        bench.db.delete(keys.task(QUEUE, "dangling"))
         pool = Pool(bench)
         await fetcher(bench, pool).tick()
         assert pool.ids == ["a"]

@@ -117,8 +117,8 @@ def test_a_grouped_task_goes_to_its_group_which_is_listed(db: Redis, url: str) -
 
 def test_ids_without_a_task_are_dropped_and_said(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(bench: Bench) -> None:
-        wait_in(bench.queue, "retry", {"ghost-1": 1, "a": 2, "ghost-2": 3})
-        bench.db.delete(keys.task(QUEUE, "ghost-1"), keys.task(QUEUE, "ghost-2"))
+        wait_in(bench.queue, "retry", {"dangling-1": 1, "a": 2, "dangling-2": 3})
+        bench.db.delete(keys.task(QUEUE, "dangling-1"), keys.task(QUEUE, "dangling-2"))
         await forwarder(bench).tick()
         assert bench.queue.places() == {"pending": ["a"]}
 
@@ -281,8 +281,8 @@ def test_whoever_fetches_is_told_which_queues_have_tasks_now(db: Redis, url: str
     async def test(bench: Bench) -> None:
         told: list[str] = []
         wait_in(QueueBench(bench.db, queue="q1"), "retry", {"a": 1.0})
-        wait_in(QueueBench(bench.db, queue="q2"), "retry", {"ghost": 1.0})
-        bench.db.delete(keys.task("q2", "ghost"))
+        wait_in(QueueBench(bench.db, queue="q2"), "retry", {"dangling": 1.0})
+        bench.db.delete(keys.task("q2", "dangling"))
         forwarding = forwarder(bench, "q1", "q2", "q3", on_tasks=told.append)
         await forwarding.tick()
         assert told == ["q1"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.presence import ServerIdentity, Shown
+from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
 from fastq.server.actors.acker import Acker
@@ -26,7 +26,7 @@ ME = ServerIdentity("host", 7, "id")
 def heartbeater(
     bench: Bench,
     lost: Callable[[InFlightTask], None] | None = None,
-    presence: Callable[[], Shown] = lambda: Shown(b"info", {}, b"notice"),
+    presence: Callable[[], ServerState] = lambda: ServerState(b"info", {}, b"notice"),
 ) -> Heartbeater:
     return Heartbeater(bench.broker, ME, presence, bench.in_flight, lost or bench.tasks.drop)
 
@@ -163,7 +163,7 @@ def test_a_beat_is_whole_where_the_servers_may_not_be_counted(db: Redis, shared_
 def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         workers = {"a": b"worker"}
-        beating = heartbeater(bench, presence=lambda: Shown(b"info", workers, b"notice"))
+        beating = heartbeater(bench, presence=lambda: ServerState(b"info", workers, b"notice"))
         await beating.tick()
         assert (bench.db.get(ME.info_key), bench.db.get(ME.notice_key)) == (b"info", b"notice")
         assert bench.db.hgetall(ME.workers_key) == {b"a": b"worker"}
@@ -180,7 +180,7 @@ def test_each_beat_shows_what_the_server_is_and_runs(db: Redis, url: str) -> Non
 
 def test_leases_are_extended_although_the_server_cannot_describe_itself(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        def fail() -> Shown:
+        def fail() -> ServerState:
             raise ValueError("a defect")
 
         bench.hold("a")

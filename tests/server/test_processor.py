@@ -108,7 +108,7 @@ def test_what_comes_after_the_rest_was_given_back_goes_back_too() -> None:
 
     def test(bench: Bench) -> None:
         bench.accept("a")
-        assert [task.id for task in bench.processor.give_back()] == ["a"]
+        assert [task.id for task in bench.processor.withdraw()] == ["a"]
         bench.accept("b", "c")
         assert bench.ended() == [("b", "Requeued"), ("c", "Requeued")]
         assert bench.pool.pending == 0
@@ -128,7 +128,7 @@ def test_what_goes_back_replaces_an_end_in_doubt_of_the_same_id() -> None:
         bad = LeasedTask("b", b"\xff")
         bench.processor.accept("q", Leased.of([bad]))
         assert not other.in_flight
-        bench.processor.give_back()
+        bench.processor.withdraw()
         bench.accept("a", "a")
         assert not stale.in_flight
         assert bench.ended() == [("b", "Archived"), ("a", "Requeued")]
@@ -145,7 +145,7 @@ def test_a_lease_counts_from_when_it_was_asked_for() -> None:
         bench.clock.advance(7)
         batch = [LeasedTask(one, message(one, queue="q")) for one in ("a", "b")] + [LeasedTask("bad", b"\xff")]
         bench.processor.accept("q", Leased.of(batch), asked_s)
-        bench.processor.give_back()
+        bench.processor.withdraw()
         bench.processor.accept("q", Leased.of([LeasedTask("c", message("c", queue="q"))]), asked_s)
         until_s = asked_s + STANDARD.lease_s
         assert [bench.task(one).leased_until_s for one in ("a", "b", "bad", "c")] == [until_s] * 4
@@ -364,7 +364,7 @@ def test_a_task_whose_child_dies_for_another_at_the_end_goes_back_free_of_charge
         bench.accept("a")
         running = bench.submission("a")
         bench.tell((running, EventKind.RERUN, b""))
-        bench.processor.give_back()
+        bench.processor.withdraw()
         bench.tell((running, EventKind.RERUN, b""))
         assert ("a", "Requeued") in bench.ended()
 
@@ -512,7 +512,7 @@ def test_what_has_not_begun_is_given_back_in_order_and_what_was_lost_is_not() ->
     def test(bench: Bench) -> None:
         bench.accept("a", "b", "c")
         bench.tasks.drop(bench.task("b"))
-        returned = bench.processor.give_back()
+        returned = bench.processor.withdraw()
         assert [(task.id, task.disposition) for task in returned] == [("a", Requeued("a")), ("c", Requeued("c"))]
         assert all(task.ended for task in returned)
         assert bench.pool.pending == 0

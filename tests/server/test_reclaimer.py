@@ -8,7 +8,7 @@ from redis import Redis
 
 from fastq import Client, GroupInfo, Inspector
 from fastq.broker.operations.aggregate import STRETCH, AggregationSet
-from fastq.broker.operations.enqueue import Batch, NewTask
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask
 from fastq.broker.operations.ticks import NamedTick, enqueue_tick
 from fastq.server.actors.reclaimer import Reclaimer
 from fastq.server.commands import Commands
@@ -239,7 +239,7 @@ def test_a_named_schedulers_group_is_unlisted_as_well(db: Redis, url: str) -> No
     async def test(bench: Bench) -> None:
         tick = NamedTick("n", "e", NOW_S, 60, "", 60)
         task = NewTask("a", message("a"), run_at_s=NOW_S + 60, group="g")
-        await bench.commands.run(enqueue_tick(tick, Batch(QUEUE, TaskState.SCHEDULED, [task], NOW_NS)))
+        await bench.commands.run(enqueue_tick(tick, EnqueueBatch(QUEUE, TaskState.SCHEDULED, [task], NOW_NS)))
         reclaimer = Reclaimer(bench.commands, bench.clock, aggregates=True)
         await reclaimer.reclaim(QUEUE, no_news)
         assert bench.db.smembers(keys.groups(QUEUE)) == {b"g"}

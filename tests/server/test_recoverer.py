@@ -1,4 +1,4 @@
-"""The recoverer: what a dead server held comes back once, what it left half done is mended, the rest is left alone."""
+"""The recoverer: what a dead server had comes back once, what it left half done is repaired, the rest is left alone."""
 
 import asyncio
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 from redis import Redis
 
 from fastq.errors import BrokerError
-from fastq.server.actors.recoverer import Rules
+from fastq.server.actors.recoverer import LostTaskRules
 from fastq.server.commands import Commands
-from fastq.server.repairs import Repair
+from fastq.server.repairs import RepairKind
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
@@ -23,11 +23,11 @@ ONCE = "asynq: task lease expired: lost with its server; max_retry=0, and whethe
 
 
 def recovered(bench: Bench) -> int:
-    return bench.stats.repairs[Repair.RECOVERED]
+    return bench.stats.repairs[RepairKind.RECOVERED]
 
 
-def mended(bench: Bench) -> int:
-    """Return how many ids and leases were mended."""
+def repaired(bench: Bench) -> int:
+    """Return how many ids and leases were repaired."""
     return bench.stats.repairs.total() - recovered(bench)
 
 
@@ -84,7 +84,7 @@ def test_a_task_that_was_lost_too_often_is_archived_as_poison(
         bench.queue.activate("a", until_s=1, retried=7)
         if before:
             bench.db.hset(keys.task(QUEUE, "a"), "lost", before)
-        recovering = recoverer(bench, rules=Rules(lambda retried: 100.0 + retried, max_lost, None))
+        recovering = recoverer(bench, rules=LostTaskRules(lambda retried: 100.0 + retried, max_lost, None))
         await recovering.tick()
         assert bench.queue.places() == {goes_to: ["a"]}
         assert bench.queue.task("a")["lost"] == str(before + 1).encode()
@@ -221,7 +221,7 @@ def test_a_task_that_is_leased_anew_between_look_and_move_is_left_alone(retries:
         assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
         assert bench.queue.task("a") == {"msg": message("a", retry=retries), "state": b"active"}
         assert bench.queue.counters() == {}
-        assert recovered(bench) == mended(bench) == 0
+        assert recovered(bench) == repaired(bench) == 0
 
     on_bench(db, url, test)
 
@@ -251,7 +251,7 @@ def test_the_apps_hooks_decide_on_a_task_that_is_tried_again_and_on_no_other(db:
 
         bench.queue.activate("hooked", "default", until_s=1)
         bench.queue.activate("dead", until_s=1, retry=0)
-        recovering = recoverer(bench, rules=Rules(lambda retried: 100.0 + retried, 3, judge))
+        recovering = recoverer(bench, rules=LostTaskRules(lambda retried: 100.0 + retried, 3, judge))
         await recovering.tick()
         assert asked == [message("default"), message("hooked")]
         assert bench.queue.scores("retry") == {"hooked": NOW_S + 7, "default": NOW_S + 100}
@@ -312,19 +312,19 @@ def test_an_id_that_is_not_utf_8_is_archived(db: Redis, url: str) -> None:
     on_bench(db, url, test)
 
 
-# Mending ----------------------------------------------------------------------------------------------------------
+# Repairs -----------------------------------------------------------------------------------------------------------
 
 
-def test_ghosts_are_gone_from_everywhere_and_counted(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_dangling_ids_are_dropped_and_counted(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(bench: Bench) -> None:
-        bench.queue.activate("leased-ghost", until_s=1)
-        bench.queue.activate("active-ghost", "whole")
-        bench.db.delete(keys.task(QUEUE, "leased-ghost"), keys.task(QUEUE, "active-ghost"))
-        bench.db.zrem(keys.lease(QUEUE), "active-ghost")
+        bench.queue.activate("leased-dangling", until_s=1)
+        bench.queue.activate("active-dangling", "whole")
+        bench.db.delete(keys.task(QUEUE, "leased-dangling"), keys.task(QUEUE, "active-dangling"))
+        bench.db.zrem(keys.lease(QUEUE), "active-dangling")
         recovering = recoverer(bench)
         await recovering.tick()
         assert bench.queue.places() == {"active": ["whole"], "lease": ["whole"]}
-        assert mended(bench) == 2
+        assert repaired(bench) == 2
         assert recovered(bench) == 0
 
     on_bench(db, url, test)
@@ -332,7 +332,7 @@ def test_ghosts_are_gone_from_everywhere_and_counted(db: Redis, url: str, caplog
 
 
 def test_each_kind_of_repair_is_counted_and_said(db: Redis, url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The ghosts that stay in active or lease for ever with asynq, planted all at once."""
+    """The dangling ids that stay in active or lease for ever with asynq, planted all at once."""
 
     async def test(bench: Bench) -> None:
         bench.queue.activate("whole")
@@ -350,13 +350,13 @@ def test_each_kind_of_repair_is_counted_and_said(db: Redis, url: str, caplog: py
             "pending": ["not-active"],
         }
         assert bench.stats.repairs == {
-            Repair.RECOVERED: 1,
-            Repair.NO_TASK: 2,
-            Repair.NO_LEASE: 1,
-            Repair.NOT_ACTIVE: 1,
+            RepairKind.RECOVERED: 1,
+            RepairKind.NO_TASK: 2,
+            RepairKind.NO_LEASE: 1,
+            RepairKind.NOT_ACTIVE: 1,
         }
         await recovering.tick()
-        assert bench.stats.repairs.total() == 5, "what is mended is not mended again"
+        assert bench.stats.repairs.total() == 5, "what is repaired is not repaired again"
 
     on_bench(db, url, test)
     assert logged(caplog) == [
@@ -366,7 +366,7 @@ def test_each_kind_of_repair_is_counted_and_said(db: Redis, url: str, caplog: py
     ]
 
 
-def test_what_cannot_be_mended_does_not_keep_dead_servers_tasks_from_coming_back() -> None:
+def test_what_cannot_be_repaired_does_not_keep_dead_servers_tasks_from_coming_back() -> None:
     async def test(bench: Bench) -> None:
         bench.queue.activate("a", until_s=1)
         bench.queue.activate("no-lease")
@@ -380,14 +380,14 @@ def test_what_cannot_be_mended_does_not_keep_dead_servers_tasks_from_coming_back
         on_bench(db, server.url, test)
 
 
-def test_hundreds_of_ghosts_go_in_one_go(db: Redis, url: str) -> None:
+def test_hundreds_of_dangling_ids_go_in_one_go(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        bench.db.zadd(keys.lease(QUEUE), {f"ghost-{number}": 1 for number in range(250)})
+        bench.db.zadd(keys.lease(QUEUE), {f"dangling-{number}": 1 for number in range(250)})
         bench.queue.activate("a", until_s=2)
         recovering = recoverer(bench)
         await recovering.tick()
         assert bench.queue.places() == {"retry": ["a"]}
-        assert mended(bench) == 250
+        assert repaired(bench) == 250
 
     on_bench(db, url, test)
 
@@ -403,7 +403,7 @@ def test_an_active_task_without_lease_is_recovered_within_two_rounds(db: Redis, 
         bench.clock.advance(60)
         await recovering.tick()
         assert bench.queue.places() == {"retry": ["a"]}
-        assert (mended(bench), recovered(bench)) == (1, 1)
+        assert (repaired(bench), recovered(bench)) == (1, 1)
 
     on_bench(db, url, test)
 
@@ -417,7 +417,7 @@ def test_a_leased_task_that_is_in_no_list_goes_back_to_pending(db: Redis, url: s
         await recovering.tick()
         assert sorted(bench.queue.places()["pending"]) == ["lost", "lost-last"]
         assert bench.queue.places().keys() == {"pending"}
-        assert mended(bench) == 2
+        assert repaired(bench) == 2
 
     on_bench(db, url, test)
 
@@ -430,7 +430,7 @@ def test_a_long_active_list_is_gone_through_to_its_end(db: Redis, url: str) -> N
         bench.db.zrem(keys.lease(QUEUE), *ids[100:700], ids[0], ids[-1])
         recovering = recoverer(bench)
         await recovering.tick()
-        assert mended(bench) == 602
+        assert repaired(bench) == 602
         assert bench.queue.places()["active"] == [*ids[:100], *ids[700:]][::-1]
         assert len(bench.queue.scores("lease")) == 700
 

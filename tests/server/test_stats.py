@@ -3,10 +3,10 @@
 import pytest
 from redis import Redis
 
-from fastq.broker.operations.presence import ServerIdentity, Shown
+from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.pool.protocol import EventKind
 from fastq.server.actors.heartbeater import Heartbeater
-from fastq.server.repairs import Repair
+from fastq.server.repairs import RepairKind
 from tests.server.harness import Bench, on_bench
 
 
@@ -24,7 +24,7 @@ def test_the_line_has_every_number_that_is_not_0(db: Redis, url: str) -> None:
             {EventKind.DONE: 3, EventKind.RESULT: 2, EventKind.SKIP_RETRY: 1, EventKind.FAILED: 0}
         )
         bench.stats.aggregated = 4
-        bench.stats.repairs[Repair.NO_TASK] = 5
+        bench.stats.repairs[RepairKind.NO_TASK] = 5
         assert bench.stats.summary() == (
             "5 tasks done, 1 skip retry, 4 groups aggregated; 1 in flight; repaired: 5 ids without task"
         )
@@ -42,7 +42,7 @@ def test_the_margin_is_that_of_the_lease_that_ends_first_and_a_beat_restores_it(
         beating = Heartbeater(
             bench.broker,
             ServerIdentity("host", 1, "id"),
-            lambda: Shown(b"info", {}, b"notice"),
+            lambda: ServerState(b"info", {}, b"notice"),
             bench.in_flight,
             bench.tasks.drop,
         )

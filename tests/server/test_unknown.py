@@ -8,9 +8,9 @@ from redis import Redis
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Archived, Retried
-from fastq.broker.operations.presence import ServerIdentity, Shown, publish_server_state
+from fastq.broker.operations.presence import ServerIdentity, ServerState, publish_server_state
 from fastq.pool.event_kind import EventKind
-from fastq.server.inflight.unknown import READ_AGAIN_S, TOLD_AGAIN_S, UnknownTypes, pass_on_delay_s
+from fastq.server.inflight.unknown import LOG_AGAIN_S, READ_AGAIN_S, UnknownTypes, pass_on_delay_s
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message, encode_server_info
 from fastq.wire.messages import ServerInfoMessage
@@ -29,7 +29,7 @@ async def show(
 ) -> None:
     notice = ServerNotice("1", tuple(queues), tuple(patterns)).encode()
     info = ServerInfoMessage(PEER.host, PEER.pid, PEER.server_id, 1, dict.fromkeys(queues, 1), False, status, None, 0)
-    shown = Shown(encode_server_info(info), {}, notice)
+    shown = ServerState(encode_server_info(info), {}, notice)
     await bench.broker.run_many(publish_server_state(PEER, shown, NOW_S, ttl_s))
 
 
@@ -138,7 +138,7 @@ def test_types_are_logged_once_a_minute_and_ten_at_most(db: Redis, url: str, cap
         ]
         await chosen(types, *(("q", str(number)) for number in range(100)))
         assert len(logged(caplog)) == 10
-        bench.clock.advance(TOLD_AGAIN_S)
+        bench.clock.advance(LOG_AGAIN_S)
         await chosen(types, KNOWN)
         assert len(logged(caplog)) == 11
 

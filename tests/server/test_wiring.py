@@ -11,7 +11,7 @@ import fastq.server.process
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.aggregation import Aggregation
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.actors.recoverer import Rules
+from fastq.server.actors.recoverer import LostTaskRules
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor
@@ -22,7 +22,7 @@ ACTORS: list[type[Actor]] = [
     Actor,
     *(one for one in Actor.__subclasses__() if one.__module__.startswith("fastq.server")),
 ]
-WIRED = (*ACTORS, AckWriter, Aggregation, InFlight, Processor, Reclaimer, Rules, UncertainDequeues)
+WIRED = (*ACTORS, AckWriter, Aggregation, InFlight, Processor, Reclaimer, LostTaskRules, UncertainDequeues)
 
 
 def targets_of(tree: ast.AST) -> Iterator[ast.Attribute]:

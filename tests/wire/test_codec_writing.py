@@ -58,7 +58,7 @@ def test_value_of_another_type_is_a_type_error_that_names_the_field(name: str, v
 
 
 @pytest.mark.parametrize("name", ["type", "id", "queue", "error_msg", "unique_key", "group_key"])
-def test_surrogate_is_refused_and_clean_text_mends_it(name: str) -> None:
+def test_surrogate_is_refused_and_clean_text_fixes_it(name: str) -> None:
     text = "bad \udcff\ud83d end"
     with pytest.raises(InvalidMessageError, match=f"{name} is not valid Unicode"):
         encode_task_message(TYPICAL.replace(**{name: text}))

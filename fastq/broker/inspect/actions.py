@@ -16,7 +16,7 @@ __all__ = [
     "DONE",
     "FAR",
     "NOT_FOUND",
-    "Outcome",
+    "ActionOutcome",
     "Target",
     "archive_task",
     "delete_task",
@@ -31,7 +31,7 @@ NOT_FOUND: Final = 0
 FAR: Final = "far"
 """The task is deep in a long pending list: ``find_in_pending`` says where, for another try."""
 
-Outcome: TypeAlias = int | str | bytes
+ActionOutcome: TypeAlias = int | str | bytes
 """``DONE``, ``NOT_FOUND``, why not (a state, "aggregation", ``FAR``), or as bytes: done, and a message to look into."""
 
 
@@ -48,22 +48,22 @@ class Target:
     seen_at: str = ""
 
 
-def delete_task(task: Target) -> Operation[Outcome]:
+def delete_task(task: Target) -> Operation[ActionOutcome]:
     """Delete a task and its unique lock; a message that comes back may name a lock that its hash did not."""
     return _action("delete_task", task)
 
 
-def archive_task(task: Target, now: datetime) -> Operation[Outcome]:
+def archive_task(task: Target, now: datetime) -> Operation[ActionOutcome]:
     """Move a task to the archive."""
     return _action("archive_task", task, *archive_bounds(now), more_keys=archive_keys(task.queue))
 
 
-def run_task(task: Target, now_ns: int) -> Operation[Outcome]:
+def run_task(task: Target, now_ns: int) -> Operation[ActionOutcome]:
     """Move a task to pending, behind all others."""
     return _action("run_task", task, now_ns)
 
 
-def _action(name: str, task: Target, *more: Word, more_keys: tuple[str, ...] = ()) -> Operation[Outcome]:
+def _action(name: str, task: Target, *more: Word, more_keys: tuple[str, ...] = ()) -> Operation[ActionOutcome]:
     queue = task.queue
     script_keys = (
         keys.pending(queue),
@@ -80,7 +80,7 @@ def _action(name: str, task: Target, *more: Word, more_keys: tuple[str, ...] = (
     return Operation(name, load_script(name), script_keys, args, _parse)
 
 
-def _parse(reply: Any) -> Outcome:
+def _parse(reply: Any) -> ActionOutcome:
     if isinstance(reply, bytes):
         return reply.decode(errors="replace")
     if isinstance(reply, list):

@@ -16,8 +16,8 @@ from fastq.wire.codec import view_task_message
 
 __all__ = [
     "TASKS_A_CALL",
+    "BulkResult",
     "Source",
-    "Taken",
     "archive_all",
     "delete_all",
     "delete_some",
@@ -61,7 +61,7 @@ def _greatest(reply: list[Any]) -> bytes:
     return b"%r" % scored(reply)[0][1] if reply else b""
 
 
-class Taken(NamedTuple):
+class BulkResult(NamedTuple):
     """The result of one call: how many ids were taken off the list, and on how many tasks the action was carried out.
 
     The other ids had no task, or one in another state. ``unsure`` lists deleted tasks whose messages may name locks
@@ -73,19 +73,19 @@ class Taken(NamedTuple):
     unsure: list[tuple[bytes, bytes]]
 
 
-Take: TypeAlias = Callable[[Source, int], Operation[Taken]]
+BulkAction: TypeAlias = Callable[[Source, int], Operation[BulkResult]]
 
 
-def delete_some(source: Source, count: int | None = None) -> Operation[Taken]:
+def delete_some(source: Source, count: int | None = None) -> Operation[BulkResult]:
     """Delete some tasks and release their locks, but for those that only their messages name."""
     return _take("delete_tasks", source, (), count or TASKS_A_CALL, (MAX_DELETED_BYTES,))
 
 
-def _run_some(now_ns: int, source: Source, count: int) -> Operation[Taken]:
+def _run_some(now_ns: int, source: Source, count: int) -> Operation[BulkResult]:
     return _take("run_tasks", source, (keys.pending(source.queue),), count, (now_ns,))
 
 
-def _archive_some(now: datetime, source: Source, count: int) -> Operation[Taken]:
+def _archive_some(now: datetime, source: Source, count: int) -> Operation[BulkResult]:
     return _take(
         "archive_tasks", source, (keys.archived(source.queue), *archive_keys(source.queue)), count, archive_bounds(now)
     )
@@ -93,16 +93,16 @@ def _archive_some(now: datetime, source: Source, count: int) -> Operation[Taken]
 
 def _take(
     name: str, source: Source, more_keys: tuple[str, ...], count: int, more: tuple[Word, ...]
-) -> Operation[Taken]:
+) -> Operation[BulkResult]:
     queue = source.queue
     script_keys = (source.key, keys.lease(queue), keys.groups(queue), *more_keys)
     args = (keys.task_prefix(queue), source.state.value, source.group, count, source.last, *more)
     return Operation(name, load_script(name), script_keys, args, _parse)
 
 
-def _parse(reply: list[Any]) -> Taken:
+def _parse(reply: list[Any]) -> BulkResult:
     ids, tasks, *unsure = reply
-    return Taken(ids, tasks, list(zip(unsure[::2], unsure[1::2], strict=True)))
+    return BulkResult(ids, tasks, list(zip(unsure[::2], unsure[1::2], strict=True)))
 
 
 def delete_all(source: Source) -> Flow[int]:
@@ -120,13 +120,13 @@ def archive_all(source: Source, now: datetime) -> Flow[int]:
     return _take_all(source, partial(_archive_some, now))
 
 
-def _take_all(source: Source, take: Take) -> Flow[int]:
+def _take_all(source: Source, take: BulkAction) -> Flow[int]:
     left: int = yield source.size()
     source = source._replace(last=(yield source.find_last()))  # what comes later is not meant, whoever takes the rest
     tasks = 0
     while left > 0:
         try:
-            taken: Taken = yield take(source, min(left, TASKS_A_CALL))
+            taken: BulkResult = yield take(source, min(left, TASKS_A_CALL))
         except BrokerError as error:
             error.add_note(f"{tasks} tasks were done before this, {left} were left")
             raise

@@ -1,6 +1,6 @@
 """Examinations: stretches of a queue's lists, sets, leases, tasks and locks are looked through for what is wrong.
 
-Each call is one moment, so that what moves meanwhile is not suspected. With ``mend`` it mends what it finds there.
+Each call is one moment, so that what moves meanwhile is not suspected. With ``repair`` it repairs what it finds there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,10 +45,10 @@ class Stretch(NamedTuple):
     found: list[tuple[str, str]]
 
 
-def examine_list(queue: str, state: TaskState, start: str, *, mend: bool = False) -> Operation[Stretch]:
+def examine_list(queue: str, state: TaskState, start: str, *, repair: bool = False) -> Operation[Stretch]:
     """Look at ids of pending or active, from the newest on: "none" has no task, "unleased" is active without lease.
 
-    Others are called by the state that their tasks have. What has no task is mended.
+    Others are called by the state that their tasks have. What has no task is repaired.
     """
 
     def parse(reply: list[Any]) -> Stretch:
@@ -57,12 +57,12 @@ def examine_list(queue: str, state: TaskState, start: str, *, mend: bool = False
         return Stretch(following, looked_at, dropped, list(_pairs(found)))
 
     script_keys = (container(queue, state), keys.lease(queue))
-    args = (keys.task_prefix(queue), state.value, start, IDS_A_CALL, int(mend))
+    args = (keys.task_prefix(queue), state.value, start, IDS_A_CALL, int(repair))
     return Operation("examine_list", load_script("examine_list"), script_keys, args, parse, idempotent=True)
 
 
 def examine_set(
-    queue: str, key: str, state: TaskState, cursor: str, *, group: str = "", mend: bool = False
+    queue: str, key: str, state: TaskState, cursor: str, *, group: str = "", repair: bool = False
 ) -> Operation[Stretch]:
     """Look at ids of a sorted set as ``examine_list`` does; ``group`` is its name if it is one."""
 
@@ -70,7 +70,7 @@ def examine_set(
         cursor, looked_at, dropped, *found = reply
         return Stretch(_following(cursor), looked_at, dropped, list(_pairs(found)))
 
-    args = (keys.task_prefix(queue), state.value, group, cursor, IDS_A_CALL, int(mend))
+    args = (keys.task_prefix(queue), state.value, group, cursor, IDS_A_CALL, int(repair))
     script_keys = (key, keys.groups(queue))
     return Operation("examine_set", load_script("examine_set"), script_keys, args, parse, idempotent=True)
 
@@ -92,7 +92,7 @@ def examine_tasks(
 ) -> Operation[list[tuple[str, str]]]:
     """Look for tasks that are nowhere; returns their ids and states, or "none" for what has no message.
 
-    With ``most_archived`` they are mended: what has no message is deleted, what was completed is kept for a day, the
+    With ``most_archived`` they are repaired: what has no message is deleted, what was completed is kept for a day, the
     rest archived, or left as it is ("full") while the archive has so many tasks. Those that may be in a pending list
     too long to be searched are "unsure", and left as they are; unless ``read_ns`` says that it was read since then, and
     they were not there.
@@ -128,13 +128,13 @@ def examine_tasks(
     )
 
 
-def examine_lock(queue: str, lock: str, *, mend: bool = False) -> Operation[str | None]:
-    """Look at a unique lock; returns the id of its task if that is gone. The lock is deleted then to mend it."""
+def examine_lock(queue: str, lock: str, *, repair: bool = False) -> Operation[str | None]:
+    """Look at a unique lock; returns the id of its task if that is gone. The lock is deleted then to repair it."""
     return Operation(
         "examine_lock",
         load_script("examine_lock"),
         (lock,),
-        (keys.task_prefix(queue), int(mend)),
+        (keys.task_prefix(queue), int(repair)),
         lambda owner: None if owner is None else _text(owner),
         idempotent=True,
     )

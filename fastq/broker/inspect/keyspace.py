@@ -11,27 +11,27 @@ from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
-__all__ = ["KEYS_A_CALL", "Page", "count_keys", "glob_of", "key_types", "node_tags", "scan_keys"]
+__all__ = ["KEYS_A_CALL", "KeyPage", "count_keys", "glob_of", "key_types", "node_tags", "scan_keys"]
 
 KEYS_A_CALL: Final = 1_000
 
 
-class Page(NamedTuple):
+class KeyPage(NamedTuple):
     """A page of keys, and the cursor of the next page; None after the last one."""
 
     cursor: str | None
     keys: list[str]
 
 
-def scan_keys(tag: str, pattern: str, cursor: str = "0") -> Operation[Page]:
+def scan_keys(tag: str, pattern: str, cursor: str = "0") -> Operation[KeyPage]:
     """Read the keys among about 1 000 that match a pattern; ``tag`` is the name of a queue that is on the node."""
     script_keys, args = (keys.pending(tag),), (pattern, cursor, KEYS_A_CALL)
     return Operation("scan_keys", load_script("scan_keys"), script_keys, args, _parse_page, idempotent=True)
 
 
-def _parse_page(reply: list[Any]) -> Page:
+def _parse_page(reply: list[Any]) -> KeyPage:
     cursor = reply[0].decode()
-    return Page(None if cursor == "0" else cursor, [key.decode("utf-8", "surrogateescape") for key in reply[1]])
+    return KeyPage(None if cursor == "0" else cursor, [key.decode("utf-8", "surrogateescape") for key in reply[1]])
 
 
 def glob_of(prefix: str) -> str:

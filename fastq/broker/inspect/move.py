@@ -9,14 +9,14 @@ move put it there: one that comes when another has arrived, and may have been ru
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fastq.broker.inspect.bulk import Source, Taken
+from fastq.broker.inspect.bulk import BulkResult, Source
 from fastq.broker.operation import Operation, Word
 from fastq.broker.scripts import load_script
 from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
 
 __all__ = [
-    "Copy",
+    "ParkedTask",
     "claim_tasks",
     "commit_move",
     "count_parked",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Copy(NamedTuple):
+class ParkedTask(NamedTuple):
     """A task parked in the other queue, its locks there and here, and the token of the move that parked it.
 
     ``by`` is empty in the queue that it comes from.
@@ -51,7 +51,7 @@ def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, p
     )
 
 
-def commit_move(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[list[int]]:
+def commit_move(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operation[list[int]]:
     """Delete tasks that are parked elsewhere: 1 it is done for this copy, 0 it is not this move's, or too late."""
     words: list[Word] = [word for task in tasks for word in (task.id, task.old_lock, task.by)]
     return Operation(
@@ -63,7 +63,7 @@ def commit_move(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[list
     )
 
 
-def unpark_tasks(queue: str, token: str, tasks: Sequence[Copy], *, back: bool = False) -> Operation[Taken]:
+def unpark_tasks(queue: str, token: str, tasks: Sequence[ParkedTask], *, back: bool = False) -> Operation[BulkResult]:
     """Put parked tasks into their states, pending ones behind all others, or with ``back`` before them.
 
     What is put back counts as no task done.
@@ -85,12 +85,12 @@ def unpark_tasks(queue: str, token: str, tasks: Sequence[Copy], *, back: bool = 
         load_script("unpark_tasks"),
         script_keys,
         args,
-        lambda count: Taken(len(tasks), 0 if back else count, []),
+        lambda count: BulkResult(len(tasks), 0 if back else count, []),
         idempotent=True,
     )
 
 
-def drop_parked(queue: str, token: str, tasks: Sequence[Copy]) -> Operation[int]:
+def drop_parked(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operation[int]:
     """Delete parked tasks of a move of which the queue that they came from knows nothing."""
     words: list[Word] = [word for task in tasks for word in (task.id, task.lock, task.by)]
     args: list[Word] = [keys.task_prefix(queue), token, *words]

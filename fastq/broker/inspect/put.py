@@ -10,13 +10,13 @@ from fastq.broker.scripts import load_script
 from fastq.wire import keys
 from fastq.wire.codec import rewrite_task_message, view_task_message
 
-__all__ = ["MOVING", "Kept", "Put", "lock_of", "put_tasks", "read_lock", "readdress"]
+__all__ = ["MOVING", "PutOutcome", "TaskToPut", "lock_of", "put_tasks", "read_lock", "readdress"]
 
 MOVING = "moving"
 """The state of a task that is between two queues; not asynq's."""
 
 
-class Put(IntEnum):
+class PutOutcome(IntEnum):
     """What happened to a task; the numbers are the script's."""
 
     DONE = 1
@@ -27,7 +27,7 @@ class Put(IntEnum):
     ARCHIVE_FULL = -2
 
 
-class Kept(NamedTuple):
+class TaskToPut(NamedTuple):
     """A task as it will be stored.
 
     ``lock_ms`` is None for a lock that never expires. An empty ``lock`` means no lock. ``fields`` are all fields of the
@@ -45,12 +45,12 @@ class Kept(NamedTuple):
 
 def put_tasks(
     queue: str,
-    tasks: Sequence[Kept],
+    tasks: Sequence[TaskToPut],
     *,
     token: str = "",
     is_trial: bool = False,
     most_archived: int = ARCHIVE_MAX_SIZE,
-) -> Operation[list[Put]]:
+) -> Operation[list[PutOutcome]]:
     """Put tasks into a queue, each unless its id exists; ``is_trial`` writes nothing and tells what would be.
 
     What would make the archive hold more than ``most_archived`` is not put.
@@ -82,12 +82,12 @@ def put_tasks(
         load_script("put_tasks"),
         script_keys,
         args,
-        lambda reply: list(map(Put, reply)),
+        lambda reply: list(map(PutOutcome, reply)),
         idempotent=is_trial or bool(token),
     )
 
 
-def _words(task: Kept, width: int) -> list[Word]:
+def _words(task: TaskToPut, width: int) -> list[Word]:
     words: list[Word] = [task.id, task.state, task.score, task.group, task.lock]
     words.append("" if task.lock_ms is None else task.lock_ms)
     words += [word for pair in task.fields.items() for word in pair]

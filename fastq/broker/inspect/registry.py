@@ -7,7 +7,7 @@ from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.transport.replies import scored
 from fastq.wire import keys
 
-__all__ = ["INDEXES", "Listed", "forget_stale", "read_infos", "read_registry"]
+__all__ = ["INDEXES", "RegistryEntry", "forget_stale", "read_infos", "read_registry"]
 
 INDEXES: Final[Mapping[str, str]] = {
     "servers": keys.all_servers(),
@@ -17,7 +17,7 @@ INDEXES: Final[Mapping[str, str]] = {
 """Each list's key; its members are keys, scored by the Unix second at which they end by their owner's clock."""
 
 
-class Listed(NamedTuple):
+class RegistryEntry(NamedTuple):
     """A member of a list: until when it should be listed, and the TTL of its key in milliseconds.
 
     ``ttl_ms`` is -2 if the key does not exist, -1 if it never expires.
@@ -29,7 +29,7 @@ class Listed(NamedTuple):
     ttl_ms: int
 
 
-def read_registry() -> Flow[list[Listed]]:
+def read_registry() -> Flow[list[RegistryEntry]]:
     """Read all three lists."""
     replies = yield from together(
         *(Operation("ZRANGE", None, (key,), (0, -1, "WITHSCORES"), idempotent=True) for key in INDEXES.values())
@@ -40,7 +40,7 @@ def read_registry() -> Flow[list[Listed]]:
         for key, score in scored(reply)
     ]
     times = yield from together(*(Operation("PTTL", None, (key,), (), int, idempotent=True) for _, key, _ in members))
-    return [Listed(*member, ttl_ms) for member, ttl_ms in zip(members, times, strict=True)]
+    return [RegistryEntry(*member, ttl_ms) for member, ttl_ms in zip(members, times, strict=True)]
 
 
 def read_infos(names: Sequence[str]) -> Flow[list[bytes]]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.inspect.bulk import Source, Taken, delete_all, delete_some
+from fastq.broker.inspect.bulk import BulkResult, Source, delete_all, delete_some
 from fastq.broker.inspect.queues import GroupPage, list_groups
 from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, Operation, together
@@ -14,7 +14,7 @@ from fastq.states import TaskState
 from fastq.wire import keys
 
 __all__ = [
-    "Closing",
+    "CloseOutcome",
     "FoundGroup",
     "close_queue",
     "delete_contents",
@@ -28,7 +28,7 @@ KEYS_A_CALL: Final = 1000
 GLOB_SPECIAL: Final = re.compile(r"[*?\[\]\\^]")
 
 
-class Closing(NamedTuple):
+class CloseOutcome(NamedTuple):
     """Whether a queue was paused for deletion, and what it contained at that moment.
 
     ``groups`` counts group names, ``sets`` counts groups that are being aggregated.
@@ -50,7 +50,7 @@ _STATES: Final = (
 )
 
 
-def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[Closing]:
+def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[CloseOutcome]:
     """Pause a queue that has no tasks; with ``force`` one that has no active ones."""
     script_keys = (*_containers(queue)[:-1], keys.paused(queue))
     return Operation("close_queue", load_script("close_queue"), script_keys, (now_s, int(force)), _parse_closing)
@@ -65,9 +65,9 @@ def _containers(queue: str) -> tuple[str, ...]:
     )
 
 
-def _parse_closing(reply: list[int]) -> Closing:
+def _parse_closing(reply: list[int]) -> CloseOutcome:
     closed, *sizes, groups, sets = reply
-    return Closing(bool(closed), dict(zip(_STATES, sizes, strict=True)), groups, sets)
+    return CloseOutcome(bool(closed), dict(zip(_STATES, sizes, strict=True)), groups, sets)
 
 
 def delete_contents(queue: str) -> Flow[None]:
@@ -106,7 +106,7 @@ def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
     sources = [
         Source(queue, keys.group(queue, group), TaskState.AGGREGATING, group) for group, size in sizes.items() if size
     ]
-    results: list[Taken] = yield from together(*(delete_some(source) for source in sources))
+    results: list[BulkResult] = yield from together(*(delete_some(source) for source in sources))
     for source, taken in zip(sources, results, strict=True):
         if taken.ids < sizes[source.group]:
             yield from delete_all(source)
@@ -158,7 +158,7 @@ def sweep_queue(queue: str) -> Flow[int]:
     """Go through all keys of Redis for those of a queue that no task of it needs, and delete them; returns how many."""
     prefix = keys.queue_prefix(queue)
     script_keys = (*_containers(queue), keys.paused(queue))
-    swept: Swept = Swept("0", 0)
+    swept: SweepPage = SweepPage("0", 0)
     deleted = 0
     while True:
         args = (prefix, _pattern(prefix), swept.cursor, KEYS_A_CALL)
@@ -170,15 +170,15 @@ def sweep_queue(queue: str) -> Flow[int]:
             return deleted
 
 
-class Swept(NamedTuple):
+class SweepPage(NamedTuple):
     """SCAN's cursor, and how many keys were deleted so far."""
 
     cursor: str
     deleted: int
 
 
-def _parse_sweep(reply: list[Any]) -> Swept:
-    return Swept(reply[0].decode(), reply[1])
+def _parse_sweep(reply: list[Any]) -> SweepPage:
+    return SweepPage(reply[0].decode(), reply[1])
 
 
 def forget_queue(queue: str) -> Flow[None]:

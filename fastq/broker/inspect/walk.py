@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from hashlib import sha1
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.inspect.bulk import Source, Taken
+from fastq.broker.inspect.bulk import BulkResult, Source
 from fastq.broker.operation import Flow, Operation, Word
 from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
-__all__ = ["Chosen", "Listed", "Page", "Walk", "run_chosen", "run_some"]
+__all__ = ["Chosen", "Walk", "WalkPage", "WalkedTask", "run_chosen", "run_some"]
 
 TASKS_A_CALL: Final = 200
 MAX_PAGE_BYTES: Final = 256_000
@@ -22,7 +22,7 @@ REMEMBERED: Final = 50
 """Of how many passed ids one must be left for the walk to know where it is; else tasks may come twice."""
 
 
-class Listed(NamedTuple):
+class WalkedTask(NamedTuple):
     """What Redis stores of a task in a list or set: all fields of its hash, or none if there is no hash.
 
     ``lock_ms`` is for how long the task still holds the lock that its hash names: -1 for ever, -2 if it does not hold
@@ -40,11 +40,11 @@ class Listed(NamedTuple):
         return self.fields.get(b"msg")
 
 
-class Page(NamedTuple):
+class WalkPage(NamedTuple):
     """A run of consecutive tasks, and how many tasks precede them."""
 
     place: int
-    tasks: list[Listed]
+    tasks: list[WalkedTask]
 
 
 class Walk:
@@ -54,9 +54,9 @@ class Walk:
         self.source = source
         self._with_locks = with_locks
         self._place = 0
-        self._passed: deque[Listed] = deque(maxlen=REMEMBERED)
+        self._passed: deque[WalkedTask] = deque(maxlen=REMEMBERED)
 
-    def page(self, count: int = TASKS_A_CALL) -> Operation[Page]:
+    def page(self, count: int = TASKS_A_CALL) -> Operation[WalkPage]:
         """Read the next tasks, fewer than ``count`` where they are big."""
         words: list[Word] = [word for task in reversed(self._passed) for word in (task.id, task.score)]
         args = (
@@ -69,18 +69,18 @@ class Walk:
         )
         return Operation("read_page", load_script("read_page"), (self.source.key,), args, _parse_page, idempotent=True)
 
-    def passed(self, page: Page, staying: Sequence[Listed]) -> None:
+    def passed(self, page: WalkPage, staying: Sequence[WalkedTask]) -> None:
         """Note that a page was seen, and which of its tasks were left where they are."""
         self._place = page.place + len(staying)
         self._passed.extend(staying)
 
 
-def _parse_page(reply: list[Any]) -> Page:
+def _parse_page(reply: list[Any]) -> WalkPage:
     place, *words = reply
-    return Page(
+    return WalkPage(
         place,
         [
-            Listed(task_id, score, dict(zip(fields[::2], fields[1::2], strict=True)), lock_ms)
+            WalkedTask(task_id, score, dict(zip(fields[::2], fields[1::2], strict=True)), lock_ms)
             for task_id, score, lock_ms, fields in zip(words[::4], words[1::4], words[2::4], words[3::4], strict=True)
         ],
     )
@@ -93,12 +93,12 @@ class Chosen(NamedTuple):
     digest: bytes = b""
 
     @classmethod
-    def of(cls, task: Listed) -> "Chosen":
+    def of(cls, task: WalkedTask) -> "Chosen":
         """Name a task that was read."""
         return cls(task.id, sha1(task.message or b"", usedforsecurity=False).digest())
 
 
-def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation[Taken]:
+def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation[BulkResult]:
     """Move some tasks of a sorted set to pending, those that are still there and as they were seen."""
     words = [word for task in chosen for word in (task.id, task.digest.hex())]
     args = (keys.task_prefix(source.queue), source.state.value, now_ns, *words)
@@ -106,15 +106,15 @@ def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation
     return Operation("run_chosen", load_script("run_chosen"), script_keys, args, _parse_taken)
 
 
-def _parse_taken(reply: list[int]) -> Taken:
+def _parse_taken(reply: list[int]) -> BulkResult:
     asked, moved = reply
-    return Taken(asked, moved, [])
+    return BulkResult(asked, moved, [])
 
 
 def run_chosen(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Flow[int]:
     """Move any number of tasks to pending, as ``run_some`` does; returns how many it were."""
     moved = 0
     for start in range(0, len(chosen), TASKS_A_CALL):
-        taken: Taken = yield run_some(source, chosen[start : start + TASKS_A_CALL], now_ns)
+        taken: BulkResult = yield run_some(source, chosen[start : start + TASKS_A_CALL], now_ns)
         moved += taken.tasks
     return moved

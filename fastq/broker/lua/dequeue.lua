@@ -24,7 +24,7 @@ local leased = redis.call("ZCARD", lease)
 local ids = redis.call("RPOP", pending, count)
 if not ids then return 0 end
 
-local reply, taken, leases, bytes, ghosts = {0}, {}, {}, 0, 0
+local reply, taken, leases, bytes, dangling = {0}, {}, {}, 0, 0
 local last = #ids
 for at, id in ipairs(ids) do
   local task = task_prefix .. id
@@ -44,7 +44,7 @@ for at, id in ipairs(ids) do
       break
     end
   else
-    ghosts = ghosts + 1
+    dangling = dangling + 1
   end
 end
 
@@ -63,5 +63,5 @@ if #taken > 0 then
   redis.call("ZADD", lease, unpack(leases))
   if is_listpack then redis.call("ZREM", lease, TOO_LONG) end
 end
-reply[1] = ghosts
+reply[1] = dangling
 return reply

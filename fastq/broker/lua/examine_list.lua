@@ -5,13 +5,13 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] state        that of the tasks in the source
 ARGV[3] start        index of the first id to look at, from the head
 ARGV[4] count        ids to look at
-ARGV[5] mend         1 drops the ids that have no task, 0 changes nothing
+ARGV[5] repair       1 drops the ids that have no task, 0 changes nothing
 builds  task_prefix .. id, same hash tag
 returns list: ids looked at, ids dropped, then id, what it is: none (without task), unleased, or its task's state
 asynq   none (such ids stay for ever)
 ]]
 local source, lease = KEYS[1], KEYS[2]
-local task_prefix, state, start, count, mend = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local task_prefix, state, start, count, repair = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 -- begin: has message
 -- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
 -- to another node; then the script ends with it.
@@ -23,12 +23,12 @@ end
 -- end: has message
 
 local ids = redis.call("LRANGE", source, start, start + count - 1)
-local reply, ghosts = {#ids, 0}, {}
+local reply, dangling = {#ids, 0}, {}
 for at, id in ipairs(ids) do
   local task, what = task_prefix .. id, nil
   if not has_message(task) then
     what = "none"
-    ghosts[#ghosts + 1] = at
+    dangling[#dangling + 1] = at
   else
     local its_state = redis.call("HGET", task, "state") or ""
     if its_state ~= state then
@@ -42,13 +42,13 @@ for at, id in ipairs(ids) do
     reply[#reply + 1] = what
   end
 end
-if mend == "1" and #ghosts > 0 then
-  for _, at in ipairs(ghosts) do
+if repair == "1" and #dangling > 0 then
+  for _, at in ipairs(dangling) do
     if state == "active" then redis.call("ZREM", lease, ids[at]) end
     redis.call("LSET", source, start + at - 1, "")
   end
   -- No id is blank. The search begins at the end that is nearer, and ends with the last of them.
   local side = start * 2 > redis.call("LLEN", source) and -1 or 1
-  reply[2] = redis.call("LREM", source, side * #ghosts, "")
+  reply[2] = redis.call("LREM", source, side * #dangling, "")
 end
 return reply

@@ -1,13 +1,13 @@
 --[[ examine_lock: look whether the task that holds a unique lock is gone, and delete the lock then.
 KEYS[1] unique       asynq:{q}:unique:{type}:{md5}
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] mend         1 deletes a lock whose task is gone, 0 changes nothing
+ARGV[2] repair       1 deletes a lock whose task is gone, 0 changes nothing
 builds  task_prefix .. owner, same hash tag
 returns the id of the task that is gone | nil: the lock is a task's, or is gone itself
 asynq   none (such locks stay until they expire)
 ]]
 local unique = KEYS[1]
-local task_prefix, mend = ARGV[1], ARGV[2]
+local task_prefix, repair = ARGV[1], ARGV[2]
 -- begin: has message
 -- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
 -- to another node; then the script ends with it.
@@ -20,5 +20,5 @@ end
 
 local owner = redis.pcall("GET", unique)
 if type(owner) ~= "string" or has_message(task_prefix .. owner) then return false end
-if mend == "1" then redis.call("DEL", unique) end
+if repair == "1" then redis.call("DEL", unique) end
 return owner

@@ -6,14 +6,14 @@ ARGV[2] state        that of the tasks in the source
 ARGV[3] group        its name, if the source is one, else ""
 ARGV[4] cursor       ZSCAN's: 0, then what was returned first, until that is 0 again
 ARGV[5] count        ids to look at, about
-ARGV[6] mend         1 drops the ids that have no task, 0 changes nothing
+ARGV[6] repair       1 drops the ids that have no task, 0 changes nothing
 builds  task_prefix .. id, same hash tag
 returns list: cursor, ids looked at, ids dropped, then id, what it is: none (without task), undecodable (its task is an
   archived one of fastq's for a message that nobody could read), or its task's state
 asynq   none (such ids stay for ever)
 ]]
 local source, groups = KEYS[1], KEYS[2]
-local task_prefix, state, group, cursor, count, mend = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local task_prefix, state, group, cursor, count, repair = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 -- begin: has message
 -- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
@@ -32,13 +32,13 @@ local function is_undecodable(task)
 end
 
 local found = redis.call("ZSCAN", source, cursor, "COUNT", count)
-local reply, ghosts = {found[1], #found[2] / 2, 0}, {}
+local reply, dangling = {found[1], #found[2] / 2, 0}, {}
 for at = 1, #found[2], 2 do
   local id = found[2][at]
   local task, what = task_prefix .. id, nil
   if not has_message(task) then
     what = "none"
-    ghosts[#ghosts + 1] = id
+    dangling[#dangling + 1] = id
   else
     local its_state = redis.call("HGET", task, "state") or ""
     if its_state ~= state then
@@ -52,8 +52,8 @@ for at = 1, #found[2], 2 do
     reply[#reply + 1] = what
   end
 end
-if mend == "1" and #ghosts > 0 then
-  reply[3] = redis.call("ZREM", source, unpack(ghosts))
+if repair == "1" and #dangling > 0 then
+  reply[3] = redis.call("ZREM", source, unpack(dangling))
   if group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
 end
 return reply

@@ -9,7 +9,7 @@ KEYS[7] lease             asynq:{q}:lease
 KEYS[8] aggregation_sets  asynq:{q}:aggregation_sets
 ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
-ARGV[3] mend              1 archives them, keeps completed ones for a while, deletes those without message; 0 does not
+ARGV[3] repair            1 archives them, keeps completed ones for a while, deletes those without message; 0 does not
 ARGV[4] now               unix seconds
 ARGV[5] keep_until        unix seconds
 ARGV[6] max_length        the longest pending list that is searched
@@ -18,12 +18,12 @@ ARGV[8] max_archived      tasks in the archive with which no more are put there:
 ARGV[9...] ids            task ids
 builds  task_prefix .. id, group_prefix .. group, same hash tag
 returns list: id, what it is: its state, none (without message), unsure (it may be in pending), or
-  full (the archive; it was not mended)
+  full (the archive; it was not repaired)
 asynq   none (such tasks stay for ever)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, lease, aggregation_sets = KEYS[6], KEYS[7], KEYS[8]
-local task_prefix, group_prefix, mend, now, keep_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local task_prefix, group_prefix, repair, now, keep_until = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local max_length, read_ns, max_archived = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, active = lease}
 
@@ -79,13 +79,13 @@ for at = 9, #ARGV do
     local has_message, state = redis.call("HEXISTS", task, "msg") == 1, found[1] or ""
     reply[#reply + 1] = id
     reply[#reply + 1] = has_message and state or "none"
-    if mend == "1" and not has_message then
+    if repair == "1" and not has_message then
       redis.call("UNLINK", task)
-    elseif mend == "1" and state == "completed" then
+    elseif repair == "1" and state == "completed" then
       redis.call("ZADD", completed, keep_until, id)
-    elseif mend == "1" and redis.call("ZCARD", archived) >= max_archived then
+    elseif repair == "1" and redis.call("ZCARD", archived) >= max_archived then
       reply[#reply] = "full"
-    elseif mend == "1" then
+    elseif repair == "1" then
       redis.call("ZADD", archived, now, id)
       redis.call("HSET", task, "state", "archived")
     end

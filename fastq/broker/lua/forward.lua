@@ -20,7 +20,7 @@ local function first(waiting) return redis.call("ZRANGE", waiting, "-inf", now, 
 -- Both are read first: a key of another type raises before anything is written.
 local taken = {[scheduled] = first(scheduled), [retry] = first(retry)}
 
-local due, ghosts = {}, 0
+local due, dangling = {}, 0
 for _, waiting in ipairs({scheduled, retry}) do
   for _, id in ipairs(taken[waiting]) do
     local task = task_prefix .. id
@@ -29,7 +29,7 @@ for _, waiting in ipairs({scheduled, retry}) do
     local found = redis.pcall("HMGET", task, "msg", "group")
     if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
     if not found[1] then
-      ghosts = ghosts + 1
+      dangling = dangling + 1
     elseif found[2] and found[2] ~= "" then
       redis.call("HSET", task, "state", "aggregating")
       redis.call("ZADD", group_prefix .. found[2], now, id)
@@ -49,4 +49,4 @@ for waiting, ids in pairs(taken) do
   local score = redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2]
   if score and (next_due == "" or tonumber(score) < tonumber(next_due)) then next_due = score end
 end
-return {count, ghosts, next_due}
+return {count, dangling, next_due}

@@ -13,7 +13,7 @@ asynq   listLeaseExpiredCmd (which leaves leases without task for ever)
 ]]
 local lease, active = KEYS[1], KEYS[2]
 local task_prefix, from, to, limit, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local reply, ghosts, bytes = {0}, 0, 0
+local reply, dangling, bytes = {0}, 0, 0
 -- An LREM passes all of active: 100000 elements in all are about 1 ms.
 local removals = math.floor(100000 / math.max(1, redis.call("LLEN", active)))
 -- It removes nothing. Where Redis takes no writes (a replica, a disk that is full) nobody can extend a lease, and this
@@ -33,9 +33,9 @@ for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0,
     if bytes >= max_bytes then break end
   else
     redis.call("ZREM", lease, id)
-    if ghosts < removals then redis.call("LREM", active, 0, id) end
-    ghosts = ghosts + 1
+    if dangling < removals then redis.call("LREM", active, 0, id) end
+    dangling = dangling + 1
   end
 end
-reply[1] = ghosts
+reply[1] = dangling
 return reply

@@ -10,7 +10,7 @@ asynq   readAggregationSetCmd (which reads all of it, and is confused by an id w
 ]]
 local aggregation_set = KEYS[1]
 local task_prefix, start, limit, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local reply, ghosts, bytes = {0}, 0, 0
+local reply, dangling, bytes = {0}, 0, 0
 for _, id in ipairs(redis.call("ZRANGE", aggregation_set, start, start + limit - 1)) do
   -- A key that is no hash is as good as none: its error must not keep the others from being aggregated. Any other
   -- error says nothing of the task: in a cluster it may be on its way to another node.
@@ -23,8 +23,8 @@ for _, id in ipairs(redis.call("ZRANGE", aggregation_set, start, start + limit -
     if bytes >= max_bytes then break end
   else
     redis.call("ZREM", aggregation_set, id)
-    ghosts = ghosts + 1
+    dangling = dangling + 1
   end
 end
-reply[1] = ghosts
+reply[1] = dangling
 return reply

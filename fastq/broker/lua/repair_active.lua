@@ -1,4 +1,4 @@
---[[ repair_active: look through a stretch of active for tasks that nobody leases, and mend them.
+--[[ repair_active: look through a stretch of active for tasks that nobody leases, and repair them.
 KEYS[1] active       asynq:{q}:active
 KEYS[2] lease        asynq:{q}:lease
 ARGV[1] task_prefix  asynq:{q}:t:

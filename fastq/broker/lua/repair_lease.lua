@@ -1,4 +1,4 @@
---[[ repair_lease: mend expired leases whose tasks are not in active: drop them, and give lost tasks back to pending.
+--[[ repair_lease: repair expired leases whose tasks are not in active: drop them, and give lost tasks back to pending.
 KEYS[1] lease        asynq:{q}:lease
 KEYS[2] active       asynq:{q}:active
 KEYS[3] pending      asynq:{q}:pending
@@ -7,7 +7,7 @@ ARGV[2] expired_at   unix seconds: only leases that ended by then
 ARGV[3] now_ns       unix nanoseconds
 ARGV[4...] ids       task ids
 builds  task_prefix .. id, same hash tag
-returns list: ids looked at, as many as 100000 elements of active allow but at least one; leases mended
+returns list: ids looked at, as many as 100000 elements of active allow but at least one; leases repaired
 asynq   none (such leases stay for ever)
 ]]
 local lease, active, pending = KEYS[1], KEYS[2], KEYS[3]
@@ -19,7 +19,7 @@ redis.call("ZREM", lease, "")
 -- LPOS passes all of active for an id that is not in it.
 local most = math.max(1, math.floor(100000 / math.max(1, redis.call("LLEN", active))))
 local last = math.min(#ARGV, 3 + most)
-local mended = 0
+local repaired = 0
 for at = 4, last do
   local id = ARGV[at]
   local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
@@ -34,7 +34,7 @@ for at = 4, last do
       redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", now_ns)
     end
     redis.call("ZREM", lease, id)
-    mended = mended + 1
+    repaired = repaired + 1
   end
 end
-return {last - 3, mended}
+return {last - 3, repaired}

@@ -23,7 +23,7 @@ __all__ = [
     "MAX_SET",
     "STRETCH",
     "AggregationSet",
-    "Commit",
+    "CommitOutcome",
     "GroupRule",
     "GroupScan",
     "Relisted",
@@ -111,7 +111,7 @@ class Relisted(NamedTuple):
     groups: int
 
 
-class Commit(IntEnum):
+class CommitOutcome(IntEnum):
     """What happened to a set that a task was to replace; the numbers are the script's."""
 
     DONE = 1
@@ -169,7 +169,9 @@ def read_set(one: AggregationSet, start: int) -> Operation[Leased]:
     )
 
 
-def commit_set(one: AggregationSet, expected: int, task: NewTask, state: TaskState, now_ns: int) -> Operation[Commit]:
+def commit_set(
+    one: AggregationSet, expected: int, task: NewTask, state: TaskState, now_ns: int
+) -> Operation[CommitOutcome]:
     """Enqueue ``task`` in place of a set of ``expected`` tasks, or do nothing; these are to be deleted after that."""
     queue = one.queue
     at = {TaskState.PENDING: now_ns, TaskState.SCHEDULED: task.run_at_s}.get(state, now_ns // 1_000_000_000)
@@ -198,7 +200,7 @@ def commit_set(one: AggregationSet, expected: int, task: NewTask, state: TaskSta
         load_script("commit_aggregation_set"),
         script_keys,
         (*prefixes, *args),
-        Commit,
+        CommitOutcome,
         idempotent=True,
     )
 

@@ -20,19 +20,19 @@ from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 
 __all__ = [
-    "Batch",
+    "EnqueueBatch",
+    "EnqueueOutcome",
+    "EnqueueReport",
     "NewTask",
-    "Outcome",
-    "PutReport",
+    "enqueue_batches",
+    "enqueue_operations",
     "error_of",
-    "put",
-    "put_operations",
     "register_queue",
-    "settle_put",
+    "settle_enqueue",
 ]
 
 
-class Outcome(IntEnum):
+class EnqueueOutcome(IntEnum):
     """What happened to a new task; the numbers are the scripts'."""
 
     ENQUEUED = 1
@@ -42,13 +42,13 @@ class Outcome(IntEnum):
     """Another scheduler has enqueued the task of this tick."""
 
 
-def error_of(outcome: Outcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
+def error_of(outcome: EnqueueOutcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
     """Return the error that an outcome stands for, None for success."""
-    if outcome is Outcome.ENQUEUED:
+    if outcome is EnqueueOutcome.ENQUEUED:
         return None
     if isinstance(outcome, BrokerError):
         return outcome
-    return (TaskIDConflictError if outcome is Outcome.ID_CONFLICT else DuplicateTaskError)(queue, task_id)
+    return (TaskIDConflictError if outcome is EnqueueOutcome.ID_CONFLICT else DuplicateTaskError)(queue, task_id)
 
 
 class NewTask(NamedTuple):
@@ -63,7 +63,7 @@ class NewTask(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EnqueueBatch:
     """New tasks of one queue that start in the same state; one script call writes them, in order.
 
     The caller limits their number and bytes: 500 tasks of 256 kB in all keep Redis busy for about 2 ms.
@@ -75,11 +75,11 @@ class Batch:
     now_ns: int
 
 
-class PutReport(NamedTuple):
-    """The report of ``put``: the queues that it registered, and for each batch and task the outcome or the error."""
+class EnqueueReport(NamedTuple):
+    """The report of ``enqueue_batches``: queues that it registered, for each batch and task the outcome or error."""
 
     registered: list[str]
-    outcomes: list[Sequence[Outcome | BrokerError]]
+    outcomes: list[Sequence[EnqueueOutcome | BrokerError]]
 
 
 def register_queue(queue: str) -> Operation[int]:
@@ -87,21 +87,23 @@ def register_queue(queue: str) -> Operation[int]:
     return Operation("SADD", None, (keys.all_queues(),), (queue,), int, idempotent=True)
 
 
-def put(batches: Sequence[Batch], register: Sequence[str]) -> Flow[PutReport]:
+def enqueue_batches(batches: Sequence[EnqueueBatch], register: Sequence[str]) -> Flow[EnqueueReport]:
     """Enqueue batches in one round trip, registering queues on the way; settle what a lost reply leaves open."""
-    results = yield put_operations(batches, register)
-    return (yield from settle_put(batches, register, results))
+    results = yield enqueue_operations(batches, register)
+    return (yield from settle_enqueue(batches, register, results))
 
 
-def put_operations(batches: Sequence[Batch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
+def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str]) -> tuple[Operation[Any], ...]:
     """Return the operations of one round trip that enqueues batches and registers queues."""
     return (*map(register_queue, register), *map(_operation, batches))
 
 
-def settle_put(batches: Sequence[Batch], register: Sequence[str], results: Sequence[Any]) -> Flow[PutReport]:
-    """Turn the results of ``put_operations`` into outcomes, settling what a lost reply leaves open."""
+def settle_enqueue(
+    batches: Sequence[EnqueueBatch], register: Sequence[str], results: Sequence[Any]
+) -> Flow[EnqueueReport]:
+    """Turn the results of ``enqueue_operations`` into outcomes, settling what a lost reply leaves open."""
     registered = [queue for queue, result in zip(register, results, strict=False) if isinstance(result, int)]
-    outcomes: list[Sequence[Outcome | BrokerError]] = []
+    outcomes: list[Sequence[EnqueueOutcome | BrokerError]] = []
     for batch, result in zip(batches, results[len(register) :], strict=True):
         if not isinstance(result, BrokerError):
             outcomes.append(result)
@@ -109,17 +111,17 @@ def settle_put(batches: Sequence[Batch], register: Sequence[str], results: Seque
             outcomes.append((yield from _settle(batch, result)))
         else:
             outcomes.append([result] * len(batch.tasks))
-    return PutReport(registered, outcomes)
+    return EnqueueReport(registered, outcomes)
 
 
-def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError]]:
+def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome | BrokerError]]:
     """Look for tasks whose enqueue has no reply, and enqueue again those that are not there.
 
     A conflict on sending again may be with our own first request, if Redis carried it out after we looked; so a
     conflict stays open until a look has compared the tasks. What stays open to the end has the error of the lost reply:
     it alone tells that the task may have been enqueued. Why it could not be settled is that error's cause.
     """
-    settled: dict[int, Outcome] = {}
+    settled: dict[int, EnqueueOutcome] = {}
     tasks = batch.tasks
     for attempt in range(1, ATTEMPTS):
         yield Pause(backoff_s(attempt))
@@ -139,46 +141,46 @@ def _settle(batch: Batch, error: BrokerError) -> Flow[list[Outcome | BrokerError
                 error.__cause__ = again
             else:
                 settled.update(
-                    (i, found) for i, found in zip(missing, again, strict=True) if found != Outcome.ID_CONFLICT
+                    (i, found) for i, found in zip(missing, again, strict=True) if found != EnqueueOutcome.ID_CONFLICT
                 )
         if len(settled) == len(tasks) or all(isinstance(message, BrokerError) for message in messages):
             break  # when no look succeeds Redis is away, and each was tried several times already
     return [settled.get(index, error) for index in range(len(tasks))]
 
 
-def _compare(tasks: Sequence[NewTask], index: int, settled: dict[int, Outcome], stored: bytes) -> Outcome:
+def _compare(tasks: Sequence[NewTask], index: int, settled: dict[int, EnqueueOutcome], stored: bytes) -> EnqueueOutcome:
     """Return whether the task stored under an id is this one: the first with its id here, of equal type and payload."""
     task = tasks[index]
-    if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is Outcome.ENQUEUED):
-        return Outcome.ID_CONFLICT
+    if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is EnqueueOutcome.ENQUEUED):
+        return EnqueueOutcome.ID_CONFLICT
     try:
         found = decode_task_message(stored)
     except InvalidMessageError:
-        return Outcome.ID_CONFLICT
+        return EnqueueOutcome.ID_CONFLICT
     ours = decode_task_message(task.message)
     same = (found.type, found.payload) == (ours.type, ours.payload)
-    return Outcome.ENQUEUED if same else Outcome.ID_CONFLICT
+    return EnqueueOutcome.ENQUEUED if same else EnqueueOutcome.ID_CONFLICT
 
 
 def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
     return Operation("HGET", None, (keys.task(queue, task_id),), ("msg",), idempotent=True)
 
 
-def _operation(batch: Batch) -> Operation[list[Outcome]]:
+def _operation(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome]]:
     script, layout = _LAYOUTS[batch.state]
     return Operation(script.name, script, *layout(batch), partial(_outcomes, len(batch.tasks)))
 
 
-def _outcomes(count: int, reply: int | list[int]) -> list[Outcome]:
+def _outcomes(count: int, reply: int | list[int]) -> list[EnqueueOutcome]:
     if isinstance(reply, int):
-        return [Outcome.ENQUEUED] * count
-    return [Outcome(code) for code in reply]
+        return [EnqueueOutcome.ENQUEUED] * count
+    return [EnqueueOutcome(code) for code in reply]
 
 
 _Layout: TypeAlias = tuple[tuple[str, ...], list[Word]]
 
 
-def _pending(batch: Batch) -> _Layout:
+def _pending(batch: EnqueueBatch) -> _Layout:
     width = 4 if any(task.lock for task in batch.tasks) else 2
     args: list[Word] = [keys.task_prefix(batch.queue), batch.now_ns, width]
     if width == 2:
@@ -190,7 +192,7 @@ def _pending(batch: Batch) -> _Layout:
     return (keys.pending(batch.queue),), args
 
 
-def _scheduled(batch: Batch) -> _Layout:
+def _scheduled(batch: EnqueueBatch) -> _Layout:
     args: list[Word] = [keys.task_prefix(batch.queue), keys.due_channel(batch.queue)]
     for task in batch.tasks:
         args += (task.id, task.message, task.run_at_s, task.lock, task.lock_ttl_s, task.group)
@@ -198,14 +200,14 @@ def _scheduled(batch: Batch) -> _Layout:
     return script_keys, args
 
 
-def _aggregating(batch: Batch) -> _Layout:
+def _aggregating(batch: EnqueueBatch) -> _Layout:
     args: list[Word] = [keys.task_prefix(batch.queue), keys.group_prefix(batch.queue), batch.now_ns // 1_000_000_000]
     for task in batch.tasks:
         args += (task.id, task.message, task.group, task.lock, task.lock_ttl_s)
     return (keys.groups(batch.queue),), args
 
 
-_LAYOUTS: dict[TaskState, tuple[Script, Callable[[Batch], _Layout]]] = {
+_LAYOUTS: dict[TaskState, tuple[Script, Callable[[EnqueueBatch], _Layout]]] = {
     TaskState.PENDING: (load_script("enqueue"), _pending),
     TaskState.SCHEDULED: (load_script("schedule"), _scheduled),
     TaskState.AGGREGATING: (load_script("add_to_group"), _aggregating),

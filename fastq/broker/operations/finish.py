@@ -19,7 +19,7 @@ from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
 __all__ = [
-    "ANYBODYS",
+    "ANY_OWNER",
     "ARCHIVE_MAX_SIZE",
     "NEWEST_FIRST",
     "OLDEST_FIRST",
@@ -27,7 +27,7 @@ __all__ = [
     "Completed",
     "Disposition",
     "Done",
-    "Finish",
+    "FinishOutcome",
     "Guard",
     "Requeued",
     "Retried",
@@ -50,7 +50,7 @@ NEWEST_FIRST: Final = 1
 """The end of active from which a task is looked for."""
 
 
-class Finish(IntEnum):
+class FinishOutcome(IntEnum):
     """What happened to one task of a batch; the numbers are the scripts'."""
 
     OK = 1
@@ -71,7 +71,7 @@ class Guard:
         return ("" if self.owner is None else str(self.owner)), expired_at
 
 
-ANYBODYS: Final = Guard()
+ANY_OWNER: Final = Guard()
 """For work that was done: it is finished, whoever holds the lease by now."""
 
 
@@ -98,7 +98,7 @@ class Disposition(Protocol):
         """Return about how many bytes of a call it takes."""
 
     @classmethod
-    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that writes many of this kind."""
 
 
@@ -113,7 +113,7 @@ class Done(NamedTuple):
         return _ID_SIZE
 
     @classmethod
-    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that deletes many."""
         return done(terms.queue, ends, terms.now, terms.done_owner, terms.side)
 
@@ -132,7 +132,7 @@ class Completed(NamedTuple):
         return _TASK_SIZE + len(self.message) + len(self.result or b"")
 
     @classmethod
-    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that keeps many."""
         return complete(terms.queue, ends, terms.now, terms.done_owner, terms.side)
 
@@ -150,7 +150,7 @@ class Retried(NamedTuple):
         return _TASK_SIZE + len(self.message)
 
     @classmethod
-    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that puts many into retry."""
         return retry(terms.queue, ends, terms.now, Guard(terms.owner), terms.side)
 
@@ -166,7 +166,7 @@ class Archived(NamedTuple):
         return _TASK_SIZE + len(self.message)
 
     @classmethod
-    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that archives many."""
         return archive(terms.queue, ends, terms.now, Guard(terms.owner), terms.side)
 
@@ -181,7 +181,7 @@ class Requeued(NamedTuple):
         return _ID_SIZE
 
     @classmethod
-    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[Finish]]:
+    def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
         """Return the operation that gives many back."""
         return requeue(terms.queue, [end.id for end in ends], terms.now_ns, Guard(terms.owner))
 
@@ -193,7 +193,7 @@ _TASK_SIZE: Final = 200
 
 def done(
     queue: str, tasks: Sequence[Done], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
-) -> Operation[list[Finish]]:
+) -> Operation[list[FinishOutcome]]:
     """Delete tasks that were done, release their locks, count them; ``side`` is the end of active to look from."""
     ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # in C: most tasks end so
     locked = [word for task in tasks if task.lock for word in task] if any(locks) else []
@@ -208,7 +208,7 @@ def done(
 
 def complete(
     queue: str, tasks: Sequence[Completed], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
-) -> Operation[list[Finish]]:
+) -> Operation[list[FinishOutcome]]:
     """Keep tasks that were done, with their results, until their retention ends; release locks, count."""
     words: list[Word] = []
     for task in tasks:
@@ -227,7 +227,7 @@ def complete(
 
 def retry(
     queue: str, tasks: Sequence[Retried], now: datetime, guard: Guard, side: int = OLDEST_FIRST
-) -> Operation[list[Finish]]:
+) -> Operation[list[FinishOutcome]]:
     """Put failed tasks where they wait for their next attempt; count those that are failures."""
     words: list[Word] = []
     for task in tasks:
@@ -246,7 +246,7 @@ def retry(
 
 def archive(
     queue: str, tasks: Sequence[tuple[str, bytes]], now: datetime, guard: Guard, side: int = OLDEST_FIRST
-) -> Operation[list[Finish]]:
+) -> Operation[list[FinishOutcome]]:
     """Put tasks (id, message) that failed for good into the archive, count them, trim the archive with its hashes."""
     words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
     script_keys = (
@@ -277,7 +277,7 @@ def archive_bounds(now: datetime) -> tuple[int, int, int]:
     return int(now.timestamp()), int((now - ARCHIVE_EXPIRY).timestamp()), ARCHIVE_MAX_SIZE
 
 
-def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> Operation[list[Finish]]:
+def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> Operation[list[FinishOutcome]]:
     """Give tasks back to the head of their queue in the given order, with no attempt counted."""
     script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *task_ids)
@@ -298,7 +298,7 @@ def stats_expiry(now: datetime) -> int:
     return int((now.astimezone(UTC) + STATS_TTL).timestamp())
 
 
-def _outcomes(count: int, reply: Any) -> list[Finish]:
+def _outcomes(count: int, reply: Any) -> list[FinishOutcome]:
     if isinstance(reply, int):
-        return [Finish.OK] * count
-    return [Finish(code) for code in reply]
+        return [FinishOutcome.OK] * count
+    return [FinishOutcome(code) for code in reply]

@@ -16,9 +16,9 @@ from fastq.wire import keys
 
 __all__ = [
     "LEASE_S",
+    "LeaseList",
     "Leased",
     "LeasedTask",
-    "Listed",
     "Owner",
     "extend_leases",
     "id_word",
@@ -63,7 +63,7 @@ class Leased(NamedTuple):
 
     ids: list[bytes]
     messages: list[bytes]
-    ghosts: int = 0
+    dangling: int = 0
 
     @classmethod
     def of(cls, tasks: Iterable[LeasedTask]) -> "Leased":
@@ -94,12 +94,12 @@ def parse_leased(reply: list[Any]) -> Leased:
     return Leased(reply[1::2], reply[2::2], reply[0])
 
 
-class Listed(NamedTuple):
+class LeaseList(NamedTuple):
     """Tasks found by their leases, how often each was lost before, and how many leases without a task were dropped."""
 
     tasks: list[LeasedTask]
     lost: list[int]
-    ghosts: int
+    dangling: int
 
 
 def lost_count(word: bytes | None) -> int:
@@ -124,7 +124,7 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
     )
 
 
-def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[Listed]:
+def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[LeaseList]:
     """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end).
 
     It may bring fewer than there are: what is listed next is known once these have been moved, or by a higher span.
@@ -140,6 +140,6 @@ def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[
     )
 
 
-def _parse_listed(reply: list[Any]) -> Listed:
+def _parse_listed(reply: list[Any]) -> LeaseList:
     leased = Leased(reply[1::3], reply[2::3])
-    return Listed(leased.tasks, [lost_count(word) for word in reply[3::3]], reply[0])
+    return LeaseList(leased.tasks, [lost_count(word) for word in reply[3::3]], reply[0])

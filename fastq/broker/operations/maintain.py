@@ -19,7 +19,7 @@ class Forwarded(NamedTuple):
     """
 
     taken: int
-    ghosts: int
+    dangling: int
     next_due_s: float | None
 
 
@@ -36,8 +36,8 @@ def forward(queue: str, now_ns: int, limit: int) -> Operation[Forwarded]:
 
 
 def _parse_forwarded(reply: list[Any]) -> Forwarded:
-    taken, ghosts, next_due = reply
-    return Forwarded(taken, ghosts, float(next_due) if next_due else None)
+    taken, dangling, next_due = reply
+    return Forwarded(taken, dangling, float(next_due) if next_due else None)
 
 
 class Cleaned(NamedTuple):

@@ -9,7 +9,14 @@ from fastq.broker.operations.lease import Owner
 from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
-__all__ = ["ServerIdentity", "Shown", "clear_server_state", "count_servers", "publish_server_state", "write_result"]
+__all__ = [
+    "ServerIdentity",
+    "ServerState",
+    "clear_server_state",
+    "count_servers",
+    "publish_server_state",
+    "write_result",
+]
 
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
@@ -39,7 +46,7 @@ class ServerIdentity:
         return keys.server_notice(self.info_key)
 
 
-class Shown(NamedTuple):
+class ServerState(NamedTuple):
     """What a server publishes, encoded: its ServerInfo, a WorkerInfo for each running task id, and its notice."""
 
     info: bytes
@@ -47,17 +54,19 @@ class Shown(NamedTuple):
     notice: bytes
 
 
-def publish_server_state(server: ServerIdentity, shown: Shown, now_s: int, ttl_s: int) -> tuple[Operation[int], ...]:
+def publish_server_state(
+    server: ServerIdentity, state: ServerState, now_s: int, ttl_s: int
+) -> tuple[Operation[int], ...]:
     """Publish what a server shows for ``ttl_s`` seconds.
 
     In one call, as asynq does, up to 500 tasks or 256 kB; the rest follows in calls of that size.
     """
-    first, *others = _slices(shown.workers) or [[]]
+    first, *others = _slices(state.workers) or [[]]
     listed = (server.info_key, server.workers_key, server.notice_key)
     return (
         _add(keys.all_servers(), server.info_key, now_s + ttl_s),
         _add(keys.all_workers(), server.workers_key, now_s + ttl_s),
-        _publish("write_server_state", listed, (ttl_s, shown.info, shown.notice, *first)),
+        _publish("write_server_state", listed, (ttl_s, state.info, state.notice, *first)),
         *(_publish("add_worker_state", listed[1:2], (ttl_s, *words)) for words in others),
     )
 

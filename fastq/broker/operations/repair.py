@@ -1,4 +1,4 @@
-"""Repair: the operations that mend what a dead peer left: ids without task or lease, leases without task."""
+"""Repair: the operations that repair what a dead peer left: ids without task or lease, leases without task."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,14 +20,14 @@ class ActiveRepair(NamedTuple):
 
 
 class LeaseRepair(NamedTuple):
-    """How many of the ids one call looked at, and how many of their leases it mended."""
+    """How many of the ids one call looked at, and how many of their leases it repaired."""
 
     looked_at: int
-    mended: int
+    repaired: int
 
 
 def repair_active(queue: str, start: int, count: int, now_s: int) -> Operation[ActiveRepair]:
-    """Look at ``count`` active ids from the ``start``-th oldest on, and mend those that have no lease."""
+    """Look at ``count`` active ids from the ``start``-th oldest on, and repair those that have no lease."""
     return Operation(
         "repair_active",
         load_script("repair_active"),

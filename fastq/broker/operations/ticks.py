@@ -9,13 +9,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fastq.broker.operation import Flow, Operation
-from fastq.broker.operations.enqueue import Batch, NewTask, Outcome, PutReport, put_operations, settle_put
+from fastq.broker.operations.enqueue import (
+    EnqueueBatch,
+    EnqueueOutcome,
+    EnqueueReport,
+    NewTask,
+    enqueue_operations,
+    settle_enqueue,
+)
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
 
-__all__ = ["LastTick", "NamedTick", "TickReport", "enqueue_tick", "put_ticks", "read_last_tick"]
+__all__ = ["LastTick", "NamedTick", "TickReport", "enqueue_tick", "enqueue_ticks", "read_last_tick"]
 
 _SECOND_NS = 1_000_000_000
 
@@ -44,14 +51,14 @@ class LastTick(NamedTuple):
 
 
 class TickReport(NamedTuple):
-    """The report of ``put_ticks``: the queues registered, and the outcome or error of each named and other tick."""
+    """The report of ``enqueue_ticks``: the queues registered, and the outcome or error of each named and other tick."""
 
     registered: list[str]
-    named: list[Outcome | BrokerError]
-    plain: list[Outcome | BrokerError]
+    named: list[EnqueueOutcome | BrokerError]
+    plain: list[EnqueueOutcome | BrokerError]
 
 
-def enqueue_tick(tick: NamedTick, batch: Batch) -> Operation[Outcome]:
+def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[EnqueueOutcome]:
     """Enqueue the one task of a batch unless the tick was; asked again, it answers what it did.
 
     Where it was refused for its id or its lock, the tick is open: another scheduler may yet enqueue it.
@@ -77,25 +84,25 @@ def enqueue_tick(tick: NamedTick, batch: Batch) -> Operation[Outcome]:
             *(task.id, task.message, task.group, task.lock, task.lock_ttl_s),
             keys.due_channel(queue),
         ),
-        Outcome,
+        EnqueueOutcome,
         idempotent=True,
     )
 
 
-def _moment(batch: Batch, task: NewTask) -> int:
+def _moment(batch: EnqueueBatch, task: NewTask) -> int:
     if batch.state is TaskState.SCHEDULED:
         return task.run_at_s
     return batch.now_ns if batch.state is TaskState.PENDING else batch.now_ns // _SECOND_NS
 
 
-def put_ticks(
-    named: Sequence[tuple[NamedTick, Batch]], plain: Sequence[Batch], register: Sequence[str]
+def enqueue_ticks(
+    named: Sequence[tuple[NamedTick, EnqueueBatch]], plain: Sequence[EnqueueBatch], register: Sequence[str]
 ) -> Flow[TickReport]:
     """Enqueue ticks in one round trip, registering queues on the way; each batch holds one task."""
-    operations = (*put_operations(plain, register), *(enqueue_tick(tick, batch) for tick, batch in named))
+    operations = (*enqueue_operations(plain, register), *(enqueue_tick(tick, batch) for tick, batch in named))
     results = yield operations
     ours = len(operations) - len(named)
-    report: PutReport = yield from settle_put(plain, register, results[:ours])
+    report: EnqueueReport = yield from settle_enqueue(plain, register, results[:ours])
     return TickReport(report.registered, results[ours:], [outcomes[0] for outcomes in report.outcomes])
 
 

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.blocking import address_of
 from fastq.broker.transport.exchange import Command, Exchange
-from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, is_demoted
+from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
 from fastq.errors import BrokerError
 
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
@@ -42,7 +42,7 @@ class AsyncTransport(Protocol):
     where: str
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
+        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return where a connection is to be had for whoever keeps one to himself: to the node of ``key``, or any."""
@@ -111,7 +111,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
                 replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
-        replies.extend([Lost(_named(error, limit_s))] * (len(commands) - len(replies)))
+        replies.extend([NoReply(_named(error, limit_s))] * (len(commands) - len(replies)))
     except BaseException:
         await connection.disconnect(nowait=True)  # canceled between command and reply: out of step
         raise

@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.exchange import Command, Exchange
-from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, Lost, Unsent, is_demoted
+from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerError
 
@@ -75,7 +75,7 @@ class Sent(Protocol):
     """Commands that were sent and whose replies are pending."""
 
     def replies(self) -> list[Any]:
-        """Return a reply, an error reply, ``Lost`` or ``Unsent`` for each command; raise for none of them."""
+        """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
 
 
 def address_of(pool: Any) -> str:
@@ -116,7 +116,7 @@ class NodeTransport:
                 connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
         except CONNECTION_FAULTS as error:
             self._drop(connection)
-            return Unsendable([Lost(error)] * len(commands))
+            return Unsendable([NoReply(error)] * len(commands))
         except BaseException:
             self._drop(connection)
             raise
@@ -131,7 +131,7 @@ class NodeTransport:
                 replies.append(_read_reply(connection))
         except CONNECTION_FAULTS as error:
             self._drop(connection)
-            return replies + [Lost(error)] * (count - len(replies))
+            return replies + [NoReply(error)] * (count - len(replies))
         except BaseException:
             self._drop(connection)  # interrupted between command and reply: the next user would read our replies
             raise

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from redis.exceptions import NoScriptError
 
 from fastq.broker.operation import Operation, Word
-from fastq.broker.transport.faults import Lost, Unsent, refusal, transport_error, was_turned_away
+from fastq.broker.transport.faults import NoReply, Unsent, refusal, transport_error, was_turned_away
 from fastq.errors import BrokerError, BrokerTimeoutError
 
 __all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s"]
@@ -60,7 +60,7 @@ class Exchange:
         ]
 
     def receive(self, replies: Sequence[Any]) -> None:
-        """Take one reply, error reply, ``Lost`` or ``Unsent`` for each command, in their order."""
+        """Take one reply, error reply, ``NoReply`` or ``Unsent`` for each command, in their order."""
         waiting, self._waiting = self._waiting, []
         self.pause_s = 0.0
         # What comes together is given up together: to register a queue is no use without its task.
@@ -72,7 +72,7 @@ class Exchange:
             operation = self._operations[index]
             if isinstance(reply, NoScriptError) and not as_text:
                 self._waiting.append((index, True))
-            elif isinstance(reply, (Lost, Unsent)):
+            elif isinstance(reply, (NoReply, Unsent)):
                 error = transport_error(reply, operation.name, self._where)
                 if isinstance(reply, Unsent):
                     most = ATTEMPTS if may_wait_long else CONNECT_ATTEMPTS

@@ -21,7 +21,7 @@ __all__ = [
     "CONNECTION_FAULTS",
     "CONNECT_FAULTS",
     "REFUSALS",
-    "Lost",
+    "NoReply",
     "Unsent",
     "is_demoted",
     "refusal",
@@ -106,7 +106,7 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class NoReply:
     """The missing reply to a request that was sent; whether it was carried out is not known."""
 
     error: Exception
@@ -182,9 +182,9 @@ _CLASS_MARKS = {
 }
 
 
-def transport_error(fault: Lost | Unsent, operation: str, where: str) -> BrokerError:
+def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> BrokerError:
     """Translate a failed connection; ``maybe_applied`` of the result says whether the request was under way."""
-    error, sent = fault.error, isinstance(fault, Lost)
+    error, sent = fault.error, isinstance(fault, NoReply)
     for refused in (error, error.__cause__):  # redis-py's asyncio connection wraps what happens while it connects
         if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)):
             return refusal(refused, operation)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
 from fastq.broker.transport.exchange import Command
-from fastq.broker.transport.faults import Lost, Unsent
+from fastq.broker.transport.faults import NoReply, Unsent
 
 __all__ = ["GatheringTransport"]
 
@@ -86,7 +86,7 @@ class GatheringTransport:
                 replies = await self._transport.transfer([one for commands, _ in batch for one in commands])
             except asyncio.CancelledError:
                 for commands, answer in batch:
-                    _give(answer, [Lost(_CLOSED)] * len(commands))
+                    _give(answer, [NoReply(_CLOSED)] * len(commands))
                 raise
             except Exception as error:  # noqa: BLE001 - a defect; nobody may wait for ever because of it
                 for _, answer in batch:

@@ -26,7 +26,7 @@ from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.clock import Clock, SystemClock
 
-__all__ = ["Lookout", "async_master", "is_replaced", "master"]
+__all__ = ["SentinelSchedule", "async_master", "is_replaced", "master"]
 
 _LOOK_INTERVAL_S = 1.0
 _LONGEST_LOOK_S = 60.0  # beyond it, somebody else looks: in a child that was forked meanwhile, there is nobody who does
@@ -57,7 +57,7 @@ def is_replaced(pool: Any, connection: Any) -> bool:
     return known is not None and known != (connection.host, connection.port)
 
 
-class Lookout:
+class SentinelSchedule:
     """The schedule of questions to the sentinels; one caller at a time asks."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -173,10 +173,10 @@ def _put_first(sentinels: list[Any], at: int) -> None:
 class _MasterPool(SentinelConnectionPool):
     def __init__(self, service_name: str, sentinels: Sentinel, **settings: Any) -> None:
         super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
-        self._lookout = Lookout()
+        self._schedule = SentinelSchedule()
 
     def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> Connection:
-        if self._lookout.begin():
+        if self._schedule.begin():
             self._look()
         connection = super().get_connection()  # the arguments have no meaning since redis-py 5.3
         if is_replaced(self, connection):
@@ -190,7 +190,7 @@ class _MasterPool(SentinelConnectionPool):
                 self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's; drops idle connections to another
                 answered = True
         finally:
-            self._lookout.end(answered=answered)
+            self._schedule.end(answered=answered)
 
     def _lead_to_master(self, connection: Connection) -> None:
         """Connect anew what was connected while another thread heard of another master."""
@@ -210,10 +210,10 @@ class _MasterPool(SentinelConnectionPool):
 class _AsyncMasterPool(AsyncSentinelConnectionPool):
     def __init__(self, service_name: str, sentinels: AsyncSentinel, **settings: Any) -> None:
         super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
-        self._lookout = Lookout()
+        self._schedule = SentinelSchedule()
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> AsyncConnection:
-        if self._lookout.begin():
+        if self._schedule.begin():
             await self._look()
         connection: AsyncConnection = await super().get_connection()  # type: ignore[no-untyped-call]  # redis-py's
         return connection
@@ -225,7 +225,7 @@ class _AsyncMasterPool(AsyncSentinelConnectionPool):
                 await self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's; drops idle connections to another
                 answered = True
         finally:
-            self._lookout.end(answered=answered)
+            self._schedule.end(answered=answered)
 
     async def ensure_connection(self, connection: AsyncConnection) -> None:
         """Connect one that is to be lent, to the master; redis-py takes back those in use whatever became of theirs."""

@@ -13,27 +13,27 @@ from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
     CONNECTION_FAULTS,
     REFUSALS,
-    Lost,
+    NoReply,
     Unsent,
     refusal,
     transport_error,
 )
 from fastq.broker.transport.sentinel import is_replaced
 
-__all__ = ["Heard", "listen"]
+__all__ = ["ChannelMessage", "listen"]
 
 PING_EVERY_S = 3.0
 ANSWER_WITHIN_S = 3.0
 
 
-class Heard(NamedTuple):
+class ChannelMessage(NamedTuple):
     """A message and its channel; bytes that are not UTF-8 are replaced."""
 
     channel: str
     text: str
 
 
-async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[Heard | None]:
+async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[ChannelMessage | None]:
     """Yield None once subscribed to all channels, and each message.
 
     End once the sentinels have named another master: what is published is published there. Raise ``BrokerError`` when
@@ -61,12 +61,12 @@ async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[H
                 if not missing:
                     yield None
             elif reply[0] == b"message":
-                yield Heard(reply[1].decode(), reply[2].decode(errors="replace"))
+                yield ChannelMessage(reply[1].decode(), reply[2].decode(errors="replace"))
             asked = reply is None
     except (ResponseError, *REFUSALS) as error:
         raise refusal(error, "SUBSCRIBE") from error
     except CONNECTION_FAULTS as error:
-        raise transport_error(Lost(error), "SUBSCRIBE", where) from error
+        raise transport_error(NoReply(error), "SUBSCRIBE", where) from error
     finally:
         # A subscribed connection is of no use to others.
         await connection.disconnect(nowait=True)

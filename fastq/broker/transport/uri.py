@@ -99,7 +99,7 @@ class _FlawError(Exception):
 
 
 def parse_redis_uri(uri: str) -> ConnectionSpec:
-    """Read a Redis URI; a ``ValueError`` shows it with its password masked and says how to mend it."""
+    """Read a Redis URI; a ``ValueError`` shows it with its password masked and says how to fix it."""
     try:
         parts = _split(uri)
         parse = _PARSERS.get(parts.scheme)

@@ -16,7 +16,7 @@ from fastq.broker.transport.faults import (
     CONNECT_FAULTS,
     CONNECTION_FAULTS,
     REFUSALS,
-    Lost,
+    NoReply,
     Unsent,
     refusal,
     transport_error,
@@ -130,7 +130,7 @@ class _Line:
         except (ResponseError, *REFUSALS) as error:
             self._end(refusal(error, "CLIENT TRACKING"))
         except CONNECTION_FAULTS as error:
-            self._end(transport_error(Lost(error), "CLIENT TRACKING", self._where))
+            self._end(transport_error(NoReply(error), "CLIENT TRACKING", self._where))
         finally:
             self._end(None)
             if writing is not None:

@@ -1,1 +1,1 @@
-"""The doctor: looks for what is wrong with a Redis, its servers and what is in its queues, and mends what is safe."""
+"""The doctor: looks for what is wrong with a Redis, its servers and what is in its queues, and repairs what is safe."""

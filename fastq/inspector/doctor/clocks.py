@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fastq.broker.inspect.registry import Listed
+from fastq.broker.inspect.registry import RegistryEntry
 from fastq.inspector.doctor.finding import Finding, Level, Refused, unseen
 from fastq.inspector.doctor.vitals import Vitals
 
@@ -29,7 +29,7 @@ def check_clock(vitals: Vitals) -> Finding:
     return Finding("clock", _level(apart_s), f"Redis' is {apart_s:.1f} s {side} this machine's", WHY, ADVICE)
 
 
-def check_server_clocks(registry: Sequence[Listed], vitals: Vitals, passed_s: float) -> Finding:
+def check_server_clocks(registry: Sequence[RegistryEntry], vitals: Vitals, passed_s: float) -> Finding:
     """Compare servers' and schedulers' clocks with Redis'.
 
     They note by their own clock when what they show of themselves ends; Redis counts that down by its own. From the
@@ -53,7 +53,7 @@ def check_server_clocks(registry: Sequence[Listed], vitals: Vitals, passed_s: fl
     return Finding("server clocks", level, seen, WHY, ADVICE, count=len(wrong), examples=tuple(sorted(said)[:5]))
 
 
-def _name(one: Listed) -> str:
+def _name(one: RegistryEntry) -> str:
     """Return host and process of a server, or the id of a scheduler, which is like it."""
     return one.key.partition("{")[2].rstrip("}").rpartition(":")[0] or one.key
 

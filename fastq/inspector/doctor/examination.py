@@ -8,7 +8,7 @@ from fastq.broker.inspect.keyspace import count_keys, node_tags
 from fastq.broker.inspect.notices import read_servers
 from fastq.broker.inspect.queue_pulse import Pulse, read_pulse
 from fastq.broker.inspect.queues import list_queues
-from fastq.broker.inspect.registry import Listed, read_registry
+from fastq.broker.inspect.registry import RegistryEntry, read_registry
 from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause
 from fastq.errors import QueueNotFoundError
@@ -148,7 +148,7 @@ class _Round:
 
     def _served(self) -> Flow[tuple[frozenset[str], int]]:
         """Return from which queues tasks are taken, and how many servers live; nothing is forgotten by looking."""
-        registry: list[Listed] = yield from read_registry()
+        registry: list[RegistryEntry] = yield from read_registry()
         servers = yield from read_servers(
             [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]
         )

@@ -21,7 +21,7 @@ class _Verdict:
 
 _REPAIR: Final = "fastq doctor --repair"
 _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
-    Kind.GHOST: _Verdict(
+    Kind.DANGLING: _Verdict(
         Level.PROBLEM,
         "their tasks were evicted or deleted by hand and are lost; Go servers keep such ids for ever",
         f"{_REPAIR} drops the ids; see eviction above for why the tasks may be gone",

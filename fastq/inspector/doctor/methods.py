@@ -40,9 +40,9 @@ class DoctorMethods(Driver):
 
     @operation
     def repair(self, repair: Repair, *, progress: OnProgress | None = None) -> Flow[int]:
-        """Carry out one of the repairs of a ``Report``; returns how many were mended.
+        """Carry out one of the repairs of a ``Report``; returns how many were repaired.
 
-        Each script looks again in the moment in which it mends. ``progress`` is called before each step of it.
+        Each script looks again in the moment in which it repairs. ``progress`` is called before each step of it.
         """
         now = Progress(repair.count)
         return stoppable(repair.carry_out(), lambda: progress and progress(now))

@@ -38,11 +38,11 @@ class Place:
         """Return its name for people, without the queue."""
         return self.key.removeprefix(keys.queue_prefix(self.queue)).removeprefix("g:")
 
-    def examine(self, start: str, *, mend: bool = False) -> Operation[Stretch]:
+    def examine(self, start: str, *, repair: bool = False) -> Operation[Stretch]:
         """Look at the stretch that begins at ``start``, "0" at first."""
         if self.state in LISTS:
-            return examine_list(self.queue, self.state, start, mend=mend)
-        return examine_set(self.queue, self.key, self.state, start, group=self.group, mend=mend)
+            return examine_list(self.queue, self.state, start, repair=repair)
+        return examine_set(self.queue, self.key, self.state, start, group=self.group, repair=repair)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet
     return places, overdue
 
 
-def walk(place: Place, see: Callable[[Stretch], bool], *, mend: bool = False) -> Flow[int]:
+def walk(place: Place, see: Callable[[Stretch], bool], *, repair: bool = False) -> Flow[int]:
     """Go through a place until ``see`` has seen enough and says False; returns how many ids were dropped."""
     start: str | None = "0"
     dropped = 0
     while start is not None:
-        stretch: Stretch = yield place.examine(start, mend=mend)
+        stretch: Stretch = yield place.examine(start, repair=repair)
         dropped += stretch.dropped
         start = stretch.following if see(stretch) else None
     return dropped

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from fastq.broker.inspect.registry import Listed
+from fastq.broker.inspect.registry import RegistryEntry
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.inspector.doctor.vitals import Vitals
 
@@ -19,7 +19,7 @@ def stale_before(vitals: Vitals) -> int:
     return int(vitals.redis_now_s) - STALE_S
 
 
-def check_registry(registry: Sequence[Listed], vitals: Vitals) -> Finding:
+def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding:
     """Look for members whose owners have not renewed them for a while; nobody removes those of Go by themselves."""
     stale = [one for one in registry if one.expires_s < stale_before(vitals)]
     live = Counter(one.listed_in for one in registry if one not in stale)

@@ -1,4 +1,4 @@
-"""What can be mended without harm: each script looks again, in the same moment in which it mends."""
+"""What can be repaired without harm: each script looks again, in the same moment in which it repairs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,21 +35,21 @@ class Repair:
     carry_out: Callable[[], Flow[int]]
 
 
-Mend: TypeAlias = Callable[[str, Sequence[Suspect], int], Flow[int]]
+RepairFlow: TypeAlias = Callable[[str, Sequence[Suspect], int], Flow[int]]
 
 
 def repairs_of(survey: Survey, now_s: Callable[[], int]) -> list[Repair]:
-    """Return what can be mended of what was found."""
+    """Return what can be repaired of what was found."""
     return [
         _repair(kind, queue, suspects, survey.counts[kind, queue], now_s)
-        for kind in _MENDED
+        for kind in _REPAIRS
         for queue, suspects in survey.of_kind(kind).items()
     ]
 
 
 def _repair(kind: Kind, queue: str, suspects: Sequence[Suspect], count: int, now_s: Callable[[], int]) -> Repair:
-    what, mend = _MENDED[kind]
-    return Repair(kind.value, queue, what, count, lambda: mend(queue, suspects, now_s()))
+    what, repair = _REPAIRS[kind]
+    return Repair(kind.value, queue, what, count, lambda: repair(queue, suspects, now_s()))
 
 
 def forget_servers(count: int, before_s: int) -> Repair:
@@ -62,13 +62,13 @@ def forget_servers(count: int, before_s: int) -> Repair:
     return Repair("server lists", None, "entries of servers removed", count, carry_out)
 
 
-def _drop_ghosts(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
+def _drop_dangling(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     found = yield from find_places(queue, now_s)
     suspected = {suspect.place for suspect in suspects}
     dropped = 0
     for place in found.places:
         if place.name in suspected:
-            dropped += yield from walk(place, _to_the_end, mend=True)
+            dropped += yield from walk(place, _to_the_end, repair=True)
     return dropped
 
 
@@ -88,12 +88,12 @@ def _lease_active(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[i
 
 def _drop_leases(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     ids = [suspect.name for suspect in suspects]
-    mended = 0
+    repaired = 0
     while ids:
         done: LeaseRepair = yield repair_lease(queue, ids[:TASKS_A_CALL], now_s, now_s * SECOND_NS)
-        mended += done.mended
+        repaired += done.repaired
         ids = ids[done.looked_at :]
-    return mended
+    return repaired
 
 
 def _give_back(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
@@ -116,19 +116,19 @@ def _rescue(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     ids = [suspect.name for suspect in suspects if id_word(suspect.name) not in pending.ids]
     at_once = tasks_a_call(len(pending.ids))
     rule: ArchiveRule = yield read_archive_rule(queue)
-    mended = 0
+    repaired = 0
     for at in range(0, len(ids), at_once):
         found: list[tuple[str, str]] = yield examine_tasks(
             queue, ids[at : at + at_once], now_s, read_ns=pending.read_ns, most_archived=math.ceil(NEARLY * rule.most)
         )
-        mended += sum(what != "full" for _, what in found)
-    return mended
+        repaired += sum(what != "full" for _, what in found)
+    return repaired
 
 
 def _release(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     released = 0
     for at in range(0, len(suspects), TASKS_A_CALL):
-        locks = (examine_lock(queue, one.name, mend=True) for one in suspects[at : at + TASKS_A_CALL])
+        locks = (examine_lock(queue, one.name, repair=True) for one in suspects[at : at + TASKS_A_CALL])
         owners = yield from together(*locks)
         released += sum(owner is not None for owner in owners)
     return released
@@ -139,9 +139,9 @@ def _enlist(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
     return added
 
 
-_MENDED: Final[dict[Kind, tuple[str, Mend]]] = {
+_REPAIRS: Final[dict[Kind, tuple[str, RepairFlow]]] = {
     Kind.UNLISTED: ("queues listed", _enlist),
-    Kind.GHOST: ("ids without task dropped", _drop_ghosts),
+    Kind.DANGLING: ("ids without task dropped", _drop_dangling),
     Kind.UNLEASED: ("active tasks given an expired lease", _lease_active),
     Kind.INACTIVE: ("leases dropped, and lost tasks made pending", _drop_leases),
     Kind.OVERDUE_SET: ("aggregation sets given back to their groups", _give_back),

@@ -15,7 +15,7 @@ MOST_REMEMBERED: Final = 10_000
 class Kind(StrEnum):
     """The kinds of suspects."""
 
-    GHOST = "ids without task"
+    DANGLING = "ids without task"
     MISPLACED = "ids out of place"
     UNLEASED = "active without lease"
     INACTIVE = "leases without active task"

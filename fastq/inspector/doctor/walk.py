@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_leases, examine_lock, examine_tasks, list_parked
-from fastq.broker.inspect.keyspace import KEYS_A_CALL, Page, glob_of, scan_keys
+from fastq.broker.inspect.keyspace import KEYS_A_CALL, KeyPage, glob_of, scan_keys
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.lease import id_word
 from fastq.inspector.doctor.finding import Refused, attempt
@@ -62,7 +62,7 @@ class _Seeing:
     survey: Survey
     scope: Scope
     kinds: dict[str, Kind] = field(
-        default_factory=lambda: {"none": Kind.GHOST, "unleased": Kind.UNLEASED, "undecodable": Kind.UNDECODABLE}
+        default_factory=lambda: {"none": Kind.DANGLING, "unleased": Kind.UNLEASED, "undecodable": Kind.UNDECODABLE}
     )
 
     def see(self, stretch: Stretch) -> bool:
@@ -117,12 +117,12 @@ class _Sweep:
             if limit is not None and self._survey.keys_looked_at >= KEYS_A_TASK * limit:
                 self._survey.is_partial = True
                 return
-            page: Page = yield scan_keys(tag, pattern, cursor)
+            page: KeyPage = yield scan_keys(tag, pattern, cursor)
             cursor = page.cursor
             self._survey.keys_looked_at += KEYS_A_CALL
             yield from self._look_at(page)
 
-    def _look_at(self, page: Page) -> Flow[None]:
+    def _look_at(self, page: KeyPage) -> Flow[None]:
         tasks: dict[str, list[str]] = defaultdict(list)
         locks: list[NamedKey] = []
         for named in map(name_key, page.keys):

@@ -2,7 +2,7 @@
 
 Wakes: when tasks have ended; it flushes at 500 of them, 2 ms after the first, or when the pool runs dry. Writes: done,
 completed, retry, archived, pending of its queues, and takes the tasks off active and lease. What Redis failed to take
-goes to the syncer. If it dies: tasks stay held and leased until it is back.
+goes to the syncer. If it dies: tasks stay in flight and leased until it is back.
 """
 
 import asyncio

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from fastq.errors import BrokerError
 from fastq.server.end_task import end_task
-from fastq.server.outage import Outage, is_everybodys
+from fastq.server.outage import Outage, is_shared
 
 __all__ = ["Actor", "backoff_s", "stop_all"]
 
@@ -36,7 +36,7 @@ class Actor:
     name = "actor"
     tick_limit_s: float | None = TICK_LIMIT_S
     """How long a tick may take without a sign of getting on; None for one that may wait for ever."""
-    speaks_of_outages = True
+    logs_outages = True
     longest_backoff_s = MAX_BACKOFF_S
     """The longest pause after a failed tick."""
 
@@ -139,7 +139,7 @@ class Actor:
         return pause_s
 
     def _note_outage(self, error: BrokerError) -> None:
-        if (self.speaks_of_outages or not is_everybodys(error)) and self.outage.report(self, error):
+        if (self.logs_outages or not is_shared(error)) and self.outage.report(self, error):
             self._log.warning("%s; trying again until it works", error)
 
     def _note_success(self) -> None:

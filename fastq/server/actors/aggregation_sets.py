@@ -17,13 +17,13 @@ from fastq.errors import InvalidMessageError
 from fastq.server.commands import Commands
 from fastq.wire.codec import view_task_message
 
-__all__ = ["SetReading", "archive_tasks", "clear_away", "delete_set", "give_back"]
+__all__ = ["SetReader", "archive_tasks", "clear_away", "delete_set", "give_back"]
 
 MAX_SET_BYTES: Final = 64 * 1024 * 1024
 """Messages that are aggregated at once at most; the task that made it more is the last one."""
 
 
-class SetReading:
+class SetReader:
     """A reading of the tasks of a set of ``taken``, in order and in parts; tasks beyond 64 MB go back to the group."""
 
     def __init__(self, commands: Commands, one: AggregationSet, taken: int) -> None:
@@ -42,9 +42,9 @@ class SetReading:
         """Read 500 tasks or 256 kB more."""
         part = await self._commands.run(read_set(self._set, len(self.members)))
         self.members += part.tasks
-        self._left -= part.ghosts + len(part.tasks)
+        self._left -= part.dangling + len(part.tasks)
         self._bytes += sum(len(task.message) for task in part.tasks)
-        if not part.tasks and not part.ghosts:
+        if not part.tasks and not part.dangling:
             self._left = 0
         elif self._bytes >= MAX_SET_BYTES:
             await give_back(self._commands, self._set, len(self.members))

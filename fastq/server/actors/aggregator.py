@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from fastq.broker.operations.aggregate import (
     MAX_SET,
     AggregationSet,
-    Commit,
+    CommitOutcome,
     GroupRule,
     commit_set,
     scan_groups,
@@ -27,7 +27,7 @@ from fastq.broker.operations.lease import LeasedTask
 from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
-from fastq.server.actors.aggregation_sets import SetReading, archive_tasks, clear_away, delete_set, give_back
+from fastq.server.actors.aggregation_sets import SetReader, archive_tasks, clear_away, delete_set, give_back
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
@@ -50,13 +50,13 @@ NOT_NOW: Final = -1
 """In place of a number of tasks: the set has to wait, through no fault of its group."""
 
 _REFUSALS: Final = {
-    Commit.ID_CONFLICT: "a task with the id of the new one exists",
-    Commit.DUPLICATE: "another task holds the unique lock of the new one",
-    Commit.GONE: "the set was given back to its group meanwhile",
+    CommitOutcome.ID_CONFLICT: "a task with the id of the new one exists",
+    CommitOutcome.DUPLICATE: "another task holds the unique lock of the new one",
+    CommitOutcome.GONE: "the set was given back to its group meanwhile",
 }
 
 
-class Child(Protocol):
+class Combiner(Protocol):
     """What runs the app's aggregator."""
 
     async def prepare(self) -> bool:
@@ -88,7 +88,7 @@ class Aggregator(Actor):
         self,
         commands: Commands,
         config: ServerConfig,
-        child: Child,
+        child: Combiner,
         clock: Clock,
         timing: Timing,
         stats: ServerStats,
@@ -109,7 +109,7 @@ class Aggregator(Actor):
         self._at_once = 1
         self._turn = asyncio.Lock()
         self._open: set[AggregationSet] = set()
-        self._waits = Waits(clock)
+        self._backoff = GroupBackoff(clock)
         self._stats = stats
 
     @property
@@ -155,9 +155,9 @@ class Aggregator(Actor):
         while True:
             self.get_on()
             found = await self._commands.run(scan_groups(queue, cursor, self._rule, self._now_s()))
-            due = [name for name in found.due if not self._waits.left_s(queue, name)]
+            due = [name for name in found.due if not self._backoff.left_s(queue, name)]
             more = await self._aggregate_groups(queue, due) or more
-            pause_s = min([pause_s, *filter(None, (self._waits.left_s(queue, name) for name in found.due))])
+            pause_s = min([pause_s, *filter(None, (self._backoff.left_s(queue, name) for name in found.due))])
             if found.next_due_s is not None:
                 pause_s = min(pause_s, found.next_due_s - self._clock.unix_ns() / 1e9)
             cursor = found.cursor
@@ -188,7 +188,7 @@ class Aggregator(Actor):
     async def _aggregate_group(self, queue: str, group: str) -> Turn:
         """Aggregate one set of a group: one that fills up faster than that leaves the others their turns."""
         if not await self._child.prepare():
-            self._waits.longer(queue, group)
+            self._backoff.longer(queue, group)
             return Turn.OVER
         one = AggregationSet(queue, group, str(uuid.uuid4()))
         now_s = self._now_s()
@@ -207,7 +207,7 @@ class Aggregator(Actor):
 
         Ahead of its turn no more of a set is read than one part, and a large one is settled before the next one's.
         """
-        reading = SetReading(self._commands, one, taken)
+        reading = SetReader(self._commands, one, taken)
         await reading.read_part()
         is_small = reading.is_done
         if not await self._has_turn():
@@ -248,7 +248,7 @@ class Aggregator(Actor):
         return 0
 
     async def _answer(
-        self, one: AggregationSet, reading: SetReading
+        self, one: AggregationSet, reading: SetReader
     ) -> tuple[list[LeasedTask], Combined | AggregationFailure | None]:
         """Return the tasks of a set that can be read, and what the aggregator makes of them; None if there are none."""
         while not reading.is_done:
@@ -276,7 +276,7 @@ class Aggregator(Actor):
         if outcome in _REFUSALS:
             return _REFUSALS[outcome]
         self._stats.aggregated += 1
-        self._waits.forget(one.queue, one.group)
+        self._backoff.forget(one.queue, one.group)
         self._log.debug(
             "group %r of queue %s: aggregated %d tasks into task %s",
             one.group,
@@ -305,7 +305,7 @@ class Aggregator(Actor):
         )
 
     def _note_failure(self, one: AggregationSet, tasks: int, failure: AggregationFailure) -> None:
-        wait_s = self._waits.longer(one.queue, one.group)
+        wait_s = self._backoff.longer(one.queue, one.group)
         self._log.error(
             "group %r of queue %s was not aggregated: %s; its %d tasks will be aggregated again in %.0f s",
             one.group,
@@ -320,7 +320,7 @@ class Aggregator(Actor):
         return self._clock.unix_ns() // 1_000_000_000
 
 
-class Waits:
+class GroupBackoff:
     """The groups that failed, and how long each is left alone: twice as long each time."""
 
     def __init__(self, clock: Clock) -> None:

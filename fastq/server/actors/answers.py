@@ -26,7 +26,7 @@ class Moment(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Span:
+class _Streak:
     began_s: float
     asked: Moment
     is_steady: bool
@@ -44,7 +44,7 @@ class Answers:
         # A living server's lease was extended at most a beat before a gap: it has not ended a grace ago after this one.
         self._longest_gap_s = timing.lease_s + timing.recover_grace_s - timing.settle_s
         self._longest_first_gap_s = 2 * timing.heartbeat_interval_s
-        self._spans: dict[str, _Span] = {}
+        self._streaks: dict[str, _Streak] = {}
 
     def now(self) -> Moment:
         """Return the present moment."""
@@ -52,22 +52,22 @@ class Answers:
 
     def are_steady(self, queue: str) -> bool:
         """Return whether Redis had answered for long enough when it answered last."""
-        span = self._spans.get(queue)
-        return span is not None and span.is_steady
+        streak = self._streaks.get(queue)
+        return streak is not None and streak.is_steady
 
     def note(self, queue: str, asked: Moment) -> bool:
         """Note an answer to what was asked at a moment; return whether Redis has answered for long enough."""
         now = self.now()
-        span = self._spans.get(queue)
-        if span is None or span.asked.until(now) > self._longest(span):
-            span = self._spans[queue] = _Span(now.monotonic_s, asked, is_steady=False)
-        span.asked = asked
-        span.is_steady = now.monotonic_s - span.began_s >= self._settle_s
-        return span.is_steady
+        streak = self._streaks.get(queue)
+        if streak is None or streak.asked.until(now) > self._longest(streak):
+            streak = self._streaks[queue] = _Streak(now.monotonic_s, asked, is_steady=False)
+        streak.asked = asked
+        streak.is_steady = now.monotonic_s - streak.began_s >= self._settle_s
+        return streak.is_steady
 
     def note_failure(self, queue: str) -> None:
         """Note that Redis did not answer, or refused."""
-        self._spans.pop(queue, None)
+        self._streaks.pop(queue, None)
 
-    def _longest(self, span: _Span) -> float:
-        return self._longest_gap_s if span.is_steady else self._longest_first_gap_s
+    def _longest(self, streak: _Streak) -> float:
+        return self._longest_gap_s if streak.is_steady else self._longest_first_gap_s

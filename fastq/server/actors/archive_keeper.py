@@ -34,7 +34,7 @@ from fastq.wire import keys
 
 __all__ = ["ArchiveKeeper"]
 
-SAY_EVERY_S: Final = 60.0
+LOG_EVERY_S: Final = 60.0
 TASKS_A_CALL: Final = 200
 
 _log = logging.getLogger("fastq.janitor")
@@ -45,7 +45,7 @@ class _Seen:
     """What was last said of one archive: how many tasks it had dropped by then, and when (monotonic seconds)."""
 
     dropped: int
-    said_s: float = float("-inf")
+    logged_s: float = float("-inf")
 
 
 class ArchiveKeeper:
@@ -97,15 +97,15 @@ class ArchiveKeeper:
             except OSError as error:
                 why = f"{error.strerror or error} ({error.filename or self._directory})"
                 text = f"queue {queue}: cannot write failed tasks to a file: {why}; they stay in Redis"
-                self._say(seen, logging.ERROR, text)
+                self._log_seldom(seen, logging.ERROR, text)
         elif rule is not None and rule.full is ArchiveFull.PAUSE and cleaned.archived >= rule.most:
-            self._say(
+            self._log_seldom(
                 seen,
                 logging.ERROR,
                 f"queue {queue}: its archive is full with {cleaned.archived} failed tasks, and one more pauses the "
                 f"queue; run or delete some, then fastq queue resume {queue}",
             )
-        if (dropped := cleaned.dropped - seen.dropped) > 0 and self._say(
+        if (dropped := cleaned.dropped - seen.dropped) > 0 and self._log_seldom(
             seen,
             logging.WARNING,
             f"queue {queue}: the archive dropped {dropped} failed tasks, the oldest first, since it was full or they "
@@ -136,11 +136,11 @@ class ArchiveKeeper:
             )
         return found
 
-    def _say(self, seen: _Seen, level: int, text: str) -> bool:
+    def _log_seldom(self, seen: _Seen, level: int, text: str) -> bool:
         now_s = self._clock.monotonic_s()
-        if now_s < seen.said_s + SAY_EVERY_S:
+        if now_s < seen.logged_s + LOG_EVERY_S:
             return False
-        seen.said_s = now_s
+        seen.logged_s = now_s
         _log.log(level, text)
         return True
 

@@ -1,8 +1,9 @@
-"""The custodian: every task that is held is in the pool, or has ended and is about to be written.
+"""The custodian: every task in flight is in the pool, or has ended and is about to be written.
 
-Wakes: at each beat. Reads: what is held, and who says that he has it. What nobody has twice in a row is given back, as
-nothing would ever end it, and its lease would be extended for ever: that is a defect, and said as one. Where no child
-could work for a while the server is shown as stopped, until one can again. If it dies: such tasks stay active.
+Wakes: at each beat. Reads: what is in flight, in the pool, and about to be written. What is nowhere twice in a row is
+requeued, as nothing would ever end it, and its lease would be extended for ever: that is a defect, and logged as one.
+Where no child could work for a while the server is shown as stopped, until one can again. If it dies: such tasks stay
+active.
 """
 
 from collections.abc import Callable
@@ -10,14 +11,14 @@ from typing import Final
 
 from fastq.server.actors.actor import Actor
 from fastq.server.inflight.in_flight import InFlight
-from fastq.server.inflight.processor import give_back
+from fastq.server.inflight.processor import requeued
 from fastq.server.inflight.tasks import InFlightTask
 
 __all__ = ["Custodian"]
 
 UNABLE_S: Final = 10.0
 """How long children may be away, as while they are replaced, before the server says that it does not work."""
-MOST_IDS_SAID: Final = 10
+MOST_IDS_LOGGED: Final = 10
 
 
 class Custodian(Actor):
@@ -31,7 +32,7 @@ class Custodian(Actor):
         accounted: Callable[[], set[object]],
         write: Callable[[list[InFlightTask]], None],
         can_work: Callable[[], bool],
-        tell: Callable[[bool], None],
+        set_can_work: Callable[[bool], None],
     ) -> None:
         super().__init__(in_flight.stats.outage)
         self._tasks = in_flight.tasks
@@ -40,7 +41,7 @@ class Custodian(Actor):
         self._accounted = accounted
         self._write = write
         self._can_work = can_work
-        self._tell = tell
+        self._set_can_work = set_can_work
         self._suspects: set[InFlightTask] = set()
         self._unable_since_s: float | None = None
         self._is_unable = False
@@ -58,12 +59,12 @@ class Custodian(Actor):
         found = sorted(astray & self._suspects, key=lambda task: (task.queue, task.seq))
         self._suspects = astray.difference(found)
         if found:
-            ids = ", ".join(f"{task.id} ({task.queue})" for task in found[:MOST_IDS_SAID])
-            more = ", …" if len(found) > MOST_IDS_SAID else ""
+            ids = ", ".join(f"{task.id} ({task.queue})" for task in found[:MOST_IDS_LOGGED])
+            more = ", …" if len(found) > MOST_IDS_LOGGED else ""
             self._log.error(
                 "internal error: lost track of %d tasks in flight; requeueing them: %s%s", len(found), ids, more
             )
-            self._write([give_back(task) for task in found])
+            self._write([requeued(task) for task in found])
 
     def _look_at_pool(self) -> None:
         now_s = self._clock.monotonic_s()
@@ -81,4 +82,4 @@ class Custodian(Actor):
                 )
             else:
                 self._log.info("children can run tasks again; this server is listed as active")
-            self._tell(not is_unable)
+            self._set_can_work(not is_unable)

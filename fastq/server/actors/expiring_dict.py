@@ -1,4 +1,4 @@
-"""What was heard a moment ago: entries that are forgotten after a fixed time."""
+"""A dict whose entries are forgotten after a fixed time."""
 
 from typing import TypeVar
 

@@ -1,7 +1,7 @@
 """The fetcher: keeps the pool supplied, one round trip for all queues, split by weight.
 
 Wakes: when the pool has room, when a wake-up says that a queue has tasks, and as a fallback at every check interval.
-Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is held goes on.
+Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is in flight goes on.
 
 A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken; one that fails
 rests for growing pauses, while the others are served. A dequeue whose reply was lost may have leased tasks to us; they
@@ -23,7 +23,7 @@ from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.uncertain import Brought, DequeueCall
-from fastq.server.repairs import Repair
+from fastq.server.repairs import RepairKind
 
 __all__ = ["Fetcher"]
 
@@ -89,7 +89,7 @@ class Fetcher(Actor):
     def stop_fetching(self) -> None:
         """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
         self._is_fetching = False
-        # Of these nothing is asked any more that could tell the end of their trouble.
+        # Nothing will ask these queues again, so their failures are cleared now.
         for queue in self._prioritizer.weights:
             self._note_answer(queue)
         if self._task is None:
@@ -132,7 +132,7 @@ class Fetcher(Actor):
         A full batch is handed on only when the next one has been asked for, so that Redis works meanwhile.
         """
         if self._dequeues.any_lost or not self._is_fetching:
-            self._hand_on()  # a look for what was lost would take it for that
+            self._hand_on()  # otherwise the look for lost dequeues would take these for lost
         if not self._is_fetching:
             self.quiet.set()
             await self._take_lost()
@@ -208,9 +208,9 @@ class Fetcher(Actor):
         ]
 
     def _note_tasks(self, queue: str, count: int, result: Leased) -> None:
-        if result.ghosts:
-            self._repairs[Repair.NO_TASK] += result.ghosts
-            self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
+        if result.dangling:
+            self._repairs[RepairKind.NO_TASK] += result.dangling
+            self._log.warning("dropped %d ids without a task from queue %s", result.dangling, queue)
         if result.size:
             self._mean_bytes[queue] = max(1.0, sum(map(len, result.messages)) / result.size)
         if result.size < count:
@@ -229,8 +229,8 @@ class Fetcher(Actor):
             self.paused_queues.discard(queue)
             if waker is not None:
                 waker.arm()
-                will_hear = waker.is_waiting and waker.delay_s <= interval_s
-                interval_s = max(interval_s, WOKEN_INTERVAL_S) if will_hear else interval_s
+                will_be_woken = waker.is_waiting and waker.delay_s <= interval_s
+                interval_s = max(interval_s, WOKEN_INTERVAL_S) if will_be_woken else interval_s
         # As asynq: half to one and a half times the interval, so that servers do not ask in step.
         self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 

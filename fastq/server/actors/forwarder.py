@@ -14,7 +14,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.commands import Commands
-from fastq.server.repairs import Repair
+from fastq.server.repairs import RepairKind
 from fastq.server.stats import ServerStats
 
 __all__ = ["Forwarder"]
@@ -46,14 +46,14 @@ class Forwarder(Actor):
         self._clock = clock
         # Moments of the monotonic clock: a wall clock that is set back must not put off the next look.
         self._look_s = dict.fromkeys(queues, -math.inf)
-        self._told_s: dict[str, float] = {}
+        self._announced_s: dict[str, float] = {}
 
     def note_due(self, queue: str, due_s: float) -> None:
         """Note that a task of a queue is due at a Unix second; until now none was to come as early."""
         at_s = self._moment_of(due_s)
         before_s = self._next_look_s()
-        if at_s < self._told_s.get(queue, math.inf):
-            self._told_s[queue] = at_s
+        if at_s < self._announced_s.get(queue, math.inf):
+            self._announced_s[queue] = at_s
         if at_s < before_s:
             self.wake()
 
@@ -66,7 +66,7 @@ class Forwarder(Actor):
             self.get_on()
             now_ns = self._clock.unix_ns()
             for queue in queues:
-                self._told_s.pop(queue, None)  # what is told from now on may be news to the answer
+                self._announced_s.pop(queue, None)  # what is announced from now on may be news to the answer
                 self._look_s[queue] = began_s  # in case that there is none
             results = await self._commands.run_many([forward(queue, now_ns, BATCH) for queue in queues])
             more = []
@@ -83,10 +83,10 @@ class Forwarder(Actor):
         return max(SHORTEST_PAUSE_S, self._next_look_s() - self._clock.monotonic_s())
 
     def _note(self, queue: str, result: Forwarded) -> None:
-        if result.ghosts:
-            self._repairs[Repair.NO_TASK] += result.ghosts
-            self._log.warning("dropped %d ids without a task from queue %s", result.ghosts, queue)
-        if result.taken > result.ghosts:
+        if result.dangling:
+            self._repairs[RepairKind.NO_TASK] += result.dangling
+            self._log.warning("dropped %d ids without a task from queue %s", result.dangling, queue)
+        if result.taken > result.dangling:
             self._on_tasks(queue)
         in_turn_s = self._clock.monotonic_s() + self._interval_s
         self._look_s[queue] = min(
@@ -97,7 +97,7 @@ class Forwarder(Actor):
         return min(map(self._look_at_s, self._look_s))
 
     def _look_at_s(self, queue: str) -> float:
-        return min(self._look_s[queue], self._told_s.get(queue, math.inf))
+        return min(self._look_s[queue], self._announced_s.get(queue, math.inf))
 
     def _moment_of(self, due_s: float) -> float:
         # Scores are compared with whole seconds: a task is due from the beginning of the one that reaches its score.

@@ -1,4 +1,4 @@
-"""The heartbeater: keeps the leases of all held tasks, and tells inspectors what this server is and does.
+"""The heartbeater: keeps the leases of all tasks in flight, and tells inspectors what this server is and does.
 
 Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
 more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from fastq.broker.operations.lease import extend_leases
-from fastq.broker.operations.presence import ServerIdentity, Shown, count_servers, publish_server_state
+from fastq.broker.operations.presence import ServerIdentity, ServerState, count_servers, publish_server_state
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
@@ -20,7 +20,7 @@ __all__ = ["Heartbeater", "Presence"]
 
 STRETCH: Final = 500
 
-Presence = Callable[[], Shown]
+Presence = Callable[[], ServerState]
 """Returns what the server shows of itself now."""
 
 

@@ -1,8 +1,8 @@
-"""The recoverer: brings back the tasks of dead servers, and mends what such a death leaves.
+"""The recoverer: brings back the tasks of dead servers, and repairs what such a death leaves.
 
 Wakes: at start and every 30 s; twice a beat while Redis has not answered for long enough (``answers``). Reads: leases
 that ended 30 s ago or earlier. Writes: those tasks to retry, with no attempt charged but counted as lost; to archived,
-if they were lost too often or may run once only; ids without lease or task, and leases without task, are mended, and
+if they were lost too often or may run once only; ids without lease or task, and leases without task, are repaired, and
 all is counted; what dead servers left of groups is seen to (``reclaimer``). If it dies: another server's recoverer does
 the same (Go's only what it knows of, and it charges an attempt).
 """
@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.finish import Finish, Guard, Retried, archive, retry
-from fastq.broker.operations.lease import LeasedTask, Listed, list_leases
+from fastq.broker.operations.finish import FinishOutcome, Guard, Retried, archive, retry
+from fastq.broker.operations.lease import LeasedTask, LeaseList, list_leases
 from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
 from fastq.clock import at_unix_ns
@@ -24,15 +24,15 @@ from fastq.server.commands import Commands
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import view_leased
-from fastq.server.repairs import Repair, Repairs, describe
+from fastq.server.repairs import RepairKind, Repairs, describe
 from fastq.wire.codec import clean_text, rewrite_task_message
 from fastq.worker.report import FailureReport
 
-__all__ = ["Recoverer", "Rules"]
+__all__ = ["LostTaskRules", "Recoverer"]
 
 BATCH: Final = 100
 STRETCH: Final = 500
-MOST_IDS_SAID: Final = 10
+MOST_IDS_LOGGED: Final = 10
 LEASE_EXPIRED: Final = "asynq: task lease expired"
 """Go's words, with which the error of a lost task begins."""
 MAY_RUN_ONCE: Final = "max_retry=0, and whether it had started is not known"
@@ -42,7 +42,7 @@ Reclaim: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[None]]
 """Sees to the groups of a queue; what it is given is called at each step, since all of it may take long."""
 
 
-class Rules(NamedTuple):
+class LostTaskRules(NamedTuple):
     """What becomes of tasks that were lost."""
 
     retry_delay_s: Callable[[int], float]
@@ -53,7 +53,7 @@ class Rules(NamedTuple):
     """Asks the app's hooks when a task is tried again; None without such hooks."""
 
 
-class _Fate(NamedTuple):
+class _LostTask(NamedTuple):
     """What becomes of a lost task: tried again at a time, or archived for a reason."""
 
     id: str
@@ -72,7 +72,7 @@ class Recoverer(Actor):
         commands: Commands,
         queues: Sequence[str],
         in_flight: InFlight,
-        rules: Rules,
+        rules: LostTaskRules,
         reclaim: Reclaim | None,
     ) -> None:
         super().__init__(in_flight.stats.outage)
@@ -98,14 +98,14 @@ class Recoverer(Actor):
         failure: Exception | None = None
         for queue in self._queues:
             cares = (
-                (self._mend_active, self._recover, self._reclaim_groups) if is_round else (self._recover_if_unsteady,)
+                (self._repair_active, self._recover, self._reclaim_groups) if is_round else (self._recover_if_unsteady,)
             )
             for care in cares:
                 try:
                     await care(queue)
                 except Exception as error:  # noqa: BLE001 - raised below, once all had their turn
                     failure = error
-            self._say_and_count(queue)
+            self._log_and_count(queue)
         if failure is not None:
             raise failure
         if is_round:
@@ -115,10 +115,10 @@ class Recoverer(Actor):
             return pause_s
         return min(pause_s, self._timing.heartbeat_interval_s / 2)  # a look that comes late is no break then
 
-    def _say_and_count(self, queue: str) -> None:
+    def _log_and_count(self, queue: str) -> None:
         done, self._done = +self._done, Repairs()
         self._repairs.update(done)
-        del done[Repair.RECOVERED]  # said with the ids
+        del done[RepairKind.RECOVERED]  # logged with the ids
         if done:
             self._log.warning("queue %s: %s", queue, describe(done))
 
@@ -136,7 +136,7 @@ class Recoverer(Actor):
             cutoff_s = self._clock.unix_ns() // 1_000_000_000 - self._timing.recover_grace_s
             may_take = self._answers.are_steady(queue)
             expired = await self._look(queue, cutoff_s, BATCH if may_take else 0)
-            self._done[Repair.NO_TASK] += expired.ghosts
+            self._done[RepairKind.NO_TASK] += expired.dangling
             if not self._answers.are_steady(queue):
                 return
             # After a long outage our own leases have ended, too: the heartbeater is about to extend them.
@@ -147,10 +147,10 @@ class Recoverer(Actor):
             ]
             moved = await self._move(queue, others, cutoff_s) if others else 0
             # A list is bounded in bytes, too: only one that brought nothing, or nothing that can be moved, is the last.
-            if may_take and not moved and not expired.ghosts:
+            if may_take and not moved and not expired.dangling:
                 return
 
-    async def _look(self, queue: str, cutoff_s: int, most: int) -> Listed:
+    async def _look(self, queue: str, cutoff_s: int, most: int) -> LeaseList:
         """List leases that ended by then, and note that Redis has answered, or has not."""
         asked = self._answers.now()
         try:
@@ -165,35 +165,37 @@ class Recoverer(Actor):
         now_ns = self._clock.unix_ns()
         now = at_unix_ns(now_ns)
         guard = Guard(expired_at=cutoff_s)
-        fates = [await self._fate_of(queue, task, lost, now_ns // 1_000_000_000) for task, lost in expired]
+        lost_tasks = [await self._lost_task(queue, task, lost, now_ns // 1_000_000_000) for task, lost in expired]
         moved = 0
-        if again := [fate for fate in fates if not fate.why_archived]:
-            retried = [Retried(fate.id, fate.message, fate.retry_at_s, is_failure=False) for fate in again]
+        if again := [one for one in lost_tasks if not one.why_archived]:
+            retried = [Retried(one.id, one.message, one.retry_at_s, is_failure=False) for one in again]
             moved += await self._write(queue, again, retry(queue, retried, now, guard), cutoff_s)
-        if dead := [fate for fate in fates if fate.why_archived]:
-            archived = [(fate.id, fate.message) for fate in dead]
+        if dead := [one for one in lost_tasks if one.why_archived]:
+            archived = [(one.id, one.message) for one in dead]
             moved += await self._write(queue, dead, archive(queue, archived, now, guard), cutoff_s)
         return moved
 
     async def _write(
-        self, queue: str, fates: Sequence[_Fate], operation: Operation[list[Finish]], cutoff_s: int
+        self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cutoff_s: int
     ) -> int:
-        """Move tasks, mend the leases of those that are not active, and return how many of both there were."""
+        """Move tasks, repair the leases of those that are not active, and return how many of both there were."""
         outcomes = await self._commands.run(operation)
-        moved = [fate for fate, outcome in zip(fates, outcomes, strict=True) if outcome is Finish.OK]
-        self._done[Repair.RECOVERED] += len(moved)
+        moved = [one for one, outcome in zip(lost_tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
+        self._done[RepairKind.RECOVERED] += len(moved)
         if moved:
-            self._say_lost(queue, moved)
+            self._log_lost(queue, moved)
             await self._count_lost(queue, len(moved))
-        astray = [fate.id for fate, outcome in zip(fates, outcomes, strict=True) if outcome is Finish.NOT_ACTIVE]
-        mended = 0
+        astray = [
+            one.id for one, outcome in zip(lost_tasks, outcomes, strict=True) if outcome is FinishOutcome.NOT_ACTIVE
+        ]
+        repaired = 0
         while astray:
             self.get_on()
             done = await self._commands.run(repair_lease(queue, astray, cutoff_s, self._clock.unix_ns()))
-            self._done[Repair.NOT_ACTIVE] += done.mended
-            mended += done.mended
+            self._done[RepairKind.NOT_ACTIVE] += done.repaired
+            repaired += done.repaired
             astray = astray[done.looked_at :]
-        return len(moved) + mended
+        return len(moved) + repaired
 
     async def _count_lost(self, queue: str, count: int) -> None:
         """Count what was lost for the day; that this fails is said, and keeps no task from being recovered."""
@@ -201,28 +203,28 @@ class Recoverer(Actor):
         if error := next((result for result in results if isinstance(result, BrokerError)), None):
             self._log.warning("queue %s: the counter of lost tasks of the day lacks %d: %s", queue, count, error)
 
-    def _say_lost(self, queue: str, fates: Sequence[_Fate]) -> None:
+    def _log_lost(self, queue: str, lost_tasks: Sequence[_LostTask]) -> None:
         """Log what was lost, why, and what follows; one line for each outcome."""
         ids: defaultdict[str, list[str]] = defaultdict(list)
-        for fate in fates:
-            ids[fate.why_archived].append(clean_text(fate.id))
+        for one in lost_tasks:
+            ids[one.why_archived].append(clean_text(one.id))
         for why, lost in ids.items():
-            some = ", ".join(lost[:MOST_IDS_SAID]) + (", …" if len(lost) > MOST_IDS_SAID else "")
+            some = ", ".join(lost[:MOST_IDS_LOGGED]) + (", …" if len(lost) > MOST_IDS_LOGGED else "")
             what = f"queue {queue}: {len(lost)} tasks were lost because their server died or is cut off from Redis"
             if why:
                 self._log.error("%s; archived (%s): %s", what, why, some)
             else:
                 self._log.warning("%s; they will be retried, no attempt charged: %s", what, some)
 
-    async def _fate_of(self, queue: str, task: LeasedTask, lost: int, now_s: int) -> _Fate:
+    async def _lost_task(self, queue: str, task: LeasedTask, lost: int, now_s: int) -> _LostTask:
         self.get_on()
         try:
-            return await self._fate(task, lost + 1, now_s)
+            return await self._decide(task, lost + 1, now_s)
         except InvalidMessageError as error:
             archived = undecodable(task.id, queue, task.message, str(error), now_s)
-            return _Fate(task.id, archived, why_archived=f"it cannot be read: {clean_text(str(error))}")
+            return _LostTask(task.id, archived, why_archived=f"it cannot be read: {clean_text(str(error))}")
 
-    async def _fate(self, task: LeasedTask, lost: int, now_s: int) -> _Fate:
+    async def _decide(self, task: LeasedTask, lost: int, now_s: int) -> _LostTask:
         """Return what becomes of a task that was lost for the n-th time; its attempt is not charged."""
         view = view_leased(task)
         why = ""
@@ -234,25 +236,25 @@ class Recoverer(Actor):
         error = f"{LEASE_EXPIRED}: lost with its server; {told}"
         message = rewrite_task_message(task.message, error_msg=error, last_failed_at=now_s)
         if why:
-            return _Fate(task.id, message, why_archived=why)
+            return _LostTask(task.id, message, why_archived=why)
         delay_s = await self._hooks_delay_s(task)
         if delay_s is None:
             delay_s = self._rules.retry_delay_s(view.retried)
-        return _Fate(task.id, message, retry_at_s=int(now_s + delay_s))
+        return _LostTask(task.id, message, retry_at_s=int(now_s + delay_s))
 
     async def _hooks_delay_s(self, task: LeasedTask) -> float | None:
         """Ask the app's hooks when a task is tried again; the error handler is not told, as in asynq."""
         report = await self._rules.judge(task.message) if self._rules.judge is not None else None
         return None if report is None else report.retry_in_s
 
-    async def _mend_active(self, queue: str) -> None:
+    async def _repair_active(self, queue: str) -> None:
         start = 0
         while True:
             self.get_on()
             now_s = self._clock.unix_ns() // 1_000_000_000
             found = await self._commands.run(repair_active(queue, start, STRETCH, now_s))
-            self._done[Repair.NO_LEASE] += found.leased
-            self._done[Repair.NO_TASK] += found.dropped
+            self._done[RepairKind.NO_LEASE] += found.leased
+            self._done[RepairKind.NO_TASK] += found.dropped
             if found.looked_at < STRETCH:
                 return
             start += STRETCH - found.dropped

@@ -1,8 +1,8 @@
-"""The subscriber: hears which tasks are to be canceled and what is to become of them, and what other topics say.
+"""The subscriber: receives which tasks to cancel and what becomes of them, and the messages of other topics.
 
 Wakes: on each message of asynq:cancel, of fastq's own channel beside it, and of the topics that it is given; after a
-lost connection it subscribes again. It keeps what names no task held here for 2 s, for a dequeue that is under way. If
-it dies: nothing of this is heard until it is back.
+lost connection it subscribes again. It keeps what names no task in flight here for 2 s, for a dequeue that is under
+way. If it dies: nothing of this is received until it is back.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from fastq.broker.operations.cancel import CancelAs, Cancellation, read_cancellation
 from fastq.broker.transport.aio import AsyncBroker
-from fastq.broker.transport.subscription import Heard, listen
+from fastq.broker.transport.subscription import ChannelMessage, listen
 from fastq.clock import Clock
 from fastq.errors import BrokerAuthError
 from fastq.server.actors.actor import Actor
@@ -27,16 +27,17 @@ REMEMBER_S: Final = 2.0
 class Topic(NamedTuple):
     """Channels with one kind of message.
 
-    ``hear`` raises ``ValueError`` for nonsense. ``lack`` says what a user who may not listen to them goes without.
+    ``handle`` raises ``ValueError`` for an invalid message. ``lack`` says what does not work for a Redis user that may
+    not subscribe to them.
     """
 
     channels: Sequence[str]
-    hear: Callable[[Heard], None]
+    handle: Callable[[ChannelMessage], None]
     lack: str
 
 
-class _Heard(NamedTuple):
-    """A cancellation of a task that is not here, and when it was heard (monotonic seconds)."""
+class _EarlyCancellation(NamedTuple):
+    """A cancellation of a task that is not here, and when it came (monotonic seconds)."""
 
     outcome: CancelAs
     at_s: float
@@ -65,18 +66,18 @@ class Subscriber(Actor):
         self._cancel = cancel
         self._clock = clock
         self._topics = (
-            Topic((keys.CANCEL_CHANNEL,), self._hear_bare, ""),
+            Topic((keys.CANCEL_CHANNEL,), self._on_cancel, ""),
             Topic(
                 (keys.CANCEL_AS_CHANNEL,),
-                self._hear_full,
+                self._on_cancel_as,
                 "canceled tasks are always retried, whatever outcome was asked for",
             ),
             *topics,
         )
-        self._unknown = ExpiringDict[tuple[str | None, str], _Heard](REMEMBER_S, clock)
+        self._unknown = ExpiringDict[tuple[str | None, str], _EarlyCancellation](REMEMBER_S, clock)
         self._bare_ids_due = ExpiringDict[str, int](REMEMBER_S, clock)
-        self._has_said_nonsense: set[str] = set()
-        self._has_said_forbidden: set[str] = set()
+        self._logged_invalid: set[str] = set()
+        self._logged_forbidden: set[str] = set()
         self.is_subscribed = False
 
     async def tick(self) -> float:
@@ -95,23 +96,23 @@ class Subscriber(Actor):
 
     async def _serve(self, topics: Sequence[Topic], refused: Sequence[tuple[Topic, BrokerAuthError]]) -> None:
         transport = self._broker.transport
-        hearers = {channel: topic.hear for topic in topics for channel in topic.channels}
+        handlers = {channel: topic.handle for topic in topics for channel in topic.channels}
         try:
-            async with aclosing(listen(transport.lender(), transport.where, *hearers)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
-                async for heard in messages:
+            async with aclosing(listen(transport.lender(), transport.where, *handlers)) as messages:  # type: ignore[type-var]  # a generator, though typed as an iterator
+                async for message in messages:
                     self.is_subscribed = True
-                    if heard is not None:
-                        self._hear(heard, hearers[heard.channel])
+                    if message is not None:
+                        self._handle(message, handlers[message.channel])
                         continue
                     self._note_success()
-                    self._say_what_is_forbidden(refused)
+                    self._log_forbidden(refused)
         finally:
             self.is_subscribed = False
 
-    def _say_what_is_forbidden(self, refused: Sequence[tuple[Topic, BrokerAuthError]]) -> None:
+    def _log_forbidden(self, refused: Sequence[tuple[Topic, BrokerAuthError]]) -> None:
         for topic, error in refused:
-            if topic.lack not in self._has_said_forbidden:
-                self._has_said_forbidden.add(topic.lack)
+            if topic.lack not in self._logged_forbidden:
+                self._logged_forbidden.add(topic.lack)
                 channels = ", ".join(topic.channels[:2]) + (", ..." if len(topic.channels) > 2 else "")
                 self._log.warning("%s; %s: the Redis user may not subscribe to %s", error, topic.lack, channels)
 
@@ -123,33 +124,33 @@ class Subscriber(Actor):
         self._unknown.forget_what_is_over()
         return bool(self._unknown)
 
-    def _hear(self, heard: Heard, hear: Callable[[Heard], None]) -> None:
+    def _handle(self, message: ChannelMessage, handle: Callable[[ChannelMessage], None]) -> None:
         try:
-            hear(heard)
+            handle(message)
         except ValueError as error:
-            if heard.channel not in self._has_said_nonsense:
-                self._has_said_nonsense.add(heard.channel)
+            if message.channel not in self._logged_invalid:
+                self._logged_invalid.add(message.channel)
                 self._log.warning(
-                    "ignored an invalid message on %s (others like it are not logged): %s", heard.channel, error
+                    "ignored an invalid message on %s (others like it are not logged): %s", message.channel, error
                 )
 
-    def _hear_full(self, heard: Heard) -> None:
-        cancellation = read_cancellation(heard.text)
+    def _on_cancel_as(self, message: ChannelMessage) -> None:
+        cancellation = read_cancellation(message.text)
         due = self._bare_ids_due.take(cancellation.task_id) or 0
         self._bare_ids_due.put(cancellation.task_id, due + 1)
         self._cancel_or_keep(cancellation)
 
-    def _hear_bare(self, heard: Heard) -> None:
+    def _on_cancel(self, message: ChannelMessage) -> None:
         # An id that only repeats, for servers of asynq, what was said in full is passed over.
-        if due := self._bare_ids_due.take(heard.text) or 0:
+        if due := self._bare_ids_due.take(message.text) or 0:
             if due > 1:
-                self._bare_ids_due.put(heard.text, due - 1)
+                self._bare_ids_due.put(message.text, due - 1)
             return
-        self._cancel_or_keep(Cancellation(heard.text))
+        self._cancel_or_keep(Cancellation(message.text))
 
     def _cancel_or_keep(self, cancellation: Cancellation) -> None:
         if not self._cancel(cancellation):
-            unknown = _Heard(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
+            unknown = _EarlyCancellation(cancellation.outcome or CancelAs.RETRY, self._clock.monotonic_s())
             self._unknown.put((cancellation.queue, cancellation.task_id), unknown)
 
     def canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
@@ -161,5 +162,5 @@ class Subscriber(Actor):
         if not self._unknown:
             return None
         by_id, by_name = self._unknown.take((None, task_id)), self._unknown.take((queue, task_id))
-        heard = by_name or by_id
-        return heard.outcome if heard is not None and heard.at_s >= asked_s else None
+        early = by_name or by_id
+        return early.outcome if early is not None and early.at_s >= asked_s else None

@@ -3,8 +3,8 @@
 Wakes: a second after a write of ends has failed. Each write checks the owner, and "not there any
 more" after a try of ours that had no reply is success. A lease that has ended is still ours until a recoverer takes the
 task, and no recoverer can while Redis is away: results are kept however long that lasts. They are no more than the
-tasks that were held when it began, since nothing is fetched meanwhile. What Redis refuses for good ends with the lease
-that the task had then. If it dies: the tasks are recovered after their leases, and run again.
+tasks that were in flight when it began, since nothing is fetched meanwhile. What Redis refuses for good ends with the
+lease that the task had then. If it dies: the tasks are recovered after their leases, and run again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from fastq.server.inflight.tasks import InFlightTask
 __all__ = ["Syncer"]
 
 INTERVAL_S = 1.0
-MOST_IDS_SAID: Final = 10
+MOST_IDS_LOGGED: Final = 10
 
 
 class Syncer(Actor):
@@ -70,7 +70,7 @@ class Syncer(Actor):
             by_reason[task.queue, str(error)].append(task)
             self._tasks.drop(task)
         for (queue, why), given_up in by_reason.items():
-            ids = ", ".join(task.id for task in given_up[:MOST_IDS_SAID])
+            ids = ", ".join(task.id for task in given_up[:MOST_IDS_LOGGED])
             self._log.error(
                 "queue %s: Redis refused to save the outcomes of %d tasks until their leases expired: %s; "
                 "a recoverer will treat them as lost: %s%s",
@@ -78,5 +78,5 @@ class Syncer(Actor):
                 len(given_up),
                 why,
                 ids,
-                ", …" if len(given_up) > MOST_IDS_SAID else "",
+                ", …" if len(given_up) > MOST_IDS_LOGGED else "",
             )

@@ -13,7 +13,7 @@ def order_topic(server_id: str, obey: Callable[[ServerOrder], None]) -> Topic:
     """Return the topic of the server's own channel."""
     return Topic(
         (keys.control_channel(server_id),),
-        lambda heard: obey(read_order(heard.text)),
+        lambda message: obey(read_order(message.text)),
         "fastq server stop and quiet have no effect on this server, only signals do",
     )
 
@@ -23,6 +23,6 @@ def due_topic(queues: Sequence[str], note_due: Callable[[str, float], None], int
     queue_of = {keys.due_channel(queue): queue for queue in queues}
     return Topic(
         tuple(queue_of),
-        lambda heard: note_due(queue_of[heard.channel], float(heard.text)),
+        lambda message: note_due(queue_of[message.channel], float(message.text)),
         f"a task that becomes due before all others of its queue may run {interval_s:g} s late",
     )

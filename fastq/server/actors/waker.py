@@ -38,7 +38,7 @@ class Waker(Actor):
 
     name = "waker"
     tick_limit_s = None  # it waits to be armed; the wait in Redis has limits of its own
-    speaks_of_outages = False  # the fetcher does, which also knows their end sooner than one that waits
+    logs_outages = False  # the fetcher does, which also knows their end sooner than one that waits
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Waker(Actor):
         self._on_tasks = on_tasks
         self._servers = servers
         self._armed = asyncio.Event()
-        self._may_listen = asyncio.Event()
+        self._backoff_over = asyncio.Event()
         self._delay_s = 0.0
         self._delays = False
         self._has_woken = False
@@ -65,7 +65,7 @@ class Waker(Actor):
         if self._has_woken:
             servers = self._servers()
             longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * servers * (1 + servers / MANY_SERVERS))
-            # Among many, each task would else set off a row of doublings, and of wakes in vain, in whoever has had it.
+            # With many servers, starting from 10 ms after every task would cause a burst of useless wakes.
             shortest_s = max(SHORTEST_DELAY_S, longest_s / 4 * servers / (servers + MANY_SERVERS))
             self._delay_s = min(longest_s, max(shortest_s, 2 * self._delay_s))
             self._has_woken = False
@@ -73,11 +73,11 @@ class Waker(Actor):
         self._armed.set()
 
     def brought_work(self) -> None:
-        """Note that the queue had tasks for us; who is deaf just now will wait as soon as it is empty again."""
+        """Note that the queue had tasks for us; one that backs off just now will wait as soon as it is empty again."""
         self._delay_s = 0.0
         if self._delays:
             self._armed.clear()
-            self._may_listen.set()
+            self._backoff_over.set()
         self._delays = self._has_woken = False
 
     def renew(self) -> None:
@@ -98,7 +98,7 @@ class Waker(Actor):
         """Wait once."""
         await self._armed.wait()
         if self.delay_s:
-            # From 0: those who were woken together are not to be deaf together.
+            # From 0: wakers that were woken together must not all back off for the same time.
             await self._back_off(self.delay_s * random.uniform(0.0, 1.0))
             if not self._armed.is_set():
                 return 0.0
@@ -126,7 +126,7 @@ class Waker(Actor):
         return 0.0
 
     async def _back_off(self, seconds: float) -> None:
-        self._may_listen.clear()
+        self._backoff_over.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._may_listen.wait()
+                await self._backoff_over.wait()

@@ -45,9 +45,9 @@ class Reloader:
                 log_text(_log, logging.ERROR, text)
             else:
                 _log.info("imported %s again; replacing its children one by one", self._app)
-                replaced.add_done_callback(self._say_replaced)
+                replaced.add_done_callback(self._log_replaced)
 
-    def _say_replaced(self, replaced: asyncio.Future[None]) -> None:
+    def _log_replaced(self, replaced: asyncio.Future[None]) -> None:
         if not replaced.cancelled():
             _log.info("reloaded: all children run the new code")
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t
 
 from fastq.broker.operations.finish import Requeued
 
-Span = namedtuple("Span", ("first", "last", "size"), module=__name__)
+SeqRange = namedtuple("SeqRange", ("first", "last", "size"), module=__name__)
 
 
 cdef class InFlightTask:
@@ -42,7 +42,7 @@ cdef class InFlightTask:
         return self.disposition is not None
 
     @property
-    def returning(self) -> bool:
+    def is_requeued(self) -> bool:
         """Whether it goes back to its queue."""
         return type(self.disposition) is Requeued
 
@@ -122,15 +122,15 @@ cdef class InFlightTasks:
         cdef _QueueTasks tasks
         return [(queue, list(tasks.by_id.values())) for queue, tasks in self.queues.items() if tasks.by_id]
 
-    def span(self, queue: str) -> Span:
+    def seq_range(self, queue: str) -> SeqRange:
         """Return from where to where the tasks of a queue go, by the order in which they were taken."""
         cdef _QueueTasks tasks = self.queues.get(queue)
         cdef InFlightTask oldest
         if tasks is None:
-            return Span(-1, -1, 0)
+            return SeqRange(-1, -1, 0)
         for oldest in tasks.by_id.values():
-            return Span(oldest.seq, tasks.taken - 1, len(tasks.by_id))
-        return Span(tasks.taken - 1, tasks.taken - 1, 0)
+            return SeqRange(oldest.seq, tasks.taken - 1, len(tasks.by_id))
+        return SeqRange(tasks.taken - 1, tasks.taken - 1, 0)
 
     def steps_to(self, queue: str, wanted: list[InFlightTask]) -> int:
         """Return how many elements LREM passes among our own to find all of these from the oldest end.
@@ -213,15 +213,15 @@ cdef bint is_in_order(list tasks):
     return True
 
 
-def most_steps(tasks: list[InFlightTask], span) -> int:
+def most_steps(tasks: list[InFlightTask], seq_range) -> int:
     """Return how many elements LREM passes at most to find all of these from the oldest end, one after the other.
 
-    They are to be in order; of the tasks between them nothing is known but that there are not more than ``span``
+    They are to be in order; of the tasks between them nothing is known but that there are not more than ``seq_range``
     says.
     """
     cdef InFlightTask task
-    cdef int64_t first = span.first
-    cdef int64_t others = span.size - 1
+    cdef int64_t first = seq_range.first
+    cdef int64_t others = seq_range.size - 1
     cdef int64_t steps = 0
     cdef int64_t at = 0
     for task in tasks:

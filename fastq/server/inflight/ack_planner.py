@@ -14,14 +14,14 @@ from fastq.broker.operations.finish import (
     OLDEST_FIRST,
     Disposition,
     Done,
-    Finish,
+    FinishOutcome,
     Requeued,
     Terms,
 )
 from fastq.broker.operations.lease import Owner
 from fastq.clock import at_unix_ns
 from fastq.server.inflight._tasks import by_disposition, dispositions, most_steps, seq_of
-from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, Span
+from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, SeqRange
 
 __all__ = ["AckCall", "AckPlanner"]
 
@@ -37,7 +37,7 @@ LOOK_AT_MOST: Final = 16
 class AckCall(NamedTuple):
     """An operation and the tasks whose ends it writes, in order."""
 
-    operation: Operation[list[Finish]]
+    operation: Operation[list[FinishOutcome]]
     tasks: list[InFlightTask]
 
 
@@ -65,23 +65,23 @@ class AckPlanner:
         return calls
 
     def _parts(self, queue: str, kind: type[Disposition], group: list[InFlightTask]) -> _Parts:
-        span = self._tasks.span(queue)
+        seq_range = self._tasks.seq_range(queue)
         # Of a larger group one call might have all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
-        is_near = most_steps(group, span) <= near or (
-            span.size <= LOOK_AT_MOST * len(group) and self._tasks.steps_to(queue, group) <= near
+        is_near = most_steps(group, seq_range) <= near or (
+            seq_range.size <= LOOK_AT_MOST * len(group) and self._tasks.steps_to(queue, group) <= near
         )
-        return _parts(kind, group, span, is_near=is_near)
+        return _parts(kind, group, seq_range, is_near=is_near)
 
 
-def _parts(kind: type[Disposition], group: list[InFlightTask], span: Span, *, is_near: bool) -> _Parts:
+def _parts(kind: type[Disposition], group: list[InFlightTask], seq_range: SeqRange, *, is_near: bool) -> _Parts:
     """Give tasks in the calls that write their ends, with the end of active that is nearer to each."""
     if kind is Requeued:
         # The last first: each call puts its tasks before the ones that were given back already.
         in_order = sorted(group, key=seq_of)
         yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(in_order))))
     elif not is_near:
-        for side, deep in _by_side(group, span):
+        for side, deep in _by_side(group, seq_range):
             parts = _slices([task for task, _ in deep]) if kind is Done else _bounded(deep)
             yield from ((side, part) for part in parts)
     elif kind is Done:
@@ -98,7 +98,7 @@ _Deep = tuple[InFlightTask, int]
 """A task, and how many elements of active LREM passes before it."""
 
 
-def _by_side(group: list[InFlightTask], span: Span) -> Iterator[tuple[int, list[_Deep]]]:
+def _by_side(group: list[InFlightTask], seq_range: SeqRange) -> Iterator[tuple[int, list[_Deep]]]:
     """Give tasks to the end of active that is nearer, in the order in which they are best looked for.
 
     Of the tasks of other servers nothing is known; theirs lie among ours.
@@ -108,8 +108,8 @@ def _by_side(group: list[InFlightTask], span: Span) -> Iterator[tuple[int, list[
     others = len(group) - 1
     for at, task in enumerate(sorted(group, key=seq_of)):
         # Those of the group that are nearer to the end are gone by then.
-        before = max(0, min(task.seq - span.first, span.size - 1) - at)
-        after = max(0, min(span.last - task.seq, span.size - 1) - (others - at))
+        before = max(0, min(task.seq - seq_range.first, seq_range.size - 1) - at)
+        after = max(0, min(seq_range.last - task.seq, seq_range.size - 1) - (others - at))
         if before <= after:
             older.append((task, before))
         else:

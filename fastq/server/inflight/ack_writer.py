@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from fastq.broker.operations.finish import Finish
+from fastq.broker.operations.finish import FinishOutcome
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.commands import Commands
 from fastq.server.inflight._tasks import InFlightTask, live
@@ -69,16 +69,16 @@ class AckWriter:
             self._is_outage = False
             _log.info("all outcomes that waited for Redis are saved")
 
-    def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[Finish]) -> None:
-        if outcomes.count(Finish.OK) != len(outcomes):
-            self._say_lost(tasks, outcomes)
+    def _settle(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
+        if outcomes.count(FinishOutcome.OK) != len(outcomes):
+            self._log_lost(tasks, outcomes)
         self._tasks.drop_all(tasks)
         self._ends.settle(tasks)
 
-    def _say_lost(self, tasks: list[InFlightTask], outcomes: Sequence[Finish]) -> None:
+    def _log_lost(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
         for task, outcome in zip(tasks, outcomes, strict=True):
             # What is not there any more was written by the try that had no reply.
-            if outcome is not Finish.OK and task.in_flight and not self._ends.is_in_doubt(task):
+            if outcome is not FinishOutcome.OK and task.in_flight and not self._ends.is_in_doubt(task):
                 _log.warning(
                     "task %s of queue %s lost its lease before its outcome was saved (%s); it may run again",
                     task.id,

@@ -21,47 +21,47 @@ MAX_ERROR: Final = 1000
 _log = logging.getLogger("fastq.pool")
 
 
-class _Fate(NamedTuple):
+class _LineKind(NamedTuple):
     """What became of tasks, and the level of the lines that say so."""
 
     word: str
     level: int
 
 
-_RETRIED: Final = _Fate("retried", logging.WARNING)
-_ARCHIVED: Final = _Fate("archived", logging.ERROR)
-_DELETED: Final = _Fate("deleted", logging.INFO)
-_RETURNED: Final = _Fate("given back", logging.DEBUG)
+_RETRIED: Final = _LineKind("retried", logging.WARNING)
+_ARCHIVED: Final = _LineKind("archived", logging.ERROR)
+_DELETED: Final = _LineKind("deleted", logging.INFO)
+_RETURNED: Final = _LineKind("given back", logging.DEBUG)
 
 
 class FailureLog:
     """The lines about failed tasks.
 
-    Of the same type, error class and fate, ten are written in ten seconds. Never a payload.
+    Of the same type, error class and disposition, ten are written in ten seconds. Never a payload.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._limit = LogLimit[tuple[_Fate, str, str]]()
+        self._limit = LogLimit[tuple[_LineKind, str, str]]()
         self._timer: asyncio.TimerHandle | None = None
 
-    def tell(self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport) -> None:
+    def add(self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport) -> None:
         """Log what became of a task, or count it."""
-        fate = _fate_of(disposition)
-        if not _log.isEnabledFor(fate.level):
+        line_kind = _line_kind_of(disposition)
+        if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view
         error_class = report.error.partition(":")[0].partition(" ")[0]
-        if not self._limit.allows((fate, view.type, error_class), self._clock.monotonic_s()):
+        if not self._limit.allows((line_kind, view.type, error_class), self._clock.monotonic_s()):
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(PER_S, self._tell_rest)
+                self._timer = asyncio.get_running_loop().call_later(PER_S, self._log_rest)
             return
         now_s = self._clock.unix_ns() // 1_000_000_000
         about, follows = _about(task, disposition, report, now_s), _follows(disposition, now_s)
-        what = "failed" if fate in (_RETRIED, _ARCHIVED) else "ended"
+        what = "failed" if line_kind in (_RETRIED, _ARCHIVED) else "ended"
         error = report.error if len(report.error) <= MAX_ERROR else f"{report.error[:MAX_ERROR]}…"
         _log.log(
-            fate.level,
+            line_kind.level,
             "task %s (%s, queue %s) %s at attempt %d of %d: %s; %s",
             *(task.id, view.type, task.queue, what, about["attempt"], about["max_attempts"], error, follows),
             extra={"about": about, "below": report.trace},
@@ -71,28 +71,30 @@ class FailureLog:
         """Log the count of lines that were suppressed and not yet counted."""
         if self._timer is not None:
             self._timer.cancel()
-        self._say_held_back(math.inf)
+        self._log_suppressed(math.inf)
 
-    def _tell_rest(self) -> None:
+    def _log_rest(self) -> None:
         self._timer = None
-        self._say_held_back(self._clock.monotonic_s())
+        self._log_suppressed(self._clock.monotonic_s())
         if self._limit.holds_back:  # in a window that began later than the one by which the timer was set
-            self._timer = asyncio.get_running_loop().call_later(PER_S, self._tell_rest)
+            self._timer = asyncio.get_running_loop().call_later(PER_S, self._log_rest)
 
-    def _say_held_back(self, now_s: float) -> int:
+    def _log_suppressed(self, now_s: float) -> int:
         ended = self._limit.ended(now_s)
         for kind, count in ended:
-            fate, task_type, error_class = kind or (_RETRIED, "other types", "other errors")
+            line_kind, task_type, error_class = kind or (_RETRIED, "other types", "other errors")
             _log.log(
-                fate.level,
+                line_kind.level,
                 "%d more tasks of %s ended with %s in %.0f s and were %s",
-                *(count, task_type, error_class, PER_S, fate.word),
-                extra={"about": {"task_type": task_type, "error": error_class, "outcome": fate.word, "count": count}},
+                *(count, task_type, error_class, PER_S, line_kind.word),
+                extra={
+                    "about": {"task_type": task_type, "error": error_class, "outcome": line_kind.word, "count": count}
+                },
             )
         return len(ended)
 
 
-def _fate_of(disposition: Disposition) -> _Fate:
+def _line_kind_of(disposition: Disposition) -> _LineKind:
     if isinstance(disposition, Retried):
         return _RETRIED
     if isinstance(disposition, Archived):
@@ -108,7 +110,7 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
         "queue": task.queue,
         "attempt": view.retried + 1,
         "max_attempts": view.retry + 1,
-        "outcome": _fate_of(disposition).word,
+        "outcome": _line_kind_of(disposition).word,
         "error": report.error,
         **({"retry_in_s": disposition.retry_at_s - now_s} if isinstance(disposition, Retried) else {}),
     }
@@ -116,6 +118,6 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
 
 def _follows(disposition: Disposition, now_s: int) -> str:
     if not isinstance(disposition, Retried):
-        return _fate_of(disposition).word
+        return _line_kind_of(disposition).word
     free = "" if disposition.is_failure else ", not counted as a failure"
     return f"next try in {format_duration((disposition.retry_at_s - now_s) * 1_000_000_000)}{free}"

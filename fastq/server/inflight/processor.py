@@ -1,4 +1,4 @@
-"""The pool as the server uses it: held tasks in, ended tasks out.
+"""The pool as the server uses it: tasks in flight in, ended tasks out.
 
 It knows which task types are coroutines, turns messages into submissions with their time limits, and events into
 ends for the acker. The pool itself knows neither messages nor queues.
@@ -31,7 +31,7 @@ from fastq.pool.protocol import (
     Submission,
 )
 from fastq.server.config import ServerConfig
-from fastq.server.inflight._intake import Intake, split_done, to_submit
+from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
 from fastq.server.inflight.dispositions import (
     DelayRule,
     canceled_of,
@@ -49,7 +49,7 @@ from fastq.server.inflight.unknown import pass_on_delay_s
 from fastq.wire.codec import TaskView, view_task_message
 from fastq.worker.report import FailureReport
 
-__all__ = ["Processor", "ProcessorCallbacks", "give_back"]
+__all__ = ["Processor", "ProcessorCallbacks", "requeued"]
 
 _CANCELED_EARLY: Final = FailureReport("TaskCanceled: the task was canceled before it began").encode()
 
@@ -105,7 +105,7 @@ class Processor:
         self._counts = in_flight.stats.counts
         self._patterns = PatternIndex()
         self._async_patterns: set[str] = set()
-        self._intake = Intake(self._tasks, self._is_async)
+        self._maker = SubmissionMaker(self._tasks, self._is_async)
         self._config = config
         self.taken = 0
         self._is_closed = False
@@ -137,7 +137,7 @@ class Processor:
             self._patterns.add(pattern)
             if is_async:
                 self._async_patterns.add(pattern)
-        self._intake = Intake(self._tasks, self._is_async)  # what it knew of types may be wrong now
+        self._maker = SubmissionMaker(self._tasks, self._is_async)  # what it knew of types may be wrong now
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -165,14 +165,14 @@ class Processor:
         if self._is_closed:
             self._callbacks.finish(self._return(queue, leased, leased_s))
             return
-        tasks, odd = self._intake.take(queue, leased.ids, leased.messages, leased_s)
+        tasks, odd = self._maker.take(queue, leased.ids, leased.messages, leased_s)
         rejected: list[InFlightTask] = []
         try:
             if odd:
                 self._take_odd(queue, [leased.task(place) for place in odd], leased_s, tasks, rejected)
             if self._callbacks.remembers_canceled():
                 rejected += self._cancel_early(queue, tasks, asked_s)
-            submissions = to_submit(tasks)
+            submissions = submissions_of(tasks)
             if submissions:
                 self.pool.submit(submissions)
         finally:
@@ -186,7 +186,7 @@ class Processor:
             one = leased.task(place)
             if one.id not in returned:
                 with suppress(InvalidMessageError):
-                    returned[one.id] = give_back(self._add(queue, view_leased(one), leased_s))
+                    returned[one.id] = requeued(self._add(queue, view_leased(one), leased_s))
         return list(returned.values())
 
     def _add(self, queue: str, view: TaskView, leased_s: float) -> InFlightTask:
@@ -204,7 +204,7 @@ class Processor:
         tasks: list[InFlightTask],
         rejected: list[InFlightTask],
     ) -> None:
-        """Take tasks that cannot be read, or that are held already: some just now, under the same id."""
+        """Take tasks that cannot be read, or that are in flight already: some just now, under the same id."""
         ids = {task.id for task in tasks}
         repeats = 0
         for one in leased:
@@ -218,7 +218,7 @@ class Processor:
                 rejected.append(self._reject(queue, one, str(error), leased_s))
                 continue
             task = self._add(queue, view, leased_s)
-            self._intake.submission(task)
+            self._maker.submission(task)
             tasks.append(task)
         if repeats:
             _log.warning("queue %s: %d ids were leased twice; each task runs once", queue, repeats)
@@ -267,7 +267,7 @@ class Processor:
             kind, data = EventKind.CRASHED, _KILLED_TWICE
         try:
             if self._goes_again(task, kind):
-                again.append(self._intake.submission(task))
+                again.append(self._maker.submission(task))
             elif kind is EventKind.WRITTEN:
                 self._callbacks.write_result(task, data)
             elif kind is EventKind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
@@ -279,7 +279,7 @@ class Processor:
         except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
             _log.exception("unexpected error: the outcome of task %s of queue %s is not saved", task.id, task.queue)
             if kind is not EventKind.WRITTEN:
-                ended.append(give_back(task))
+                ended.append(requeued(task))
 
     def _goes_again(self, task: InFlightTask, kind: EventKind) -> bool:
         """Return whether a task is to be submitted again, since its child was killed for another's sake."""
@@ -294,7 +294,7 @@ class Processor:
         return task.canceled is None and self._patterns.find(task.view.type) is None
 
     def _judge(self, judge: Judge, task: InFlightTask, kind: EventKind, data: bytes) -> None:
-        """End a task once the hook child has said what follows from its failure; it stays held until then."""
+        """End a task once the hook child has said what follows from its failure; it stays in flight until then."""
 
         async def ask() -> None:
             report: FailureReport | None = None
@@ -310,7 +310,7 @@ class Processor:
         self._end_later(task, ask())
 
     def _ask_about_unknown(self, choose: ChooseUnknown, task: InFlightTask, data: bytes) -> None:
-        """End a task of an unknown type once it is known who has a handler; it stays held until then."""
+        """End a task of an unknown type once it is known who has a handler; it stays in flight until then."""
 
         async def ask() -> None:
             is_passed_on = False
@@ -360,18 +360,18 @@ class Processor:
             task.disposition = canceled_of(task, report, now_s)
         else:
             task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule, report)
-        self.failure_log.tell(task, kind, task.disposition, report)
+        self.failure_log.add(task, kind, task.disposition, report)
         return task
 
     # Control ----------------------------------------------------------------------------------------------------
 
     def cancel(self, cancellation: Cancellation) -> bool:
-        """Cancel every held task that is meant; false if none is held.
+        """Cancel every task in flight that is meant; false if none is.
 
         The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
         """
         # One that is on its way back to its queue will come again.
-        found = [one for one in self._tasks.find(cancellation.task_id, cancellation.queue) if not one.returning]
+        found = [one for one in self._tasks.find(cancellation.task_id, cancellation.queue) if not one.is_requeued]
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
             if task.submission is not None and self.pool.cancel(task.submission) is CancelOutcome.WITHDRAWN:
@@ -385,18 +385,18 @@ class Processor:
         if submission is not None:
             self.pool.cancel(submission)
 
-    def give_back(self) -> list[InFlightTask]:
+    def withdraw(self) -> list[InFlightTask]:
         """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
         self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
-        return [give_back(task) for task in tasks if task.in_flight]
+        return [requeued(task) for task in tasks if task.in_flight]
 
     def tasks(self) -> set[object]:
         """Return the tasks that the pool has, and those about which hooks are being asked."""
         return {submission.key for submission in self.pool.submissions()} | set(self._judging.values())
 
 
-def give_back(task: InFlightTask) -> InFlightTask:
+def requeued(task: InFlightTask) -> InFlightTask:
     """Let a task go back to its queue, whatever became of it."""
     task.disposition = Requeued(task.id)
     return task

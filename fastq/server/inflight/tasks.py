@@ -1,11 +1,11 @@
-"""The tasks that this server holds, and the reading of what it was given to hold."""
+"""The tasks in flight, and the reading of leased ones."""
 
 from fastq.broker.operations.lease import LeasedTask
 from fastq.errors import InvalidMessageError
-from fastq.server.inflight._tasks import InFlightTask, InFlightTasks, Span
+from fastq.server.inflight._tasks import InFlightTask, InFlightTasks, SeqRange
 from fastq.wire.codec import TaskView, view_task_message
 
-__all__ = ["InFlightTask", "InFlightTasks", "Span", "view_leased"]
+__all__ = ["InFlightTask", "InFlightTasks", "SeqRange", "view_leased"]
 
 
 def view_leased(leased: LeasedTask) -> TaskView:

@@ -17,7 +17,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
-from fastq.server.outage import is_everybodys
+from fastq.server.outage import is_shared
 
 __all__ = ["Brought", "DequeueCall", "DueEnds", "Found", "UncertainDequeues", "UncertainEnds"]
 
@@ -73,7 +73,7 @@ class UncertainEnds:
                 continue
             end = self._ends.setdefault(task, _UncertainEnd())
             end.in_doubt = end.in_doubt or error.maybe_applied
-            if is_everybodys(error):
+            if is_shared(error):
                 end.refused = None  # whether Redis would still refuse it is not known
             else:
                 end.refused = error
@@ -144,7 +144,7 @@ class Brought(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Lost:
+class _LostDequeue:
     """A dequeue that may have leased tasks to us without our knowing: they have this very score."""
 
     queue: str
@@ -176,7 +176,7 @@ class UncertainDequeues:
         self._lease_s = lease_s
         self._under_way: frozenset[str] = frozenset()
         self._brought: list[Brought] = []
-        self._lost: list[_Lost] = []
+        self._lost: list[_LostDequeue] = []
         self._is_over = False
 
     def may_bring(self, queue: str) -> bool:
@@ -224,7 +224,7 @@ class UncertainDequeues:
 
     def lose(self, call: DequeueCall, asked_s: float) -> None:
         """Note that a dequeue asked for at ``asked_s`` had no reply; its tasks are looked for now, and again later."""
-        lost = _Lost(call.queue, call.score, asked_s)
+        lost = _LostDequeue(call.queue, call.score, asked_s)
         self._lost = [one for one in self._lost if (one.queue, one.lease_score) != (call.queue, call.score)]
         self._lost.append(lost)
 
@@ -270,7 +270,7 @@ class UncertainDequeues:
         self._lost = [lost for lost in self._lost if lost.looks > 0]
         return found
 
-    def _is_new(self, found: LeasedTask, lost: _Lost, ours: InFlightTask | None) -> bool:
+    def _is_new(self, found: LeasedTask, lost: _LostDequeue, ours: InFlightTask | None) -> bool:
         """Return whether a task that has the lease of a lost dequeue is not the one in flight under its id.
 
         One whose end is in doubt may have come back: its id was free as soon as Redis had carried out that write.

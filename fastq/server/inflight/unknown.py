@@ -18,8 +18,8 @@ TypeInQueue: TypeAlias = tuple[str, str]
 
 READ_AGAIN_S: Final = 5.0
 """Servers write their notices that often."""
-TOLD_AGAIN_S: Final = 60.0
-MOST_TOLD: Final = 10
+LOG_AGAIN_S: Final = 60.0
+MOST_LOGGED: Final = 10
 """Types that are logged in that time: any text may be a type."""
 PASS_ON_S: Final = 5
 PASS_ON_SPREAD_S: Final = 5
@@ -46,8 +46,8 @@ class UnknownTypes:
         self._served: dict[str, PatternIndex] = {}
         self._fresh_until_s = 0.0
         self._reading = asyncio.Lock()
-        self._told: set[TypeInQueue] = set()
-        self._told_until_s = 0.0
+        self._logged: set[TypeInQueue] = set()
+        self._logged_until_s = 0.0
 
     async def passes_on(self, queue: str, task_type: str) -> bool:
         """Return whether tasks of this type are left to other servers; else they fail.
@@ -55,7 +55,7 @@ class UnknownTypes:
         Redis is asked at most every 5 s, once for all who ask meanwhile.
         """
         passes_on = self._rule == "return" or (self._rule == "auto" and await self._is_served(queue, task_type))
-        self._tell((queue, task_type), passes_on=passes_on)
+        self._log_once((queue, task_type), passes_on=passes_on)
         return passes_on
 
     async def _is_served(self, queue: str, task_type: str) -> bool:
@@ -83,15 +83,15 @@ class UnknownTypes:
                         index.add(pattern)
         return served
 
-    def _tell(self, one: TypeInQueue, *, passes_on: bool) -> None:
+    def _log_once(self, one: TypeInQueue, *, passes_on: bool) -> None:
         """Log a type once a minute, and ten types at most."""
         now_s = self._clock.monotonic_s()
-        if now_s >= self._told_until_s:
-            self._told.clear()
-            self._told_until_s = now_s + TOLD_AGAIN_S
-        if one in self._told or len(self._told) >= MOST_TOLD:
+        if now_s >= self._logged_until_s:
+            self._logged.clear()
+            self._logged_until_s = now_s + LOG_AGAIN_S
+        if one in self._logged or len(self._logged) >= MOST_LOGGED:
             return
-        self._told.add(one)
+        self._logged.add(one)
         queue, task_type = one
         what = "are requeued for another server" if passes_on else "fail, and each is charged an attempt"
         _log.warning("no handler here matches type %r of queue %s; its tasks %s", task_type, queue, what)

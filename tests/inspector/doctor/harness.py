@@ -18,13 +18,13 @@ FAR_S: Final = 4_000_000_000
 
 @dataclass(frozen=True)
 class Defect:
-    """Name the check that is to see it, what is said of it, and what makes it; ``is_mended`` by ``--repair``."""
+    """Name the check that is to see it, what is said of it, and what makes it; ``is_repaired`` by ``--repair``."""
 
     check: str
     level: str
     seen: str
     make: Callable[[Seeded], None]
-    is_mended: bool = True
+    is_repaired: bool = True
     example: str = ""
 
 
@@ -51,15 +51,15 @@ def sound(db: Redis, queue: str = "default") -> Seeded:
     return seeded
 
 
-def _ghost(place: str) -> Callable[[Seeded], None]:
+def _dangling(place: str) -> Callable[[Seeded], None]:
     def make(queue: Seeded) -> None:
         if place in ("pending", "active"):
-            queue.db.rpush(queue.key(place), "ghost")
-            queue.db.lpush(queue.key(place), "ghost2")
+            queue.db.rpush(queue.key(place), "dangling")
+            queue.db.lpush(queue.key(place), "dangling2")
             if place == "active":
-                queue.db.zadd(keys.lease(queue.queue), {"ghost": FAR_S, "ghost2": FAR_S})
+                queue.db.zadd(keys.lease(queue.queue), {"dangling": FAR_S, "dangling2": FAR_S})
         else:
-            queue.db.zadd(queue.key(place), {"ghost": FAR_S, "ghost2": FAR_S})
+            queue.db.zadd(queue.key(place), {"dangling": FAR_S, "dangling2": FAR_S})
 
     return make
 
@@ -128,14 +128,14 @@ def _stale_server(queue: Seeded) -> None:
     queue.db.zadd(keys.all_workers(), {keys.workers("h", 1, "x"): PAST_S})
 
 
-GHOSTS: Final = ("pending", "active", "scheduled", "retry", "archived", "completed", "g:g", "g:g:s1")
+DANGLING_PLACES: Final = ("pending", "active", "scheduled", "retry", "archived", "completed", "g:g", "g:g:s1")
 STATES: Final = ("pending", "active", "scheduled", "retry", "archived", "completed", "aggregating")
 DEFECTS: Final = {
     **{
-        f"ghosts in {place}": Defect(
-            "ids without task", "problem", f"2 in {place.removeprefix('g:')}", _ghost(place), example="ghost"
+        f"dangling in {place}": Defect(
+            "ids without task", "problem", f"2 in {place.removeprefix('g:')}", _dangling(place), example="dangling"
         )
-        for place in GHOSTS
+        for place in DANGLING_PLACES
     },
     **{
         f"lost, {state}": Defect("tasks in no list", "problem", "1", _lost(state), example=f"lost says {state}")
@@ -145,15 +145,17 @@ DEFECTS: Final = {
     "lost, of no state": Defect("tasks in no list", "problem", "1", _lost(""), example="lost says nothing"),
     "unleased": Defect("active without lease", "problem", "1 in active", _unleased, example="bare"),
     "inactive": Defect("leases without active task", "problem", "1 in lease", _inactive, example="half"),
-    "expired": Defect("expired leases", "problem", "1 in lease", _expired, is_mended=False, example="late"),
+    "expired": Defect("expired leases", "problem", "1 in lease", _expired, is_repaired=False, example="late"),
     "leftover": Defect("hashes without message", "warning", "1", _leftover, example="rest says none"),
     "lock": Defect("locks without task", "warning", "1", _lock),
-    "unknown": Defect("unknown keys", "warning", "1", _unknown, is_mended=False, example="asynq:{default}:in_progress"),
+    "unknown": Defect(
+        "unknown keys", "warning", "1", _unknown, is_repaired=False, example="asynq:{default}:in_progress"
+    ),
     "unlisted": Defect("unlisted queues", "problem", "1", _unlisted, example="hidden"),
-    "wrong type": Defect("keys of a wrong type", "problem", "1", _wrong_type, is_mended=False),
+    "wrong type": Defect("keys of a wrong type", "problem", "1", _wrong_type, is_repaired=False),
     "overdue": Defect("overdue aggregation sets", "problem", "1", _overdue),
-    "misplaced": Defect("ids out of place", "warning", "1 in archived", _misplaced, is_mended=False, example="p1"),
-    "undecodable": Defect("undecodable messages", "warning", "1 in archived", _undecodable, is_mended=False),
+    "misplaced": Defect("ids out of place", "warning", "1 in archived", _misplaced, is_repaired=False, example="p1"),
+    "undecodable": Defect("undecodable messages", "warning", "1 in archived", _undecodable, is_repaired=False),
     "stale server": Defect("server lists", "warning", "2 entries of servers that are gone", _stale_server),
 }
 

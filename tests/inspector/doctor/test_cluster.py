@@ -28,10 +28,10 @@ def look(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr("fastq.inspector.doctor.examination.SECOND_LOOK_S", 0.0)
     broker = open_broker(url)
 
-    def examined(*, mend: bool = False) -> set[tuple[str, str | None]]:
+    def examined(*, repair: bool = False) -> set[tuple[str, str | None]]:
         report: Report = broker.drive(examine(Order(time.time_ns)))
-        for repair in report.repairs if mend else ():
-            broker.drive(repair.carry_out())
+        for one in report.repairs if repair else ():
+            broker.drive(one.carry_out())
         ours = [
             finding for finding in report.findings if finding.check not in ("persistence", "served", "slow commands")
         ]
@@ -41,8 +41,8 @@ def look(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     broker.close()
 
 
-def test_defects_on_each_node_are_seen_and_mended(look: Any, db: Any) -> None:
-    names: Sequence[str] = ("ghosts in pending", "lost, retry", "leftover", "lock")
+def test_defects_on_each_node_are_seen_and_repaired(look: Any, db: Any) -> None:
+    names: Sequence[str] = ("dangling in pending", "lost, retry", "leftover", "lock")
     for queue in QUEUES:
         sound(db, queue)
     assert look() == set()
@@ -55,11 +55,13 @@ def test_defects_on_each_node_are_seen_and_mended(look: Any, db: Any) -> None:
     expected = {(check, queue) for check in checks for queue in QUEUES} | {("unlisted queues", QUEUES[0])}
     assert look() == expected - {("ids without task", QUEUES[0])}, "it is walked once it is listed"
     for _ in range(2):
-        look(mend=True)
+        look(repair=True)
     assert look() == set()
 
 
-def test_of_a_task_on_its_way_to_another_node_nothing_is_said_and_nothing_mended(nodes: Sequence[RedisServer]) -> None:
+def test_a_task_on_its_way_to_another_node_is_neither_reported_nor_repaired(
+    nodes: Sequence[RedisServer],
+) -> None:
     cluster = Cluster(nodes)
     source, target = nodes[:2]
     (name,) = cluster.queues_on(source)
@@ -78,9 +80,9 @@ def test_of_a_task_on_its_way_to_another_node_nothing_is_said_and_nothing_mended
         broker = open_broker(client)
         examined = broker.run_many(
             [
-                examine_list(name, TaskState.PENDING, "0", mend=True),
-                examine_set(name, keys.retry(name), TaskState.RETRY, "0", mend=True),
-                examine_lock(name, lock, mend=True),
+                examine_list(name, TaskState.PENDING, "0", repair=True),
+                examine_set(name, keys.retry(name), TaskState.RETRY, "0", repair=True),
+                examine_lock(name, lock, repair=True),
             ]
         )
         assert all(isinstance(result, BrokerError) for result in examined), examined

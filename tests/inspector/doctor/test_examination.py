@@ -1,4 +1,4 @@
-"""The doctor's round: each defect is seen, and that alone; what can be mended is, and is not seen again."""
+"""The doctor's round: each defect is seen, and that alone; what can be repaired is, and is not seen again."""
 
 import time
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_nothing_is_wrong_with_tasks_of_every_state(broker: BlockingBroker, db: 
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_a_defect_is_seen_mended_and_not_seen_again(name: str, broker: BlockingBroker, db: Redis) -> None:
+def test_a_defect_is_seen_repaired_and_not_seen_again(name: str, broker: BlockingBroker, db: Redis) -> None:
     defect = break_it(db, name)
     before = dump(db)
     report = look(broker)
@@ -72,20 +72,20 @@ def test_a_defect_is_seen_mended_and_not_seen_again(name: str, broker: BlockingB
     assert found.advice
     if defect.example:
         assert any(example.startswith(defect.example) for example in found.examples)
-    if not defect.is_mended:
+    if not defect.is_repaired:
         assert report.repairs == []
         return
     (repair,) = report.repairs
     assert broker.drive(repair.carry_out()) == found.count
     assert [finding for finding in amiss(look(broker)) if finding.check == defect.check] == []
-    assert broker.drive(repair.carry_out()) == 0, "there is nothing left to mend"
+    assert broker.drive(repair.carry_out()) == 0, "there is nothing left to repair"
 
 
 def dump(db: Any) -> dict[bytes, bytes]:
     return {key: db.dump(key) for key in db.scan_iter(count=1000)}
 
 
-def mend(broker: BlockingBroker) -> None:
+def repair_all(broker: BlockingBroker) -> None:
     for repair in look(broker).repairs:
         broker.drive(repair.carry_out())
 
@@ -95,13 +95,13 @@ def test_dropping_ids_leaves_the_others_in_their_order(broker: BlockingBroker, d
     queue.pend(*(f"p{n}" for n in range(1200)))
     for n in range(0, 1200, 7):
         db.delete(keys.task("default", f"p{n}"))
-    mend(broker)
+    repair_all(broker)
     assert queue.places()["pending"] == [f"p{n}" for n in reversed(range(1200)) if n % 7]
 
 
-def test_what_is_mended_in_active_loses_its_lease_too(broker: BlockingBroker, db: Redis) -> None:
-    break_it(db, "ghosts in active")
-    mend(broker)
+def test_what_is_repaired_in_active_loses_its_lease_too(broker: BlockingBroker, db: Redis) -> None:
+    break_it(db, "dangling in active")
+    repair_all(broker)
     assert Seeded(db).places()["active"] == Seeded(db).places()["lease"] == ["a1"]
 
 
@@ -109,7 +109,7 @@ def test_a_lost_task_is_archived_and_a_completed_one_kept(broker: BlockingBroker
     queue = Seeded(db)
     queue.put("lost", "retry", payload=b"p")
     queue.put("done", "completed")
-    mend(broker)
+    repair_all(broker)
     assert queue.places() == {"archived": ["lost"], "completed": ["done"]}
     assert queue.states() == {"lost": "archived", "done": "completed"}
     assert queue.message("lost").payload == b"p"
@@ -157,7 +157,7 @@ def test_lost_tasks_are_told_from_those_in_a_long_list(broker: BlockingBroker, d
     (found,) = amiss(report)
     assert (found.check, found.count) == ("tasks in no list", 2)
     (repair,) = report.repairs
-    db.lpush(keys.pending("default"), "lost2")  # somebody else mended it
+    db.lpush(keys.pending("default"), "lost2")  # somebody else repaired it
     assert broker.drive(repair.carry_out()) == 1
     assert queue.places()["archived"] == ["lost1"]
     assert amiss(look(broker))[0].seen == "1 in pending", "what somebody else did says that it is in retry"
@@ -188,13 +188,13 @@ def test_what_comes_into_a_long_list_while_it_is_read_is_not_lost(broker: Blocki
 
 def test_a_half_lost_task_is_pending_again(broker: BlockingBroker, db: Redis) -> None:
     break_it(db, "inactive")
-    mend(broker)
+    repair_all(broker)
     assert Seeded(db).states()["half"] == "pending"
 
 
 def test_a_set_that_is_given_back_is_its_groups_again(broker: BlockingBroker, db: Redis) -> None:
     break_it(db, "overdue")
-    mend(broker)
+    repair_all(broker)
     assert sorted(Seeded(db).scores("g:g")) == ["g1", "g2", "g3"]
 
 
@@ -202,7 +202,7 @@ def test_a_group_without_tasks_is_listed_no_more(broker: BlockingBroker, db: Red
     queue = Seeded(db)
     queue.group("g", {"g1": 1.0})
     db.delete(keys.task("default", "g1"))
-    mend(broker)
+    repair_all(broker)
     assert queue.all_keys() == {keys.all_queues()}
 
 
@@ -210,7 +210,7 @@ def test_what_moves_between_two_looks_is_not_told(
     broker: BlockingBroker, db: Any, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = sound(db)
-    for name in ("ghosts in pending", "lost, retry", "lock", "unleased", "unlisted"):
+    for name in ("dangling in pending", "lost, retry", "lock", "unleased", "unlisted"):
         DEFECTS[name].make(queue)
 
     pauses = []
@@ -219,8 +219,8 @@ def test_what_moves_between_two_looks_is_not_told(
         pauses.append(seconds)
         if len(pauses) == 1:
             return  # to look once more whether a server serves the queue
-        db.lrem(keys.pending("default"), 0, "ghost")
-        db.lrem(keys.pending("default"), 0, "ghost2")
+        db.lrem(keys.pending("default"), 0, "dangling")
+        db.lrem(keys.pending("default"), 0, "dangling2")
         db.zadd(queue.key("retry"), {"lost": 4e9})
         db.delete(keys.unique("default", "gone", b"x"))
         db.zadd(keys.lease("default"), {"bare": 4e9})
@@ -233,11 +233,11 @@ def test_what_moves_between_two_looks_is_not_told(
 
 def test_a_repair_looks_again(broker: BlockingBroker, db: Any) -> None:
     queue = sound(db)
-    for name in ("ghosts in pending", "lost, retry", "lock", "unleased", "leftover"):
+    for name in ("dangling in pending", "lost, retry", "lock", "unleased", "leftover"):
         DEFECTS[name].make(queue)
     report = look(broker)
     assert len(report.repairs) == 5
-    for task_id in ("ghost", "ghost2", "nobody", "rest"):
+    for task_id in ("dangling", "dangling2", "nobody", "rest"):
         queue.put(task_id, "pending")
     db.lpush(keys.pending("default"), "nobody", "rest")
     db.zadd(queue.key("retry"), {"lost": 4e9})
@@ -250,7 +250,7 @@ def test_a_repair_looks_again(broker: BlockingBroker, db: Any) -> None:
 def test_a_key_of_a_wrong_type_hides_nothing_of_other_queues(broker: BlockingBroker, db: Redis) -> None:
     break_it(db, "wrong type")
     other = Seeded(db, "low")
-    DEFECTS["ghosts in pending"].make(other)
+    DEFECTS["dangling in pending"].make(other)
     found = {(finding.check, finding.queue) for finding in amiss(look(broker))}
     assert found == {
         ("keys of a wrong type", "default"),
@@ -261,7 +261,7 @@ def test_a_key_of_a_wrong_type_hides_nothing_of_other_queues(broker: BlockingBro
 
 
 def test_a_queue_alone_may_be_looked_at(broker: BlockingBroker, db: Redis) -> None:
-    break_it(db, "ghosts in pending")
+    break_it(db, "dangling in pending")
     sound(db, "low")
     assert amiss(look(broker, queues=("low",))) == []
     assert len(amiss(look(broker, queues=("low", "default")))) == 1

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis, RedisError
 
 from fastq.broker.inspect.redis_state import SlowCommand
-from fastq.broker.inspect.registry import Listed
+from fastq.broker.inspect.registry import RegistryEntry
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerAuthError
 from fastq.inspector.doctor.clocks import check_server_clocks
@@ -190,10 +190,10 @@ def test_old_and_foreign_slow_commands_are_not_told_of() -> None:
 
 def test_a_doctor_that_was_suspended_takes_no_server_s_clock_for_wrong() -> None:
     known = vitals()
-    beat = Listed("servers", "asynq:servers:{h:1:x}", known.redis_now_s + 60, 55_000)
+    beat = RegistryEntry("servers", "asynq:servers:{h:1:x}", known.redis_now_s + 60, 55_000)
     assert check_server_clocks([beat], known, 0.0).level is Level.WARNING
     assert check_server_clocks([beat], known, 5.0).level is Level.OK
-    behind = Listed("servers", "asynq:servers:{h:1:x}", known.redis_now_s + 60, 65_000)
+    behind = RegistryEntry("servers", "asynq:servers:{h:1:x}", known.redis_now_s + 60, 65_000)
     assert check_server_clocks([behind], known, 5.0).level is Level.WARNING
 
 

@@ -9,7 +9,7 @@ from fastq.server.actors.archive_keeper import ArchiveKeeper
 from fastq.server.actors.forwarder import Forwarder
 from fastq.server.actors.janitor import Janitor
 from fastq.server.actors.reclaimer import Reclaimer
-from fastq.server.actors.recoverer import Recoverer, Rules
+from fastq.server.actors.recoverer import LostTaskRules, Recoverer
 from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.config import MAX_LOST, ServerConfig
 from fastq.server.inflight.in_flight import InFlight
@@ -49,7 +49,7 @@ def _actor(stage: Stage, name: str, queue: str) -> Actor:
             config = ServerConfig(queues={queue: 1})
             return Janitor(commands, config, ArchiveKeeper(stage.broker, config, clock), clock, Outage())
     in_flight = InFlight.of(US, StallWatch(clock), clock, TRUSTING)  # another server's: it holds none of the stage's
-    rules = Rules(lambda retried: 3600.0, MAX_LOST, None)
+    rules = LostTaskRules(lambda retried: 3600.0, MAX_LOST, None)
     return Recoverer(commands, [queue], in_flight, rules, Reclaimer(commands, clock, aggregates=True).reclaim)
 
 

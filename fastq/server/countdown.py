@@ -1,6 +1,6 @@
 """How much time is left for the end of a server: for running handlers, and for last words to Redis.
 
-It is out ``LAST_WORDS_S`` after the time for running handlers, or after a second signal, if Redis does not answer.
+It is out ``LAST_WRITES_S`` after the time for running handlers, or after a second signal, if Redis does not answer.
 Where it does, on a machine that is busy, it takes what it takes.
 """
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from fastq.server.end_task import end_task
 
-__all__ = ["GOODBYE_S", "LAST_WORDS_S", "Ending", "within"]
+__all__ = ["GOODBYE_S", "LAST_WRITES_S", "Countdown", "within"]
 
-LAST_WORDS_S: Final = 1.0
+LAST_WRITES_S: Final = 1.0
 TO_A_SILENT_REDIS_S: Final = 0.25
 """The least for which writes are tried where Redis does not answer."""
 GOODBYE_S: Final = 0.1
@@ -21,13 +21,13 @@ INTERPRETER_S: Final = 0.15
 """What Python's own end takes."""
 
 
-class Ending:
+class Countdown:
     """A countdown from the moment of the shutdown."""
 
     def __init__(self, shutdown_timeout_s: float, hurry: asyncio.Event) -> None:
         self._now_s = asyncio.get_running_loop().time
         self._handlers_until_s = self._now_s() + shutdown_timeout_s
-        self._until_s = self._handlers_until_s + LAST_WORDS_S - GOODBYE_S - INTERPRETER_S
+        self._until_s = self._handlers_until_s + LAST_WRITES_S - GOODBYE_S - INTERPRETER_S
         self._hurry = hurry
 
     async def wait(self, work: Coroutine[Any, Any, object], within_s: float | None = None) -> None:
@@ -43,9 +43,9 @@ class Ending:
         await end_task(working)
         await end_task(hurrying)
 
-    def last_words_s(self, redis_answers: bool) -> float:
+    def last_writes_s(self, redis_answers: bool) -> float:
         """Return how long Redis may be asked from now on to take what is left."""
-        least_s = LAST_WORDS_S if redis_answers else TO_A_SILENT_REDIS_S
+        least_s = LAST_WRITES_S if redis_answers else TO_A_SILENT_REDIS_S
         return max(least_s, 0.0 if self._hurry.is_set() else self._until_s - self._now_s())
 
 

@@ -1,32 +1,32 @@
-"""The intake: usual tasks become held tasks with submissions, usual ends are noted; the rest is handed back."""
+"""The submission maker: usual tasks are taken in flight with submissions, usual ends noted; the rest is handed back."""
 
 import pytest
 
 from fastq.broker.operations.cancel import CancelAs
 from fastq.broker.operations.finish import Done
 from fastq.pool.protocol import Event, EventKind
-from fastq.server.inflight._intake import Intake, split_done
+from fastq.server.inflight._processor import SubmissionMaker, split_done
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import view_task_message
 from tests.broker.harness import message
 
 
 @pytest.fixture
-def held() -> InFlightTasks:
+def in_flight() -> InFlightTasks:
     return InFlightTasks()
 
 
-def intake(held: InFlightTasks, *coroutines: str) -> Intake:
-    return Intake(held, lambda task_type: task_type in coroutines)
+def maker(in_flight: InFlightTasks, *coroutines: str) -> SubmissionMaker:
+    return SubmissionMaker(in_flight, lambda task_type: task_type in coroutines)
 
 
-def take(held: InFlightTasks, *task_ids: str) -> tuple[list[InFlightTask], list[int]]:
+def take(in_flight: InFlightTasks, *task_ids: str) -> tuple[list[InFlightTask], list[int]]:
     messages = [message(task_id, queue="q") for task_id in task_ids]
-    return intake(held).take("q", [task_id.encode() for task_id in task_ids], messages, 1.0)
+    return maker(in_flight).take("q", [task_id.encode() for task_id in task_ids], messages, 1.0)
 
 
-def one_task(held: InFlightTasks, **fields: object) -> InFlightTask:
-    (task,), _ = intake(held).take("q", [b"a"], [message("a", queue="q", **fields)], 1.0)
+def one_task(in_flight: InFlightTasks, **fields: object) -> InFlightTask:
+    (task,), _ = maker(in_flight).take("q", [b"a"], [message("a", queue="q", **fields)], 1.0)
     return task
 
 
@@ -35,33 +35,33 @@ def end(task: InFlightTask, kind: EventKind = EventKind.DONE, data: bytes = b"")
     return Event(kind, task.submission, data)
 
 
-def test_tasks_are_held_in_order_with_their_submissions(held: InFlightTasks) -> None:
-    tasks, odd = take(held, "a", "é", "b")
+def test_tasks_are_in_flight_in_order_with_their_submissions(in_flight: InFlightTasks) -> None:
+    tasks, odd = take(in_flight, "a", "é", "b")
     assert odd == []
-    assert held.by_queue() == [("q", tasks)]
+    assert in_flight.by_queue() == [("q", tasks)]
     assert [task.id for task in tasks] == ["a", "é", "b"]
     assert [task.leased_until_s for task in tasks] == [31.0] * 3
     assert all(task.submission is not None and task.submission.key is task for task in tasks)
 
 
-def test_what_needs_a_closer_look_is_named_by_its_place_and_not_held(held: InFlightTasks) -> None:
-    held.add("q", view_task_message(message("here", queue="q")), 0.0)
+def test_what_needs_a_closer_look_is_named_by_its_place_and_not_taken(in_flight: InFlightTasks) -> None:
+    in_flight.add("q", view_task_message(message("here", queue="q")), 0.0)
     ids = [b"good", b"broken", b"other", b"here", b"good", b"\xff"]
     messages = [message(one, queue="q") for one in ("good", "broken", "not-other", "here", "good", "bytes")]
     messages[1] = b"\x08"
-    tasks, odd = intake(held).take("q", ids, messages, 0.0)
+    tasks, odd = maker(in_flight).take("q", ids, messages, 0.0)
     assert ([task.id for task in tasks], odd) == (["good"], [1, 2, 3, 4, 5])
-    assert len(held) == 2
+    assert len(in_flight) == 2
 
 
-def test_whether_a_type_is_a_coroutine_is_asked_once(held: InFlightTasks) -> None:
+def test_whether_a_type_is_a_coroutine_is_asked_once(in_flight: InFlightTasks) -> None:
     asked: list[str] = []
 
     def is_async(task_type: str) -> bool:
         asked.append(task_type)
         return task_type == "async"
 
-    taking = Intake(held, is_async)
+    taking = SubmissionMaker(in_flight, is_async)
     for task_id, task_type in (("a", "async"), ("b", "plain"), ("c", "async")):
         (task,), _ = taking.take("q", [task_id.encode()], [message(task_id, queue="q", type=task_type)], 0.0)
         assert task.submission is not None
@@ -69,16 +69,16 @@ def test_whether_a_type_is_a_coroutine_is_asked_once(held: InFlightTasks) -> Non
     assert asked == ["async", "plain"]
 
 
-def test_what_the_question_raises_is_raised(held: InFlightTasks) -> None:
+def test_what_the_question_raises_is_raised(in_flight: InFlightTasks) -> None:
     def is_async(task_type: str) -> bool:
         raise LookupError(task_type)
 
     with pytest.raises(LookupError):
-        Intake(held, is_async).take("q", [b"a"], [message("a", queue="q")], 0.0)
+        SubmissionMaker(in_flight, is_async).take("q", [b"a"], [message("a", queue="q")], 0.0)
 
 
-def test_a_handler_that_returned_ends_its_task(held: InFlightTasks) -> None:
-    task = one_task(held, unique_key="lock")
+def test_a_handler_that_returned_ends_its_task(in_flight: InFlightTasks) -> None:
+    task = one_task(in_flight, unique_key="lock")
     assert split_done([end(task)]) == ([task], [])
     assert isinstance(task.disposition, Done)
     assert task.disposition == Done("a", "lock")
@@ -86,27 +86,27 @@ def test_a_handler_that_returned_ends_its_task(held: InFlightTasks) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in EventKind if kind is not EventKind.DONE])
-def test_every_other_event_is_the_crew_s(kind: EventKind, held: InFlightTasks) -> None:
-    task = one_task(held)
+def test_every_other_event_is_the_processors(kind: EventKind, in_flight: InFlightTasks) -> None:
+    task = one_task(in_flight)
     event = end(task, kind)
     assert split_done([event]) == ([], [event])
     assert not task.ended
 
 
-def test_a_task_that_is_kept_or_was_cancelled_is_the_crew_s(held: InFlightTasks) -> None:
-    kept = one_task(held, retention=60)
+def test_a_task_that_is_kept_or_was_cancelled_is_the_processors(in_flight: InFlightTasks) -> None:
+    kept = one_task(in_flight, retention=60)
     event = end(kept)
     assert split_done([event]) == ([], [event])
-    held.drop(kept)
-    canceled = one_task(held)
+    in_flight.drop(kept)
+    canceled = one_task(in_flight)
     canceled.canceled = CancelAs.DELETE
     event = end(canceled)
     assert split_done([event]) == ([], [event])
 
 
-def test_a_task_that_was_let_go_of_is_in_neither(held: InFlightTasks) -> None:
-    task = one_task(held)
+def test_a_task_that_was_let_go_of_is_in_neither(in_flight: InFlightTasks) -> None:
+    task = one_task(in_flight)
     events = [end(task), end(task, EventKind.FAILED)]
-    held.drop(task)
+    in_flight.drop(task)
     assert task.submission is None, "the two must not keep each other alive"
     assert split_done(events) == ([], [])

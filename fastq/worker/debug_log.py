@@ -10,12 +10,12 @@ from fastq.pool.event_kind import EventKind
 from fastq.pool.runner import Answer, Runner, TaskContext
 from fastq.wire.codec import decode_task_message
 
-__all__ = ["TellingRunner"]
+__all__ = ["DebugLogRunner"]
 
 _log = logging.getLogger("fastq.worker")
 
 
-class TellingRunner:
+class DebugLogRunner:
     """A runner around another one; what does not end well is logged by the main process, which knows what follows."""
 
     def __init__(self, runner: Runner) -> None:
@@ -29,9 +29,9 @@ class TellingRunner:
         """Run a plain task to its end."""
         began_s = time.monotonic()
         about = _about(data)
-        _say(about, "begins")
+        _log_line(about, "begins")
         answer = self._runner.run(data, context)
-        _say_end(about, answer, context, began_s)
+        _log_end(about, answer, context, began_s)
         return answer
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
@@ -41,9 +41,9 @@ class TellingRunner:
     async def _run_async(self, data: bytes, context: TaskContext) -> Answer:
         began_s = time.monotonic()
         about = _about(data)
-        _say(about, "begins")
+        _log_line(about, "begins")
         answer = await self._runner.run_async(data, context)
-        _say_end(about, answer, context, began_s)
+        _log_end(about, answer, context, began_s)
         return answer
 
 
@@ -61,13 +61,13 @@ def _about(data: bytes) -> dict[str, Any]:
     }
 
 
-def _say_end(about: dict[str, Any], answer: Answer, context: TaskContext, began_s: float) -> None:
+def _log_end(about: dict[str, Any], answer: Answer, context: TaskContext, began_s: float) -> None:
     ran_s = time.monotonic() - began_s
     if context.interruption is None and (answer is None or answer[0] is EventKind.RESULT):
-        _say(about, f"is done after {ran_s:.3f} s,", outcome="done", ran_s=round(ran_s, 6))
+        _log_line(about, f"is done after {ran_s:.3f} s,", outcome="done", ran_s=round(ran_s, 6))
 
 
-def _say(about: dict[str, Any], what: str, **more: Any) -> None:
+def _log_line(about: dict[str, Any], what: str, **more: Any) -> None:
     if about:
         where = (about["task_id"], about["task_type"], about["queue"], what, about["attempt"], about["max_attempts"])
         _log.debug("task %s (%s, queue %s) %s attempt %d of %d", *where, extra={"about": {**about, **more}})

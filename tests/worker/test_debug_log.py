@@ -10,8 +10,8 @@ from fastq import ServeMux
 from fastq.hooks import Hooks
 from fastq.pool.event_kind import EventKind
 from fastq.running import RunningTask
+from fastq.worker.debug_log import DebugLogRunner
 from fastq.worker.runner import HandlerRunner, load, runner_argument
-from fastq.worker.telling import TellingRunner
 from tests.worker.harness import FakeContext, encoded
 
 mux: ServeMux = ServeMux()
@@ -32,7 +32,7 @@ def fail(task: RunningTask) -> None:
     raise ValueError("no")
 
 
-runner = TellingRunner(HandlerRunner(mux, Hooks()))
+runner = DebugLogRunner(HandlerRunner(mux, Hooks()))
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -75,5 +75,5 @@ def test_what_cannot_be_read_is_left_to_the_runner(caplog: pytest.LogCaptureFixt
 
 def test_at_other_levels_no_task_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastq.worker.runner.set_up_logging", lambda level, form: None)
-    for level, kind in {"info": HandlerRunner, "debug": TellingRunner}.items():
+    for level, kind in {"info": HandlerRunner, "debug": DebugLogRunner}.items():
         assert type(load(runner_argument(f"{__name__}:mux", log=(level, "text", "never")))) is kind

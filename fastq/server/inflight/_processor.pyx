@@ -31,8 +31,8 @@ cdef int64_t FOREVER_S = 9_000_000_000
 cdef int MAX_KNOWN_TYPES = 10_000
 
 
-cdef class Intake:
-    """The intake of leased tasks; ``is_async`` tells whether a type's handler is a coroutine."""
+cdef class SubmissionMaker:
+    """The maker of leased tasks' submissions; ``is_async`` tells whether a type's handler is a coroutine."""
 
     cdef InFlightTasks tasks
     cdef object is_async
@@ -102,7 +102,7 @@ cdef class Intake:
         return known
 
 
-def to_submit(tasks: list[InFlightTask]) -> list[Submission]:
+def submissions_of(tasks: list[InFlightTask]) -> list[Submission]:
     """Return the submissions of tasks that have not ended meanwhile."""
     cdef InFlightTask task
     submissions = []

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fastq.server.ending import LAST_WORDS_S, Ending, within
+from fastq.server.countdown import LAST_WRITES_S, Countdown, within
 from tests.broker.harness import run
 
 LONG_S = 3600.0
@@ -20,7 +20,7 @@ async def soon() -> None:
 
 def test_a_wait_ends_with_its_work() -> None:
     async def test() -> None:
-        await Ending(LONG_S, asyncio.Event()).wait(soon())
+        await Countdown(LONG_S, asyncio.Event()).wait(soon())
 
     run(test)
 
@@ -28,7 +28,7 @@ def test_a_wait_ends_with_its_work() -> None:
 @pytest.mark.parametrize("within_s", [None, 0.01])
 def test_a_wait_ends_with_the_time_of_running_handlers_or_its_own(within_s: float | None) -> None:
     async def test() -> None:
-        await Ending(0.01 if within_s is None else LONG_S, asyncio.Event()).wait(never(), within_s)
+        await Countdown(0.01 if within_s is None else LONG_S, asyncio.Event()).wait(never(), within_s)
 
     run(test)
 
@@ -37,26 +37,26 @@ def test_a_wait_ends_with_the_time_of_running_handlers_or_its_own(within_s: floa
 def test_a_second_signal_ends_every_wait(before: bool) -> None:
     async def test() -> None:
         hurry = asyncio.Event()
-        ending = Ending(LONG_S, hurry)
+        countdown = Countdown(LONG_S, hurry)
         if before:
             hurry.set()
         else:
             asyncio.get_running_loop().call_later(0.01, hurry.set)
-        await ending.wait(never())
-        await ending.wait(never(), LONG_S)
-        assert ending.last_words_s(redis_answers=True) == LAST_WORDS_S
-        assert ending.last_words_s(redis_answers=False) < LAST_WORDS_S / 2
+        await countdown.wait(never())
+        await countdown.wait(never(), LONG_S)
+        assert countdown.last_writes_s(redis_answers=True) == LAST_WRITES_S
+        assert countdown.last_writes_s(redis_answers=False) < LAST_WRITES_S / 2
 
     run(test)
 
 
 def test_redis_has_what_is_left_and_a_silent_one_hardly_more() -> None:
     async def test() -> None:
-        early, late = Ending(LONG_S, asyncio.Event()), Ending(-LONG_S, asyncio.Event())
+        early, late = Countdown(LONG_S, asyncio.Event()), Countdown(-LONG_S, asyncio.Event())
         for redis_answers in (True, False):
-            assert LONG_S - 600 < early.last_words_s(redis_answers) < LONG_S + LAST_WORDS_S
-        assert late.last_words_s(redis_answers=True) == LAST_WORDS_S
-        assert late.last_words_s(redis_answers=False) < LAST_WORDS_S / 2
+            assert LONG_S - 600 < early.last_writes_s(redis_answers) < LONG_S + LAST_WRITES_S
+        assert late.last_writes_s(redis_answers=True) == LAST_WRITES_S
+        assert late.last_writes_s(redis_answers=False) < LAST_WRITES_S / 2
 
     run(test)
 
