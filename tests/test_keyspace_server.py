@@ -53,7 +53,7 @@ from tests.keyspace import (
     golden,
     snapshot,
 )
-from tests.server.groups import NoChild, config_of, in_process
+from tests.server.actors.groups import NoChild, config_of, in_process
 from tests.server.harness import TRUSTING
 
 HOUR = timedelta(hours=1)

@@ -12,7 +12,7 @@ from fastq.running import GroupedTask, RunningTask
 from fastq.testing import aggregate_groups, drain
 from fastq.wire import keys
 from tests.broker.harness import QUEUE, QueueBench
-from tests.server.groups import leftovers
+from tests.server.actors.groups import leftovers
 
 
 def together(group: str, tasks: Sequence[GroupedTask]) -> Task:

@@ -19,7 +19,7 @@ from fastq.server.timing import STANDARD
 from tests.interop.differential.goal import NOTHING
 from tests.interop.differential.groups import NO_TASK, Due, bundler
 from tests.interop.differential.operation import Operation, Outcome
-from tests.server.groups import NoChild, config_of, in_process
+from tests.server.actors.groups import NoChild, config_of, in_process
 from tests.server.harness import TRUSTING, in_flight_of
 from tests.test_keyspace_server import US, Stage
 

@@ -15,9 +15,9 @@ from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer, redis_server
-from tests.server.fetching import Pool, fetcher
+from tests.server.actors.fetching import Pool, fetcher
+from tests.server.actors.test_acker import ENDS, WRITES, end_all
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
-from tests.server.test_acker import ENDS, WRITES, end_all
 
 PROCESSED = {"done": 2, "complete": 2, "retry": 2, "archive": 2}
 

@@ -15,7 +15,7 @@ from fastq.server.commands import Commands
 from tests.broker.harness import NOW_S, QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
+from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, ScriptFault, logged, no_news, on_bench
 
 DUE_S = NOW_S - 60

@@ -15,7 +15,7 @@ from fastq.server.commands import Commands
 from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, NOW_S, QUEUE, message
-from tests.server.groups import join, leftovers
+from tests.server.actors.groups import join, leftovers
 from tests.server.harness import Bench, logged, no_news, on_bench, recoverer
 
 ONE = AggregationSet(QUEUE, "g", "set-1")

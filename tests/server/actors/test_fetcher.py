@@ -14,7 +14,7 @@ from fastq.wire import keys
 from tests.broker.harness import NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.fetching import Pool, fetcher, fetcher_and_wakers, fill
+from tests.server.actors.fetching import Pool, fetcher, fetcher_and_wakers, fill
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
 
 # Fetching ---------------------------------------------------------------------------------------------------------

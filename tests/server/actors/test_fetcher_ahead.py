@@ -11,7 +11,7 @@ from fastq.broker.operation import Operation
 from fastq.broker.operations.lease import Leased
 from fastq.server.inflight.uncertain import DequeueCall
 from tests.broker.harness import OURS, QUEUE
-from tests.server.fetching import Pool, fetcher, fill
+from tests.server.actors.fetching import Pool, fetcher, fill
 from tests.server.harness import Bench, on_bench
 from tests.waiting import wait_until
 

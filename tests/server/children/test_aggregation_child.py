@@ -20,7 +20,7 @@ from tests.server.harness import logged
 from tests.waiting import PATIENCE_S, until
 from tests.worker.harness import encoded
 
-HERE = "tests.server.test_aggregation_child"
+HERE = "tests.server.children.test_aggregation_child"
 
 
 def aggregate(group: str, tasks: Sequence[GroupedTask]) -> Any:
@@ -108,7 +108,7 @@ def test_the_patience_with_a_call_does_not_begin_while_another_one_runs() -> Non
 @pytest.mark.parametrize(
     ("group", "says"),
     [
-        ("raise", "LookupError: nothing there (tests/server/test_aggregation_child.py:"),
+        ("raise", "LookupError: nothing there (tests/server/children/test_aggregation_child.py:"),
         ("crash", "died with signal SIGSEGV"),
         ("hang", "it took longer than 1 s and was ended"),
     ],

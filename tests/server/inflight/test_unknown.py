@@ -18,7 +18,7 @@ from fastq.wire.notice import ServerNotice
 from fastq.worker.report import FailureReport
 from tests.broker.harness import NOW_S, run
 from tests.server.harness import Bench, logged, on_bench
-from tests.server.test_processor import Bench as CrewBench
+from tests.server.inflight.test_processor import Bench as CrewBench
 
 PEER = ServerIdentity("host", 8, "peer")
 KNOWN, OTHER = ("q", "email:send"), ("q", "sms")

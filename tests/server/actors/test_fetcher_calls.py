@@ -7,7 +7,7 @@ from redis import Redis
 from fastq.broker.operations.dequeue import NoTasks
 from fastq.broker.operations.lease import Leased
 from tests.broker.harness import QUEUE
-from tests.server.fetching import Pool, fetcher, fetcher_and_wakers, fill
+from tests.server.actors.fetching import Pool, fetcher, fetcher_and_wakers, fill
 from tests.server.harness import Bench, on_bench
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from fastq.broker.transport.uri import Address, ConnectionKind, ConnectionSpec, TLSFiles, mask_password, parse_redis_uri
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "uri.json").read_text())["cases"]
+GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "uri.json").read_text())["cases"]
 
 # Row "redis URIs": asynq refuses these, and here they have a meaning.
 READ_HERE_ONLY = {

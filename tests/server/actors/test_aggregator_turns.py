@@ -14,7 +14,7 @@ from fastq.errors import BrokerError
 from fastq.server.commands import Commands
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, QueueBench
-from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
+from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, logged, on_bench
 from tests.waiting import until
 

@@ -17,8 +17,8 @@ from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
+from tests.server.actors.test_acker import end
 from tests.server.harness import Bench, ScriptFault, logged, no_news, on_bench
-from tests.server.test_acker import end
 
 ME = ServerIdentity("host", 7, "id")
 

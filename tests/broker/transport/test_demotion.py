@@ -15,7 +15,7 @@ from fastq.wire import keys
 from tests.broker.harness import QUEUE, until
 from tests.ports import free_port
 from tests.redis_servers import RedisServer, redis_server
-from tests.server.fetching import Pool, fetcher_and_wakers
+from tests.server.actors.fetching import Pool, fetcher_and_wakers
 from tests.server.harness import Bench, on_bench
 from tests.waiting import PATIENCE_S
 

@@ -21,7 +21,7 @@ from fastq.server.children.aggregation_child import AggregationFailure
 from fastq.server.commands import Commands
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE
-from tests.server.groups import aggregator_on, concat, in_process, join, leftovers, outcome
+from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, logged, no_news, on_bench
 from tests.waiting import PATIENCE_S
 

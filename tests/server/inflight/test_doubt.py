@@ -17,9 +17,9 @@ from fastq.server.commands import Commands
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
-from tests.server.fetching import Pool
+from tests.server.actors.fetching import Pool
+from tests.server.actors.test_acker import end_all
 from tests.server.harness import Bench, on_bench
-from tests.server.test_acker import end_all
 
 
 class LosingReplies:

@@ -21,7 +21,7 @@ from tests.processes import is_running
 from tests.redis_servers import server_program as program_for_tests
 from tests.waiting import PATIENCE_S, wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PREAMBLE = """
 import json, os, signal, subprocess, sys
 from fastq.broker.transport.connection import connect
