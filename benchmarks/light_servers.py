@@ -91,7 +91,7 @@ class LightServer:
         in_flight = InFlight.of(Owner.draw(), stall, self._clock, STANDARD)
         self._tasks = in_flight.tasks
         commands = CountedCommands(self._broker, self)
-        self._acker = Acker(AckWriter(commands, in_flight), in_flight, lambda: None)
+        self._acker = Acker(AckWriter(commands, in_flight), in_flight, lambda: True, lambda: None, lambda: None)
         self._watch = TaskWatch(self._broker.transport)
         self.waker = Waker(self._watch, QUEUE, self._wake, lambda: servers, in_flight.stats.outage)
         wakers = {QUEUE: self.waker}
@@ -129,7 +129,7 @@ class LightServer:
             task = self._tasks.add(queue, view, self._clock.monotonic_s())
             task.disposition = Done(view.id)
             ended.append(task)
-        self._acker.add(ended, pool_is_dry=True)
+        self._acker.add(ended)
         self.fetcher.wake()
 
     # What is counted.

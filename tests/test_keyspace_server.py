@@ -54,7 +54,7 @@ from tests.keyspace import (
     snapshot,
 )
 from tests.server.actors.groups import NoChild, config_of, in_process
-from tests.server.harness import TRUSTING
+from tests.server.harness import TRUSTING, no_news
 
 HOUR = timedelta(hours=1)
 PAYLOAD = b'{"id":1}'
@@ -74,7 +74,8 @@ class Stage:
         clock = SystemClock()
         self.in_flight = InFlight.of(US, StallWatch(clock), clock, STANDARD)
         self.tasks = self.in_flight.tasks
-        self.acker = Acker(AckWriter(self.commands, self.in_flight), self.in_flight, lambda: None)
+        writer = AckWriter(self.commands, self.in_flight)
+        self.acker = Acker(writer, self.in_flight, lambda: True, no_news, no_news)
         self.config = ServerConfig(concurrency=2)
         self.in_handlers: list[InFlightTask] = []
         self.room = 100
@@ -103,8 +104,8 @@ class Stage:
         if kind > EventKind.RESULT and kind < EventKind.CRASHED:
             data = FailureReport(data.decode(errors="replace"), is_failure, 3600.0).encode()
         task.disposition = disposition_of(task, kind, data, int(time.time()), lambda retried: 3600.0)
-        self.acker.add([task], pool_is_dry=True)
-        await self.acker.flush()
+        self.acker.add([task])
+        await self.acker.tick()
 
     def heartbeater(self, status: ServerStatus = ServerStatus.ACTIVE) -> Heartbeater:
         started_ns = time.monotonic_ns()

@@ -48,7 +48,6 @@ from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
 from fastq.server.end_task import end_task
-from fastq.server.ended import EndedTasks
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
@@ -99,12 +98,12 @@ class ServerProcess:
         self.tasks, self.stats = self.in_flight.tasks, self.in_flight.stats
         self.ack_writer = AckWriter(self.commands, self.in_flight)
         self.syncer = Syncer(self.ack_writer, self.in_flight)
-        self.acker = Acker(self.ack_writer, self.in_flight, self.syncer.wake_soon)
-        self.ended = EndedTasks(
-            self.tasks,
-            self.acker,
+        self.acker = Acker(
+            self.ack_writer,
+            self.in_flight,
             lambda: not self.pool.pending,
             lambda: self.fetcher.wake(),  # noqa: PLW0108 - it is made later
+            self.syncer.wake_soon,
         )
         self.result_writer = ResultWriter(self.commands, self.owner)
         self.forks = ForkServer(
@@ -115,7 +114,7 @@ class ServerProcess:
         self.reloader = Reloader(self.forks, options.app)
         self.hooks = HookChild(config, options.app, self.forks)
         callbacks = ProcessorCallbacks(
-            self.ended.add,
+            self.acker.add,
             self.result_writer.write,
             self._pool_failed,
             lambda *asked: self.subscriber.canceled_as(*asked),  # noqa: PLW0108 - it is made later
@@ -172,7 +171,7 @@ class ServerProcess:
         self.janitor = Janitor(commands, config, self.archive_keeper, clock, outage)
         self.custodian = Custodian(
             self.in_flight,
-            lambda: self.processor.tasks() | self.ended.tasks(),
+            lambda: self.processor.tasks() | self.acker.tasks(),
             self.syncer.write_soon,
             lambda: self.pool.can_work,
             self.presence.set_can_work,
@@ -293,8 +292,8 @@ class ServerProcess:
         await stop_all(*self.wakers.values(), self.forwarder, self.recoverer, self.janitor)
         await self.watch.close()
         await countdown.wait(self.fetcher.quiet.wait(), LAST_TICK_S)
-        self.ended.add(self.processor.withdraw())
-        self.ended.keep_requeued()
+        self.acker.add(self.processor.withdraw())
+        self.acker.keep_requeued()
         await countdown.wait(self._drain())
         await self.watchdog.stop()
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
@@ -322,7 +321,7 @@ class ServerProcess:
     async def _write_what_is_left(self, seconds: float) -> None:
         """Write all that is left, as long as there is time."""
         await self.fetcher.finish(seconds / 4)
-        self.ended.release()
+        self.acker.release()
         await within(seconds, self._last_writes(seconds / 4))
         if unwritten := len(self.tasks):
             _log.error(
@@ -340,7 +339,7 @@ class ServerProcess:
         for actor in (self.syncer, self.acker):
             await actor.finish(each_s)
         await self.result_writer.settle()
-        await self.acker.flush()
+        await self.acker.tick()
         while self.in_flight.ends.waiting:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)

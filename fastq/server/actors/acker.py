@@ -3,6 +3,9 @@
 Wakes: when tasks have ended; it flushes at 500 of them, 2 ms after the first, or when the pool runs dry. Writes: done,
 completed, retry, archived, pending of its queues, and takes the tasks off active and lease. What Redis failed to take
 goes to the syncer. If it dies: tasks stay in flight and leased until it is back.
+
+Tasks that go back to their queues go there in the order in which they were fetched. Children end in any order, so
+during the shutdown these tasks are kept until all are here.
 """
 
 import asyncio
@@ -21,28 +24,61 @@ FLUSH_AFTER_S: Final = 0.002
 
 
 class Acker(Actor):
-    """The first write of each end; ``wake_syncer`` is called after it, as it may have failed."""
+    """The first write of each end.
+
+    ``pool_is_dry`` tells whether no more will come for now. ``make_room`` is called with each task that has ended, as
+    another one can be fetched; ``wake_syncer`` after each write, as it may have failed.
+    """
 
     name = "acker"
 
-    def __init__(self, writer: AckWriter, in_flight: InFlight, wake_syncer: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        writer: AckWriter,
+        in_flight: InFlight,
+        pool_is_dry: Callable[[], bool],
+        make_room: Callable[[], None],
+        wake_syncer: Callable[[], None],
+    ) -> None:
         super().__init__(in_flight.stats.outage)
         self._writer = writer
+        self._tasks = in_flight.tasks
         self._stall = in_flight.stall
+        self._pool_is_dry = pool_is_dry
+        self._make_room = make_room
         self._wake_syncer = wake_syncer
         self._waiting: list[InFlightTask] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._keeps_requeued = False
+        self._kept: list[InFlightTask] = []
 
     def first_tick_after_s(self) -> None:
         """Wait for the first task."""
 
-    def add(self, tasks: list[InFlightTask], *, pool_is_dry: bool) -> None:
+    def add(self, tasks: list[InFlightTask]) -> None:
         """Take tasks that have ended; write their ends soon, at once when nothing more will come for now."""
+        if self._keeps_requeued:
+            self._kept += [task for task in tasks if task.is_requeued]
+            tasks = [task for task in tasks if not task.is_requeued]
+        if not tasks:
+            return
         self._waiting += tasks
-        if pool_is_dry or len(self._waiting) >= FLUSH_AT:
+        if len(self._waiting) >= FLUSH_AT or self._pool_is_dry():
             self.wake()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_AFTER_S, self.wake)
+        self._make_room()
+
+    def keep_requeued(self) -> None:
+        """From now on keep the tasks that go back to their queues, until ``release``."""
+        self._keeps_requeued = True
+
+    def release(self) -> None:
+        """Write the ends of the tasks that were kept, too."""
+        places = {task: place for _, of_queue in self._tasks.by_queue() for place, task in enumerate(of_queue)}
+        self._waiting += sorted(self._kept, key=lambda task: places.get(task, -1))
+        self._kept = []
+        self.wake()
 
     async def tick(self) -> None:
         """Write everything that waits, in one round trip."""
@@ -59,8 +95,4 @@ class Acker(Actor):
 
     def tasks(self) -> set[object]:
         """Return the tasks whose ends are to be written, or are being written."""
-        return self._writer.tasks().union(self._waiting)
-
-    async def flush(self) -> None:
-        """Write what waits now; for the shutdown, after the loop of ticks has ended."""
-        await self.tick()
+        return self._writer.tasks().union(self._waiting, self._kept)

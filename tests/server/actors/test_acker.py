@@ -15,6 +15,7 @@ from tests.broker.harness import NOW_S, QUEUE, message
 from tests.faulty_proxy import faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.harness import Bench, logged, no_news, on_bench
+from tests.waiting import until
 
 WRITES: dict[str, Callable[[str], Disposition]] = {
     "done": Done,
@@ -26,8 +27,8 @@ WRITES: dict[str, Callable[[str], Disposition]] = {
 ENDS = {"complete": "completed", "retry": "retry", "archive": "archived", "requeue": "pending"}
 
 
-def acker(bench: Bench) -> Acker:
-    return Acker(bench.writer, bench.in_flight, no_news)
+def acker(bench: Bench, *, pool_is_dry: bool = True) -> Acker:
+    return Acker(bench.writer, bench.in_flight, lambda: pool_is_dry, no_news, no_news)
 
 
 def end(task: InFlightTask, way: str = "done") -> InFlightTask:
@@ -40,8 +41,7 @@ def end_all(tasks: list[InFlightTask], way: str = "done") -> list[InFlightTask]:
 
 
 async def until_ticked(acking: Acker) -> None:
-    async with acking.ticked:
-        await acking.ticked.wait_for(lambda: acking.ticks)
+    await until(lambda: acking.ticks)
 
 
 # When -------------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def test_it_flushes_at_once_when_the_pool_is_dry(db: Redis, url: str) -> None:
         acking = acker(bench)
         acking.start()
         await asyncio.sleep(0)
-        acking.add(end_all(bench.hold("a")), pool_is_dry=True)
+        acking.add(end_all(bench.hold("a")))
         assert acking._timer is None
         await until_ticked(acking)
         assert bench.queue.places() == {}
@@ -64,14 +64,14 @@ def test_it_flushes_at_once_when_the_pool_is_dry(db: Redis, url: str) -> None:
 
 def test_it_flushes_soon_after_the_first_result(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        acking = acker(bench)
+        acking = acker(bench, pool_is_dry=False)
         acking.start()
         await asyncio.sleep(0)
         one, two = bench.hold("a", "b")
-        acking.add([end(one)], pool_is_dry=False)
+        acking.add([end(one)])
         timer = acking._timer
         assert timer is not None
-        acking.add([end(two)], pool_is_dry=False)
+        acking.add([end(two)])
         assert acking._timer is timer, "it is the first that counts"
         await until_ticked(acking)
         assert acking.ticks == 1
@@ -83,15 +83,15 @@ def test_it_flushes_soon_after_the_first_result(db: Redis, url: str) -> None:
 
 def test_it_flushes_when_enough_results_wait(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
-        acking = acker(bench)
+        acking = acker(bench, pool_is_dry=False)
         tasks = bench.hold(*(str(number) for number in range(FLUSH_AT)))
-        acking.add(end_all(tasks[:-1]), pool_is_dry=False)
+        acking.add(end_all(tasks[:-1]))
         assert not acking._woken.is_set()
-        acking.add(end_all(tasks[-1:]), pool_is_dry=False)
+        acking.add(end_all(tasks[-1:]))
         assert acking._woken.is_set()
-        await acking.flush()
+        await acking.tick()
         assert bench.queue.counters()["processed"] == FLUSH_AT
-        await acking.flush()
+        await acking.tick()
 
     on_bench(db, url, test)
 
@@ -107,8 +107,8 @@ def test_results_of_all_kinds_and_queues_are_written_in_one_go(db: Redis, url: s
         bench.db.lpush(keys.active("other"), "other")
         bench.db.hset(keys.task("other", "other"), "msg", b"")
         batch = [end(task, way) for way, both in tasks.items() for task in both]
-        acking.add([*batch, end(other)], pool_is_dry=True)
-        await acking.flush()
+        acking.add([*batch, end(other)])
+        await acking.tick()
         for way, place in ENDS.items():
             assert sorted(bench.queue.places()[place]) == [f"{way}-1", f"{way}-2"]
         assert bench.queue.places().keys() == set(ENDS.values())
@@ -125,8 +125,8 @@ def test_tasks_given_back_keep_their_order(db: Redis, url: str) -> None:
     async def test(bench: Bench) -> None:
         ids = [f"{number:04d}" for number in range(1200)]
         acking = acker(bench)
-        acking.add(end_all(bench.hold(*ids), "requeue"), pool_is_dry=True)
-        await acking.flush()
+        acking.add(end_all(bench.hold(*ids), "requeue"))
+        await acking.tick()
         assert bench.queue.places() == {"pending": ids[::-1]}
 
     on_bench(db, url, test)
@@ -141,8 +141,8 @@ def test_what_failed_is_never_written_to_a_task_that_is_not_ours(
         for way in tasks:
             bench.take_away(way)
         before = (bench.queue.places(), bench.queue.states(), bench.queue.counters())
-        acking.add([end(task, way) for way, (task,) in tasks.items()], pool_is_dry=True)
-        await acking.flush()
+        acking.add([end(task, way) for way, (task,) in tasks.items()])
+        await acking.tick()
         assert (bench.queue.places(), bench.queue.states(), bench.queue.counters()) == before
         assert bench.in_flight_ids() == []
 
@@ -158,8 +158,8 @@ def test_work_that_was_done_is_written_whoever_has_the_lease(way: str, db: Redis
         acking = acker(bench)
         (task,) = bench.hold("a")
         bench.take_away("a")
-        acking.add([end(task, way)], pool_is_dry=True)
-        await acking.flush()
+        acking.add([end(task, way)])
+        await acking.tick()
         assert "active" not in bench.queue.places()
         assert bench.queue.counters()["processed"] == 1
 
@@ -174,12 +174,12 @@ def test_after_a_stall_the_owner_is_checked_until_the_leases_are_confirmed(way: 
         bench.take_away("taken")
         bench.take_away("later")
         bench.clock.advance(6)
-        acking.add(end_all([taken, ours], way), pool_is_dry=True)
-        await acking.flush()
+        acking.add(end_all([taken, ours], way))
+        await acking.tick()
         assert bench.queue.places()["active"] == ["later", "taken"]
         bench.stall.leases_confirmed(bench.clock.monotonic_s())
-        acking.add([end(later, way)], pool_is_dry=True)
-        await acking.flush()
+        acking.add([end(later, way)])
+        await acking.tick()
         assert bench.queue.places()["active"] == ["taken"]
 
     on_bench(db, url, test)
@@ -189,10 +189,32 @@ def test_what_became_of_a_task_that_was_let_go_of_is_not_written(db: Redis, url:
     async def test(bench: Bench) -> None:
         acking = acker(bench)
         (task,) = bench.hold("a")
-        acking.add([end(task)], pool_is_dry=True)
+        acking.add([end(task)])
         bench.tasks.drop(task)
-        await acking.flush()
+        await acking.tick()
         assert bench.queue.places() == {"active": ["a"], "lease": ["a"]}
+
+    on_bench(db, url, test)
+
+
+def test_what_is_requeued_during_the_shutdown_waits_and_goes_in_the_order_in_which_it_was_fetched(
+    db: Redis, url: str
+) -> None:
+    async def test(bench: Bench) -> None:
+        woken: list[int] = []
+        acking = Acker(bench.writer, bench.in_flight, lambda: True, lambda: woken.append(1), no_news)
+        a, b, c, before = end_all(bench.hold("a", "b", "c", "before"), "requeue")
+        acking.add([before])
+        assert (acking._waiting, len(woken)) == ([before], 1)
+        acking.keep_requeued()
+        acking.add([c])
+        acking.add([a, b])
+        assert (acking._waiting, len(woken)) == ([before], 1)
+        assert acking.tasks() == {a, b, c, before}, "the custodian must find them"
+        await acking.tick()
+        acking.release()
+        await acking.tick()
+        assert bench.queue.places() == {"pending": ["before", "c", "b", "a"]}, "the last one is the next to run"
 
     on_bench(db, url, test)
 
@@ -207,12 +229,14 @@ def test_results_are_kept_in_an_outage_which_is_said_once(
 
         async def test(bench: Bench) -> None:
             kept: list[int] = []
-            acking = Acker(bench.writer, bench.in_flight, lambda: kept.append(len(bench.ends.waiting)))
+            acking = Acker(
+                bench.writer, bench.in_flight, lambda: True, no_news, lambda: kept.append(len(bench.ends.waiting))
+            )
             tasks = bench.hold("a", "b", "c")
             proxy.vanish()
             for task in tasks:
-                acking.add([end(task)], pool_is_dry=True)
-                await acking.flush()
+                acking.add([end(task)])
+                await acking.tick()
             assert [task.id for task in bench.ends.waiting] == ["a", "b", "c"]
             assert kept == [1, 2, 3]
             assert bench.in_flight_ids() == ["a", "b", "c"], "they are still held, and their leases extended"
@@ -229,8 +253,8 @@ def test_one_queue_that_refuses_its_results_does_not_hold_up_the_others(db: Redi
         odd = bench.add("odd", queue="odd")
         bench.db.set(keys.active("odd"), "not a list")
         (task,) = bench.hold("a")
-        acking.add(end_all([odd, task]), pool_is_dry=True)
-        await acking.flush()
+        acking.add(end_all([odd, task]))
+        await acking.tick()
         assert bench.queue.counters()["processed"] == 1
         assert [task.id for task in bench.ends.waiting] == ["odd"]
 
@@ -241,7 +265,7 @@ def test_a_flush_that_is_cancelled_keeps_its_results_in_doubt(db: Redis, url: st
     async def test(bench: Bench) -> None:
         acking = acker(bench)
         (task,) = bench.hold("a")
-        acking.add([end(task)], pool_is_dry=True)
+        acking.add([end(task)])
         acking.start()
         acking.wake()
         while not bench.commands._waiting and not bench.commands._senders:
@@ -258,13 +282,13 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str, caplog: pytest
     async def test(bench: Bench) -> None:
         tasks = bench.hold(*(str(number) for number in range(50)))
         for number, task in enumerate(tasks):
-            acking = acker(bench)
+            acking = acker(bench, pool_is_dry=number % 2 == 0)
             acking.start()
-            acking.add([end(task)], pool_is_dry=number % 2 == 0)
+            acking.add([end(task)])
             for _ in range(number % 8):
                 await asyncio.sleep(0)
             await acking.stop()
-            await acking.flush()
+            await acking.tick()
         left = bench.ends.waiting
         assert {task.id for task in left} == set(bench.in_flight_ids())
         assert bench.queue.places().get("active", []) == [] or left

@@ -21,7 +21,7 @@ from fastq.server.process import ProcessOptions, ServerProcess
 from fastq.server.timing import Timing
 from fastq.wire import keys
 from tests.pool.harness import run
-from tests.server.harness import Bench, logged, on_bench
+from tests.server.harness import Bench, logged, no_news, on_bench
 from tests.waiting import until
 
 
@@ -30,7 +30,7 @@ class Site:
 
     def __init__(self, bench: Bench) -> None:
         self.syncer = Syncer(bench.writer, bench.in_flight)
-        self.acker = Acker(bench.writer, bench.in_flight, self.syncer.wake_soon)
+        self.acker = Acker(bench.writer, bench.in_flight, lambda: False, no_news, self.syncer.wake_soon)
         self.has: set[object] = set()
         self.works = True
         self.told: list[bool] = []
@@ -69,7 +69,7 @@ def test_what_is_about_to_be_written_is_not_taken_for_lost(db: Redis, url: str) 
     async def test(bench: Bench) -> None:
         site = Site(bench)
         waiting, failed, _ = bench.hold("waiting", "failed", "lost")
-        site.acker.add([requeued(waiting)], pool_is_dry=False)
+        site.acker.add([requeued(waiting)])
         bench.ends.add([requeued(failed)])
         seen: list[Any] = []
         run_many = bench.commands.run_many

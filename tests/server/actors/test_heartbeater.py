@@ -10,15 +10,15 @@ from redis import Redis
 from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
-from fastq.server.actors.acker import Acker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
 from tests.broker.harness import GOS, NOW_S, OURS, QUEUE, THEIRS
 from tests.faulty_proxy import Act, Fault, faulty_proxy
 from tests.redis_servers import RedisServer
-from tests.server.actors.test_acker import end
-from tests.server.harness import Bench, ScriptFault, logged, no_news, on_bench
+from tests.server.actors.test_acker import acker, end
+from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.waiting import until
 
 ME = ServerIdentity("host", 7, "id")
 
@@ -69,17 +69,17 @@ def test_after_a_jump_of_the_wall_clock_what_is_another_s_is_let_go_of_and_not_w
         before = bench.queue.task("taken")
         bench.clock.jump(jump_s)
         beating = heartbeater(bench)
-        acking = Acker(bench.writer, bench.in_flight, no_news)
+        acking = acker(bench)
         if jump_s > 0:
             # The outcome that comes before the first beat.
-            acking.add([end(taken)], pool_is_dry=True)
-            await acking.flush()
+            acking.add([end(taken)])
+            await acking.tick()
             assert bench.queue.task("taken") == before
         await beating.tick()
         assert bench.in_flight_ids() == ["ours"]
         assert bench.queue.scores("lease")["ours"] == NOW_S + jump_s + 30 + OURS.fraction
-        acking.add([end(taken), end(ours)], pool_is_dry=True)
-        await acking.flush()
+        acking.add([end(taken), end(ours)])
+        await acking.tick()
         assert bench.queue.places() == {"active": ["taken"], "lease": ["taken"]}
         assert bench.queue.task("taken") == before
 
@@ -278,8 +278,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
             await beating.stop()
         beating = heartbeater(bench)
         beating.start()
-        async with beating.ticked:
-            await beating.ticked.wait_for(lambda: beating.ticks)
+        await until(lambda: beating.ticks)
         await beating.stop()
         assert bench.in_flight_ids() == ["a"]
 
@@ -295,10 +294,10 @@ def test_an_outcome_whose_write_had_no_reply_is_known_to_be_written_once_the_lea
     with faulty_proxy(shared_server.socket_path, ScriptFault(way, Act.CUT_BEFORE_REPLY)) as proxy:
 
         async def test(bench: Bench) -> None:
-            acking = Acker(bench.writer, bench.in_flight, no_news)
+            acking = acker(bench)
             (task,) = bench.hold("a")
-            acking.add([end(task, way)], pool_is_dry=True)
-            await acking.flush()
+            acking.add([end(task, way)])
+            await acking.tick()
             assert (bench.in_flight_ids(), bench.ends.queues_in_doubt()) == (["a"], frozenset({QUEUE}))
             await heartbeater(bench).tick()
             assert (bench.in_flight_ids(), bench.ends.queues_in_doubt()) == ([], frozenset())
@@ -315,10 +314,10 @@ def test_an_outcome_whose_write_is_in_doubt_is_kept_while_the_lease_is_ours(
     with faulty_proxy(shared_server.socket_path, ScriptFault("done", Act.CUT_BEFORE_REQUEST)) as proxy:
 
         async def test(bench: Bench) -> None:
-            acking = Acker(bench.writer, bench.in_flight, no_news)
+            acking = acker(bench)
             (task,) = bench.hold("a")
-            acking.add([end(task, "done")], pool_is_dry=True)
-            await acking.flush()
+            acking.add([end(task, "done")])
+            await acking.tick()
             await heartbeater(bench).tick()
             assert (bench.in_flight_ids(), len(bench.ends.waiting)) == (["a"], 1)
 

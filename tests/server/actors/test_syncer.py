@@ -17,7 +17,8 @@ from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer, redis_server
 from tests.server.actors.fetching import Pool, fetcher
 from tests.server.actors.test_acker import ENDS, WRITES, end_all
-from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.server.harness import Bench, ScriptFault, logged, no_news, on_bench
+from tests.waiting import until
 
 PROCESSED = {"done": 2, "complete": 2, "retry": 2, "archive": 2}
 
@@ -29,7 +30,7 @@ def load_all(db: Any) -> None:
 
 def joined(bench: Bench) -> tuple[Acker, Syncer]:
     syncer = Syncer(bench.writer, bench.in_flight)
-    return Acker(bench.writer, bench.in_flight, syncer.wake_soon), syncer
+    return Acker(bench.writer, bench.in_flight, lambda: True, no_news, syncer.wake_soon), syncer
 
 
 def check_ended(bench: Bench, way: str) -> None:
@@ -54,8 +55,8 @@ def test_a_write_whose_reply_was_lost_counts_once(
 
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
-            acker.add(end_all(bench.hold("a", "b"), way), pool_is_dry=True)
-            await acker.flush()
+            acker.add(end_all(bench.hold("a", "b"), way))
+            await acker.tick()
             assert sorted(task.id for task in bench.ends.waiting) == ["a", "b"]
             assert bench.in_flight_ids() == ["a", "b"]
             await syncer.tick()
@@ -76,8 +77,8 @@ def test_a_write_that_is_carried_out_late_counts_once(way: str, db: Redis, share
 
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
-            acker.add(end_all(bench.hold("a", "b"), way), pool_is_dry=True)
-            await acker.flush()
+            acker.add(end_all(bench.hold("a", "b"), way))
+            await acker.tick()
             await syncer.tick()
             check_ended(bench, way)
             proxy.release()
@@ -97,8 +98,8 @@ def test_a_task_that_comes_back_is_not_ended_by_the_write_of_its_run_before(
             acker, syncer = joined(bench)
             pool = Pool(bench)
             fetching = fetcher(bench, pool)
-            acker.add(end_all(bench.hold("a"), way), pool_is_dry=True)
-            await acker.flush()
+            acker.add(end_all(bench.hold("a"), way))
+            await acker.tick()
             # It was carried out, and the task is there again: by a forwarder, or enqueued anew under the same id.
             if way != "requeue":
                 bench.db.delete(keys.retry(QUEUE))
@@ -124,8 +125,8 @@ def test_a_fetch_and_an_ack_that_share_a_lost_pipeline_lose_no_task(db: Redis, s
             pool = Pool(bench)
             fetching = fetcher(bench, pool)
             bench.queue.pend("c", "d")
-            acker.add(end_all(bench.hold("a", "b"), "requeue"), pool_is_dry=True)
-            await asyncio.gather(acker.flush(), fetching.tick())
+            acker.add(end_all(bench.hold("a", "b"), "requeue"))
+            await asyncio.gather(acker.tick(), fetching.tick())
             await syncer.tick()
             bench.clock.advance(1)
             await fetching.tick()
@@ -150,8 +151,8 @@ def test_results_outlive_an_outage_of_redis(caplog: pytest.LogCaptureFixture) ->
         tasks = {way: bench.hold(f"{way}-1", f"{way}-2") for way in WRITES}
         bench.db.config_set("maxclients", 1)
         await bench.broker.close()
-        acker.add([one for way, both in tasks.items() for one in end_all(both, way)], pool_is_dry=True)
-        await acker.flush()
+        acker.add([one for way, both in tasks.items() for one in end_all(both, way)])
+        await acker.tick()
         assert len(bench.ends.waiting) == 10
         for _ in range(3):
             bench.clock.advance(5)
@@ -196,8 +197,8 @@ def test_results_are_kept_for_as_long_as_redis_takes_no_writes(refusal: str, cap
         acker, syncer = joined(bench)
         tasks = {way: bench.hold(f"{way}-1", f"{way}-2") for way in WRITES}
         bench.db.execute_command(*REFUSALS[refusal].split())
-        acker.add([one for way, both in tasks.items() for one in end_all(both, way)], pool_is_dry=True)
-        await acker.flush()
+        acker.add([one for way, both in tasks.items() for one in end_all(both, way)])
+        await acker.tick()
         for _ in range(10):
             bench.clock.advance(60)
             await syncer.tick()
@@ -225,8 +226,8 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
         tasks = bench.hold(*(f"id-{number:02}" for number in range(12)))
         other = bench.hold("other")
         bench.db.set(keys.retry(QUEUE), "not a sorted set")
-        acker.add([*end_all(tasks, "retry"), *end_all(other, "done")], pool_is_dry=True)
-        await acker.flush()
+        acker.add([*end_all(tasks, "retry"), *end_all(other, "done")])
+        await acker.tick()
         assert len(bench.ends.waiting) == 12
         for _ in range(3):
             bench.clock.advance(9.5)
@@ -267,9 +268,9 @@ def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
         tasks = bench.hold("a", "b")
         with monkeypatch.context() as patch:
             patch.setattr(AckPlanner, "calls", stumble)
-            acker.add(end_all(tasks, "done"), pool_is_dry=True)
+            acker.add(end_all(tasks, "done"))
             with pytest.raises(ZeroDivisionError):
-                await acker.flush()
+                await acker.tick()
             with pytest.raises(ZeroDivisionError):
                 await syncer.tick()
         assert bench.in_flight_ids() == ["a", "b"]
@@ -289,8 +290,8 @@ def test_a_task_that_was_taken_away_meanwhile_is_never_written(
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
             for way in WRITES:
-                acker.add(end_all(bench.hold(way), way), pool_is_dry=True)
-                await acker.flush()
+                acker.add(end_all(bench.hold(way), way))
+                await acker.tick()
                 bench.take_away(way)
             before = (bench.queue.places(), bench.queue.scores("lease"), bench.queue.states())
             await syncer.tick()
@@ -314,10 +315,9 @@ def test_a_failed_write_wakes_it_after_a_while(
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
             syncer.start()
-            acker.add(end_all(bench.hold("a"), "done"), pool_is_dry=True)
-            await acker.flush()
-            async with syncer.ticked:
-                await syncer.ticked.wait_for(lambda: not len(bench.tasks))
+            acker.add(end_all(bench.hold("a"), "done"))
+            await acker.tick()
+            await until(lambda: not len(bench.tasks))
             assert syncer.ticks == 3
             assert bench.queue.places() == {}
             await syncer.stop()
@@ -331,8 +331,8 @@ def test_it_is_let_finish_and_keeps_what_it_could_not_write(db: Redis, shared_se
         async def test(bench: Bench) -> None:
             acker, syncer = joined(bench)
             proxy.vanish()
-            acker.add(end_all(bench.hold("a", "b"), "done"), pool_is_dry=True)
-            await acker.flush()
+            acker.add(end_all(bench.hold("a", "b"), "done"))
+            await acker.tick()
             syncer.start()
             syncer.wake()
             await asyncio.sleep(0)
@@ -349,8 +349,8 @@ def test_it_starts_and_stops_again_and_again_and_forgets_nothing(db: Redis, shar
 
         async def test(bench: Bench) -> None:
             acker, first = joined(bench)
-            acker.add(end_all(bench.hold("a", "b"), "done"), pool_is_dry=True)
-            await acker.flush()
+            acker.add(end_all(bench.hold("a", "b"), "done"))
+            await acker.tick()
             for number in range(50):
                 syncer = Syncer(bench.writer, bench.in_flight)
                 syncer.start()
