@@ -2,9 +2,9 @@
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol, Self
 
-__all__ = ["Clock", "ManualClock", "SystemClock", "at_unix_ns"]
+__all__ = ["Clock", "ManualClock", "Moment", "SystemClock", "at_unix_ns"]
 
 
 class Clock(Protocol):
@@ -15,6 +15,22 @@ class Clock(Protocol):
 
     def monotonic_s(self) -> float:
         """Return seconds on a clock that never goes back."""
+
+
+class Moment(NamedTuple):
+    """A point in time by both clocks: the monotonic one stands still while the machine is suspended."""
+
+    monotonic_s: float
+    unix_ns: int
+
+    @classmethod
+    def now(cls, clock: Clock) -> Self:
+        """Return the present moment."""
+        return cls(clock.monotonic_s(), clock.unix_ns())
+
+    def until(self, later: "Moment") -> float:
+        """Return the seconds from here to a later moment; where the clocks differ the most that it may be."""
+        return max(later.monotonic_s - self.monotonic_s, (later.unix_ns - self.unix_ns) / 1e9)
 
 
 class SystemClock:

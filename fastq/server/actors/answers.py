@@ -6,23 +6,11 @@ that has just started: it cannot know what was before.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from fastq.clock import Clock
+from fastq.clock import Clock, Moment
 from fastq.server.timing import Timing
 
-__all__ = ["Answers", "Moment"]
-
-
-class Moment(NamedTuple):
-    """A point in time by both clocks: the monotonic one stands still while the machine is suspended."""
-
-    monotonic_s: float
-    unix_s: float
-
-    def until(self, later: "Moment") -> float:
-        """Return the seconds from here to a later moment; where the clocks differ the most that it may be."""
-        return max(later.monotonic_s - self.monotonic_s, later.unix_s - self.unix_s)
+__all__ = ["Answers"]
 
 
 @dataclass(slots=True)
@@ -46,10 +34,6 @@ class Answers:
         self._longest_first_gap_s = 2 * timing.heartbeat_interval_s
         self._streaks: dict[str, _Streak] = {}
 
-    def now(self) -> Moment:
-        """Return the present moment."""
-        return Moment(self._clock.monotonic_s(), self._clock.unix_ns() / 1e9)
-
     def are_steady(self, queue: str) -> bool:
         """Return whether Redis had answered for long enough when it answered last."""
         streak = self._streaks.get(queue)
@@ -57,7 +41,7 @@ class Answers:
 
     def note(self, queue: str, asked: Moment) -> bool:
         """Note an answer to what was asked at a moment; return whether Redis has answered for long enough."""
-        now = self.now()
+        now = Moment.now(self._clock)
         streak = self._streaks.get(queue)
         if streak is None or streak.asked.until(now) > self._longest(streak):
             streak = self._streaks[queue] = _Streak(now.monotonic_s, asked, is_steady=False)

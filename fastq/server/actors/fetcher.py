@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
 from fastq.broker.operations.lease import Leased
+from fastq.clock import Moment
 from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.prioritizer import Prioritizer
 from fastq.server.actors.actor import Actor, backoff_s
@@ -156,7 +157,7 @@ class Fetcher(Actor):
         return self._prioritizer.split(room, skip, QUEUES_OF_A_LARGE_BATCH if room >= LARGE_BATCH else 0)
 
     async def _fetch(self, calls: Sequence[DequeueCall]) -> None:
-        asked_s, asked_unix_ns = self._clock.monotonic_s(), self._clock.unix_ns()
+        asked = Moment.now(self._clock)
         answer = self._commands.begin([dequeue(*call) for call in calls])
         self._dequeues.begin(calls)
         try:
@@ -167,7 +168,7 @@ class Fetcher(Actor):
         except BaseException:
             answer.cancel()
             for call in calls:
-                self._dequeues.lose(call, asked_s)
+                self._dequeues.lose(call, asked.monotonic_s)
             raise
         finally:
             self._dequeues.end()
@@ -175,7 +176,7 @@ class Fetcher(Actor):
             if isinstance(result, BrokerError):
                 self._prioritizer.give_back(call.queue, call.most)
                 if result.maybe_applied:
-                    self._dequeues.lose(call, asked_s)
+                    self._dequeues.lose(call, asked.monotonic_s)
                 self._note_failure(call.queue, result)
                 continue
             self._note_answer(call.queue)
@@ -184,7 +185,7 @@ class Fetcher(Actor):
                 self._rest(call.queue, result)
             else:
                 self._note_tasks(call.queue, call.most, result)
-                self._dequeues.bring(Brought(call, result, asked_s, asked_unix_ns))
+                self._dequeues.bring(Brought(call, result, asked))
         brought = self._dequeues.brought
         is_full = brought >= max(FULL_BATCH, sum(call.most for call in calls))
         if not (is_full and brought < self._taker.room):
@@ -192,7 +193,7 @@ class Fetcher(Actor):
 
     def _hand_on(self) -> None:
         for batch in self._dequeues.hand_on():
-            self._taker.accept(batch.call.queue, batch.leased, batch.asked_s)
+            self._taker.accept(batch.call.queue, batch.leased, batch.asked.monotonic_s)
 
     def _calls(self, queue: str, count: int) -> list[DequeueCall]:
         """Split what is to be asked of a queue into calls that are each full with about as much as one may bring.

@@ -16,7 +16,7 @@ from fastq.broker.operations.finish import FinishOutcome, Guard, Retried, archiv
 from fastq.broker.operations.lease import LeasedTask, LeaseList, list_leases
 from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
-from fastq.clock import at_unix_ns
+from fastq.clock import Moment, at_unix_ns
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.server.actors.actor import Actor
 from fastq.server.actors.answers import Answers
@@ -152,7 +152,7 @@ class Recoverer(Actor):
 
     async def _look(self, queue: str, cutoff_s: int, most: int) -> LeaseList:
         """List leases that ended by then, and note that Redis has answered, or has not."""
-        asked = self._answers.now()
+        asked = Moment.now(self._clock)
         try:
             found = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), most))
         except BrokerError:

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from fastq.clock import Clock
+from fastq.clock import Clock, Moment
 from fastq.server.timing import STANDARD
 
 __all__ = ["StallWatch"]
@@ -24,8 +24,8 @@ class StallWatch:
         self._clock = clock
         self._stall_s = stall_s
         self._tick_s = stall_s / TICKS_A_STALL
-        self._alive_s = self._beat_s = clock.monotonic_s()
-        self._alive_unix_ns = clock.unix_ns()
+        self._alive = Moment.now(clock)
+        self._beat_s = self._alive.monotonic_s
         self._stalled = False
         self._noticed_s = 0.0
         self._lags_s: deque[float] = deque(maxlen=TICKS_REMEMBERED)
@@ -48,17 +48,17 @@ class StallWatch:
     def beat(self) -> None:
         """Note how late the loop is; the ticker does it."""
         self.look()
-        self._lags_s.append(max(0.0, self._alive_s - self._beat_s - self._tick_s))
-        self._beat_s = self._alive_s
+        self._lags_s.append(max(0.0, self._alive.monotonic_s - self._beat_s - self._tick_s))
+        self._beat_s = self._alive.monotonic_s
         self._schedule()
 
     def look(self) -> None:
         """Note that the loop turns, and whether it stood still before."""
-        now_s, now_ns = self._clock.monotonic_s(), self._clock.unix_ns()
-        if max(now_s - self._alive_s, (now_ns - self._alive_unix_ns) / 1e9) > self._stall_s:
+        now = Moment.now(self._clock)
+        if self._alive.until(now) > self._stall_s:
             self._stalled = True
-            self._noticed_s = now_s
-        self._alive_s, self._alive_unix_ns = now_s, now_ns
+            self._noticed_s = now.monotonic_s
+        self._alive = now
 
     @property
     def suspect(self) -> bool:

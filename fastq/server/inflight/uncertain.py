@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from fastq.broker.operations.dequeue import MAX_BATCH_TASKS
 from fastq.broker.operations.lease import Leased, LeasedTask, list_leases
-from fastq.clock import Clock
+from fastq.clock import Clock, Moment
 from fastq.errors import BrokerError
 from fastq.server.commands import Commands
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
@@ -135,12 +135,11 @@ class DequeueCall(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """The tasks that a call has brought, and when it was asked for, by both clocks."""
+    """The tasks that a call has brought, and when it was asked for."""
 
     call: DequeueCall
     leased: Leased
-    asked_s: float
-    asked_unix_ns: int
+    asked: Moment
 
 
 @dataclass(slots=True)
@@ -211,14 +210,10 @@ class UncertainDequeues:
         """
         while self._brought:
             batch = self._brought.pop(0)
-            if self._age_s(batch) > self._lease_s / 2:
-                self.lose(batch.call, batch.asked_s)
+            if batch.asked.until(Moment.now(self._clock)) > self._lease_s / 2:
+                self.lose(batch.call, batch.asked.monotonic_s)
             else:
                 yield batch
-
-    def _age_s(self, batch: Brought) -> float:
-        """Return how old its leases are at most: one clock stands still in a suspended machine, the other is set."""
-        return max(self._clock.monotonic_s() - batch.asked_s, (self._clock.unix_ns() - batch.asked_unix_ns) / 1e9)
 
     # Lost
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fastq.broker.operations.lease import Leased, LeasedTask
-from fastq.clock import ManualClock
+from fastq.clock import ManualClock, Moment
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.server.inflight.uncertain import Brought, DequeueCall, UncertainDequeues, UncertainEnds
@@ -30,9 +30,7 @@ class Setup:
         return [task.id for task in self.ends.take_due(self.clock.monotonic_s(), self.dequeues.may_bring).ready]
 
     def bring(self, call: DequeueCall, ids: list[bytes]) -> None:
-        self.dequeues.bring(
-            Brought(call, Leased(ids, [b""] * len(ids)), self.clock.monotonic_s(), self.clock.unix_ns())
-        )
+        self.dequeues.bring(Brought(call, Leased(ids, [b""] * len(ids)), Moment.now(self.clock)))
 
 
 @pytest.fixture
