@@ -185,7 +185,7 @@ def setting_line(node: ast.AnnAssign) -> str:
     assert isinstance(node.value, ast.Call)
     _, default, text, *_ = (*node.value.args,)
     value = ast.unparse(default.body if isinstance(default, ast.Lambda) else default)
-    value = "as many as processors" if value == "default_concurrency" else f"`{value}`"
+    value = "as many as processors" if value == "whole_cpus" else f"`{value}`"
     what = ast.literal_eval(text).replace("*", r"\*")
     return f"| `{ast.unparse(node.target)}` | `{ast.unparse(node.annotation)}` | {value} | {what} |"
 

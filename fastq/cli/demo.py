@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from fastq.cpus import whole_cpus
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.demo.run import DemoOptions, QueuesInUseError, run_demo
 from fastq.demo.screen import Screen
@@ -12,7 +13,6 @@ from fastq.demo.worker import WorkerEndedError
 from fastq.demo.workload import LEAST_TASKS
 from fastq.errors import BrokerError
 from fastq.inspector.redis_url import parse_redis_uri
-from fastq.server.config import default_concurrency
 
 __all__ = ["main"]
 
@@ -51,7 +51,7 @@ def _check_url(context: click.Context, option: click.Parameter, value: str | Non
 @click.option(
     "--concurrency",
     type=click.IntRange(2, 256),
-    default=max(2, default_concurrency()),
+    default=max(2, whole_cpus()),
     help="How many children the worker has.  [default: the processors, at least 2]",
 )
 @click.option(

@@ -45,11 +45,6 @@ MAX_WEIGHT: Final = 2**31 - 1
 """What a ServerInfo can hold; a server that cannot be described would never be seen."""
 
 
-def default_concurrency() -> int:
-    """Return the number of processors that this process may use: by its affinity and its container's quota."""
-    return whole_cpus()
-
-
 def _setting(kind: str, default: Any, help: str, **limits: Any) -> Any:
     metadata = {"kind": kind, "help": help, **limits}
     if callable(default):
@@ -71,7 +66,7 @@ class ServerConfig:
     """
 
     concurrency: int = _setting(
-        "count", default_concurrency, "child processes, each running one plain handler at a time", least=1, most=4096
+        "count", whole_cpus, "child processes, each running one plain handler at a time", least=1, most=4096
     )
     queues: Mapping[str, int] = _setting("queues", lambda: {"default": 1}, "queues and their weights")
     strict_priority: bool = _setting("flag", False, "serve a queue only while those of higher weight are empty")

@@ -1,12 +1,12 @@
-"""How much time is left for the end of a server: for running handlers, and for last words to Redis.
+"""How much time is left for the end of a server: for running handlers, and for the last writes to Redis.
 
 It is out ``LAST_WRITES_S`` after the time for running handlers, or after a second signal, if Redis does not answer.
 Where it does, on a machine that is busy, it takes what it takes.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Final
 
 from fastq.server.end_task import end_task
 
@@ -30,18 +30,10 @@ class Countdown:
         self._until_s = self._handlers_until_s + LAST_WRITES_S - GOODBYE_S - INTERPRETER_S
         self._hurry = hurry
 
-    async def wait(self, work: Coroutine[Any, Any, object], within_s: float | None = None) -> None:
+    async def wait(self, work: Awaitable[object], within_s: float | None = None) -> None:
         """Wait for something, for so many seconds or as long as handlers may run; a second signal ends it."""
         left_s = max(0.0, self._handlers_until_s - self._now_s())
-        working = asyncio.ensure_future(work)
-        hurrying = asyncio.ensure_future(self._hurry.wait())
-        await asyncio.wait(
-            {working, hurrying},
-            timeout=left_s if within_s is None else within_s,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        await end_task(working)
-        await end_task(hurrying)
+        await within(left_s if within_s is None else within_s, work, unless=self._hurry)
 
     def last_writes_s(self, redis_answers: bool) -> float:
         """Return how long Redis may be asked from now on to take what is left."""
@@ -49,10 +41,12 @@ class Countdown:
         return max(least_s, 0.0 if self._hurry.is_set() else self._until_s - self._now_s())
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, object]) -> bool:
-    """Do some work for so many seconds at most, and tell whether it came to its end."""
+async def within(seconds: float | None, work: Awaitable[object], *, unless: asyncio.Event | None = None) -> bool:
+    """Do some work until it ends, so many seconds are over or an event is set; return whether it came to its end."""
     working = asyncio.ensure_future(work)
-    await asyncio.wait({working}, timeout=seconds)
+    waits = {working} if unless is None else {working, asyncio.ensure_future(unless.wait())}
+    await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     was_done = working.done()
-    await end_task(working)
+    for one in waits:
+        await end_task(one)
     return was_done

@@ -35,9 +35,8 @@ from fastq.server.actors.healthchecker import Healthchecker
 from fastq.server.actors.heartbeater import Heartbeater
 from fastq.server.actors.janitor import Janitor
 from fastq.server.actors.recoverer import LostTaskRules, Recoverer
-from fastq.server.actors.subscriber import Subscriber
+from fastq.server.actors.subscriber import Subscriber, due_topic, order_topic
 from fastq.server.actors.syncer import Syncer
-from fastq.server.actors.topics import due_topic, order_topic
 from fastq.server.actors.waker import Waker
 from fastq.server.actors.watchdog import Watchdog
 from fastq.server.children.aggregation_child import AggregationChild
@@ -47,7 +46,6 @@ from fastq.server.commands import Commands
 from fastq.server.config import ServerConfig, seconds_of
 from fastq.server.connecting import describe_redis, wait_for_redis
 from fastq.server.countdown import GOODBYE_S, LAST_WRITES_S, Countdown, within
-from fastq.server.end_task import end_task
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import Processor, ProcessorCallbacks
@@ -226,13 +224,9 @@ class ServerProcess:
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
         """Do some work, or as much of it as there is time for before the stop; tell whether it was done."""
         working = asyncio.ensure_future(work)
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        was_done = working.done()
+        was_done = await within(None, working, unless=self._stopping)
         if was_done:
             working.result()
-        await end_task(working)
         return was_done
 
     def begin_shutdown(self) -> None:
@@ -346,8 +340,7 @@ class ServerProcess:
 
     def _pool_failed(self, error: PoolStartError) -> None:
         self._failure = error
-        self._stopping.set()
-        self._hurry.set()
+        self.shut_down_now()
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:

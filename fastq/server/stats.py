@@ -6,17 +6,37 @@ They are since the start of the server, except those that say how it is now: ``i
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
 
 from fastq.clock import Clock
 from fastq.pool.protocol import EventKind
 from fastq.server.inflight.stall import StallWatch
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.server.outage import Outage
-from fastq.server.repairs import Repairs, describe
 
-__all__ = ["ServerStats"]
+__all__ = ["RepairKind", "Repairs", "ServerStats", "describe_repairs"]
 
 _DONE = (EventKind.DONE, EventKind.RESULT)
+
+
+class RepairKind(StrEnum):
+    """The kinds of repairs."""
+
+    RECOVERED = "recovered"
+    """A task whose lease had ended: its server died."""
+
+    NO_TASK = "ids without task"
+    """Dropped, wherever they stood: their tasks were deleted or evicted."""
+
+    NO_LEASE = "active without lease"
+    """Leased, until now: recovered later unless somebody holds them."""
+
+    NOT_ACTIVE = "leases without active task"
+    """Dropped; the task, if it was nowhere else, is pending again."""
+
+
+Repairs: TypeAlias = Counter[RepairKind]
 
 
 @dataclass(slots=True, eq=False)
@@ -61,5 +81,10 @@ class ServerStats:
             f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in self.counts.items() if n and kind not in _DONE
         )
         groups = f", {self.aggregated} groups aggregated" if self.aggregated else ""
-        repaired = describe(self.repairs)
+        repaired = describe_repairs(self.repairs)
         return f"{done} tasks done{others}{groups}; {self.in_flight} in flight{repaired and f'; repaired: {repaired}'}"
+
+
+def describe_repairs(repairs: Repairs) -> str:
+    """Return what was repaired, and how often; "" if nothing was."""
+    return ", ".join(f"{repairs[kind]} {kind}" for kind in RepairKind if repairs[kind])

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Awaitable
 from typing import Any
 
 from fastq.errors import InvalidMessageError
@@ -34,11 +33,8 @@ class DebugLogRunner:
         _log_end(about, answer, context, began_s)
         return answer
 
-    def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
-        """Return a coroutine that runs the task."""
-        return self._run_async(data, context)
-
-    async def _run_async(self, data: bytes, context: TaskContext) -> Answer:
+    async def run_async(self, data: bytes, context: TaskContext) -> Answer:
+        """Run a coroutine's task to its end."""
         began_s = time.monotonic()
         about = _about(data)
         _log_line(about, "begins")

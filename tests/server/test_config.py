@@ -11,7 +11,7 @@ import pytest
 
 from fastq.cpus import whole_cpus
 from fastq.server import config as config_module
-from fastq.server.config import ServerConfig, default_concurrency, seconds_of, setting_kind
+from fastq.server.config import ServerConfig, seconds_of, setting_kind
 from fastq.wire.messages import ServerInfoMessage
 from fastq.wire.proto.convert import decode_server_info, encode_server_info
 
@@ -23,7 +23,7 @@ def hook(*_: object) -> None:
 def test_the_defaults_are_asynqs_where_asynq_has_them() -> None:
     config = ServerConfig()
     assert dict(config.queues) == {"default": 1}
-    assert config.concurrency == default_concurrency() >= 1
+    assert config.concurrency == whole_cpus() >= 1
     assert not config.strict_priority
     seconds = {
         "shutdown_timeout": 8,
@@ -159,7 +159,3 @@ def test_what_a_setting_does_not_take_is_said_with_its_name_and_value(
     with pytest.raises(kind, match=message) as raised:
         ServerConfig(**{name: value})  # type: ignore[arg-type]  # what is tested
     assert re.match(rf"{name}\b", str(raised.value)), "the first word is the setting"
-
-
-def test_concurrency_is_the_number_of_processors_that_may_be_used() -> None:
-    assert default_concurrency() == whole_cpus()

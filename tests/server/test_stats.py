@@ -6,7 +6,7 @@ from redis import Redis
 from fastq.broker.operations.presence import ServerIdentity, ServerState
 from fastq.pool.protocol import EventKind
 from fastq.server.actors.heartbeater import Heartbeater
-from fastq.server.repairs import RepairKind
+from fastq.server.stats import RepairKind
 from tests.server.harness import Bench, on_bench
 
 

@@ -1,4 +1,4 @@
-"""What every actor of the server shares: start, stop, a rhythm, back-off after errors, and a signal for tests.
+"""What every actor of the server shares: start, stop, a rhythm, and back-off after errors.
 
 An actor is a loop around one ``tick``. It wakes when its interval is over or somebody calls ``wake``. A failing Redis
 is said once for all actors, and again when it is over; ticks go on with growing pauses. Any other error is a defect: it
@@ -9,25 +9,32 @@ is logged with its traceback, and the actor goes on, so that one actor does not 
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 from contextlib import suppress
 
 from fastq.errors import BrokerError
 from fastq.server.end_task import end_task
 from fastq.server.outage import Outage, is_shared
 
-__all__ = ["Actor", "backoff_s", "stop_all"]
+__all__ = ["Actor", "backoff_s", "first_of", "stop_all"]
 
 MAX_BACKOFF_S = 5.0
 """Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
 TICK_LIMIT_S = 90.0
 """Longer than any request to Redis may take, those before it in the queue included."""
 RESTART_WITHIN_S = 1.0
+MOST_IDS_LOGGED = 10
 
 
 def backoff_s(failures: int) -> float:
     """Return the pause after so many failures in a row: it doubles, with some chance, up to ``MAX_BACKOFF_S``."""
     longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(failures, 16))
     return longest_s * random.uniform(0.5, 1.0)
+
+
+def first_of(ids: Sequence[str]) -> str:
+    """Return the first ids of a list that may be long, for a line of the log."""
+    return ", ".join([*ids[:MOST_IDS_LOGGED], *(["…"] if len(ids) > MOST_IDS_LOGGED else [])])
 
 
 class Actor:
@@ -49,7 +56,6 @@ class Actor:
         self._is_ticking = False
         self._got_on_s = 0.0
         self.outage = outage
-        self.ticked = asyncio.Condition()
         self.ticks = 0
 
     async def tick(self) -> float | None:
@@ -68,15 +74,19 @@ class Actor:
         """Let the next tick begin now, or right after the one that is under way."""
         self._woken.set()
 
+    async def wind_down(self, within_s: float) -> None:
+        """Begin no other tick, and wait for the end of the one under way, for so many seconds at most."""
+        self._finishing = True
+        self.wake()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=within_s)
+
     async def finish(self, within_s: float) -> None:
         """End once the tick under way is through, or in the middle of it after so many seconds.
 
         For those whose ticks hold what Redis has answered: a canceled one would forget it.
         """
-        self._finishing = True
-        self.wake()
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=within_s)
+        await self.wind_down(within_s)
         await self.stop()
 
     async def stop(self) -> None:
@@ -121,8 +131,6 @@ class Actor:
             pause_s = await self._guarded_tick()
             self._is_ticking = False
             self.ticks += 1
-            async with self.ticked:
-                self.ticked.notify_all()
             if not self._finishing:
                 await self._sleep(pause_s)
 

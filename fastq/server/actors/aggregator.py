@@ -46,8 +46,6 @@ MAX_KNOWN_WAITS: Final = 10_000
 MAX_AT_ONCE: Final = 8
 QUICK_S: Final = 1.0
 """How long several sets may take together; one that waits for longer goes back to its group, for a later turn."""
-NOT_NOW: Final = -1
-"""In place of a number of tasks: the set has to wait, through no fault of its group."""
 
 _REFUSALS: Final = {
     CommitOutcome.ID_CONFLICT: "a task with the id of the new one exists",
@@ -116,13 +114,6 @@ class Aggregator(Actor):
     def is_busy(self) -> bool:
         """Return whether tasks are in aggregation sets of this server."""
         return bool(self._open)
-
-    async def wind_down(self, within_s: float) -> None:
-        """Take no more sets, and wait for the end of the one under way, for so many seconds at most."""
-        self._finishing = True
-        self.wake()
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=within_s)
 
     async def tick(self) -> float:
         """Aggregate what is due in every queue; return the seconds until the next group is."""
@@ -195,15 +186,12 @@ class Aggregator(Actor):
         self.get_on()
         self._open.add(one)
         taken = await self._commands.run(take_set(one, self._rule, now_s, now_s + self._timing.aggregation_s))
-        done = await self._aggregate(one, taken) if taken else 0
+        turn = await self._aggregate(one, taken) if taken else Turn.OVER
         self._open.discard(one)
-        if done == NOT_NOW:
-            return Turn.NOT_NOW
-        is_rest_due = 0 < done < taken or done == self._limit  # what was too much for one set, in bytes or number
-        return Turn.MORE if is_rest_due else Turn.OVER
+        return turn
 
-    async def _aggregate(self, one: AggregationSet, taken: int) -> int:
-        """Put one task in the place of a set; return of how many tasks, 0 or less if they are in their group again.
+    async def _aggregate(self, one: AggregationSet, taken: int) -> Turn:
+        """Put one task in the place of a set of ``taken``.
 
         Ahead of its turn no more of a set is read than one part, and a large one is settled before the next one's.
         """
@@ -212,7 +200,7 @@ class Aggregator(Actor):
         is_small = reading.is_done
         if not await self._has_turn():
             await self._give_back(one)
-            return NOT_NOW
+            return Turn.NOT_NOW
         try:
             members, answer = await self._answer(one, reading)
             if not is_small:
@@ -235,17 +223,18 @@ class Aggregator(Actor):
         taken: int,
         members: Sequence[LeasedTask],
         answer: Combined | AggregationFailure | None,
-    ) -> int:
+    ) -> Turn:
         if isinstance(answer, Combined):
             refusal = await self._commit(one, members, answer)
             if refusal is None:
-                return len(members)
+                # What was too much for one set, in bytes or number, is due at once.
+                return Turn.MORE if len(members) < taken or taken == self._limit else Turn.OVER
             answer = AggregationFailure(refusal)
         await self._give_back(one)
         if answer is None:
-            return taken
+            return Turn.MORE if taken == self._limit else Turn.OVER
         self._note_failure(one, len(members), answer)
-        return 0
+        return Turn.OVER
 
     async def _answer(
         self, one: AggregationSet, reading: SetReader

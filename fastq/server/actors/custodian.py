@@ -9,7 +9,7 @@ active.
 from collections.abc import Callable
 from typing import Final
 
-from fastq.server.actors.actor import Actor
+from fastq.server.actors.actor import Actor, first_of
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.processor import requeued
 from fastq.server.inflight.tasks import InFlightTask
@@ -18,7 +18,6 @@ __all__ = ["Custodian"]
 
 UNABLE_S: Final = 10.0
 """How long children may be away, as while they are replaced, before the server says that it does not work."""
-MOST_IDS_LOGGED: Final = 10
 
 
 class Custodian(Actor):
@@ -59,11 +58,8 @@ class Custodian(Actor):
         found = sorted(astray & self._suspects, key=lambda task: (task.queue, task.seq))
         self._suspects = astray.difference(found)
         if found:
-            ids = ", ".join(f"{task.id} ({task.queue})" for task in found[:MOST_IDS_LOGGED])
-            more = ", …" if len(found) > MOST_IDS_LOGGED else ""
-            self._log.error(
-                "internal error: lost track of %d tasks in flight; requeueing them: %s%s", len(found), ids, more
-            )
+            ids = first_of([f"{task.id} ({task.queue})" for task in found])
+            self._log.error("internal error: lost track of %d tasks in flight; requeueing them: %s", len(found), ids)
             self._write([requeued(task) for task in found])
 
     def _look_at_pool(self) -> None:

@@ -24,7 +24,7 @@ from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.uncertain import Brought, DequeueCall
-from fastq.server.repairs import RepairKind
+from fastq.server.stats import RepairKind
 
 __all__ = ["Fetcher"]
 
@@ -82,7 +82,6 @@ class Fetcher(Actor):
         self._resting: dict[str, float] = {}
         self._failing: dict[str, int] = {}
         self._mean_bytes: dict[str, float] = {}
-        self.paused_queues: set[str] = set()
         self._is_fetching = True
         self.quiet = asyncio.Event()
         """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
@@ -216,22 +215,16 @@ class Fetcher(Actor):
             self._mean_bytes[queue] = max(1.0, sum(map(len, result.messages)) / result.size)
         if result.size < count:
             self._prioritizer.give_back(queue, count - result.size)
-        self.paused_queues.discard(queue)
         self._resting.pop(queue, None)  # another call of the same round trip may have found it empty
         if waker := self._wakers.get(queue):
             waker.brought_work()
 
     def _rest(self, queue: str, why: NoTasks) -> None:
-        waker = self._wakers.get(queue)
         interval_s = self._check_interval_s
-        if why is NoTasks.PAUSED:
-            self.paused_queues.add(queue)
-        else:
-            self.paused_queues.discard(queue)
-            if waker is not None:
-                waker.arm()
-                will_be_woken = waker.is_waiting and waker.delay_s <= interval_s
-                interval_s = max(interval_s, WOKEN_INTERVAL_S) if will_be_woken else interval_s
+        if why is NoTasks.EMPTY and (waker := self._wakers.get(queue)):
+            waker.arm()
+            if waker.is_waiting and waker.delay_s <= interval_s:
+                interval_s = max(interval_s, WOKEN_INTERVAL_S)
         # As asynq: half to one and a half times the interval, so that servers do not ask in step.
         self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 

@@ -14,8 +14,7 @@ from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
 from fastq.server.commands import Commands
-from fastq.server.repairs import RepairKind
-from fastq.server.stats import ServerStats
+from fastq.server.stats import RepairKind, ServerStats
 
 __all__ = ["Forwarder"]
 

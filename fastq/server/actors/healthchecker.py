@@ -15,7 +15,7 @@ __all__ = ["Healthchecker"]
 
 
 class Healthchecker(Actor):
-    """The actor that pings Redis and reports; ``last_error`` is None while Redis answers."""
+    """The actor that pings Redis, and reports the error, None while Redis answers."""
 
     name = "healthchecker"
 
@@ -30,7 +30,6 @@ class Healthchecker(Actor):
         self._commands = commands
         self._interval_s = interval_s
         self._report = report
-        self.last_error: BrokerError | None = None
 
     def first_tick_after_s(self) -> float:
         """Wait one interval, as asynq does."""
@@ -38,11 +37,11 @@ class Healthchecker(Actor):
 
     async def tick(self) -> float:
         """Ask once."""
+        error: BrokerError | None = None
         try:
             await self._commands.run(ping())
-            self.last_error = None
-        except BrokerError as error:
-            self.last_error = error
+        except BrokerError as failure:
+            error = failure
         if self._report is not None:
-            await self._report(self.last_error)
+            await self._report(error)
         return self._interval_s

@@ -18,13 +18,13 @@ from fastq.broker.operations.maintain import count_lost
 from fastq.broker.operations.repair import repair_active, repair_lease
 from fastq.clock import Moment, at_unix_ns
 from fastq.errors import BrokerError, InvalidMessageError
-from fastq.server.actors.actor import Actor
+from fastq.server.actors.actor import Actor, first_of
 from fastq.server.actors.answers import Answers
 from fastq.server.commands import Commands
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import view_leased
-from fastq.server.repairs import RepairKind, Repairs, describe
+from fastq.server.stats import RepairKind, Repairs, describe_repairs
 from fastq.wire.codec import clean_text, rewrite_task_message
 from fastq.worker.report import FailureReport
 
@@ -32,7 +32,6 @@ __all__ = ["LostTaskRules", "Recoverer"]
 
 BATCH: Final = 100
 STRETCH: Final = 500
-MOST_IDS_LOGGED: Final = 10
 LEASE_EXPIRED: Final = "asynq: task lease expired"
 """Go's words, with which the error of a lost task begins."""
 MAY_RUN_ONCE: Final = "max_retry=0, and whether it had started is not known"
@@ -120,7 +119,7 @@ class Recoverer(Actor):
         self._repairs.update(done)
         del done[RepairKind.RECOVERED]  # logged with the ids
         if done:
-            self._log.warning("queue %s: %s", queue, describe(done))
+            self._log.warning("queue %s: %s", queue, describe_repairs(done))
 
     async def _reclaim_groups(self, queue: str) -> None:
         if self._reclaim is not None:
@@ -209,7 +208,7 @@ class Recoverer(Actor):
         for one in lost_tasks:
             ids[one.why_archived].append(clean_text(one.id))
         for why, lost in ids.items():
-            some = ", ".join(lost[:MOST_IDS_LOGGED]) + (", …" if len(lost) > MOST_IDS_LOGGED else "")
+            some = first_of(lost)
             what = f"queue {queue}: {len(lost)} tasks were lost because their server died or is cut off from Redis"
             if why:
                 self._log.error("%s; archived (%s): %s", what, why, some)

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple
 
 from fastq.broker.operations.cancel import CancelAs, Cancellation, read_cancellation
+from fastq.broker.operations.control import ServerOrder, read_order
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.broker.transport.subscription import ChannelMessage, listen
 from fastq.clock import Clock
@@ -19,7 +20,7 @@ from fastq.server.actors.expiring_dict import ExpiringDict
 from fastq.server.outage import Outage
 from fastq.wire import keys
 
-__all__ = ["Subscriber", "Topic"]
+__all__ = ["Subscriber", "Topic", "due_topic", "order_topic"]
 
 REMEMBER_S: Final = 2.0
 
@@ -164,3 +165,22 @@ class Subscriber(Actor):
         by_id, by_name = self._unknown.take((None, task_id)), self._unknown.take((queue, task_id))
         early = by_name or by_id
         return early.outcome if early is not None and early.at_s >= asked_s else None
+
+
+def order_topic(server_id: str, obey: Callable[[ServerOrder], None]) -> Topic:
+    """Return the topic of the server's own channel."""
+    return Topic(
+        (keys.control_channel(server_id),),
+        lambda message: obey(read_order(message.text)),
+        "fastq server stop and quiet have no effect on this server, only signals do",
+    )
+
+
+def due_topic(queues: Sequence[str], note_due: Callable[[str, float], None], interval_s: float) -> Topic:
+    """Return the topic of the queues' due times, in Unix seconds: each is earlier than all others of its queue."""
+    queue_of = {keys.due_channel(queue): queue for queue in queues}
+    return Topic(
+        tuple(queue_of),
+        lambda message: note_due(queue_of[message.channel], float(message.text)),
+        f"a task that becomes due before all others of its queue may run {interval_s:g} s late",
+    )

@@ -11,10 +11,9 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
 
 from fastq.errors import BrokerError
-from fastq.server.actors.actor import Actor
+from fastq.server.actors.actor import Actor, first_of
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
@@ -22,7 +21,6 @@ from fastq.server.inflight.tasks import InFlightTask
 __all__ = ["Syncer"]
 
 INTERVAL_S = 1.0
-MOST_IDS_LOGGED: Final = 10
 
 
 class Syncer(Actor):
@@ -70,13 +68,11 @@ class Syncer(Actor):
             by_reason[task.queue, str(error)].append(task)
             self._tasks.drop(task)
         for (queue, why), given_up in by_reason.items():
-            ids = ", ".join(task.id for task in given_up[:MOST_IDS_LOGGED])
             self._log.error(
                 "queue %s: Redis refused to save the outcomes of %d tasks until their leases expired: %s; "
-                "a recoverer will treat them as lost: %s%s",
+                "a recoverer will treat them as lost: %s",
                 queue,
                 len(given_up),
                 why,
-                ids,
-                ", …" if len(given_up) > MOST_IDS_LOGGED else "",
+                first_of([task.id for task in given_up]),
             )

@@ -53,7 +53,7 @@ class AggregationChild:
             timeout_grace=0.0,
             prefetch_time=self._patience_s,  # a call that waits for a new child is not given back
         )
-        self._child = SpareChild(pool, "the group aggregator", forks)
+        self._child = SpareChild(pool, forks)
         self._turn = asyncio.Lock()
 
     async def prepare(self) -> bool:

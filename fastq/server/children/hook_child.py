@@ -48,7 +48,7 @@ class HookChild:
             timeout_grace=0.0,
             prefetch_time=2 * LIMIT_S,  # what waits is not given back: there is no other child
         )
-        self._child = SpareChild(pool, "the hooks", forks)
+        self._child = SpareChild(pool, forks)
 
     async def judge(self, error: str, text: str, message: bytes) -> FailureReport | None:
         """Return what the hooks say of a task's failure, None where the defaults are to stand."""

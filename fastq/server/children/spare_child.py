@@ -22,12 +22,11 @@ def _notice(text: str) -> None:
 
 
 class SpareChild:
-    """A child with a runner of its own, forked by ``forks``; ``what`` names it in the log."""
+    """A child with a runner of its own, forked by ``forks``; its configuration's name stands in the log."""
 
-    def __init__(self, config: PoolConfig, what: str, forks: ForkServer | None = None) -> None:
+    def __init__(self, config: PoolConfig, forks: ForkServer | None = None) -> None:
         self._config = config
         self._forks = forks
-        self._what = what
         self._pool: ProcessPool | None = None
         self._starting: asyncio.Task[None] | None = None
         self._answers: dict[int, asyncio.Future[Event | None]] = {}
@@ -57,7 +56,7 @@ class SpareChild:
             await asyncio.wait({answer}, timeout=patience_s)
             if answer.done():
                 return answer.result()
-            _log.error("%s did not answer within %.0f s", self._what, patience_s)
+            _log.error("%s did not answer within %.0f s", self._config.name, patience_s)
             pool.cancel(submission)
             return None
         finally:
@@ -78,7 +77,7 @@ class SpareChild:
         if self._pool is None and not self.is_stopped:
             if self._starting is None or self._starting.done():
                 # A task of its own: whoever asks may be canceled, and others wait for the same child.
-                self._starting = asyncio.create_task(self._start_pool(), name=f"fastq start of {self._what}")
+                self._starting = asyncio.create_task(self._start_pool(), name=f"fastq start of {self._config.name}")
             starting = self._starting
             await asyncio.wait({starting})
             if not self.is_stopped:
@@ -91,7 +90,7 @@ class SpareChild:
             await pool.start()
             self._pool = pool
         except PoolStartError as error:
-            log_text(_log, logging.ERROR, f"{self._what} cannot be run: {error}")
+            log_text(_log, logging.ERROR, f"{self._config.name} cannot be run: {error}")
         finally:
             if self._pool is not pool:
                 # Shielded: the task of the burial goes on, and ``stop`` waits for it.
@@ -107,7 +106,7 @@ class SpareChild:
         """Give the pool up: it starts no more children."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            log_text(_log, logging.ERROR, f"{self._what} cannot be run: {error}")
+            log_text(_log, logging.ERROR, f"{self._config.name} cannot be run: {error}")
             self._bury(pool)
             self._leave_unanswered()
 

@@ -10,6 +10,7 @@ from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.actors.actor import MAX_BACKOFF_S, Actor
 from fastq.server.outage import Outage
 from tests.broker.harness import run
+from tests.waiting import until
 
 
 class Worker(Actor):
@@ -29,8 +30,7 @@ class Worker(Actor):
         return await self._work.pop(0)() if self._work else None
 
     async def until_ticked(self, times: int) -> None:
-        async with self.ticked:
-            await self.ticked.wait_for(lambda: self.ticks >= times)
+        await until(lambda: self.ticks >= times)
 
 
 async def again() -> float | None:

@@ -23,7 +23,7 @@ from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE
 from tests.server.actors.groups import aggregator_on, concat, in_process, join, leftovers, outcome
 from tests.server.harness import Bench, logged, no_news, on_bench
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 DUE_S = NOW_S - 60
 SCRIPTS = (
@@ -409,8 +409,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
         await Reclaimer(bench.commands, bench.clock, aggregates=True).reclaim(QUEUE, no_news)
         last: Aggregator = aggregator_on(bench)
         last.start()
-        async with last.ticked:
-            await last.ticked.wait_for(lambda: last.ticks)
+        await until(lambda: last.ticks)
         await last.stop()
         payloads = [payload for found in outcome(bench.queue).values() for payload in found]
         assert sorted(payloads) == [f"{number:02d}" for number in range(40)]

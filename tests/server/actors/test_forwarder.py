@@ -14,6 +14,7 @@ from tests.broker.harness import NOW_NS, NOW_S, QUEUE, QueueBench
 from tests.faulty_proxy import Act, faulty_proxy
 from tests.redis_servers import RedisServer
 from tests.server.harness import Bench, ScriptFault, logged, on_bench
+from tests.waiting import until
 
 
 def forwarder(bench: Bench, *queues: str, on_tasks: Callable[[str], None] = lambda queue: None) -> Forwarder:
@@ -163,8 +164,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
             await forwarding.stop()
         forwarding = forwarder(bench)
         forwarding.start()
-        async with forwarding.ticked:
-            await forwarding.ticked.wait_for(lambda: forwarding.ticks)
+        await until(lambda: forwarding.ticks)
         await forwarding.stop()
         assert sorted(bench.queue.places()["pending"]) == ids
 

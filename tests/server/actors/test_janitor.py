@@ -12,6 +12,7 @@ from fastq.server.config import ServerConfig
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, QueueBench
 from tests.server.harness import Bench, on_bench
+from tests.waiting import until
 
 
 def janitor(bench: Bench, *queues: str, batch_size: int = 10) -> Janitor:
@@ -96,8 +97,7 @@ def test_it_starts_and_stops_again_and_again(db: Redis, url: str) -> None:
         cleaning = janitor(bench)
         cleaning.start()
         cleaning.wake()
-        async with cleaning.ticked:
-            await cleaning.ticked.wait_for(lambda: cleaning.ticks)
+        await until(lambda: cleaning.ticks)
         await cleaning.stop()
         assert bench.queue.places() == {}
         assert bench.queue.states() == {}

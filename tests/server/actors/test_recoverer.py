@@ -9,13 +9,14 @@ from redis import Redis
 from fastq.errors import BrokerError
 from fastq.server.actors.recoverer import LostTaskRules
 from fastq.server.commands import Commands
-from fastq.server.repairs import RepairKind
+from fastq.server.stats import RepairKind
 from fastq.wire import keys
 from fastq.wire.codec import decode_task_message
 from fastq.worker.report import FailureReport
 from tests.broker.harness import GOS, NOW, NOW_S, OURS, QUEUE, THEIRS, message
 from tests.redis_servers import redis_server
 from tests.server.harness import Bench, logged, on_bench, recoverer
+from tests.waiting import until
 
 EXPIRED_S = NOW_S - 30
 PUT_BACK = "asynq: task lease expired: lost with its server; time 1 of at most 3, no attempt charged"
@@ -463,8 +464,7 @@ def test_it_begins_at_once_and_starts_and_stops_again_and_again(db: Redis, url: 
             await recovering.stop()
         recovering = recoverer(bench)
         recovering.start()
-        async with recovering.ticked:
-            await recovering.ticked.wait_for(lambda: recovering.ticks)
+        await until(lambda: recovering.ticks)
         await recovering.stop()
         assert bench.queue.places().keys() == {"retry"}
         assert {bench.queue.task(str(number))["lost"] for number in range(200)} == {b"1"}

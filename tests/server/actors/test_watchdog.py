@@ -12,6 +12,7 @@ from fastq.server.outage import Outage
 from fastq.server.timing import Timing
 from tests.broker.harness import run
 from tests.server.harness import in_flight_of, logged
+from tests.waiting import until
 
 QUICK = Timing(watchdog_interval_s=0.01)
 
@@ -65,8 +66,7 @@ class Patient(Worker):
 
 
 async def ticked(actor: Actor, times: int) -> None:
-    async with actor.ticked:
-        await actor.ticked.wait_for(lambda: actor.ticks >= times)
+    await until(lambda: actor.ticks >= times)
 
 
 async def looked(watchdog: Watchdog, times: int) -> None:

@@ -15,7 +15,7 @@ HERE = "tests.pool.runners:load"
 
 
 def spare(argument: str = "") -> SpareChild:
-    return SpareChild(PoolConfig(HERE, argument, timeout_grace=0.0), "the spare one")
+    return SpareChild(PoolConfig(HERE, argument, name="the spare one", timeout_grace=0.0))
 
 
 @pytest.mark.parametrize("is_canceled", [False, True])
