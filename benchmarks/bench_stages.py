@@ -22,7 +22,7 @@ from fastq.pool.protocol import Event, EventKind
 from fastq.server.commands import Commands
 from fastq.server.inflight._processor import SubmissionMaker, split_done, submissions_of
 from fastq.server.inflight._tasks import live
-from fastq.server.inflight.ack_planner import AckPlanner
+from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.tasks import InFlightTasks
 from fastq.wire.codec import TaskMessage, encode_task_message
 from tests.redis_servers import RedisServer
@@ -126,7 +126,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
     owner = Owner.draw()
     calls = stages.time(
         "group, sort, and find the way to them",
-        lambda: AckPlanner(in_flight, owner, time.time_ns(), checks_done=False).calls(live(ended)),
+        lambda: plan_acks(live(ended), in_flight, owner, time.time_ns(), checks_done=False),
     )
     packed = [call.operation.words() for call in calls]
     stages.time("pack the call of done (hiredis)", lambda: [pack_command(cast("Any", call)) for call in packed])

@@ -17,7 +17,7 @@ from fastq.errors import InvalidMessageError, QueueNotFoundError
 from fastq.hooks import Hooks
 from fastq.inspector.bulk import run_all_tasks
 from fastq.mux import ServeMux
-from fastq.server.inflight.ack_planner import AckPlanner
+from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.dispositions import undecodable
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, view_leased
 from fastq.states import TaskState
@@ -116,7 +116,7 @@ class _Draining:
         return run
 
     def _write(self, tasks: InFlightTasks, task: InFlightTask) -> None:
-        for call in AckPlanner(tasks, self._owner, time.time_ns(), checks_done=False).calls([task]):
+        for call in plan_acks([task], tasks, self._owner, time.time_ns(), checks_done=False):
             self._broker.run(call.operation)
 
     def _reject(self, queue: str, leased: LeasedTask, error: InvalidMessageError) -> TaskRun:

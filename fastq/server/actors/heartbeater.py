@@ -16,12 +16,9 @@ from fastq.server.actors.actor import Actor
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
 
-__all__ = ["Heartbeater", "Presence"]
+__all__ = ["Heartbeater"]
 
 STRETCH: Final = 500
-
-Presence = Callable[[], ServerState]
-"""Returns what the server shows of itself now."""
 
 
 class Heartbeater(Actor):
@@ -35,7 +32,7 @@ class Heartbeater(Actor):
         self,
         broker: AsyncBroker,
         identity: ServerIdentity,
-        presence: Presence,
+        presence: Callable[[], ServerState],
         in_flight: InFlight,
         lost: Callable[[InFlightTask], None],
     ) -> None:

@@ -27,7 +27,7 @@ _log = logging.getLogger("fastq.recoverer")
 
 
 class Reclaimer:
-    """The actor that returns overdue sets, deletes what is left of aggregated ones, and lists unlisted groups.
+    """The part of a recoverer that returns overdue sets, deletes the rest of others, and lists unlisted groups.
 
     Only a server that aggregates looks for groups that are not listed; one that does not says once that there are
     groups.

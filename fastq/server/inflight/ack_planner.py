@@ -23,7 +23,7 @@ from fastq.clock import at_unix_ns
 from fastq.server.inflight._tasks import by_disposition, dispositions, most_steps, seq_of
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, SeqRange
 
-__all__ = ["AckCall", "AckPlanner"]
+__all__ = ["AckCall", "plan_acks"]
 
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
@@ -45,33 +45,26 @@ _Parts = Iterator[tuple[int, list[InFlightTask]]]
 """The tasks of each call, and the end of active from which they are looked for."""
 
 
-class AckPlanner:
-    """The plan by which ends are written; with ``checks_done`` done work, too, is written only while it is ours."""
+def plan_acks(
+    ended: list[InFlightTask], tasks: InFlightTasks, owner: Owner, now_ns: int, *, checks_done: bool
+) -> list[AckCall]:
+    """Put ends by queue and disposition into operations of bounded size.
 
-    def __init__(self, tasks: InFlightTasks, owner: Owner, now_ns: int, *, checks_done: bool) -> None:
-        self._tasks = tasks
-        self._owner = owner
-        self._now_ns = now_ns
-        self._checks_done = checks_done
-
-    def calls(self, tasks: list[InFlightTask]) -> list[AckCall]:
-        """Put ends by queue and disposition into operations of bounded size."""
-        now, done_owner = at_unix_ns(self._now_ns), self._owner if self._checks_done else None
-        calls = []
-        for (queue, kind), group in by_disposition(tasks).items():
-            for side, part in self._parts(queue, kind, group):
-                terms = Terms(queue, self._now_ns, now, self._owner, done_owner, side)
-                calls.append(AckCall(kind.operation(dispositions(part), terms), part))
-        return calls
-
-    def _parts(self, queue: str, kind: type[Disposition], group: list[InFlightTask]) -> _Parts:
-        seq_range = self._tasks.seq_range(queue)
+    With ``checks_done`` done work, too, is written only while it is ours.
+    """
+    now, done_owner = at_unix_ns(now_ns), owner if checks_done else None
+    calls = []
+    for (queue, kind), group in by_disposition(ended).items():
+        seq_range = tasks.seq_range(queue)
         # Of a larger group one call might have all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
         is_near = most_steps(group, seq_range) <= near or (
-            seq_range.size <= LOOK_AT_MOST * len(group) and self._tasks.steps_to(queue, group) <= near
+            seq_range.size <= LOOK_AT_MOST * len(group) and tasks.steps_to(queue, group) <= near
         )
-        return _parts(kind, group, seq_range, is_near=is_near)
+        for side, part in _parts(kind, group, seq_range, is_near=is_near):
+            terms = Terms(queue, now_ns, now, owner, done_owner, side)
+            calls.append(AckCall(kind.operation(dispositions(part), terms), part))
+    return calls
 
 
 def _parts(kind: type[Disposition], group: list[InFlightTask], seq_range: SeqRange, *, is_near: bool) -> _Parts:

@@ -8,7 +8,7 @@ from fastq.broker.operations.finish import FinishOutcome
 from fastq.errors import BrokerConnectionError, BrokerError
 from fastq.server.commands import Commands
 from fastq.server.inflight._tasks import InFlightTask, live
-from fastq.server.inflight.ack_planner import AckPlanner
+from fastq.server.inflight.ack_planner import plan_acks
 from fastq.server.inflight.in_flight import InFlight
 
 __all__ = ["AckWriter"]
@@ -47,8 +47,7 @@ class AckWriter:
 
     async def _write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         try:
-            planner = AckPlanner(self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
-            calls = planner.calls(tasks)
+            calls = plan_acks(tasks, self._tasks, self._owner, self._clock.unix_ns(), checks_done=checks_done)
             outcomes = await self._commands.run_many([call.operation for call in calls])
         except asyncio.CancelledError:
             self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))

@@ -28,10 +28,12 @@ class _LineKind(NamedTuple):
     level: int
 
 
-_RETRIED: Final = _LineKind("retried", logging.WARNING)
-_ARCHIVED: Final = _LineKind("archived", logging.ERROR)
 _DELETED: Final = _LineKind("deleted", logging.INFO)
-_RETURNED: Final = _LineKind("given back", logging.DEBUG)
+_KINDS: Final[dict[type, _LineKind]] = {
+    Retried: _LineKind("retried", logging.WARNING),
+    Archived: _LineKind("archived", logging.ERROR),
+    Requeued: _LineKind("given back", logging.DEBUG),
+}
 
 
 class FailureLog:
@@ -47,7 +49,7 @@ class FailureLog:
 
     def add(self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport) -> None:
         """Log what became of a task, or count it."""
-        line_kind = _line_kind_of(disposition)
+        line_kind = _KINDS.get(type(disposition), _DELETED)
         if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view
@@ -58,7 +60,7 @@ class FailureLog:
             return
         now_s = self._clock.unix_ns() // 1_000_000_000
         about, follows = _about(task, disposition, report, now_s), _follows(disposition, now_s)
-        what = "failed" if line_kind in (_RETRIED, _ARCHIVED) else "ended"
+        what = "failed" if isinstance(disposition, Retried | Archived) else "ended"
         error = report.error if len(report.error) <= MAX_ERROR else f"{report.error[:MAX_ERROR]}…"
         _log.log(
             line_kind.level,
@@ -79,10 +81,9 @@ class FailureLog:
         if self._limit.holds_back:  # in a window that began later than the one by which the timer was set
             self._timer = asyncio.get_running_loop().call_later(PER_S, self._log_rest)
 
-    def _log_suppressed(self, now_s: float) -> int:
-        ended = self._limit.ended(now_s)
-        for kind, count in ended:
-            line_kind, task_type, error_class = kind or (_RETRIED, "other types", "other errors")
+    def _log_suppressed(self, now_s: float) -> None:
+        for kind, count in self._limit.ended(now_s):
+            line_kind, task_type, error_class = kind or (_KINDS[Retried], "other types", "other errors")
             _log.log(
                 line_kind.level,
                 "%d more tasks of %s ended with %s in %.0f s and were %s",
@@ -91,15 +92,6 @@ class FailureLog:
                     "about": {"task_type": task_type, "error": error_class, "outcome": line_kind.word, "count": count}
                 },
             )
-        return len(ended)
-
-
-def _line_kind_of(disposition: Disposition) -> _LineKind:
-    if isinstance(disposition, Retried):
-        return _RETRIED
-    if isinstance(disposition, Archived):
-        return _ARCHIVED
-    return _RETURNED if isinstance(disposition, Requeued) else _DELETED
 
 
 def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, now_s: int) -> dict[str, Any]:
@@ -110,7 +102,7 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
         "queue": task.queue,
         "attempt": view.retried + 1,
         "max_attempts": view.retry + 1,
-        "outcome": _line_kind_of(disposition).word,
+        "outcome": _KINDS.get(type(disposition), _DELETED).word,
         "error": report.error,
         **({"retry_in_s": disposition.retry_at_s - now_s} if isinstance(disposition, Retried) else {}),
     }
@@ -118,6 +110,6 @@ def _about(task: InFlightTask, disposition: Disposition, report: FailureReport, 
 
 def _follows(disposition: Disposition, now_s: int) -> str:
     if not isinstance(disposition, Retried):
-        return _line_kind_of(disposition).word
+        return _KINDS.get(type(disposition), _DELETED).word
     free = "" if disposition.is_failure else ", not counted as a failure"
     return f"next try in {format_duration((disposition.retry_at_s - now_s) * 1_000_000_000)}{free}"

@@ -10,7 +10,6 @@ from redis import Redis
 from fastq.broker.scripts import load_script, script_names
 from fastq.server.actors.acker import Acker
 from fastq.server.actors.syncer import Syncer
-from fastq.server.inflight.ack_planner import AckCall, AckPlanner
 from fastq.wire import keys
 from tests.broker.harness import QUEUE
 from tests.faulty_proxy import Act, faulty_proxy
@@ -260,14 +259,14 @@ def test_a_write_that_redis_refuses_for_good_ends_with_the_lease_and_is_said_onc
 def test_a_defect_in_a_write_does_not_hold_its_tasks_for_ever(
     db: Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stumble(self: AckPlanner, tasks: object) -> list[AckCall]:
+    def stumble(*given: object, checks_done: bool) -> None:
         raise ZeroDivisionError("a defect")
 
     async def test(bench: Bench) -> None:
         acker, syncer = joined(bench)
         tasks = bench.hold("a", "b")
         with monkeypatch.context() as patch:
-            patch.setattr(AckPlanner, "calls", stumble)
+            patch.setattr("fastq.server.inflight.ack_writer.plan_acks", stumble)
             acker.add(end_all(tasks, "done"))
             with pytest.raises(ZeroDivisionError):
                 await acker.tick()

@@ -25,8 +25,8 @@ from fastq.server.inflight.ack_planner import (
     MAX_CALL_STEPS,
     MAX_CALL_TASKS,
     AckCall,
-    AckPlanner,
     _parts,
+    plan_acks,
 )
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks, SeqRange
 from fastq.wire.codec import view_task_message
@@ -42,7 +42,7 @@ class Setup:
         return [self.tasks.add(queue, view_task_message(message(str(next(self._taken)))), 0.0) for _ in range(count)]
 
     def calls(self, tasks: list[InFlightTask], *, checks_done: bool = False) -> list[AckCall]:
-        return AckPlanner(self.tasks, OURS, NOW_NS, checks_done=checks_done).calls(tasks)
+        return plan_acks(tasks, self.tasks, OURS, NOW_NS, checks_done=checks_done)
 
 
 @pytest.fixture
