@@ -22,7 +22,6 @@ FUZZ_COUNT ?= 1000000
 PYX := $(shell find fastq -name '*.pyx')
 C_SOURCES := $(PYX) $(shell find fastq -name '*.px[di]' -o -name '*.h')
 EXTENSIONS := $(subst /,.,$(PYX:.pyx=))
-LUA := $(shell find fastq -name '*.lua')
 SANITIZED := build/asan
 
 .PHONY: help setup demo test lint types lines check docs chaos interop pictures bench bench-smoke bigdata compare fuzz fuzz-asan wheel clean
@@ -38,12 +37,9 @@ demo: $(BUILT) ## Run 100 000 tasks through a private Redis and fastq-worker, ac
 test: $(BUILT) ## Run the whole test suite
 	$(PY) -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
-lint: $(VENV)/installed ## Check style and format of Python, syntax of Lua
+lint: $(VENV)/installed ## Check style and format
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	@if command -v luacheck >/dev/null; then luacheck --quiet $(LUA); \
-	elif command -v luac >/dev/null; then echo "luac -p, as luacheck is not installed"; luac -p $(LUA); \
-	else echo "Lua not checked here: no luacheck (Debian: lua-check) and no luac; the tests load each script into Redis"; fi
 
 types: $(BUILT) ## Check types strictly, and each extension's stub against the module
 	$(VENV)/bin/mypy

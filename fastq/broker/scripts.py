@@ -1,7 +1,8 @@
 """The Lua scripts: one file each in ``lua/``, opened by a header that says what goes in and what comes out.
 
-The header is machine-read (``ScriptHeader``); a test holds it against the body. Scripts are known to Redis by the SHA-1
-of their text; the executors send the text when Redis has forgotten one.
+The header is machine-read (``ScriptHeader``); a test holds it against the body. Lines that several scripts share stand
+in a file ``_<name>.lua``; ``-- include: <name>`` puts them in its place. Scripts are known to Redis by the SHA-1 of
+their text; the executors send the text when Redis has forgotten one.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ __all__ = ["Script", "ScriptHeader", "load_script", "parse_header", "script_name
 _HEADER = re.compile(r"\A--\[\[\s*(?P<name>\w+): (?P<summary>.+?)\n(?P<body>.*?)\]\]", re.DOTALL)
 _ENTRY = re.compile(r"^(?P<table>KEYS|ARGV)\[(?P<index>\d+)(?P<rest>\.\.\.)?\]\s+(?P<name>\w+)\s+(?P<meaning>.+)$")
 _FACT = re.compile(r"^(?P<fact>builds|returns|asynq|cost)\s+(?P<text>.+)$")
+_INCLUDE = re.compile(r"^-- include: (\w+)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,13 @@ class ScriptHeader:
 
 
 def _read_all() -> dict[str, Script]:
+    files = (resources.files("fastq.broker") / "lua").iterdir()
+    texts = {file.name.removesuffix(".lua"): file.read_text("utf-8") for file in files if file.name.endswith(".lua")}
     found = {}
-    for entry in (resources.files("fastq.broker") / "lua").iterdir():
-        name, dot, kind = entry.name.rpartition(".")
-        if dot and kind == "lua":
-            text = entry.read_text("utf-8")
-            found[name] = Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    for name, text in texts.items():
+        if not name.startswith("_"):
+            whole = _INCLUDE.sub(lambda include: texts[f"_{include[1]}"], text)
+            found[name] = Script(name, whole, hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest())
     return found
 
 

@@ -18,19 +18,7 @@ local group, aggregation_set, aggregation_sets, groups = KEYS[1], KEYS[2], KEYS[
 local name, now, deadline = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local grace, max_delay, max_size, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 
--- begin: due at
--- Unix seconds from which a group is to be aggregated (nil: never, it is empty), and its size.
-local function due_at(key)
-  local size = redis.pcall("ZCARD", key)
-  if type(size) ~= "number" or size == 0 then return nil, 0 end
-  if max_size > 0 and size >= max_size then return 0, size end
-  local at = tonumber(redis.call("ZRANGE", key, -1, -1, "WITHSCORES")[2]) + grace
-  if max_delay > 0 then
-    at = math.min(at, tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]) + max_delay)
-  end
-  return at, size
-end
--- end: due at
+-- include: due_at
 
 if redis.call("EXISTS", aggregation_set) == 1 then return redis.call("ZCARD", aggregation_set) end
 local at, size = due_at(group)

@@ -26,14 +26,7 @@ local task_prefix, group_prefix, expected, state, at = ARGV[1], ARGV[2], tonumbe
 local id, message, lock, lock_ttl, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local due_channel = ARGV[11]
 
--- begin: due times
--- Forwarders sleep until the earliest time that they know. A user without the right to publish tells them nothing: they
--- find the task at their next look, and the call must not fail for it once the task is written.
-local function earliest(waiting)
-  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
-end
-local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
--- end: due times
+-- include: due_times
 
 local deadline = redis.call("ZSCORE", aggregation_sets, aggregation_set)
 if deadline == "inf" then return 2 end

@@ -21,12 +21,7 @@ local outcomes, finished, all = {}, 0, true
 redis.call("ZCARD", completed)
 
 local first = ARGV[5]
--- begin: nearer end
--- Before ours may lie long tasks of other servers, of which the caller knows nothing: LREM would pass all of them for
--- each task. A look for the first of ours tells, and costs no more than 1000 elements do.
-local function is_near(from) return redis.call("LPOS", active, first, "RANK", from, "MAXLEN", 1000) end
-if first and not is_near(side) and is_near(-side) then side = -side end
--- end: nearer end
+-- include: nearer_end
 
 for at = 5, #ARGV, 5 do
   local id, message, kept_until, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
@@ -50,14 +45,6 @@ for at = 5, #ARGV, 5 do
 end
 if finished == 0 then return outcomes end
 
--- begin: count processed
-if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
-local wraps = tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807
-if wraps then
-  redis.call("SET", processed_total, finished)
-else
-  redis.call("INCRBY", processed_total, finished)
-end
--- end: count processed
+-- include: count_processed
 if all then return 1 end
 return outcomes

@@ -20,44 +20,7 @@ local pending, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local completed, groups, aggregation_sets = KEYS[5], KEYS[6], KEYS[7]
 local task_prefix, group_prefix, task_id, seen_at, expected = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- begin: take off
--- Takes the id off pending, looking at no more than the ends of a long list, and around where it was seen.
-local function is_off_pending()
-  for side = -1, 1, 2 do
-    if redis.call("LPOS", pending, task_id, "RANK", side, "MAXLEN", 50000) then
-      redis.call("LREM", pending, side, task_id)
-      return true
-    end
-  end
-  if seen_at == "none" or redis.call("LLEN", pending) <= 100000 then return true end
-  local first = tonumber(seen_at)
-  for at, other in ipairs(first and redis.call("LRANGE", pending, first, first + 2000) or {}) do
-    if other == task_id then
-      -- To close the gap Redis would go through half a list; so the newest task moves up into it.
-      redis.call("LSET", pending, first + at - 2, redis.call("LPOP", pending))
-      return true
-    end
-  end
-  return false
-end
-
--- Takes the id off where its state says it is; returns the reason if it must not be or was not found there.
-local function reason_to_leave(state, group)
-  local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
-  if state == "pending" then return not is_off_pending() and "far" or nil end
-  if sets[state] then
-    redis.call("ZREM", sets[state], task_id)
-  elseif state == "aggregating" and redis.call("ZREM", group_prefix .. group, task_id) == 1 then
-    if redis.call("EXISTS", group_prefix .. group) == 0 then redis.call("SREM", groups, group) end
-  elseif state == "aggregating" then
-    for _, set in ipairs(redis.call("ZRANGE", aggregation_sets, 0, 999)) do
-      if redis.call("ZSCORE", set, task_id) then return "aggregation" end
-    end
-  else
-    return state
-  end
-end
--- end: take off
+-- include: take_off
 
 local task = task_prefix .. task_id
 local found = redis.pcall("HMGET", task, "state", "unique_key", "group", "msg")

@@ -16,50 +16,7 @@ local source, lease, groups = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, state, group, count, last = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local max_bytes = tonumber(ARGV[6])
 
--- begin: take some
--- Redis has no type for a list that became empty.
-local is_list = state == "pending" or state == "active"
-
--- Returns how many of the oldest of a list to take, none if others took the last one; behind it any number may stand.
-local function number_to_take()
-  if last == "" then return math.min(count, redis.call("LLEN", source)) end
-  local at = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", count)
-  if not at then
-    local last_state = redis.pcall("HMGET", task_prefix .. last, "state")[1]
-    if last_state == state then return math.min(count, redis.call("LLEN", source)) end
-    at = redis.call("LPOS", source, last, "MAXLEN", 50000)
-  end
-  return at and math.min(count, redis.call("LLEN", source) - at) or 0
-end
-
--- Returns the ids to take: the oldest of a list, those of the lowest scores of a set.
-local function ids_to_take()
-  if not is_list then
-    return redis.call("ZRANGE", source, "-inf", last == "" and "+inf" or last, "BYSCORE", "LIMIT", 0, count)
-  end
-  local number = number_to_take()
-  local ids, oldest_last = {}, number > 0 and redis.call("LRANGE", source, -number, -1) or {}
-  for at = #oldest_last, 1, -1 do ids[#ids + 1] = oldest_last[at] end
-  return ids
-end
-
--- Takes that many of them off; a group without tasks is listed no more.
-local function take_off(number)
-  if number == 0 then return end
-  if is_list then
-    redis.call("LTRIM", source, 0, -number - 1)
-  else
-    redis.call("ZREMRANGEBYRANK", source, 0, number - 1)
-  end
-  if group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
-end
-
--- An id without a task, or whose task is elsewhere, is taken off and that is all. asynq's archive may break half-way,
--- and leave a task that says it is active.
-local function is_here(id, its_state)
-  return its_state == state or its_state == "active" and not redis.call("ZSCORE", lease, id)
-end
--- end: take some
+-- include: take_some
 
 local reply, taken, deleted, bytes = {0, 0}, 0, 0, 0
 for _, id in ipairs(ids_to_take()) do

@@ -99,14 +99,6 @@ for at = 6 + count, #ARGV, 2 do
   if redis.call("EXISTS", task_prefix .. id) == 0 and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
 end
 local finished = #ids
--- begin: count processed
-if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
-local wraps = tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807
-if wraps then
-  redis.call("SET", processed_total, finished)
-else
-  redis.call("INCRBY", processed_total, finished)
-end
--- end: count processed
+-- include: count_processed
 if all then return 1 end
 return outcomes

@@ -30,14 +30,7 @@ local by, due, tick_ttl, plan, last_ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], AR
 local state, moment, id, message, group_name = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 local lock, lock_ttl, due_channel = ARGV[11], ARGV[12], ARGV[13]
 
--- begin: due times
--- Forwarders sleep until the earliest time that they know. A user without the right to publish tells them nothing: they
--- find the task at their next look, and the call must not fail for it once the task is written.
-local function earliest(waiting)
-  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
-end
-local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
--- end: due times
+-- include: due_times
 
 local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end

@@ -12,15 +12,7 @@ asynq   none (such ids stay for ever)
 ]]
 local source, lease = KEYS[1], KEYS[2]
 local task_prefix, state, start, count, repair = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
--- begin: has message
--- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
--- to another node; then the script ends with it.
-local function has_message(task)
-  local has = redis.pcall("HEXISTS", task, "msg")
-  if type(has) == "table" and not string.find(has.err, "WRONGTYPE", 1, true) then redis.call("HEXISTS", task, "msg") end
-  return has == 1
-end
--- end: has message
+-- include: has_message
 
 local ids = redis.call("LRANGE", source, start, start + count - 1)
 local reply, dangling = {#ids, 0}, {}

@@ -8,15 +8,7 @@ asynq   none (such locks stay until they expire)
 ]]
 local unique = KEYS[1]
 local task_prefix, repair = ARGV[1], ARGV[2]
--- begin: has message
--- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
--- to another node; then the script ends with it.
-local function has_message(task)
-  local has = redis.pcall("HEXISTS", task, "msg")
-  if type(has) == "table" and not string.find(has.err, "WRONGTYPE", 1, true) then redis.call("HEXISTS", task, "msg") end
-  return has == 1
-end
--- end: has message
+-- include: has_message
 
 local owner = redis.pcall("GET", unique)
 if type(owner) ~= "string" or has_message(task_prefix .. owner) then return false end

@@ -15,15 +15,7 @@ asynq   none (such ids stay for ever)
 local source, groups = KEYS[1], KEYS[2]
 local task_prefix, state, group, cursor, count, repair = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
--- begin: has message
--- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
--- to another node; then the script ends with it.
-local function has_message(task)
-  local has = redis.pcall("HEXISTS", task, "msg")
-  if type(has) == "table" and not string.find(has.err, "WRONGTYPE", 1, true) then redis.call("HEXISTS", task, "msg") end
-  return has == 1
-end
--- end: has message
+-- include: has_message
 
 -- The type is the first field of a message. Big ones are not looked into, which would take long.
 local function is_undecodable(task)

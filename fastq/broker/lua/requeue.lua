@@ -18,15 +18,7 @@ local outcomes, back, all = {}, {}, true
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
 redis.call("LLEN", pending)
 
--- begin: guard
-local function guarded(id)
-  if owner == "" and expired_at == "" then return true end
-  local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
-  if not score then return false end
-  if owner ~= "" then return score % 1 == tonumber(owner) end
-  return score <= tonumber(expired_at)
-end
--- end: guard
+-- include: guard
 
 -- From the last to the first: the tail of pending, where the next dequeue takes from, is to be the first.
 for at = #ARGV, 5, -1 do

@@ -24,35 +24,15 @@ local task_prefix, stats_expire_at, side = ARGV[1], ARGV[2], ARGV[3]
 local owner, expired_at, due_channel = ARGV[4], ARGV[5], ARGV[6]
 local outcomes, failures, all = {}, 0, true
 
--- begin: due times
--- Forwarders sleep until the earliest time that they know. A user without the right to publish tells them nothing: they
--- find the task at their next look, and the call must not fail for it once the task is written.
-local function earliest(waiting)
-  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
-end
-local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
--- end: due times
+-- include: due_times
 
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
 local known, soonest = earliest(retry), math.huge
 
--- begin: guard
-local function guarded(id)
-  if owner == "" and expired_at == "" then return true end
-  local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
-  if not score then return false end
-  if owner ~= "" then return score % 1 == tonumber(owner) end
-  return score <= tonumber(expired_at)
-end
--- end: guard
+-- include: guard
 
 local first = ARGV[7]
--- begin: nearer end
--- Before ours may lie long tasks of other servers, of which the caller knows nothing: LREM would pass all of them for
--- each task. A look for the first of ours tells, and costs no more than 1000 elements do.
-local function is_near(from) return redis.call("LPOS", active, first, "RANK", from, "MAXLEN", 1000) end
-if first and not is_near(side) and is_near(-side) then side = -side end
--- end: nearer end
+-- include: nearer_end
 
 for at = 7, #ARGV, 4 do
   local id, message, retry_at, is_failure = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -80,23 +60,7 @@ if failures == 0 then
   return outcomes
 end
 local finished = failures
--- begin: count processed
-if redis.call("INCRBY", processed, finished) == finished then redis.call("EXPIREAT", processed, stats_expire_at) end
-local wraps = tonumber(redis.call("GET", processed_total) or 0) + finished >= 9223372036854775807
-if wraps then
-  redis.call("SET", processed_total, finished)
-else
-  redis.call("INCRBY", processed_total, finished)
-end
--- end: count processed
--- begin: count failed
-if redis.call("INCRBY", failed, failures) == failures then redis.call("EXPIREAT", failed, stats_expire_at) end
--- The two totals begin anew together: there are never more failures than tasks.
-if wraps or tonumber(redis.call("GET", failed_total) or 0) + failures >= 9223372036854775807 then
-  redis.call("SET", failed_total, failures)
-else
-  redis.call("INCRBY", failed_total, failures)
-end
--- end: count failed
+-- include: count_processed
+-- include: count_failed
 if all then return 1 end
 return outcomes

@@ -15,19 +15,7 @@ local groups = KEYS[1]
 local group_prefix, cursor, count, now = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local grace, max_delay, max_size = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 
--- begin: due at
--- Unix seconds from which a group is to be aggregated (nil: never, it is empty), and its size.
-local function due_at(key)
-  local size = redis.pcall("ZCARD", key)
-  if type(size) ~= "number" or size == 0 then return nil, 0 end
-  if max_size > 0 and size >= max_size then return 0, size end
-  local at = tonumber(redis.call("ZRANGE", key, -1, -1, "WITHSCORES")[2]) + grace
-  if max_delay > 0 then
-    at = math.min(at, tonumber(redis.call("ZRANGE", key, 0, 0, "WITHSCORES")[2]) + max_delay)
-  end
-  return at, size
-end
--- end: due at
+-- include: due_at
 
 local found = redis.call("SSCAN", groups, cursor, "COUNT", count)
 local reply, next_due = {found[1], ""}, nil

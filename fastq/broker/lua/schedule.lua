@@ -14,14 +14,7 @@ local scheduled, groups, scheduled_groups = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, due_channel = ARGV[1], ARGV[2]
 local outcomes, refused = {}, false
 
--- begin: due times
--- Forwarders sleep until the earliest time that they know. A user without the right to publish tells them nothing: they
--- find the task at their next look, and the call must not fail for it once the task is written.
-local function earliest(waiting)
-  return tonumber(redis.call("ZRANGE", waiting, 0, 0, "WITHSCORES")[2] or math.huge)
-end
-local function tell(unix_s) redis.pcall("PUBLISH", due_channel, unix_s) end
--- end: due times
+-- include: due_times
 
 local known, soonest = earliest(scheduled), math.huge
 for at = 3, #ARGV, 6 do

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
@@ -219,7 +219,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 print(len([load_script(name) for name in script_names()]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == len(list(LUA.glob("*.lua")))
+    assert int(done.stdout) == len(list(LUA.glob("[!_]*.lua")))
 
 
 def test_an_unknown_script_is_an_error() -> None:
@@ -234,8 +234,19 @@ def test_redis_compiles_the_script_and_knows_it_by_our_sha(name: str, db: Redis)
     assert load(script.text) == script.sha
 
 
-def test_every_file_in_the_folder_is_a_script() -> None:
-    assert [f"{name}.lua" for name in script_names()] == sorted(file.name for file in LUA.iterdir())
+def test_every_file_in_the_folder_is_a_script_or_shared_by_some() -> None:
+    files = {file.name: file.read_text("utf-8") for file in LUA.iterdir()}
+    includes = Counter(name for text in files.values() for name in re.findall(r"-- include: (\w+)", text))
+    shared = [f"_{name}.lua" for name, scripts in includes.items() if scripts > 1]
+    assert sorted([*(f"{name}.lua" for name in script_names()), *shared]) == sorted(files)
+
+
+def test_what_a_script_includes_stands_in_its_place() -> None:
+    shared = (LUA / "_count_processed.lua").read_text("utf-8")
+    for name in ("done", "complete"):
+        assert shared not in (LUA / f"{name}.lua").read_text("utf-8")
+        assert load_script(name).text.count(shared) == 1
+    assert [name for name in script_names() if "-- include" in load_script(name).text] == []
 
 
 def test_every_script_has_a_caller() -> None:
@@ -250,46 +261,11 @@ def test_every_script_has_a_caller() -> None:
     assert set(script_names()) <= named
 
 
-def blocks_of(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Give the name and lines of each block between ``-- begin: x`` and ``-- end: x``."""
-    open_name, lines = "", list[str]()
-    for line in text.splitlines():
-        if begin := re.fullmatch(r"\s*-- begin: (.+)", line):
-            assert not open_name, f"{name}: {begin[1]} begins inside {open_name}"
-            open_name, lines = begin[1], []
-        elif end := re.fullmatch(r"\s*-- end: (.+)", line):
-            assert end[1] == open_name, f"{name}: {end[1]} ends, {open_name!r} began"
-            yield open_name, "\n".join(lines)
-            open_name = ""
-        else:
-            lines.append(line)
-    assert not open_name, f"{name}: {open_name} does not end"
-
-
-def test_repeated_blocks_are_the_same_everywhere() -> None:
-    versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for name in script_names():
-        for block, lines in blocks_of(name, load_script(name).text):
-            versions[block][lines].append(name)
-    assert {block: list(found.values()) for block, found in versions.items() if len(found) > 1} == {}
-    assert "count processed" in versions
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("-- begin: a\n-- begin: b\n-- end: b\n-- end: a", "b begins inside a"),
-        ("-- begin: a\nx\n-- end: b", "b ends, 'a' began"),
-        ("-- begin: a\nx", "a does not end"),
-    ],
-)
-def test_a_block_that_is_not_closed_is_found(text: str, message: str) -> None:
-    with pytest.raises(AssertionError, match=message):
-        list(blocks_of("x", text))
-
-
 @pytest.mark.skipif(shutil.which("luacheck") is None, reason="luacheck (Debian's lua-check) is not installed")
-def test_luacheck_finds_nothing() -> None:
-    given = ["--std", "lua51", "--read-globals", "KEYS", "ARGV", "redis", "--max-line-length", "120", "--no-cache"]
-    done = subprocess.run(["luacheck", *given, "--no-color", str(LUA)], capture_output=True, text=True)
+def test_luacheck_finds_nothing(tmp_path: Path) -> None:
+    """What Redis gets is checked: a file with shared lines is no program by itself."""
+    for name in script_names():
+        (tmp_path / f"{name}.lua").write_text(load_script(name).text, "utf-8")
+    config = ("--config", str(PACKAGE.parent / ".luacheckrc"))
+    done = subprocess.run(["luacheck", *config, "--no-color", str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout

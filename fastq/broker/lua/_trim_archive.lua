@@ -1,0 +1,32 @@
+-- Uses archived, archive_rule, paused, task_prefix, now, max_size, expire_before.
+
+-- 750 a call at most: what others overfilled by far still gets smaller, since a call adds no more than 500.
+local function drop(ids)
+  if #ids == 0 then return end
+  local doomed = {}
+  for _, id in ipairs(ids) do
+    local hash = task_prefix .. id
+    local lock = redis.pcall("HMGET", hash, "unique_key")[1]
+    if lock and redis.pcall("GET", lock) == id then doomed[#doomed + 1] = lock end
+    doomed[#doomed + 1] = hash
+  end
+  redis.call("ZREM", archived, unpack(ids))
+  redis.call("DEL", unpack(doomed))
+end
+-- What a server has set for this queue comes before the caller's bounds, which are asynq's.
+local rule = redis.pcall("HMGET", archive_rule, "max", "ttl", "full")
+local most, full = tonumber(rule[1] or nil) or max_size, rule[3]
+if tonumber(rule[2] or nil) then expire_before = now - rule[2] end
+if full ~= "spill" then -- a server's janitor writes the oldest to a file, and deletes them then
+  local doomed = redis.call("ZRANGE", archived, "-inf", expire_before, "BYSCORE", "LIMIT", 0, 500)
+  drop(doomed)
+  local dropped, excess = #doomed, redis.call("ZCARD", archived) - most
+  if full == "pause" then
+    if excess >= 0 and redis.call("EXISTS", paused) == 0 then redis.call("SET", paused, now) end
+  elseif excess > 0 then
+    doomed = redis.call("ZRANGE", archived, 0, math.min(excess, 750 - dropped) - 1)
+    drop(doomed)
+    dropped = dropped + #doomed
+  end
+  if dropped > 0 then redis.pcall("HINCRBY", archive_rule, "dropped", dropped) end
+end
