@@ -2,9 +2,11 @@
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
-__all__ = ["Clock", "ManualClock", "Moment", "SystemClock", "at_unix_ns"]
+__all__ = ["EPOCH", "Clock", "ManualClock", "Moment", "SystemClock", "at_unix_ns"]
+
+EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class Clock(Protocol):
@@ -69,9 +71,7 @@ class ManualClock:
 def at_unix_ns(unix_ns: int) -> datetime:
     """Return a time in UTC, cut to the microseconds of a datetime; beyond its years the nearest that it can hold."""
     try:
-        return _EPOCH + timedelta(microseconds=unix_ns // 1000)
+        return EPOCH + timedelta(microseconds=unix_ns // 1000)
     except OverflowError:
         return (datetime.max if unix_ns > 0 else datetime.min).replace(tzinfo=UTC)
 
-
-_EPOCH = datetime.fromtimestamp(0, UTC)

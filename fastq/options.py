@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypedDict
 
+from fastq.clock import EPOCH
 from fastq.durations import nanoseconds_of
 from fastq.states import TaskState
 from fastq.wire.go_space import GO_SPACE
@@ -238,10 +239,9 @@ def _unix_ns(value: object, name: str) -> int:
         raise ValueError(
             f"{name} must have a time zone, for example datetime.now(UTC) or .replace(tzinfo=...): {value!r}"
         )
-    return (value - _EPOCH) // _MICROSECOND * 1000
+    return (value - EPOCH) // _MICROSECOND * 1000
 
 
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _MICROSECOND = timedelta(microseconds=1)
 
 
