@@ -19,7 +19,6 @@ from fastq.clock import EPOCH
 from fastq.durations import nanoseconds_of
 from fastq.states import TaskState
 from fastq.wire.go_space import GO_SPACE
-from fastq.wire.option_strings import OptionType as Go
 
 __all__ = [
     "NO_OPTIONS",
@@ -259,7 +258,7 @@ class OptionSpec(NamedTuple):
     """One option.
 
     ``check`` takes a value and the option's name, and returns the exact value or raises. ``help`` is that of the
-    command. ``go`` is asynq's form of it, None where asynq has none. ``field`` is the field of the message that takes
+    command. ``go`` is asynq's name of it, "" where asynq has none. ``field`` is the field of the message that takes
     the exact value, "" where more is to be done with it; ``default`` is that field's. ``key`` is the name under which
     it is kept, where several options are of one kind.
     """
@@ -268,7 +267,7 @@ class OptionSpec(NamedTuple):
     kind: OptionKind
     check: Callable[[Any, str], Any]
     help: str
-    go: Go | None = None
+    go: str = ""
     field: str = ""
     default: Any = None
     key: str = ""
@@ -276,40 +275,40 @@ class OptionSpec(NamedTuple):
 
 OPTIONS: Final = (
     OptionSpec(
-        "queue", OptionKind.TEXT, check_queue_name, "the queue  [default: default]", Go.QUEUE, "queue", "default"
+        "queue", OptionKind.TEXT, check_queue_name, "the queue  [default: default]", "Queue", "queue", "default"
     ),
-    OptionSpec("task_id", OptionKind.TEXT, check_text, "its id  [default: a random UUID]", Go.TASK_ID),
+    OptionSpec("task_id", OptionKind.TEXT, check_text, "its id  [default: a random UUID]", "TaskID"),
     OptionSpec(
-        "max_retry", OptionKind.NUMBER, _count, "how often to retry the task  [default: 25]", Go.MAX_RETRY, "retry", 25
+        "max_retry", OptionKind.NUMBER, _count, "how often to retry the task  [default: 25]", "MaxRetry", "retry", 25
     ),
     OptionSpec(
         "timeout",
         OptionKind.DURATION,
         _timeout_s,
         "how long an attempt may take  [default: 30m, none with a deadline]",
-        Go.TIMEOUT,
+        "Timeout",
         "timeout",
         DEFAULT_TIMEOUT_S,
     ),
-    OptionSpec("deadline", OptionKind.TIME, _unix_s, "when all attempts must be over", Go.DEADLINE, "deadline", 0),
+    OptionSpec("deadline", OptionKind.TIME, _unix_s, "when all attempts must be over", "Deadline", "deadline", 0),
     OptionSpec(
         "unique",
         OptionKind.DURATION,
         _lock_ns,
         "refuse another of its type and payload until it is done, at most so long",
-        Go.UNIQUE,
+        "Unique",
     ),
     OptionSpec("unique_key", OptionKind.TEXT, check_text, "text that --unique compares instead of the payload"),
-    OptionSpec("process_at", OptionKind.TIME, _process_at, "when it may start", Go.PROCESS_AT, key="process"),
+    OptionSpec("process_at", OptionKind.TIME, _process_at, "when it may start", "ProcessAt", key="process"),
     OptionSpec(
-        "process_in", OptionKind.DURATION, _process_in, "how long from now it may start", Go.PROCESS_IN, key="process"
+        "process_in", OptionKind.DURATION, _process_in, "how long from now it may start", "ProcessIn", key="process"
     ),
     OptionSpec(
         "retention",
         OptionKind.DURATION,
         _seconds,
         "how long to keep the task after it completed",
-        Go.RETENTION,
+        "Retention",
         "retention",
         0,
     ),
@@ -318,11 +317,11 @@ OPTIONS: Final = (
         OptionKind.TEXT,
         check_text,
         "the group in which it waits to be made into one task with others",
-        Go.GROUP,
+        "Group",
         "group_key",
         "",
     ),
-    OptionSpec("headers", OptionKind.HEADERS, check_headers, "a header; may be repeated", Go.HEADER),
+    OptionSpec("headers", OptionKind.HEADERS, check_headers, "a header; may be repeated", "Header"),
 )
 OPTION_NAMES: Final = tuple(spec.name for spec in OPTIONS)
 

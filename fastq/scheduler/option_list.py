@@ -3,33 +3,38 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from fastq.durations import nanoseconds_of
-from fastq.options import OPTIONS, OptionKind, OptionSpec, check_headers
-from fastq.wire.option_strings import format_option
+from fastq.durations import format_duration, nanoseconds_of
+from fastq.options import OPTIONS, OptionKind, OptionSpec
+from fastq.wire.go_forms import header_form, text_form, time_form
 
 __all__ = ["option_strings"]
 
-_LISTED: Final = {spec.name: spec for spec in OPTIONS if spec.go is not None}
+_LISTED: Final = {spec.name: spec for spec in OPTIONS if spec.go}
 
 
 def option_strings(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return options as ``Queue("low")``, ``Timeout(20s)``, without those that asynq has no form for."""
+    """Return options as ``Queue("low")``, ``Timeout(20s)``, without those that asynq has no form for.
+
+    ``TypeError`` and ``ValueError`` are those of the options' checks.
+    """
     return tuple(
-        text
+        f"{_LISTED[name].go}({form})"
         for name, value in options.items()
         if value is not None and name in _LISTED
-        for text in _forms(_LISTED[name], value)
+        for form in _forms(_LISTED[name], value)
     )
 
 
 def _forms(spec: OptionSpec, value: Any) -> Iterator[str]:
-    assert spec.go is not None
+    exact = spec.check(value, spec.name)
     match spec.kind:
         case OptionKind.HEADERS:
-            yield from (format_option(spec.go, header) for header in check_headers(value, spec.name).items())
+            yield from (header_form(*header) for header in exact.items())
         case OptionKind.DURATION:
-            yield format_option(spec.go, nanoseconds_of(value, name=spec.name))
+            yield format_duration(nanoseconds_of(value, name=spec.name))
+        case OptionKind.TIME:
+            yield time_form(value)
         case OptionKind.TEXT:
-            yield format_option(spec.go, str.__str__(value))  # an enum of text is its text, as in the message
-        case _:
-            yield format_option(spec.go, value)
+            yield text_form(exact)
+        case OptionKind.NUMBER:
+            yield str(exact)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fastq.scheduler.option_list import option_strings
 from fastq.task import Task
 from tests.bad_input import BAD_OPTIONS
 from tests.scheduler.harness import NOON, entry_of
@@ -34,34 +33,6 @@ def test_bad_options_are_refused_when_they_are_registered(
 def test_bad_registrations_are_refused_by_name(how: dict[str, Any], kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=re.escape(text)):
         entry_of("@daily", how.pop("task", "t"), **how)
-
-
-def test_options_are_listed_as_asynq_writes_them_in_the_order_given() -> None:
-    options = {
-        "timeout": 1.5,
-        "queue": "a)b",
-        "max_retry": -1,
-        "retention": timedelta(hours=24),
-        "unique": 60,
-        "unique_key": "not asynq's",
-        "process_in": timedelta(minutes=30),
-        "deadline": NOON,
-        "headers": {"k": "v", "x": "<"},
-        "group": "g",
-        "task_id": None,
-    }
-    assert option_strings(options) == (
-        "Timeout(1.5s)",
-        'Queue("a\\x29b")',
-        "MaxRetry(0)",
-        "Retention(24h0m0s)",
-        "Unique(1m0s)",
-        "ProcessIn(30m0s)",
-        "Deadline(Mon Mar  2 12:00:00 UTC 2026)",
-        'Header(["k","v"])',
-        'Header(["x","\\u003c"])',
-        'Group("g")',
-    )
 
 
 def test_options_of_the_task_act_and_are_not_listed() -> None:
