@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 __all__ = [
@@ -45,6 +44,16 @@ __all__ = [
 class FastqError(Exception):
     """The base class of all errors that fastq raises on purpose."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[FastqError], args: tuple[Any, ...]) -> FastqError:
+    """Return a copy of an error, which needs its text and its facts, and not what its text was made of."""
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
 
 class _TaskError(FastqError):
     """The base of errors about a task; carries its queue and id."""
@@ -55,9 +64,6 @@ class _TaskError(FastqError):
         self.queue = queue
         self.task_id = task_id
         super().__init__(self._text.format(queue=queue, task_id=task_id))
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self.queue, self.task_id)
 
 
 class DuplicateTaskError(_TaskError):
@@ -106,9 +112,6 @@ class TaskStateError(_TaskError):
             self, f"cannot {action} a task in state {state!r}{hint} (queue={queue!r}, task_id={task_id!r})"
         )
 
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self.queue, self.task_id, self.action, self.state)
-
 
 class QueueNotEmptyError(_TaskError):
     """Raised when a queue still has tasks; ``sizes`` maps each state to its number of tasks."""
@@ -119,9 +122,6 @@ class QueueNotEmptyError(_TaskError):
         listed = ", ".join(f"{size} {state}" for state, size in self.sizes.items())
         FastqError.__init__(self, f"queue is not empty{': it has ' if listed else ''}{listed} (queue={queue!r})")
 
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self.queue, self.sizes)
-
 
 class QueueStateError(FastqError):
     """Raised when pausing a queue that is already paused, or resuming one that is not; nothing was changed."""
@@ -130,9 +130,6 @@ class QueueStateError(FastqError):
         self.queue = queue
         self.paused = paused
         super().__init__(f"queue is {'already' if paused else 'not'} paused (queue={queue!r})")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), paused=self.paused), (self.queue,)
 
 
 class QueuePausedError(QueueStateError):
@@ -144,9 +141,6 @@ class QueuePausedError(QueueStateError):
         self.sizes = {str(state): size for state, size in (sizes or {}).items() if size}
         listed = ", ".join(f"{size:,} {state}" for state, size in self.sizes.items())
         FastqError.__init__(self, f"queue is paused{f', with {listed} in it' if listed else ''} (queue={queue!r})")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.queue, self.sizes)
 
 
 class BadLinesError(FastqError, ValueError):
@@ -162,9 +156,6 @@ class BadLinesError(FastqError, ValueError):
         one = f"line {first['line']}: {first['error']}"
         super().__init__(one if report.bad == 1 else f"{report.bad:,} of {total:,} lines are bad")
 
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self.report, self.total)
-
 
 class ServerClosedError(FastqError):
     """Raised when the server was shut down and cannot be used again."""
@@ -176,9 +167,6 @@ class ServerNotListeningError(FastqError):
     def __init__(self, server_id: str) -> None:
         self.server_id = server_id
         super().__init__(f"server does not listen: it is a server of Go, or gone, or may not (server_id={server_id!r})")
-
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        return type(self), (self.server_id,)
 
 
 class ServerStartError(FastqError):
@@ -192,9 +180,6 @@ class HandlerNotFoundError(FastqError, LookupError):
         self.task_type = task_type
         super().__init__(f"handler not found for task {task_type!r}")
 
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        return type(self), (self.task_type,)
-
 
 class SemaphoreFullError(FastqError):
     """Raised when other tasks hold all tokens of a semaphore; raised in a handler, it makes the task retry."""
@@ -203,9 +188,6 @@ class SemaphoreFullError(FastqError):
         self.scope = scope
         self.max_tokens = max_tokens
         super().__init__(f"all {max_tokens} tokens of semaphore {scope!r} are held by other tasks")
-
-    def __reduce__(self) -> tuple[type, tuple[str, int]]:
-        return type(self), (self.scope, self.max_tokens)
 
 
 class InvalidMessageError(FastqError, ValueError):
@@ -224,9 +206,6 @@ class CronSpecError(FastqError, ValueError):
         self.reason = reason
         super().__init__(f"cron spec {spec!r}, position {position}: {reason}")
 
-    def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
-        return type(self), (self.spec, self.position, self.reason)
-
 
 class SchedulerEntryNotFoundError(FastqError, LookupError):
     """Raised when the scheduler has no entry with this id."""
@@ -234,9 +213,6 @@ class SchedulerEntryNotFoundError(FastqError, LookupError):
     def __init__(self, entry_id: str) -> None:
         self.entry_id = entry_id
         super().__init__(f"scheduler entry not found (entry_id={entry_id!r})")
-
-    def __reduce__(self) -> tuple[type, tuple[str]]:
-        return type(self), (self.entry_id,)
 
 
 class TaskEndedError(FastqError, RuntimeError):

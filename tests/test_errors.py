@@ -6,6 +6,7 @@ import pytest
 
 from fastq import (
     BadLinesError,
+    BrokerTimeoutError,
     CronSpecError,
     FastqError,
     QueueNotEmptyError,
@@ -31,6 +32,7 @@ ERRORS = [
     QueuePausedError("q", {TaskState.PENDING: 1200, TaskState.ACTIVE: 0}),
     ServerNotListeningError("id-1"),
     BadLinesError(ImportReport(bad=2, bad_lines=[{"line": 3, "error": "not JSON"}]), 1200),
+    BrokerTimeoutError("no answer", operation="done", maybe_applied=True),
 ]
 
 
@@ -38,7 +40,7 @@ ERRORS = [
 def test_a_copy_has_the_same_text_and_facts(error: FastqError) -> None:
     # The same way as a pickle's, in which multiprocessing sends errors.
     again = copy.copy(error)
-    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+    assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))
 
 
 @pytest.mark.parametrize(
