@@ -7,19 +7,20 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import click
 
 from fastq.cli.human import number
 from fastq.cli.progress import StatusLine
-from fastq.cli.session import Session, say_failure
+from fastq.cli.session import Session, emit, say_failure
 from fastq.demo.interruption import Interrupted, Interruption
 from fastq.errors import BrokerError, FastqError
 from fastq.inspector import Progress
+from fastq.inspector.json_records import acted_record
 from fastq.inspector.progress import OnProgress
 
-__all__ = ["EXIT_SIGNAL", "carry_out", "confirm", "looking", "yes_option"]
+__all__ = ["EXIT_SIGNAL", "TO_PENDING", "Change", "carry_out", "change_many", "confirm", "looking", "yes_option"]
 
 T = TypeVar("T")
 
@@ -82,3 +83,33 @@ def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, tota
         finally:
             line.clear()
     click.get_current_context().exit(code)
+
+
+TO_PENDING: Final = "pending, and run as soon as servers get to them"
+
+
+class Change(NamedTuple):
+    """A change to many tasks: what was done, and before that will be, to tasks of which state, of which queue."""
+
+    done: str
+    warning: str
+    state: str
+    where: str
+
+    def tasks(self, count: int) -> str:
+        """Write how many tasks of which kind."""
+        return f"{number(count) if count else 'no'} {self.state} task{'' if count == 1 else 's'} of {self.where}"
+
+
+def change_many(
+    session: Session, change: Change, total: int, work: Callable[[OnProgress], int], *, yes: bool, as_json: bool
+) -> None:
+    """Ask, change tasks, and tell to how many it was done; of none nothing is asked."""
+    count = 0
+    if total:
+        confirm(f"{change.tasks(total)} will be {change.warning}.", yes=yes)
+        count = carry_out(session, work, change.done, total)
+    if as_json:
+        emit(acted_record(count, {}))
+    else:
+        session.screen.say(f"{change.tasks(count)} {change.done}." if total else f"There are {change.tasks(0)}.")

@@ -1,7 +1,7 @@
 """The frame of the commands: nouns with verbs, aliases, "did you mean", and what the words of several commands mean."""
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -24,7 +24,9 @@ __all__ = [
     "Verb",
     "json_option",
     "queue_option",
-    "state_choice",
+    "state_option",
+    "states_option",
+    "type_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,9 +149,25 @@ class QueueName(_Name):
             return []
 
 
-def state_choice(*states: TaskState) -> click.Choice[str]:
-    """Make the type of an option that takes one of these states."""
+def state_option(*states: TaskState) -> Callable[[F], F]:
+    """Make the option that takes one of these states."""
+    return click.option("--state", "-s", type=_choice(states), required=True, help="the state of the tasks")
+
+
+def states_option(states: Iterable[TaskState], help: str) -> Callable[[F], F]:
+    """Make the option that takes any number of these states."""
+    return click.option("--state", "-s", "states", type=_choice(states), multiple=True, help=help)
+
+
+def _choice(states: Iterable[TaskState]) -> click.Choice[str]:
     return click.Choice([state.value for state in states], case_sensitive=False)
+
+
+def type_option(command: F) -> F:
+    """Give a command the option that leaves tasks of a type."""
+    return click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")(
+        command
+    )
 
 
 def queue_option(command: F) -> F:

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from fastq.cli.bulk import EXIT_SIGNAL
-from fastq.cli.commands import QueueName, Verb, json_option, state_choice
+from fastq.cli.commands import QueueName, Verb, json_option, states_option
 from fastq.cli.human import clean, number, span
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session, say_failure
@@ -35,13 +35,8 @@ RATE_OVER_S: Final = 5.0
     metavar="DURATION",
     help="how long to wait at most: seconds, or 5m, 1h30m  [default: no limit]",
 )
-@click.option(
-    "--state",
-    "-s",
-    "states",
-    type=state_choice(*DRAINABLE),
-    multiple=True,
-    help="a state that must be empty; may be repeated  [default: pending, active, aggregating and retry]",
+@states_option(
+    DRAINABLE, "a state that must be empty; may be repeated  [default: pending, active, aggregating and retry]"
 )
 @click.option("--pause-after", is_flag=True, help="pause the queue once it is empty, before a new task is taken")
 @json_option

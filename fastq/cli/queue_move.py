@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from fastq.cli.bulk import carry_out, confirm, yes_option
-from fastq.cli.commands import QueueName, Verb, json_option, state_choice
+from fastq.cli.commands import QueueName, Verb, json_option, states_option, type_option
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.errors import FastqError
@@ -31,15 +31,8 @@ _BEYOND: Final = {
 )
 @click.argument("origin", type=QueueName(), metavar="FROM")
 @click.argument("target", type=QueueName(), metavar="TO")
-@click.option(
-    "--state",
-    "-s",
-    "states",
-    type=state_choice(*MOVABLE),
-    multiple=True,
-    help="a state; may be repeated  [default: all but active]",
-)
-@click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")
+@states_option(MOVABLE, "a state; may be repeated  [default: all but active]")
+@type_option
 @yes_option
 @json_option
 @pass_session

@@ -15,7 +15,7 @@ from fastq.cli.commands import (
     TaskId,
     json_option,
     queue_option,
-    state_choice,
+    state_option,
 )
 from fastq.cli.human import clean, payload_text
 from fastq.cli.progress import Look
@@ -75,7 +75,7 @@ def of_group(state: TaskState, group: str | None) -> str | None:
     ],
 )
 @queue_option
-@click.option("--state", "-s", type=state_choice(*STATES), required=True, help="the state of the tasks")
+@state_option(*STATES)
 @group_option
 @click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="which page")
 @click.option(

@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 import click
 
 from fastq.cli.bulk import EXIT_SIGNAL, yes_option
-from fastq.cli.commands import GroupName, Verb, json_option, queue_option, state_choice
+from fastq.cli.commands import GroupName, Verb, json_option, queue_option, states_option
 from fastq.cli.human import clean, number
 from fastq.cli.progress import StatusLine
 from fastq.cli.session import Session, emit, pass_session, say_failure
@@ -36,14 +36,7 @@ STDOUT: Final = "-"
     exits="0 done, 1 failed, 2 misused, 130 Ctrl-C, 143 SIGTERM",
 )
 @queue_option
-@click.option(
-    "--state",
-    "-s",
-    "states",
-    type=state_choice(*EXPORTED),
-    multiple=True,
-    help="a state; may be repeated  [default: all]",
-)
+@states_option(EXPORTED, "a state; may be repeated  [default: all]")
 @click.option("--group", "-g", type=GroupName(), metavar="GROUP", help="only this group of the aggregating tasks")
 @click.option(
     "--output", "-o", default=STDOUT, metavar="FILE", show_default=True, help="the file to write, - for stdout"

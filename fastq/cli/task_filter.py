@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from fastq.cli.commands import type_option
 from fastq.cli.human import clean, stamp
 from fastq.cli.times import read_duration, read_time
 from fastq.info import TaskInfo
@@ -20,17 +21,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def filter_options(command: F) -> F:
     """Give a command the filters."""
-    for option in (
-        click.option("--error", metavar="REGEX", help="only tasks whose last error matches"),
-        click.option(
-            "--since",
-            metavar="TIME",
-            help="only tasks that failed or completed since: 1h30m ago, or an RFC 3339 time",
-        ),
-        click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names"),
-    ):
-        command = option(command)
-    return command
+    since = "only tasks that failed or completed since: 1h30m ago, or an RFC 3339 time"
+    command = click.option("--error", metavar="REGEX", help="only tasks whose last error matches")(command)
+    return type_option(click.option("--since", metavar="TIME", help=since)(command))
 
 
 def read_filter(

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import click
 
 from fastq.cli.acting import Acting
-from fastq.cli.bulk import carry_out, confirm, looking, yes_option
-from fastq.cli.commands import EXITS_OF_MANY, TaskId, Verb, json_option, queue_option, state_choice
-from fastq.cli.human import clean, number
+from fastq.cli.bulk import TO_PENDING, Change, change_many, looking, yes_option
+from fastq.cli.commands import EXITS_OF_MANY, TaskId, Verb, json_option, queue_option, states_option
+from fastq.cli.human import clean
 from fastq.cli.progress import Look
-from fastq.cli.session import Session, emit, pass_session
+from fastq.cli.session import Session, pass_session
 from fastq.cli.task_filter import filter_options, filter_text, read_filter
-from fastq.inspector.jobs import Job
-from fastq.inspector.json_records import acted_record
+from fastq.inspector.progress import OnProgress
 from fastq.inspector.retry import FAILED
 
 __all__ = ["retry"]
@@ -31,14 +30,7 @@ __all__ = ["retry"]
 @queue_option
 @click.option("--id", "-i", "ids", type=TaskId(), multiple=True, metavar="ID", help="id of a task; may be repeated")
 @click.option("--all", "every", is_flag=True, help="all failed tasks, or all that match the filters")
-@click.option(
-    "--state",
-    "-s",
-    "states",
-    type=state_choice(*FAILED),
-    multiple=True,
-    help="only tasks in this state [default: both]",
-)
+@states_option(FAILED, "only tasks in this state [default: both]")
 @filter_options
 @yes_option
 @json_option
@@ -69,7 +61,12 @@ def retry(
     where = read_filter(known, session.now, **more)
     with looking(), Look(session.notes) as look:
         job = session.inspector.plan_retry(queue, states=known, where=where, progress=look.note)
-    _apply(session, _Words(queue, " and ".join(known), filter_text(where)), job, yes=yes, as_json=as_json)
+    change = Change(job.done, TO_PENDING, " and ".join(known), f"{clean(queue)} {filter_text(where)}".rstrip())
+
+    def work(note: OnProgress) -> int:
+        return session.inspector.carry_out(job, progress=note).done
+
+    change_many(session, change, job.total, work, yes=yes, as_json=as_json)
     return 0
 
 
@@ -79,29 +76,3 @@ def _retry_named(session: Session, queue: str, ids: Sequence[str], *, as_json: b
         return f"{clean(task_id)} is pending."
 
     return Acting(session, as_json=as_json).each(ids, act).end()
-
-
-class _Words:
-    """The description of the chosen tasks."""
-
-    def __init__(self, queue: str, states: str, filter_text: str) -> None:
-        self._states = states
-        self._rest = f" of {clean(queue)}{f' {filter_text}' if filter_text else ''}"
-
-    def tasks(self, count: int) -> str:
-        return f"{number(count) if count else 'no'} {self._states} task{'' if count == 1 else 's'}{self._rest}"
-
-
-def _apply(session: Session, what: _Words, job: Job, *, yes: bool, as_json: bool) -> None:
-    if not job.total:
-        if as_json:
-            emit(acted_record(0, {}))
-        else:
-            session.screen.say(f"There are {what.tasks(0)}.")
-        return
-    confirm(f"{what.tasks(job.total)} will be pending, and run as soon as servers get to them.", yes=yes)
-    done = carry_out(session, lambda note: session.inspector.carry_out(job, progress=note), job.done, job.total).done
-    if as_json:
-        emit(acted_record(done, {}))
-    else:
-        session.screen.say(f"{what.tasks(done)} made pending.")

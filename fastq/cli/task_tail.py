@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from fastq.cli.commands import Verb, json_option, queue_option, state_choice
+from fastq.cli.commands import Verb, json_option, queue_option, states_option, type_option
 from fastq.cli.human import clean, number
 from fastq.cli.session import Session, pass_session
 from fastq.cli.stats import STATE_COLOURS
@@ -29,15 +29,8 @@ _WIDTH: Final = max(map(len, ("scheduled", "completed")))
     exits="1 failed, 2 misused, 130 ended by Ctrl-C",
 )
 @queue_option
-@click.option("--type", metavar="PATTERN", help="only tasks of this type; * and ? match as in file names")
-@click.option(
-    "--state",
-    "-s",
-    "states",
-    type=state_choice(*TaskState),
-    multiple=True,
-    help="only tasks that enter this state; may be repeated; finished tasks count as completed",
-)
+@type_option
+@states_option(TaskState, "only tasks that enter this state; may be repeated; finished tasks count as completed")
 @click.option(
     "--interval",
     type=click.FloatRange(0.05, 3600),
