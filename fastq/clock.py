@@ -74,4 +74,3 @@ def at_unix_ns(unix_ns: int) -> datetime:
         return EPOCH + timedelta(microseconds=unix_ns // 1000)
     except OverflowError:
         return (datetime.max if unix_ns > 0 else datetime.min).replace(tzinfo=UTC)
-

@@ -1,30 +1,20 @@
-"""``fastq scheduler APP``: run the Scheduler or PeriodicTaskManager that a module holds.
-
-``command`` is for the command line's frame; ``main`` runs it by itself, also as ``python -m fastq.cli.scheduler``.
-"""
+"""``fastq scheduler APP``: run the Scheduler or PeriodicTaskManager that a module holds."""
 
 import os
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from fastq._version import __version__
-from fastq.cli.connection import runner_url
 from fastq.cli.environment import check_environment
 from fastq.cli.scheduling import SchedulingOptions, run_scheduler
-from fastq.cli.sources import Sources, read_seconds, search_here
-from fastq.server.settings import SETTINGS, build_config, from_environment, from_file
-from fastq.worker.names import split_name
+from fastq.cli.sources import Sources, checked_app, search_here
+from fastq.server.settings import SETTINGS, build_config, from_environment
 
-__all__ = ["command", "main"]
+__all__ = ["command"]
 
 _NAME: Final = "fastq scheduler"
 _LOG_SETTINGS: Final = ("log_level", "log_format")
-EXIT_MISUSED: Final = 2
-EXIT_INTERRUPTED: Final = 130
 
 _EPILOG: Final = """\b
 Examples:
@@ -73,33 +63,13 @@ def command(context: click.Context, /, **flags: Any) -> None:
 
 
 def _options(flags: dict[str, Any]) -> SchedulingOptions:
-    config_file = flags["config"] or os.environ.get("FASTQ_CONFIG")
-    file = from_file(Path(config_file)) if config_file else {}
-    app = flags["app"]
-    if not app:
-        raise ValueError("APP is missing: name your Scheduler, for example myapp.schedule:scheduler")
-    split_name(app)
-    sources = Sources(flags, file)
-    url = runner_url(flags["redis"], file)
-    timeout_s = sources.first("connect_timeout", read_seconds)
+    sources = Sources(flags)
+    app = checked_app(flags["app"], "your Scheduler, for example myapp.schedule:scheduler")
     variables = {name: os.environ.get(name, "") for name in (f"FASTQ_{setting.upper()}" for setting in _LOG_SETTINGS)}
     log = build_config(
-        *({name: layer.get(name) for name in _LOG_SETTINGS} for layer in (flags, from_environment(variables), file))
+        *(
+            {name: layer.get(name) for name in _LOG_SETTINGS}
+            for layer in (flags, from_environment(variables), sources.file)
+        )
     )
-    return SchedulingOptions(app, url, 30.0 if timeout_s is None else timeout_s, log.log_level, log.log_format)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with these words (those of the command line), and return its exit code; misuse is one line."""
-    try:
-        code: int = command.main(argv and list(argv), prog_name=_NAME, standalone_mode=False)
-    except click.ClickException as error:
-        click.echo(f"{_NAME}: {error.format_message().rstrip('.')} (see {_NAME} --help)", err=True)
-        return EXIT_MISUSED
-    except click.Abort:
-        return EXIT_INTERRUPTED
-    return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return SchedulingOptions(app, sources.redis(), sources.connect_timeout_s(), log.log_level, log.log_format)

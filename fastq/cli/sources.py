@@ -4,11 +4,14 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
-from fastq.server.settings import parse_kind
+from fastq.cli.connection import runner_url
+from fastq.server.settings import from_file, parse_kind
+from fastq.worker.names import split_name
 
-__all__ = ["Sources", "read_flag", "read_seconds", "read_text", "search_here"]
+__all__ = ["Sources", "checked_app", "read_flag", "read_text", "search_here"]
 
 T = TypeVar("T")
 
@@ -16,9 +19,19 @@ T = TypeVar("T")
 class Sources:
     """The sources of the command's own settings (not the server's): flag, environment, file."""
 
-    def __init__(self, flags: dict[str, Any], file: dict[str, Any]) -> None:
+    def __init__(self, flags: dict[str, Any]) -> None:
         self._flags = flags
-        self._file = file
+        path = flags["config"] or os.environ.get("FASTQ_CONFIG")
+        self.file = from_file(Path(path)) if path else {}
+
+    def redis(self) -> str | None:
+        """Return the URL of Redis, None if no source names one."""
+        return runner_url(self._flags["redis"], self.file)
+
+    def connect_timeout_s(self) -> float:
+        """Return how long to wait for Redis at the start."""
+        seconds = self.first("connect_timeout", read_seconds)
+        return 30.0 if seconds is None else seconds
 
     def first(self, name: str, read: Callable[[Any], T]) -> T | None:
         """Return what the first source says, None if none does; ``ValueError`` names the source."""
@@ -26,7 +39,7 @@ class Sources:
         for source, value in (
             (name.replace("_", "-"), self._flags[name]),
             (variable, os.environ.get(variable) or None),
-            (f"{name} in the file", self._file.get(name)),
+            (f"{name} in the file", self.file.get(name)),
         ):
             if value is not None:
                 try:
@@ -56,6 +69,14 @@ def read_seconds(value: object) -> float:
     if not 0 <= seconds < math.inf:
         raise ValueError(f"{value!r} is not a time to wait")
     return seconds
+
+
+def checked_app(app: str | None, what: str) -> str:
+    """Return the name of an app; ``ValueError`` says what it is to name."""
+    if not app:
+        raise ValueError(f"APP is missing: name {what}")
+    split_name(app)
+    return app
 
 
 def search_here() -> None:

@@ -2,21 +2,18 @@
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from fastq._version import __version__
-from fastq.cli.connection import runner_url
 from fastq.cli.environment import check_environment
-from fastq.cli.sources import Sources, read_flag, read_seconds, read_text, search_here
+from fastq.cli.sources import Sources, checked_app, read_flag, read_text, search_here
 from fastq.log.output import unblocked_stderr
 from fastq.server.config import setting_kind
 from fastq.server.process import ProcessOptions
 from fastq.server.run import EXIT_MISUSED, run_server
-from fastq.server.settings import SETTINGS, build_config, from_environment, from_file, parse_setting
-from fastq.worker.names import split_name
+from fastq.server.settings import SETTINGS, build_config, from_environment, parse_setting
 
 __all__ = ["main"]
 
@@ -115,28 +112,21 @@ def _command(**flags: Any) -> None:
 
 
 def _options(flags: dict[str, Any]) -> ProcessOptions:
-    config_file = flags["config"] or os.environ.get("FASTQ_CONFIG")
-    file = from_file(Path(config_file)) if config_file else {}
-    sources = Sources(flags, file)
-    app = sources.first("app", read_text)
-    if not app:
-        raise ValueError("APP is missing: name your ServeMux, for example myapp.tasks:mux")
-    split_name(app)
-    url = runner_url(flags["redis"], file)
+    sources = Sources(flags)
+    app = checked_app(sources.first("app", read_text), "your ServeMux, for example myapp.tasks:mux")
     given = {
         name: parse_setting(name, value) if isinstance(value, str) else value
         for name, value in flags.items()
         if name in SETTINGS
     }
-    settings = {name: value for name, value in file.items() if name in SETTINGS}
+    settings = {name: value for name, value in sources.file.items() if name in SETTINGS}
     config = build_config(given, from_environment(os.environ), settings)
-    timeout_s = sources.first("connect_timeout", read_seconds)
     return ProcessOptions(
         app,
-        url,
+        sources.redis(),
         config,
         burst=bool(sources.first("burst", read_flag)),
-        connect_timeout_s=30.0 if timeout_s is None else timeout_s,
+        connect_timeout_s=sources.connect_timeout_s(),
     )
 
 

@@ -8,18 +8,19 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from redis import Redis
 
 from fastq._version import __version__
-from fastq.cli.scheduler import command, main
+from fastq.cli.main import main
+from fastq.cli.scheduler import command
 from fastq.wire import keys
 from tests.e2e.harness import ROOT, Worker, Workers, workers_on
 from tests.redis_servers import redis_server
 from tests.waiting import PATIENCE_S, wait_until
 
 NOWHERE = "unix:///nowhere/redis.sock"
-PROGRAM = (sys.executable, "-m", "fastq.cli.scheduler")
+PROGRAM = (sys.executable, "-m", "fastq", "scheduler")
 APPS = {
     "crons.py": "from fastq import *\nscheduler = Scheduler()\nscheduler.register('@every 1s', 't', queue='low')\n"
     "manager = PeriodicTaskManager(lambda: [PeriodicTaskConfig('@every 1s', 't', {'queue': 'low'})])\n"
@@ -50,6 +51,10 @@ def start(commands: Workers, app: str, *flags: str, **how: Any) -> Worker:
     return commands.start(*flags, app=app, **{"program": PROGRAM, **how})
 
 
+def invoke(*words: str) -> Result:
+    return CliRunner().invoke(main, ["scheduler", *words])
+
+
 def left_keys(db: Redis) -> list[bytes]:
     found: Any = db.keys("asynq:scheduler*")
     return list(found)
@@ -58,12 +63,11 @@ def left_keys(db: Redis) -> list[bytes]:
 # What it takes ----------------------------------------------------------------------------------------------------
 
 
-def test_help_says_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith("Usage: fastq scheduler [OPTIONS] [APP]\n")
-    assert err == ""
-    words = " ".join(out.split())
+def test_help_says_how_to_use_it() -> None:
+    result = invoke("--help")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("Usage: fastq scheduler [OPTIONS] [APP]\n")
+    words = " ".join(result.stdout.split())
     for text in (
         "fastq scheduler myapp.schedule:scheduler",
         "--redis",
@@ -71,12 +75,11 @@ def test_help_says_how_to_use_it(capsys: pytest.CaptureFixture[str]) -> None:
         "Exit codes: 0 done, 1 could not run, 2 misused.",
     ):
         assert text in words
-    assert max(map(len, out.splitlines())) <= 110
+    assert max(map(len, result.stdout.splitlines())) <= 110
 
 
-def test_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out.split() == ["fastq", "scheduler,", "version", __version__]
+def test_version_is_said() -> None:
+    assert invoke("--version").stdout.split() == ["fastq", "scheduler,", "version", __version__]
 
 
 @pytest.mark.parametrize(
@@ -92,14 +95,11 @@ def test_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         (["a:b", "--config", "/nowhere.toml"], "cannot read /nowhere.toml: No such file"),
     ],
 )
-def test_misuse_is_said_in_one_line_with_code_2(
-    words: list[str], text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    out, err = capsys.readouterr()
-    (line,) = err.splitlines()
-    assert out == ""
-    assert line.startswith("fastq scheduler: ")
+def test_misuse_is_said_in_one_line_with_code_2(words: list[str], text: str) -> None:
+    result = invoke(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("fastq: ")
     assert line.endswith(" (see fastq scheduler --help)")
     assert text in line
 
@@ -114,13 +114,13 @@ def test_misuse_is_said_in_one_line_with_code_2(
     ],
 )
 def test_a_bad_environment_variable_is_misuse(
-    name: str, value: str, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, value: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert main(["a:b"]) == 2
-    err = capsys.readouterr().err
-    assert text in err
-    assert len(err.splitlines()) == 1
+    result = invoke("a:b")
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_name_that_leads_to_no_scheduler_is_misuse(commands: Workers, app: str
     command = start(commands, app, "--redis", NOWHERE)
     assert command.ended() == 2, command.text
     (line,) = command.lines
-    assert line.startswith("fastq scheduler: ")
+    assert line.startswith("fastq: ")
     assert text in line
 
 
@@ -195,7 +195,7 @@ def test_the_redis_of_the_flag_is_that_of_a_scheduler_made_without_one(commands:
 
 def test_the_app_is_found_where_the_command_is_started(commands: Workers, db: Redis) -> None:
     """An installed command has its own directory on the path, not the current one."""
-    program = (sys.executable, "-P", "-c", "from fastq.cli.scheduler import main; raise SystemExit(main())")
+    program = (sys.executable, "-P", "-m", "fastq", "scheduler")
     command = start(commands, "crons:scheduler", program=program, env={"PYTHONPATH": str(ROOT)}).is_ready()
     assert command.stop() == 0, command.text
 
