@@ -1,15 +1,22 @@
-"""The files that a task passes on its way; whoever follows it reads these."""
+"""The files that a task passes on its way; whoever follows it reads these. ARCHITECTURE.md tells the way."""
 
-import sys
+import asyncio
+import json
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
+import pytest
 from redis import Redis
 
-import fastq
 from fastq import Client
+from fastq.pool.protocol import EventKind
+from fastq.server.config import ServerConfig
+from fastq.server.process import ProcessOptions, ServerProcess
+from fastq.server.timing import Timing
+from tests.broker.harness import until
+from tests.pool.harness import run
+from tests.walked_app import FILE, Walk
 
-ROOT = Path(fastq.__file__).parent
 ENQUEUE = {
     "client.py",
     "producer.py",
@@ -27,21 +34,90 @@ ENQUEUE = {
     "broker/transport/sentinel.py",
 }
 """Beside these there are ``_ids.pyx``, ``_codec.pyx`` and ``enqueue.lua``."""
+FETCH = {
+    "server/actors/waker.py",
+    "broker/transport/wait.py",
+    "server/actors/fetcher.py",
+    "server/inflight/uncertain.py",
+    "broker/operations/dequeue.py",
+    "broker/operations/lease.py",
+}
+RUN = {"server/inflight/processor.py", "server/actors/subscriber.py", "pool/pool.py", "pool/seats.py"}
+ACK = {
+    "server/ended.py",
+    "server/actors/acker.py",
+    "server/actors/syncer.py",
+    "server/inflight/ack_writer.py",
+    "server/inflight/ack_planner.py",
+    "server/inflight/stall.py",
+    "broker/operations/finish.py",
+    "clock.py",
+}
+ASK = {
+    "server/actors/actor.py",
+    "server/outage.py",
+    "server/process.py",
+    "server/commands.py",
+    "wire/keys.py",
+    "broker/scripts.py",
+    "broker/operation.py",
+    "broker/transport/loops.py",
+    "broker/transport/aio.py",
+    "broker/transport/exchange.py",
+    "broker/transport/sentinel.py",
+}
+"""What each actor passes that asks Redis for something."""
+BESIDE = {"pool/supervisor.py", "pool/timekeeper.py", "pool/memory_watch.py"}
+"""What the pool's clock may do meanwhile."""
+CHILD = {"pool/child_main.py", "pool/control.py", "worker/runner.py", "running.py", "mux.py"}
+"""Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_intake``, ``_tasks``, ``_dispatcher``,
+``_child_queue``, ``_ring``, ``_slots`` and ``_work``, and ``dequeue.lua`` and ``done.lua``."""
 
 
 def test_a_task_that_is_enqueued_passes_these_files(db: Redis, url: str) -> None:
-    passed = set()
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if event == "call" and path.is_relative_to(ROOT):
-            passed.add(str(path.relative_to(ROOT)))
-
+    walk = Walk()
     with Client(url) as client:
         client.enqueue("t")  # connects, and registers the queue
-        sys.setprofile(note)
+        walk.begin()
         try:
             client.enqueue("t", {"id": 7})
         finally:
-            sys.setprofile(None)
-    assert passed == ENQUEUE
+            walk.end()
+    assert walk.passed == ENQUEUE
+
+
+def is_through(process: ServerProcess, tasks: int) -> bool:
+    return process.stats.counts[EventKind.DONE] == tasks and not process.stats.in_flight
+
+
+def test_a_task_that_is_run_and_acked_passes_these_files(
+    db: Redis, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, walk = tmp_path / "child", Walk()
+    monkeypatch.setenv(FILE, str(file))
+    config = ServerConfig(concurrency=1, delayed_task_check_interval=3600)
+    # Nothing else is done meanwhile.
+    timing = Timing(heartbeat_interval_s=3600, recoverer_interval_s=3600, watchdog_interval_s=3600)
+
+    async def test() -> None:
+        process = ServerProcess(ProcessOptions("tests.walked_app:mux", url, config, timing=timing))
+
+        async def work() -> None:
+            with Client(url) as client:
+                begun = (process.heartbeater, process.recoverer, process.forwarder, process.janitor, process.fetcher)
+                await until(lambda: process.subscriber.is_subscribed and all(actor.ticks for actor in begun))
+                for done, kind in enumerate(("begin", "t", "end"), 1):
+                    if kind == "t":
+                        walk.begin()
+                    await asyncio.to_thread(client.enqueue, kind)
+                    await until(partial(is_through, process, done))
+                    walk.end()
+            process.begin_shutdown()
+
+        working: list[asyncio.Task[None]] = []
+        await process.run(lambda: working.append(asyncio.create_task(work())))
+        await working[0]
+
+    run(test())
+    assert walk.passed - BESIDE == FETCH | RUN | ACK | ASK
+    assert set(json.loads(file.read_text("utf-8"))) == CHILD
