@@ -84,7 +84,7 @@ def round_trip_us(server: RedisServer, repeats: int) -> float:
     async def measure() -> float:
         broker = open_async_broker(server.tcp_url)
         commands = Commands(broker)
-        get: Operation[Any] = Operation("GET", None, ("none",), (), idempotent=True)
+        get: Operation[Any] = Operation("GET", ("none",), (), idempotent=True)
         least = float("inf")
         for _ in range(repeats // 10):
             began_s = time.process_time()

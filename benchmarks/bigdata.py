@@ -101,7 +101,7 @@ class Stopwatch:
 
     def __init__(self, broker: BlockingBroker) -> None:
         self._broker = broker
-        self._info: Operation[bytes] = Operation("INFO", None, (), ("commandstats",), idempotent=True)
+        self._info: Operation[bytes] = Operation("INFO", (), ("commandstats",), idempotent=True)
         self._stats = b""
 
     def time(self, flow: Flow[object]) -> list[tuple[int, str]]:

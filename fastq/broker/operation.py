@@ -9,10 +9,10 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from fastq.broker.scripts import Script
+from fastq.broker.scripts import Script, load_script
 from fastq.errors import BrokerError
 
-__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Step", "Word", "as_is", "together"]
+__all__ = ["Flow", "Operation", "Pause", "Receive", "Send", "Step", "Word", "as_is", "scripted", "together"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -34,11 +34,11 @@ class Operation(Generic[T_co]):
     """
 
     name: str
-    script: Script | None
-    keys: Sequence[str]
+    keys: tuple[str, ...] | list[str]
     args: Sequence[Word]
     parse: Callable[[Any], T_co] = as_is
     idempotent: bool = False
+    script: Script | None = None
 
     def words(self, *, as_text: bool = False) -> tuple[Word, ...]:
         """Return the command to send; ``as_text`` sends the script itself, for a server that does not know its SHA."""
@@ -47,6 +47,18 @@ class Operation(Generic[T_co]):
         if as_text:
             return ("EVAL", self.script.text, len(self.keys), *self.keys, *self.args)
         return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
+
+
+def scripted(
+    name: str,
+    keys: tuple[str, ...] | list[str],
+    args: Sequence[Word],
+    parse: Callable[[Any], T] = as_is,
+    *,
+    idempotent: bool = False,
+) -> Operation[T]:
+    """Return the operation of ``lua/<name>.lua``."""
+    return Operation(name, keys, args, parse, idempotent, load_script(name))
 
 
 @dataclass(frozen=True, slots=True)

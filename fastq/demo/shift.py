@@ -93,5 +93,5 @@ class Shift:
         self._stuck_has_begun = self._stuck_has_begun or self._tail.names(self._stuck)
         if self._stuck_has_begun and not self._is_canceled:
             # Heard by nobody while the worker's subscription is being renewed: said again at the next look.
-            cancel = Operation("PUBLISH", None, (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
+            cancel = Operation("PUBLISH", (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
             self._is_canceled = self._broker.run(cancel) > 0

@@ -19,8 +19,8 @@ def sweep(broker: BlockingBroker, books: Books, queues: Sequence[str]) -> None:
     for queue in queues:
         names = [*_task_keys(books, queue), *_queue_keys(queue)]
         for start in range(0, len(names), _CHUNK):
-            broker.run(Operation("UNLINK", None, names[start : start + _CHUNK], (), idempotent=True))
-        broker.run(Operation("SREM", None, (keys.all_queues(),), (queue,), idempotent=True))
+            broker.run(Operation("UNLINK", names[start : start + _CHUNK], (), idempotent=True))
+        broker.run(Operation("SREM", (keys.all_queues(),), (queue,), idempotent=True))
 
 
 def _task_keys(books: Books, queue: str) -> Iterator[str]:

@@ -136,7 +136,7 @@ def _count(queue: str, now_ns: int) -> Flow[_Counts]:
     exists, stats, sets = yield from together(
         queue_exists(queue),
         queue_stats(queue, now_ns / SECOND_NS),
-        Operation("ZCARD", None, (keys.aggregation_sets(queue),), (), int, idempotent=True),
+        Operation("ZCARD", (keys.aggregation_sets(queue),), (), int, idempotent=True),
     )
     if not exists:
         raise QueueNotFoundError(queue)

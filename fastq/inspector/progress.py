@@ -142,7 +142,7 @@ def _until_it_answers(step: Step, now: Progress, progress: OnProgress) -> Flow[N
     first = step[0] if isinstance(step, tuple) else step
     key = first.keys[:1] if isinstance(first, Operation) else ()
     # Asked once each time, for the broker's own patience would keep whoever wants to stop it waiting.
-    question: Operation[Any] = Operation("EXISTS" if key else "PING", None, key, ())
+    question: Operation[Any] = Operation("EXISTS" if key else "PING", key, ())
     while True:
         yield Pause(ASKED_EVERY_S)
         try:

@@ -201,11 +201,11 @@ class Site:
 
     def pause(self) -> None:
         """Let nobody take tasks."""
-        self._broker.run(Operation("SET", None, (keys.paused(self.queue),), (int(time.time()),), idempotent=True))
+        self._broker.run(Operation("SET", (keys.paused(self.queue),), (int(time.time()),), idempotent=True))
 
     def resume(self) -> None:
         """Let the server take tasks."""
-        self._broker.run(Operation("DEL", None, (keys.paused(self.queue),), (), idempotent=True))
+        self._broker.run(Operation("DEL", (keys.paused(self.queue),), (), idempotent=True))
 
     @contextmanager
     def _measuring(self, tasks: int) -> Iterator[list[Sample]]:
@@ -262,10 +262,10 @@ class Site:
 
     def _processed(self) -> int:
         key = keys.processed_total(self.queue)
-        return self._broker.run(Operation("GET", None, (key,), (), lambda reply: int(reply or 0), idempotent=True))
+        return self._broker.run(Operation("GET", (key,), (), lambda reply: int(reply or 0), idempotent=True))
 
     def _length(self) -> int:
-        return self._broker.run(Operation("LLEN", None, (keys.pending(self.queue),), (), int, idempotent=True))
+        return self._broker.run(Operation("LLEN", (keys.pending(self.queue),), (), int, idempotent=True))
 
     # What is left ---------------------------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class Site:
                 self._unlink(keys.task(self.queue, task_id) for task_id in ids)
                 is_list = state in ("pending", "active")
                 words = ("LTRIM", (len(ids), -1)) if is_list else ("ZREMRANGEBYRANK", (0, len(ids) - 1))
-                self._broker.run(Operation(words[0], None, (key(self.queue),), words[1]))
+                self._broker.run(Operation(words[0], (key(self.queue),), words[1]))
 
     def _sweep(self) -> None:
         self.clear()
@@ -285,10 +285,10 @@ class Site:
         counters = [key(self.queue, day) for day in days for key in (keys.processed, keys.failed, keys.lost)]
         others = (keys.paused, keys.processed_total, keys.failed_total, *_PLACES.values())
         self._unlink([*counters, *(key(self.queue) for key in others)])
-        self._broker.run(Operation("SREM", None, (keys.all_queues(),), (self.queue,), idempotent=True))
+        self._broker.run(Operation("SREM", (keys.all_queues(),), (self.queue,), idempotent=True))
 
     def _unlink(self, names: Iterable[str]) -> None:
-        self._broker.run(Operation("UNLINK", None, list(names), (), idempotent=True))
+        self._broker.run(Operation("UNLINK", list(names), (), idempotent=True))
 
 
 _PLACES: Final[Mapping[str, Callable[[str], str]]] = {

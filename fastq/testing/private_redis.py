@@ -21,4 +21,4 @@ def embedded_redis() -> Iterator[str]:
 
 def flush() -> Operation[None]:
     """Empty a Redis that is a test's own."""
-    return Operation("FLUSHALL", None, (), (), lambda reply: None, idempotent=True)
+    return Operation("FLUSHALL", (), (), lambda reply: None, idempotent=True)

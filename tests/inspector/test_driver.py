@@ -13,8 +13,8 @@ from fastq.broker.operation import Flow, Operation
 from fastq.errors import BrokerError
 from fastq.inspector.driver import AsyncDriver, BlockingDriver, Driver, Given, Stream, alias, operation, stream
 
-PING: Operation[bytes] = Operation("PING", None, (), ())
-WRONG: Operation[bytes] = Operation("PING", None, (), ("one", "two"))
+PING: Operation[bytes] = Operation("PING", (), ())
+WRONG: Operation[bytes] = Operation("PING", (), ("one", "two"))
 
 
 def _named(self: Driver, first: str, second: str, *, third: str = "") -> Flow[str]:

@@ -370,6 +370,6 @@ def test_tasks_move_between_the_nodes_of_a_cluster() -> None:
             origin = next(iter(found), "a")
             found = {target: broker.drive(moving(f"to {target}", origin, target).run(sources(origin)))}
             assert found == {target: COUNT}
-        ids: Any = broker.run(Operation("LRANGE", None, (keys.pending("a"),), (0, -1)))
+        ids: Any = broker.run(Operation("LRANGE", (keys.pending("a"),), (0, -1)))
         assert [task_id.decode() for task_id in reversed(ids)] == [f"{n:03}" for n in range(COUNT)]
         broker.close()

@@ -164,7 +164,7 @@ def test_an_error_that_stays_ends_a_job(url: str, queue: Seeded) -> None:
 
 def test_counting_changes_nothing_of_what_a_flow_returns(url: str, queue: Seeded) -> None:
     def flow() -> Flow[str]:
-        yield Operation("PING", None, (), ())
+        yield Operation("PING", (), ())
         return "its value"
 
     with closing(open_broker(url)) as broker:

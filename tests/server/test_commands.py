@@ -13,7 +13,7 @@ from tests.broker.harness import run
 
 
 def ask(word: str) -> Operation[str]:
-    return Operation(word, None, (), ())
+    return Operation(word, (), ())
 
 
 class Pipelines:

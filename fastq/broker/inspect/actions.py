@@ -5,10 +5,9 @@ from datetime import datetime
 from typing import Any, Final, TypeAlias
 
 from fastq.broker.inspect.tasks import list_ids_newest_first
-from fastq.broker.operation import Flow, Operation, Word
+from fastq.broker.operation import Flow, Operation, Word, scripted
 from fastq.broker.operations.finish import archive_bounds, archive_keys
 from fastq.broker.operations.lease import id_word
-from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -77,7 +76,7 @@ def _action(name: str, task: Target, *more: Word, more_keys: tuple[str, ...] = (
     )
     expected = "" if task.expected is None else task.expected.value
     args = (keys.task_prefix(queue), keys.group_prefix(queue), task.id, task.seen_at, expected, *more)
-    return Operation(name, load_script(name), script_keys, args, _parse)
+    return scripted(name, script_keys, args, _parse)
 
 
 def _parse(reply: Any) -> ActionOutcome:

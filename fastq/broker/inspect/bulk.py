@@ -5,9 +5,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from fastq.broker.operation import Flow, Operation, Word, together
+from fastq.broker.operation import Flow, Operation, Word, scripted, together
 from fastq.broker.operations.finish import archive_bounds, archive_keys
-from fastq.broker.scripts import load_script
 from fastq.broker.transport.replies import scored
 from fastq.errors import BrokerError, InvalidMessageError
 from fastq.states import TaskState
@@ -44,13 +43,13 @@ class Source(NamedTuple):
 
     def size(self) -> Operation[int]:
         """Count the ids."""
-        return Operation("LLEN" if self._is_list else "ZCARD", None, (self.key,), (), idempotent=True)
+        return Operation("LLEN" if self._is_list else "ZCARD", (self.key,), (), idempotent=True)
 
     def find_last(self) -> Operation[bytes]:
         """Read what ``last`` is to be for those that are there now."""
         if self._is_list:
-            return Operation("LINDEX", None, (self.key,), (0,), lambda reply: reply or b"", idempotent=True)
-        return Operation("ZRANGE", None, (self.key,), (-1, -1, "WITHSCORES"), _greatest, idempotent=True)
+            return Operation("LINDEX", (self.key,), (0,), lambda reply: reply or b"", idempotent=True)
+        return Operation("ZRANGE", (self.key,), (-1, -1, "WITHSCORES"), _greatest, idempotent=True)
 
     @property
     def _is_list(self) -> bool:
@@ -97,7 +96,7 @@ def _take(
     queue = source.queue
     script_keys = (source.key, keys.lease(queue), keys.groups(queue), *more_keys)
     args = (keys.task_prefix(queue), source.state.value, source.group, count, source.last, *more)
-    return Operation(name, load_script(name), script_keys, args, _parse)
+    return scripted(name, script_keys, args, _parse)
 
 
 def _parse(reply: list[Any]) -> BulkResult:
@@ -154,4 +153,4 @@ def _locks(queue: str, deleted: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple
 
 
 def _release(lock: str, owner: bytes) -> Operation[int]:
-    return Operation("release_lock", load_script("release_lock"), (lock,), (owner,), int, idempotent=True)
+    return scripted("release_lock", (lock,), (owner,), int, idempotent=True)

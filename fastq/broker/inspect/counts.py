@@ -55,7 +55,6 @@ def list_members(queue: str, state: str, start: int, count: int) -> Operation[li
     key_of = _KEYS[state]
     return Operation(
         "LRANGE" if key_of in _LISTS else "ZRANGE",
-        None,
         (key_of(queue),),
         (start, start + count - 1),
         lambda reply: [member.decode("utf-8", "surrogateescape") for member in reply],
@@ -85,16 +84,16 @@ class StoredTask(NamedTuple):
 def read_stored(queue: str, task_id: str) -> Operation[StoredTask]:
     """Read a task's hash; all fields are None where there is none."""
     key = keys.task(queue, task_id)
-    return Operation("HMGET", None, (key,), ("msg", "state", "result"), _stored, idempotent=True)
+    return Operation("HMGET", (key,), ("msg", "state", "result"), _stored, idempotent=True)
 
 
 def count_existing(same_queue_keys: Sequence[str]) -> Operation[int]:
     """Count those of some keys that exist; they share a hash tag."""
-    return Operation("EXISTS", None, same_queue_keys, (), int, idempotent=True)
+    return Operation("EXISTS", tuple(same_queue_keys), (), int, idempotent=True)
 
 
 def _look(command: str, key: str) -> Operation[int]:
-    return Operation(command, None, (key,), (), lambda reply: int(reply or 0), idempotent=True)
+    return Operation(command, (key,), (), lambda reply: int(reply or 0), idempotent=True)
 
 
 def _stored(reply: list[Any]) -> StoredTask:

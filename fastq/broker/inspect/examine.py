@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from fastq.broker.inspect.tasks import container
-from fastq.broker.operation import Operation, Word
+from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.lease import id_word
-from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -58,7 +57,7 @@ def examine_list(queue: str, state: TaskState, start: str, *, repair: bool = Fal
 
     script_keys = (container(queue, state), keys.lease(queue))
     args = (keys.task_prefix(queue), state.value, start, IDS_A_CALL, int(repair))
-    return Operation("examine_list", load_script("examine_list"), script_keys, args, parse, idempotent=True)
+    return scripted("examine_list", script_keys, args, parse, idempotent=True)
 
 
 def examine_set(
@@ -72,7 +71,7 @@ def examine_set(
 
     args = (keys.task_prefix(queue), state.value, group, cursor, IDS_A_CALL, int(repair))
     script_keys = (key, keys.groups(queue))
-    return Operation("examine_set", load_script("examine_set"), script_keys, args, parse, idempotent=True)
+    return scripted("examine_set", script_keys, args, parse, idempotent=True)
 
 
 def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[Stretch]:
@@ -84,7 +83,7 @@ def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[
 
     script_keys = (keys.lease(queue), keys.active(queue))
     args = (cursor, LEASES_A_CALL, expired_before_s)
-    return Operation("examine_leases", load_script("examine_leases"), script_keys, args, parse, idempotent=True)
+    return scripted("examine_leases", script_keys, args, parse, idempotent=True)
 
 
 def examine_tasks(
@@ -118,21 +117,13 @@ def examine_tasks(
         most_archived or 0,
         *map(id_word, task_ids),
     )
-    return Operation(
-        "examine_tasks",
-        load_script("examine_tasks"),
-        script_keys,
-        args,
-        lambda reply: list(_pairs(reply)),
-        idempotent=True,
-    )
+    return scripted("examine_tasks", script_keys, args, lambda reply: list(_pairs(reply)), idempotent=True)
 
 
 def examine_lock(queue: str, lock: str, *, repair: bool = False) -> Operation[str | None]:
     """Look at a unique lock; returns the id of its task if that is gone. The lock is deleted then to repair it."""
-    return Operation(
+    return scripted(
         "examine_lock",
-        load_script("examine_lock"),
         (lock,),
         (keys.task_prefix(queue), int(repair)),
         lambda owner: None if owner is None else _text(owner),
@@ -142,7 +133,7 @@ def examine_lock(queue: str, lock: str, *, repair: bool = False) -> Operation[st
 
 def list_parked(queue: str) -> Operation[list[bytes]]:
     """Read ids of tasks that are between this queue and another: those of the oldest moves, 1 000 at most."""
-    return Operation("ZRANGE", None, (keys.moving(queue),), (0, 999), idempotent=True)
+    return Operation("ZRANGE", (keys.moving(queue),), (0, 999), idempotent=True)
 
 
 def _following(cursor: bytes) -> str | None:

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 from redis.crc import key_slot
 
 from fastq.broker.inspect.servers import SlotRange
-from fastq.broker.operation import Operation
-from fastq.broker.scripts import load_script
+from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 
 __all__ = ["KEYS_A_CALL", "KeyPage", "count_keys", "glob_of", "key_types", "node_tags", "scan_keys"]
@@ -26,7 +25,7 @@ class KeyPage(NamedTuple):
 def scan_keys(tag: str, pattern: str, cursor: str = "0") -> Operation[KeyPage]:
     """Read the keys among about 1 000 that match a pattern; ``tag`` is the name of a queue that is on the node."""
     script_keys, args = (keys.pending(tag),), (pattern, cursor, KEYS_A_CALL)
-    return Operation("scan_keys", load_script("scan_keys"), script_keys, args, _parse_page, idempotent=True)
+    return scripted("scan_keys", script_keys, args, _parse_page, idempotent=True)
 
 
 def _parse_page(reply: list[Any]) -> KeyPage:
@@ -50,9 +49,9 @@ def node_tags(ranges: Sequence[SlotRange]) -> list[str]:
 
 def count_keys() -> Operation[int]:
     """Count all keys of the database; of a cluster those of one node."""
-    return Operation("DBSIZE", None, (), (), int, idempotent=True)
+    return Operation("DBSIZE", (), (), int, idempotent=True)
 
 
 def key_types(names: Sequence[str]) -> tuple[Operation[str], ...]:
     """Read of what type each key is, "none" if there is none."""
-    return tuple(Operation("TYPE", None, (name,), (), lambda reply: reply.decode(), idempotent=True) for name in names)
+    return tuple(Operation("TYPE", (name,), (), lambda reply: reply.decode(), idempotent=True) for name in names)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastq.broker.inspect.bulk import BulkResult, Source
-from fastq.broker.operation import Operation, Word
-from fastq.broker.scripts import load_script
+from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
 
@@ -42,9 +41,8 @@ class ParkedTask(NamedTuple):
 def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, place: int) -> Operation[int]:
     """Park some tasks that stand behind a place of their list or set; returns how many were still there."""
     queue = source.queue
-    return Operation(
+    return scripted(
         "claim_tasks",
-        load_script("claim_tasks"),
         (source.key, keys.moving(queue), keys.groups(queue)),
         (keys.task_prefix(queue), source.state.value, source.group, token, target, place, *ids),
         int,
@@ -54,9 +52,8 @@ def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, p
 def commit_move(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operation[list[int]]:
     """Delete tasks that are parked elsewhere: 1 it is done for this copy, 0 it is not this move's, or too late."""
     words: list[Word] = [word for task in tasks for word in (task.id, task.old_lock, task.by)]
-    return Operation(
+    return scripted(
         "commit_move",
-        load_script("commit_move"),
         (keys.moving(queue), keys.moved(queue)),
         (keys.task_prefix(queue), token, *words),
         idempotent=True,
@@ -80,9 +77,8 @@ def unpark_tasks(queue: str, token: str, tasks: Sequence[ParkedTask], *, back: b
     )
     words: list[Word] = [word for task in tasks for word in (task.id, task.by)]
     args: list[Word] = [keys.task_prefix(queue), keys.group_prefix(queue), token, "1" if back else "", *words]
-    return Operation(
+    return scripted(
         "unpark_tasks",
-        load_script("unpark_tasks"),
         script_keys,
         args,
         lambda count: BulkResult(len(tasks), 0 if back else count, []),
@@ -94,20 +90,20 @@ def drop_parked(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operatio
     """Delete parked tasks of a move of which the queue that they came from knows nothing."""
     words: list[Word] = [word for task in tasks for word in (task.id, task.lock, task.by)]
     args: list[Word] = [keys.task_prefix(queue), token, *words]
-    return Operation("drop_parked", load_script("drop_parked"), (keys.moving(queue),), args, int, idempotent=True)
+    return scripted("drop_parked", (keys.moving(queue),), args, int, idempotent=True)
 
 
 def read_notes(queue: str) -> Operation[dict[bytes, bytes]]:
     """Read the notes on what left a queue, ``token:id`` to ``by:queue``; 200 at most of each interrupted move."""
-    return Operation("HGETALL", None, (keys.moved(queue),), (), fields_of, idempotent=True)
+    return Operation("HGETALL", (keys.moved(queue),), (), fields_of, idempotent=True)
 
 
 def forget_move(queue: str, token: str, ids: Sequence[bytes]) -> Operation[int]:
     """Delete the notes on tasks that are in the other queue now."""
     notes = [token.encode() + b":" + task_id for task_id in ids]
-    return Operation("HDEL", None, (keys.moved(queue),), notes, int, idempotent=True)
+    return Operation("HDEL", (keys.moved(queue),), notes, int, idempotent=True)
 
 
 def count_parked(queue: str) -> Operation[int]:
     """Count the tasks of a queue that are between it and another."""
-    return Operation("ZCARD", None, (keys.moving(queue),), (), int, idempotent=True)
+    return Operation("ZCARD", (keys.moving(queue),), (), int, idempotent=True)

@@ -26,7 +26,7 @@ class Serving(NamedTuple):
 
 def live_servers(now_s: int) -> Flow[list[Serving]]:
     """Read what the servers tell that are not out of date."""
-    live: list[bytes] = yield Operation("ZRANGEBYSCORE", None, (keys.all_servers(),), (now_s, "+inf"), idempotent=True)
+    live: list[bytes] = yield Operation("ZRANGEBYSCORE", (keys.all_servers(),), (now_s, "+inf"), idempotent=True)
     return (yield from read_servers([key.decode("utf-8", "surrogateescape") for key in live]))
 
 
@@ -34,7 +34,7 @@ def read_servers(info_keys: Sequence[str]) -> Flow[list[Serving]]:
     """Read what some servers tell; those that are gone, or cannot be read, are left out."""
     infos = yield from read_infos(info_keys)
     found = yield from together(
-        *(Operation("GET", None, (keys.server_notice(key),), (), _notice, idempotent=True) for key in info_keys)
+        *(Operation("GET", (keys.server_notice(key),), (), _notice, idempotent=True) for key in info_keys)
     )
     notices = dict(zip(info_keys, found, strict=True))
     servers = []

@@ -2,8 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operation import Operation
-from fastq.broker.scripts import load_script
+from fastq.broker.operation import Operation, scripted
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -41,7 +40,7 @@ def peek_queue(queue: str, window: int) -> Operation[Peek]:
         keys.completed(queue),
         keys.processed_total(queue),
     )
-    return Operation("peek_queue", load_script("peek_queue"), script_keys, (window,), _parse, idempotent=True)
+    return scripted("peek_queue", script_keys, (window,), _parse, idempotent=True)
 
 
 def _parse(reply: list[Any]) -> Peek:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from fastq.broker.operation import Operation, Word
+from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
-from fastq.broker.scripts import load_script
 from fastq.wire import keys
 from fastq.wire.codec import rewrite_task_message, view_task_message
 
@@ -77,9 +76,8 @@ def put_tasks(
         most_archived,
         *words,
     )
-    return Operation(
+    return scripted(
         "put_tasks",
-        load_script("put_tasks"),
         script_keys,
         args,
         lambda reply: list(map(PutOutcome, reply)),
@@ -118,4 +116,4 @@ def lock_of(queue: str, unique_key: str) -> str:
 
 def read_lock(lock: str, task_id: bytes) -> Operation[int]:
     """Return for how many milliseconds a task still holds its unique lock: -1 for ever, -2 if it does not hold it."""
-    return Operation("read_lock", load_script("read_lock"), (lock,), (task_id,), int, idempotent=True)
+    return scripted("read_lock", (lock,), (task_id,), int, idempotent=True)

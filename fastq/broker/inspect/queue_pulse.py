@@ -22,7 +22,7 @@ class Pulse(NamedTuple):
 def read_pulse(queue: str, now_s: float) -> Flow[Pulse]:
     """Read both in one round trip."""
     stats, paused = yield from together(
-        queue_stats(queue, now_s), Operation("GET", None, (keys.paused(queue),), (), _second, idempotent=True)
+        queue_stats(queue, now_s), Operation("GET", (keys.paused(queue),), (), _second, idempotent=True)
     )
     return Pulse(stats, paused)
 

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operation import Flow, Operation
+from fastq.broker.operation import Flow, Operation, scripted
 from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
-from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -32,12 +31,12 @@ SAMPLED_GROUPS: Final = 5
 
 def list_queues() -> Operation[list[str]]:
     """Read the names of all queues, in the order of the alphabet."""
-    return Operation("SMEMBERS", None, (keys.all_queues(),), (), _names, idempotent=True)
+    return Operation("SMEMBERS", (keys.all_queues(),), (), _names, idempotent=True)
 
 
 def queue_exists(queue: str) -> Operation[bool]:
     """Return whether the queue is listed."""
-    return Operation("SISMEMBER", None, (keys.all_queues(),), (queue,), bool, idempotent=True)
+    return Operation("SISMEMBER", (keys.all_queues(),), (queue,), bool, idempotent=True)
 
 
 class QueueStats(NamedTuple):
@@ -92,7 +91,7 @@ def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
         keys.lost(queue, today),
     )
     args = (keys.task_prefix(queue),)
-    return Operation("queue_stats", load_script("queue_stats"), script_keys, args, _parse_stats, idempotent=True)
+    return scripted("queue_stats", script_keys, args, _parse_stats, idempotent=True)
 
 
 def _parse_stats(reply: list[Any]) -> QueueStats:
@@ -124,9 +123,8 @@ class MemorySample(NamedTuple):
 
 def sample_memory(queue: str) -> Operation[MemorySample]:
     """Estimate from a few tasks how much memory a queue takes."""
-    return Operation(
+    return scripted(
         "sample_memory",
-        load_script("sample_memory"),
         (
             keys.pending(queue),
             keys.active(queue),
@@ -151,9 +149,8 @@ class GroupPage(NamedTuple):
 
 def list_groups(queue: str, cursor: str = "0", count: int = GROUPS_A_CALL) -> Operation[GroupPage]:
     """Read some of a queue's groups; while groups come and go, one may come in two pages."""
-    return Operation(
+    return scripted(
         "list_groups",
-        load_script("list_groups"),
         (keys.groups(queue),),
         (keys.group_prefix(queue), cursor, count),
         _parse_groups,
@@ -181,7 +178,7 @@ def group_sizes(queue: str) -> Flow[dict[str, int]]:
 def read_counters(queue: str, days: Sequence[date]) -> Operation[list[tuple[int, int]]]:
     """Read how many tasks were processed and how many of these failed, for each UTC day."""
     names = [name for day in days for name in (keys.processed(queue, day), keys.failed(queue, day))]
-    return Operation("MGET", None, names, (), _parse_counters, idempotent=True)
+    return Operation("MGET", names, (), _parse_counters, idempotent=True)
 
 
 def _parse_counters(reply: list[bytes | None]) -> list[tuple[int, int]]:
@@ -191,12 +188,12 @@ def _parse_counters(reply: list[bytes | None]) -> list[tuple[int, int]]:
 
 def pause_queue(queue: str, now_s: int) -> Operation[bool]:
     """Let nothing more be taken from a queue; False if it was paused before."""
-    return Operation("pause_queue", load_script("pause_queue"), (keys.paused(queue),), (now_s,), bool)
+    return scripted("pause_queue", (keys.paused(queue),), (now_s,), bool)
 
 
 def unpause_queue(queue: str) -> Operation[bool]:
     """Let tasks be taken again; False if the queue was not paused."""
-    return Operation("DEL", None, (keys.paused(queue),), (), bool)
+    return Operation("DEL", (keys.paused(queue),), (), bool)
 
 
 def _names(reply: list[bytes]) -> list[str]:

@@ -7,12 +7,12 @@ __all__ = ["cluster_info", "redis_info"]
 
 def redis_info() -> Operation[dict[str, str]]:
     """Read the facts that INFO has, by name; of a cluster those of one node."""
-    return Operation("INFO", None, (), (), _facts, idempotent=True)
+    return Operation("INFO", (), (), _facts, idempotent=True)
 
 
 def cluster_info() -> Operation[dict[str, str]]:
     """Read what a node knows of its cluster; a ``BrokerError`` where Redis is none."""
-    return Operation("CLUSTER", None, (), ("INFO",), _facts, idempotent=True)
+    return Operation("CLUSTER", (), ("INFO",), _facts, idempotent=True)
 
 
 def _facts(reply: bytes) -> dict[str, str]:

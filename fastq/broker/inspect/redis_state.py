@@ -23,7 +23,7 @@ class SlowCommand(NamedTuple):
 
 def read_setting(name: str) -> Operation[str | None]:
     """Read one of Redis' settings; None if it does not know it."""
-    return Operation("CONFIG", None, (), ("GET", name), _setting, idempotent=True)
+    return Operation("CONFIG", (), ("GET", name), _setting, idempotent=True)
 
 
 def _setting(reply: Any) -> str | None:
@@ -32,12 +32,12 @@ def _setting(reply: Any) -> str | None:
 
 def read_time() -> Operation[float]:
     """Read Redis' clock, in Unix seconds."""
-    return Operation("TIME", None, (), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6, idempotent=True)
+    return Operation("TIME", (), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6, idempotent=True)
 
 
 def slow_commands(count: int) -> Operation[list[SlowCommand]]:
     """Read the last entries of the slow log, the latest first."""
-    return Operation("SLOWLOG", None, (), ("GET", count), _slow_commands, idempotent=True)
+    return Operation("SLOWLOG", (), ("GET", count), _slow_commands, idempotent=True)
 
 
 def _slow_commands(reply: list[Any]) -> list[SlowCommand]:

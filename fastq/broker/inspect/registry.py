@@ -32,23 +32,23 @@ class RegistryEntry(NamedTuple):
 def read_registry() -> Flow[list[RegistryEntry]]:
     """Read all three lists."""
     replies = yield from together(
-        *(Operation("ZRANGE", None, (key,), (0, -1, "WITHSCORES"), idempotent=True) for key in INDEXES.values())
+        *(Operation("ZRANGE", (key,), (0, -1, "WITHSCORES"), idempotent=True) for key in INDEXES.values())
     )
     members = [
         (listed_in, key.decode("utf-8", "surrogateescape"), score)
         for listed_in, reply in zip(INDEXES, replies, strict=True)
         for key, score in scored(reply)
     ]
-    times = yield from together(*(Operation("PTTL", None, (key,), (), int, idempotent=True) for _, key, _ in members))
+    times = yield from together(*(Operation("PTTL", (key,), (), int, idempotent=True) for _, key, _ in members))
     return [RegistryEntry(*member, ttl_ms) for member, ttl_ms in zip(members, times, strict=True)]
 
 
 def read_infos(names: Sequence[str]) -> Flow[list[bytes]]:
     """Read the encoded ServerInfos of some servers; those that are gone are left out."""
-    found = yield from together(*(Operation("GET", None, (name,), (), idempotent=True) for name in names))
+    found = yield from together(*(Operation("GET", (name,), (), idempotent=True) for name in names))
     return [info for info in found if info is not None]
 
 
 def forget_stale(index: str, before_s: int) -> Operation[int]:
     """Take members off a list whose time was over before that second; returns how many."""
-    return Operation("ZREMRANGEBYSCORE", None, (INDEXES[index],), ("-inf", f"({before_s}"), int, idempotent=True)
+    return Operation("ZREMRANGEBYSCORE", (INDEXES[index],), ("-inf", f"({before_s}"), int, idempotent=True)

@@ -7,9 +7,8 @@ from typing import Any, Final, NamedTuple
 from fastq.broker.inspect.bulk import BulkResult, Source, delete_all, delete_some
 from fastq.broker.inspect.queues import GroupPage, list_groups
 from fastq.broker.inspect.tasks import container
-from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.operation import Flow, Operation, scripted, together
 from fastq.broker.operations.queue_register import forget_registered
-from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -53,7 +52,7 @@ _STATES: Final = (
 def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[CloseOutcome]:
     """Pause a queue that has no tasks; with ``force`` one that has no active ones."""
     script_keys = (*_containers(queue)[:-1], keys.paused(queue))
-    return Operation("close_queue", load_script("close_queue"), script_keys, (now_s, int(force)), _parse_closing)
+    return scripted("close_queue", script_keys, (now_s, int(force)), _parse_closing)
 
 
 def _containers(queue: str) -> tuple[str, ...]:
@@ -83,11 +82,11 @@ def delete_contents(queue: str) -> Flow[None]:
 
 
 def _delete_groups(queue: str) -> Flow[None]:
-    sets: list[bytes] = yield Operation("ZRANGE", None, (keys.aggregation_sets(queue),), (0, -1), idempotent=True)
+    sets: list[bytes] = yield Operation("ZRANGE", (keys.aggregation_sets(queue),), (0, -1), idempotent=True)
     for name in sets:
         key = name.decode("utf-8", "surrogateescape")
         yield from delete_all(Source(queue, key, TaskState.AGGREGATING))
-        yield Operation("ZREM", None, (keys.aggregation_sets(queue),), (name,), int, idempotent=True)
+        yield Operation("ZREM", (keys.aggregation_sets(queue),), (name,), int, idempotent=True)
     cursor = "0"
     while True:
         page: GroupPage = yield list_groups(queue, cursor)
@@ -116,9 +115,7 @@ def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
     """Take those of some groups off the list that have no tasks."""
     if groups:
         args = (keys.group_prefix(queue), *groups)
-        yield Operation(
-            "unlist_groups", load_script("unlist_groups"), (keys.groups(queue),), args, int, idempotent=True
-        )
+        yield scripted("unlist_groups", (keys.groups(queue),), args, int, idempotent=True)
 
 
 class FoundGroup(NamedTuple):
@@ -136,9 +133,7 @@ def find_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
     cursor = "0"
     while True:
         args = (prefix, _pattern(prefix), cursor, KEYS_A_CALL)
-        reply: list[Any] = yield Operation(
-            "find_groups", load_script("find_groups"), script_keys, args, idempotent=True
-        )
+        reply: list[Any] = yield scripted("find_groups", script_keys, args, idempotent=True)
         found.update(_parse_groups(reply[1:]))
         cursor = reply[0].decode()
         if cursor == "0":
@@ -162,9 +157,7 @@ def sweep_queue(queue: str) -> Flow[int]:
     deleted = 0
     while True:
         args = (prefix, _pattern(prefix), swept.cursor, KEYS_A_CALL)
-        swept = yield Operation(
-            "sweep_queue", load_script("sweep_queue"), script_keys, args, _parse_sweep, idempotent=True
-        )
+        swept = yield scripted("sweep_queue", script_keys, args, _parse_sweep, idempotent=True)
         deleted += swept.deleted
         if swept.cursor == "0":
             return deleted
@@ -183,7 +176,7 @@ def _parse_sweep(reply: list[Any]) -> SweepPage:
 
 def forget_queue(queue: str) -> Flow[None]:
     """Resume a queue, and take it off the list if nothing came into it meanwhile."""
-    left: int = yield Operation("EXISTS", None, _containers(queue), (), int, idempotent=True)
-    delist = () if left else (Operation("SREM", None, (keys.all_queues(),), (queue,), int, idempotent=True),)
-    yield from together(Operation("DEL", None, (keys.paused(queue),), (), int, idempotent=True), *delist)
+    left: int = yield Operation("EXISTS", _containers(queue), (), int, idempotent=True)
+    delist = () if left else (Operation("SREM", (keys.all_queues(),), (queue,), int, idempotent=True),)
+    yield from together(Operation("DEL", (keys.paused(queue),), (), int, idempotent=True), *delist)
     forget_registered(queue)

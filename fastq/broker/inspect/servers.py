@@ -37,8 +37,8 @@ def read_scheduler_entries(now_s: int) -> Flow[list[bytes]]:
 
 def _live_keys(index: str, now_s: int) -> Flow[list[str]]:
     live, forgotten = yield (
-        Operation("ZRANGEBYSCORE", None, (index,), (now_s, "+inf"), idempotent=True),
-        Operation("ZREMRANGEBYSCORE", None, (index,), ("-inf", now_s - 1), idempotent=True),
+        Operation("ZRANGEBYSCORE", (index,), (now_s, "+inf"), idempotent=True),
+        Operation("ZREMRANGEBYSCORE", (index,), ("-inf", now_s - 1), idempotent=True),
     )
     if isinstance(live, BrokerError):
         raise live
@@ -48,7 +48,7 @@ def _live_keys(index: str, now_s: int) -> Flow[list[str]]:
 
 def _read_each(command: str, names: list[str], args: tuple[int, ...]) -> Flow[list[Any]]:
     """Read keys, each maybe on a node of its own."""
-    return (yield from together(*(Operation(command, None, (name,), args, idempotent=True) for name in names)))
+    return (yield from together(*(Operation(command, (name,), args, idempotent=True) for name in names)))
 
 
 def _tag(key: str) -> str:
@@ -58,7 +58,7 @@ def _tag(key: str) -> str:
 def list_history(entry_id: str, start: int, count: int) -> Operation[list[bytes]]:
     """Read when a scheduler enqueued an entry's task, the latest first."""
     key = (keys.scheduler_history(entry_id),)
-    return Operation("ZREVRANGE", None, key, (start, start + count - 1), idempotent=True)
+    return Operation("ZREVRANGE", key, (start, start + count - 1), idempotent=True)
 
 
 class SlotRange(NamedTuple):
@@ -71,7 +71,7 @@ class SlotRange(NamedTuple):
 
 def cluster_slots() -> Operation[list[SlotRange]]:
     """Read which nodes of a cluster have which slots; a ``BrokerError`` where Redis is no cluster."""
-    return Operation("CLUSTER", None, (), ("SLOTS",), _parse_slots, idempotent=True)
+    return Operation("CLUSTER", (), ("SLOTS",), _parse_slots, idempotent=True)
 
 
 def _parse_slots(reply: list[Any]) -> list[SlotRange]:

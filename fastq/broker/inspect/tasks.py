@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operation import Flow, Operation
+from fastq.broker.operation import Flow, Operation, scripted
 from fastq.broker.operations.lease import lost_count
-from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -49,15 +48,15 @@ def list_ids(queue: str, state: TaskState, group: str, start: int, count: int) -
     """
     key = (container(queue, state, group),)
     if state in _LISTS:  # the newest are at the head
-        return Operation("LRANGE", None, key, (-(start + count), -(start + 1)), lambda ids: ids[::-1], idempotent=True)
-    return Operation("ZRANGE", None, key, (start, start + count - 1), idempotent=True)
+        return Operation("LRANGE", key, (-(start + count), -(start + 1)), lambda ids: ids[::-1], idempotent=True)
+    return Operation("ZRANGE", key, (start, start + count - 1), idempotent=True)
 
 
 def list_ids_newest_first(queue: str, state: TaskState, group: str, start: int, count: int) -> Operation[list[bytes]]:
     """Read ids as ``list_ids`` does, but from the other end."""
     key = (container(queue, state, group),)
     words = (start, start + count - 1)
-    return Operation("LRANGE" if state in _LISTS else "ZREVRANGE", None, key, words, idempotent=True)
+    return Operation("LRANGE" if state in _LISTS else "ZREVRANGE", key, words, idempotent=True)
 
 
 class FoundTask(NamedTuple):
@@ -76,9 +75,8 @@ class FoundTask(NamedTuple):
 
 def read_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Operation[list[FoundTask]]:
     """Read tasks at one moment; it may bring fewer than asked for, the first ones, when they are big."""
-    return Operation(
+    return scripted(
         "read_tasks",
-        load_script("read_tasks"),
         (keys.scheduled(queue), keys.retry(queue), keys.lease(queue)),
         (keys.task_prefix(queue), MAX_READ_BYTES, *task_ids),
         _parse_tasks,
@@ -109,14 +107,13 @@ def read_all_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Flow[list[Fou
 
 def read_message(queue: str, task_id: str) -> Operation[bytes | None]:
     """Read the encoded message of a task; None if there is no such task."""
-    return Operation("HGET", None, (keys.task(queue, task_id),), ("msg",), idempotent=True)
+    return Operation("HGET", (keys.task(queue, task_id),), ("msg",), idempotent=True)
 
 
 def update_payload(queue: str, task_id: str, old: bytes, new: bytes) -> Operation[int | str]:
     """Replace a scheduled task's message: 1 done, 0 no such task, -1 it is not ``old`` any more, or its other state."""
-    return Operation(
+    return scripted(
         "update_payload",
-        load_script("update_payload"),
         (keys.task(queue, task_id),),
         (old, new),
         lambda reply: reply.decode(errors="replace") if isinstance(reply, bytes) else reply,

@@ -10,8 +10,7 @@ from hashlib import sha1
 from typing import Any, Final, NamedTuple
 
 from fastq.broker.inspect.bulk import BulkResult, Source
-from fastq.broker.operation import Flow, Operation, Word
-from fastq.broker.scripts import load_script
+from fastq.broker.operation import Flow, Operation, Word, scripted
 from fastq.wire import keys
 
 __all__ = ["Chosen", "Walk", "WalkPage", "WalkedTask", "run_chosen", "run_some"]
@@ -67,7 +66,7 @@ class Walk:
             "1" if self._with_locks else "",
             *words,
         )
-        return Operation("read_page", load_script("read_page"), (self.source.key,), args, _parse_page, idempotent=True)
+        return scripted("read_page", (self.source.key,), args, _parse_page, idempotent=True)
 
     def passed(self, page: WalkPage, staying: Sequence[WalkedTask]) -> None:
         """Note that a page was seen, and which of its tasks were left where they are."""
@@ -103,7 +102,7 @@ def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation
     words = [word for task in chosen for word in (task.id, task.digest.hex())]
     args = (keys.task_prefix(source.queue), source.state.value, now_ns, *words)
     script_keys = (source.key, keys.pending(source.queue))
-    return Operation("run_chosen", load_script("run_chosen"), script_keys, args, _parse_taken)
+    return scripted("run_chosen", script_keys, args, _parse_taken)
 
 
 def _parse_taken(reply: list[int]) -> BulkResult:

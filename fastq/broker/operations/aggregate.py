@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operation import Operation, Word
+from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.enqueue import NewTask
 from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE, archive_keys
 from fastq.broker.operations.lease import MAX_LISTED_BYTES, Leased, id_word, parse_leased
-from fastq.broker.scripts import load_script
 from fastq.states import TaskState
 from fastq.wire import keys
 
@@ -123,9 +122,8 @@ class CommitOutcome(IntEnum):
 
 def scan_groups(queue: str, cursor: int, rule: GroupRule, now_s: int) -> Operation[GroupScan]:
     """Look at about 500 listed groups, from the ``cursor`` of the last look on (0 at first)."""
-    return Operation(
+    return scripted(
         "scan_groups",
-        load_script("scan_groups"),
         (keys.groups(queue),),
         (keys.group_prefix(queue), cursor, STRETCH, now_s, rule.grace_s, rule.max_delay_s, rule.max_size),
         _parse_scan,
@@ -147,9 +145,8 @@ def take_set(one: AggregationSet, rule: GroupRule, now_s: int, deadline_s: int) 
     """Take the oldest tasks of a group that is due; returns how many, 0 if it is not."""
     queue = one.queue
     limit = min(rule.max_size or MAX_SET, MAX_SET)
-    return Operation(
+    return scripted(
         "aggregation_check",
-        load_script("aggregation_check"),
         (keys.group(queue, one.group), one.key, keys.aggregation_sets(queue), keys.groups(queue)),
         (one.group, now_s, deadline_s, rule.grace_s, rule.max_delay_s, rule.max_size, limit),
         int,
@@ -159,9 +156,8 @@ def take_set(one: AggregationSet, rule: GroupRule, now_s: int, deadline_s: int) 
 
 def read_set(one: AggregationSet, start: int) -> Operation[Leased]:
     """Read up to 500 tasks or 256 kB of a set from a rank on; ids without a task are dropped and counted."""
-    return Operation(
+    return scripted(
         "read_aggregation_set",
-        load_script("read_aggregation_set"),
         (one.key,),
         (keys.task_prefix(one.queue), start, STRETCH, MAX_LISTED_BYTES),
         parse_leased,
@@ -195,14 +191,7 @@ def commit_set(
         task.group,
         keys.due_channel(queue),
     )
-    return Operation(
-        "commit_aggregation_set",
-        load_script("commit_aggregation_set"),
-        script_keys,
-        (*prefixes, *args),
-        CommitOutcome,
-        idempotent=True,
-    )
+    return scripted("commit_aggregation_set", script_keys, (*prefixes, *args), CommitOutcome, idempotent=True)
 
 
 def delete_members(one: AggregationSet, locks: Mapping[str, str]) -> Operation[int]:
@@ -212,9 +201,8 @@ def delete_members(one: AggregationSet, locks: Mapping[str, str]) -> Operation[i
     was not aggregated, and nothing was done.
     """
     words: list[Word] = [word for task_id, lock in locks.items() for word in (id_word(task_id), lock)]
-    return Operation(
+    return scripted(
         "delete_aggregation_set",
-        load_script("delete_aggregation_set"),
         (one.key, keys.aggregation_sets(one.queue)),
         (keys.task_prefix(one.queue), *words),
         int,
@@ -228,9 +216,8 @@ def reclaim_set(one: AggregationSet, start: int = 0) -> Operation[int]:
     -1: the set was aggregated, and nothing was done.
     """
     queue = one.queue
-    return Operation(
+    return scripted(
         "reclaim_aggregation_set",
-        load_script("reclaim_aggregation_set"),
         (one.key, keys.aggregation_sets(queue), keys.group(queue, one.group), keys.groups(queue)),
         (one.group, start, STRETCH),
         int,
@@ -245,9 +232,8 @@ def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now
     """
     words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
     expire_before = now_s - int(ARCHIVE_EXPIRY.total_seconds())
-    return Operation(
+    return scripted(
         "archive_aggregating",
-        load_script("archive_aggregating"),
         (one.key, keys.archived(one.queue), *archive_keys(one.queue)),
         (keys.task_prefix(one.queue), now_s, expire_before, ARCHIVE_MAX_SIZE, *words),
         int,
@@ -260,7 +246,6 @@ def list_sets(queue: str, until_s: int | None, limit: int) -> Operation[SetList]
     span = (AGGREGATED, AGGREGATED) if until_s is None else ("-inf", until_s)
     return Operation(
         "ZRANGEBYSCORE",
-        None,
         (keys.aggregation_sets(queue),),
         (*span, "LIMIT", 0, limit),
         lambda reply: _parse_sets(queue, reply),
@@ -281,16 +266,15 @@ def _parse_sets(queue: str, reply: list[bytes]) -> SetList:
 
 def drop_sets(queue: str, foreign: Sequence[bytes]) -> Operation[int]:
     """Take off the list what is no set; returns how many."""
-    return Operation("ZREM", None, (keys.aggregation_sets(queue),), tuple(foreign), int, idempotent=True)
+    return Operation("ZREM", (keys.aggregation_sets(queue),), tuple(foreign), int, idempotent=True)
 
 
 def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:
     """Look at about 500 keys of Redis, whatever they are, and list those groups of the queue that are not listed."""
     prefix = keys.group_prefix(queue)
     pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
-    return Operation(
+    return scripted(
         "relist_groups",
-        load_script("relist_groups"),
         (keys.groups(queue),),
         (prefix, keys.task_prefix(queue), pattern, cursor, STRETCH),
         lambda reply: Relisted(int(reply[0]), reply[1]),
@@ -307,9 +291,8 @@ class Unlisted(NamedTuple):
 
 def unlist_due_groups(queue: str) -> Operation[Unlisted]:
     """Take 500 groups at most off the list that have no tasks, and for which none is scheduled any more."""
-    return Operation(
+    return scripted(
         "unlist_due_groups",
-        load_script("unlist_due_groups"),
         (keys.groups(queue), keys.scheduled(queue), keys.scheduled_groups(queue)),
         (keys.group_prefix(queue), STRETCH),
         lambda reply: Unlisted(*reply),
@@ -319,4 +302,4 @@ def unlist_due_groups(queue: str) -> Operation[Unlisted]:
 
 def count_groups(queue: str) -> Operation[int]:
     """Count the listed groups of a queue."""
-    return Operation("SCARD", None, (keys.groups(queue),), (), int, idempotent=True)
+    return Operation("SCARD", (keys.groups(queue),), (), int, idempotent=True)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from fastq.broker.operation import Operation, Word
+from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.finish import ARCHIVE_EXPIRY, ARCHIVE_MAX_SIZE
-from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
 __all__ = ["ArchiveFull", "ArchiveRule", "drop_archived", "parse_rule", "read_archive_rule", "set_archive_rule"]
@@ -41,13 +40,13 @@ class ArchiveRule(NamedTuple):
 
 def read_archive_rule(queue: str) -> Operation[ArchiveRule]:
     """Read the rule of a queue; asynq's where none was set."""
-    return Operation("HMGET", None, (keys.archive_rule(queue),), _FIELDS, parse_rule, idempotent=True)
+    return Operation("HMGET", (keys.archive_rule(queue),), _FIELDS, parse_rule, idempotent=True)
 
 
 def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
     """Set the rule of a queue, for all servers and inspectors."""
     words: tuple[Word, ...] = ("max", rule.most, "ttl", rule.ttl_s, "full", rule.full.value)
-    return Operation("HSET", None, (keys.archive_rule(queue),), words, int, idempotent=True)
+    return Operation("HSET", (keys.archive_rule(queue),), words, int, idempotent=True)
 
 
 def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation[int]:
@@ -56,14 +55,7 @@ def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation
     Return how many are archived then.
     """
     words = [word for task in tasks for word in task]
-    return Operation(
-        "drop_archived",
-        load_script("drop_archived"),
-        (keys.archived(queue),),
-        (keys.task_prefix(queue), *words),
-        int,
-        idempotent=True,
-    )
+    return scripted("drop_archived", (keys.archived(queue),), (keys.task_prefix(queue), *words), int, idempotent=True)
 
 
 def parse_rule(reply: Sequence[bytes | None]) -> ArchiveRule:

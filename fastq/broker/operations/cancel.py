@@ -79,4 +79,4 @@ def _outcome(name: object) -> CancelAs:
 def _publish(channel: str, message: str | bytes) -> Operation[int]:
     # Without a key: in a cluster both messages go through the same node, and arrive in their order.
     # Sent twice it asks for the same again, which is better than not at all.
-    return Operation("PUBLISH", None, (), (channel, message), int, idempotent=True)
+    return Operation("PUBLISH", (), (channel, message), int, idempotent=True)

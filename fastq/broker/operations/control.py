@@ -27,13 +27,13 @@ def send_order(server_id: str, order: ServerOrder) -> Operation[int]:
     """Send an order to a server; return how many clients received it; some of them may watch all channels."""
     # Sent twice it asks for the same again: a server does not hurry because of it.
     body = orjson.dumps({"do": order.value})
-    return Operation("PUBLISH", None, (), (keys.control_channel(server_id), body), int, idempotent=True)
+    return Operation("PUBLISH", (), (keys.control_channel(server_id), body), int, idempotent=True)
 
 
 def count_listeners(server_id: str) -> Operation[int]:
     """Count who listens to a server's own channel: nobody, if it is not fastq's."""
     args = ("NUMSUB", keys.control_channel(server_id))
-    return Operation("PUBSUB", None, (), args, lambda reply: int(reply[1]), idempotent=True)
+    return Operation("PUBSUB", (), args, lambda reply: int(reply[1]), idempotent=True)
 
 
 def read_order(text: str) -> ServerOrder:

@@ -3,9 +3,8 @@
 from enum import Enum
 from typing import Any, Final
 
-from fastq.broker.operation import Operation
+from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.lease import Leased, parse_leased
-from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
 __all__ = ["MAX_BATCH_BYTES", "MAX_BATCH_TASKS", "NoTasks", "dequeue"]
@@ -24,9 +23,8 @@ class NoTasks(Enum):
 
 def dequeue(queue: str, count: int, lease_score: str) -> Operation[Leased | NoTasks]:
     """Take at most ``count`` tasks; never sent twice, since a lost reply may have leased tasks that nobody knows of."""
-    return Operation(
+    return scripted(
         "dequeue",
-        load_script("dequeue"),
         (keys.pending(queue), keys.active(queue), keys.lease(queue), keys.paused(queue)),
         (keys.task_prefix(queue), min(count, MAX_BATCH_TASKS), MAX_BATCH_BYTES, lease_score),
         _parse,

@@ -84,7 +84,7 @@ class EnqueueReport(NamedTuple):
 
 def register_queue(queue: str) -> Operation[int]:
     """Add a queue to the set that inspectors list."""
-    return Operation("SADD", None, (keys.all_queues(),), (queue,), int, idempotent=True)
+    return Operation("SADD", (keys.all_queues(),), (queue,), int, idempotent=True)
 
 
 def enqueue_batches(batches: Sequence[EnqueueBatch], register: Sequence[str]) -> Flow[EnqueueReport]:
@@ -163,12 +163,12 @@ def _compare(tasks: Sequence[NewTask], index: int, settled: dict[int, EnqueueOut
 
 
 def _read_message(queue: str, task_id: str) -> Operation[bytes | None]:
-    return Operation("HGET", None, (keys.task(queue, task_id),), ("msg",), idempotent=True)
+    return Operation("HGET", (keys.task(queue, task_id),), ("msg",), idempotent=True)
 
 
 def _operation(batch: EnqueueBatch) -> Operation[list[EnqueueOutcome]]:
     script, layout = _LAYOUTS[batch.state]
-    return Operation(script.name, script, *layout(batch), partial(_outcomes, len(batch.tasks)))
+    return Operation(script.name, *layout(batch), partial(_outcomes, len(batch.tasks)), script=script)
 
 
 def _outcomes(count: int, reply: int | list[int]) -> list[EnqueueOutcome]:

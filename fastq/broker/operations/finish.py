@@ -13,9 +13,8 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, Self
 
-from fastq.broker.operation import Operation, Word
+from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.lease import Owner, id_word
-from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
 __all__ = [
@@ -197,9 +196,8 @@ def done(
     """Delete tasks that were done, release their locks, count them; ``side`` is the end of active to look from."""
     ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # in C: most tasks end so
     locked = [word for task in tasks if task.lock for word in task] if any(locks) else []
-    return Operation(
+    return scripted(
         "done",
-        load_script("done"),
         (keys.active(queue), keys.lease(queue), keys.processed(queue, now), keys.processed_total(queue)),
         (keys.task_prefix(queue), stats_expiry(now), side, Guard(owner).words()[0], len(ids), *ids, *locked),
         partial(_outcomes, len(ids)),
@@ -222,7 +220,7 @@ def complete(
         keys.processed_total(queue),
     )
     args: tuple[Word, ...] = (keys.task_prefix(queue), stats_expiry(now), side, Guard(owner).words()[0], *words)
-    return Operation("complete", load_script("complete"), script_keys, args, partial(_outcomes, len(tasks)))
+    return scripted("complete", script_keys, args, partial(_outcomes, len(tasks)))
 
 
 def retry(
@@ -241,7 +239,7 @@ def retry(
         keys.due_channel(queue),
         *words,
     )
-    return Operation("retry", load_script("retry"), script_keys, args, partial(_outcomes, len(tasks)))
+    return scripted("retry", script_keys, args, partial(_outcomes, len(tasks)))
 
 
 def archive(
@@ -264,7 +262,7 @@ def archive(
         *archive_bounds(now),
         *words,
     )
-    return Operation("archive", load_script("archive"), script_keys, args, partial(_outcomes, len(tasks)))
+    return scripted("archive", script_keys, args, partial(_outcomes, len(tasks)))
 
 
 def archive_keys(queue: str) -> tuple[str, str]:
@@ -281,7 +279,7 @@ def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> O
     """Give tasks back to the head of their queue in the given order, with no attempt counted."""
     script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *task_ids)
-    return Operation("requeue", load_script("requeue"), script_keys, args, partial(_outcomes, len(task_ids)))
+    return scripted("requeue", script_keys, args, partial(_outcomes, len(task_ids)))
 
 
 def _counters(queue: str, now: datetime) -> tuple[str, ...]:

@@ -7,12 +7,12 @@ __all__ = ["ping", "server_version"]
 
 def ping() -> Operation[object]:
     """Ask for a sign of life."""
-    return Operation("PING", None, (), (), idempotent=True)
+    return Operation("PING", (), (), idempotent=True)
 
 
 def server_version() -> Operation[str]:
     """Ask for the version of the server, "" if it does not say; it needs the right to INFO."""
-    return Operation("INFO", None, (), ("server",), _version, idempotent=True)
+    return Operation("INFO", (), ("server",), _version, idempotent=True)
 
 
 def _version(reply: bytes) -> str:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operation import Operation
-from fastq.broker.scripts import load_script
+from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 
 __all__ = [
@@ -114,9 +113,8 @@ def id_word(task_id: str) -> bytes:
 
 def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence[str]) -> Operation[list[str]]:
     """Prolong the owner's leases of at most 500 tasks; returns the ids that are not the owner's any more."""
-    return Operation(
+    return scripted(
         "extend_leases",
-        load_script("extend_leases"),
         (keys.lease(queue),),
         (str(owner), lease_score, *task_ids),
         lambda reply: [task_id.decode() for task_id in reply],
@@ -130,9 +128,8 @@ def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[
     It may bring fewer than there are: what is listed next is known once these have been moved, or by a higher span.
     It fails where Redis takes no writes.
     """
-    return Operation(
+    return scripted(
         "list_leases",
-        load_script("list_leases"),
         (keys.lease(queue), keys.active(queue)),
         (keys.task_prefix(queue), lowest, highest, limit, MAX_LISTED_BYTES),
         _parse_listed,

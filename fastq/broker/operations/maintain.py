@@ -3,10 +3,9 @@
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from fastq.broker.operation import Operation
+from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.archive_rule import ArchiveRule, parse_rule
 from fastq.broker.operations.finish import stats_expiry
-from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
 __all__ = ["Cleaned", "Forwarded", "count_lost", "delete_expired_completed", "forward"]
@@ -25,9 +24,8 @@ class Forwarded(NamedTuple):
 
 def forward(queue: str, now_ns: int, limit: int) -> Operation[Forwarded]:
     """Move due tasks, of scheduled and retry ``limit`` each, to pending or to their group."""
-    return Operation(
+    return scripted(
         "forward",
-        load_script("forward"),
         (keys.scheduled(queue), keys.retry(queue), keys.pending(queue), keys.groups(queue)),
         (keys.task_prefix(queue), keys.group_prefix(queue), now_ns, now_ns // 1_000_000_000, limit),
         _parse_forwarded,
@@ -55,9 +53,8 @@ class Cleaned(NamedTuple):
 
 def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cleaned]:
     """Delete completed tasks whose retention has ended, and look at the archive."""
-    return Operation(
+    return scripted(
         "delete_expired_completed",
-        load_script("delete_expired_completed"),
         (keys.completed(queue), keys.archived(queue), keys.archive_rule(queue)),
         (keys.task_prefix(queue), now_s, limit),
         _parse_cleaned,
@@ -74,6 +71,6 @@ def count_lost(queue: str, count: int, now: datetime) -> tuple[Operation[int], O
     """Count tasks that were lost with their servers, for the UTC day; never twice, so not at all if a reply is lost."""
     key = keys.lost(queue, now)
     return (
-        Operation("INCRBY", None, (key,), (count,), int),
-        Operation("EXPIREAT", None, (key,), (stats_expiry(now),), int, idempotent=True),
+        Operation("INCRBY", (key,), (count,), int),
+        Operation("EXPIREAT", (key,), (stats_expiry(now),), int, idempotent=True),
     )

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from fastq.broker.operation import Operation, Word
+from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.lease import Owner
-from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
 __all__ = [
@@ -73,7 +72,7 @@ def publish_server_state(
 
 def count_servers(now_s: int) -> Operation[int]:
     """Count the servers, Go's too, that have published themselves and are not out of date."""
-    return Operation("ZCOUNT", None, (keys.all_servers(),), (now_s, "+inf"), int, idempotent=True)
+    return Operation("ZCOUNT", (keys.all_servers(),), (now_s, "+inf"), int, idempotent=True)
 
 
 def _slices(workers: Mapping[str, bytes]) -> list[list[Word]]:
@@ -90,23 +89,22 @@ def _slices(workers: Mapping[str, bytes]) -> list[list[Word]]:
 
 
 def _publish(script: str, script_keys: tuple[str, ...], args: tuple[Word, ...]) -> Operation[int]:
-    return Operation(script, load_script(script), script_keys, args, int, idempotent=True)
+    return scripted(script, script_keys, args, int, idempotent=True)
 
 
 def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
     """Take back all that was published."""
     return (
-        Operation("ZREM", None, (keys.all_servers(),), (server.info_key,), int, idempotent=True),
-        Operation("ZREM", None, (keys.all_workers(),), (server.workers_key,), int, idempotent=True),
-        Operation("DEL", None, (server.info_key, server.workers_key, server.notice_key), (), int, idempotent=True),
+        Operation("ZREM", (keys.all_servers(),), (server.info_key,), int, idempotent=True),
+        Operation("ZREM", (keys.all_workers(),), (server.workers_key,), int, idempotent=True),
+        Operation("DEL", (server.info_key, server.workers_key, server.notice_key), (), int, idempotent=True),
     )
 
 
 def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Operation[bool]:
     """Store the result of a task that is still running; False if it is not the owner's any more."""
-    return Operation(
+    return scripted(
         "write_result",
-        load_script("write_result"),
         (keys.task(queue, task_id), keys.lease(queue)),
         (task_id, str(owner), result),
         lambda reply: reply == 1,
@@ -115,4 +113,4 @@ def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Opera
 
 
 def _add(key: str, member: str, score: int) -> Operation[int]:
-    return Operation("ZADD", None, (key,), (score, member), int, idempotent=True)
+    return Operation("ZADD", (key,), (score, member), int, idempotent=True)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fastq.broker.operation import Operation
+from fastq.broker.operation import Operation, scripted
 from fastq.broker.operations.lease import id_word
-from fastq.broker.scripts import load_script
 from fastq.wire import keys
 
 __all__ = ["ActiveRepair", "LeaseRepair", "repair_active", "repair_lease"]
@@ -28,9 +27,8 @@ class LeaseRepair(NamedTuple):
 
 def repair_active(queue: str, start: int, count: int, now_s: int) -> Operation[ActiveRepair]:
     """Look at ``count`` active ids from the ``start``-th oldest on, and repair those that have no lease."""
-    return Operation(
+    return scripted(
         "repair_active",
-        load_script("repair_active"),
         (keys.active(queue), keys.lease(queue)),
         (keys.task_prefix(queue), start, count, now_s),
         lambda reply: ActiveRepair(*reply),
@@ -44,9 +42,8 @@ def repair_lease(queue: str, task_ids: Sequence[str], expired_at_s: int, now_ns:
     One call looks at the first ids only if active is long: to find that an id is missing takes a pass over all of it.
     The caller asks again for the rest.
     """
-    return Operation(
+    return scripted(
         "repair_lease",
-        load_script("repair_lease"),
         (keys.lease(queue), keys.active(queue), keys.pending(queue)),
         (keys.task_prefix(queue), expired_at_s, now_ns, *map(id_word, task_ids)),
         lambda reply: LeaseRepair(*reply),

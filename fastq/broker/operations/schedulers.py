@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fastq.broker.operation import Operation
-from fastq.broker.scripts import load_script
+from fastq.broker.operation import Operation, scripted
 from fastq.wire import keys
 
 __all__ = ["MAX_EVENTS", "clear_scheduler", "publish_scheduler", "record_event"]
@@ -18,15 +17,8 @@ def publish_scheduler(
     """Publish encoded SchedulerEntry messages, the next one due first, for ``ttl_s`` seconds."""
     key = keys.scheduler_entries(scheduler_id)
     return (
-        Operation("ZADD", None, (keys.all_schedulers(),), (now_s + ttl_s, key), int, idempotent=True),
-        Operation(
-            "write_scheduler_entries",
-            load_script("write_scheduler_entries"),
-            (key,),
-            (ttl_s, *entries),
-            int,
-            idempotent=True,
-        ),
+        Operation("ZADD", (keys.all_schedulers(),), (now_s + ttl_s, key), int, idempotent=True),
+        scripted("write_scheduler_entries", (key,), (ttl_s, *entries), int, idempotent=True),
     )
 
 
@@ -34,12 +26,9 @@ def clear_scheduler(scheduler_id: str, entry_ids: Iterable[str]) -> tuple[Operat
     """Take back what was published, and the history of these entries."""
     key = keys.scheduler_entries(scheduler_id)
     return (
-        Operation("ZREM", None, (keys.all_schedulers(),), (key,), int, idempotent=True),
-        Operation("DEL", None, (key,), (), int, idempotent=True),
-        *(
-            Operation("DEL", None, (keys.scheduler_history(entry_id),), (), int, idempotent=True)
-            for entry_id in entry_ids
-        ),
+        Operation("ZREM", (keys.all_schedulers(),), (key,), int, idempotent=True),
+        Operation("DEL", (key,), (), int, idempotent=True),
+        *(Operation("DEL", (keys.scheduler_history(entry_id),), (), int, idempotent=True) for entry_id in entry_ids),
     )
 
 
@@ -47,6 +36,6 @@ def record_event(entry_id: str, event: bytes, now_s: int) -> tuple[Operation[int
     """Add an encoded SchedulerEnqueueEvent to an entry's history, which keeps the newest 1000."""
     history = keys.scheduler_history(entry_id)
     return (
-        Operation("ZREMRANGEBYRANK", None, (history,), (0, -MAX_EVENTS), int, idempotent=True),
-        Operation("ZADD", None, (history,), (now_s, event), int, idempotent=True),
+        Operation("ZREMRANGEBYRANK", (history,), (0, -MAX_EVENTS), int, idempotent=True),
+        Operation("ZADD", (history,), (now_s, event), int, idempotent=True),
     )

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from fastq.broker.operation import Flow, Operation, Pause
-from fastq.broker.scripts import load_script
+from fastq.broker.operation import Flow, Operation, Pause, scripted
 from fastq.broker.transport.exchange import ATTEMPTS, backoff_s
 from fastq.errors import BrokerError
 from fastq.wire import keys
@@ -38,12 +37,12 @@ def acquire_token(token: Token, max_tokens: int, now_s: int) -> Flow[bool]:
 
 def _acquire(token: Token, max_tokens: int, now_s: int) -> Operation[int]:
     args = (max_tokens, now_s, token.deadline_s, token.holder)
-    return Operation("acquire", load_script("acquire"), (keys.semaphore(token.scope),), args, int)
+    return scripted("acquire", (keys.semaphore(token.scope),), args, int)
 
 
 def _look(token: Token) -> Operation[float | None]:
     key = keys.semaphore(token.scope)
-    return Operation("ZSCORE", None, (key,), (token.holder,), _score, idempotent=True)
+    return Operation("ZSCORE", (key,), (token.holder,), _score, idempotent=True)
 
 
 def _score(reply: bytes | float | None) -> float | None:
@@ -52,9 +51,9 @@ def _score(reply: bytes | float | None) -> float | None:
 
 def release_token(scope: str, holder: str) -> Operation[bool]:
     """Give a token back; False if the holder has none, or its time was up."""
-    return Operation("ZREM", None, (keys.semaphore(scope),), (holder,), bool, idempotent=True)
+    return Operation("ZREM", (keys.semaphore(scope),), (holder,), bool, idempotent=True)
 
 
 def count_tokens(scope: str, now_s: int) -> Operation[int]:
     """Count the tokens that are held and whose time is not up."""
-    return Operation("ZCOUNT", None, (keys.semaphore(scope),), (now_s, "+inf"), int, idempotent=True)
+    return Operation("ZCOUNT", (keys.semaphore(scope),), (now_s, "+inf"), int, idempotent=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fastq.broker.operation import Flow, Operation
+from fastq.broker.operation import Flow, Operation, scripted
 from fastq.broker.operations.enqueue import (
     EnqueueBatch,
     EnqueueOutcome,
@@ -17,7 +17,6 @@ from fastq.broker.operations.enqueue import (
     enqueue_operations,
     settle_enqueue,
 )
-from fastq.broker.scripts import load_script
 from fastq.errors import BrokerError
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -65,9 +64,8 @@ def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[EnqueueOutco
     """
     (task,) = batch.tasks
     queue = batch.queue
-    return Operation(
+    return scripted(
         "enqueue_tick",
-        load_script("enqueue_tick"),
         (
             keys.tick(queue, tick.name, tick.due_s),
             keys.last_tick(queue, tick.name),
@@ -108,7 +106,7 @@ def enqueue_ticks(
 
 def read_last_tick(queue: str, name: str) -> Operation[LastTick | None]:
     """Read which tick of a named entry was the last that a scheduler tried to enqueue."""
-    return Operation("GET", None, (keys.last_tick(queue, name),), (), _last_tick, idempotent=True)
+    return Operation("GET", (keys.last_tick(queue, name),), (), _last_tick, idempotent=True)
 
 
 def _last_tick(reply: bytes | None) -> LastTick | None:

@@ -82,7 +82,7 @@ def find_places(queue: str, now_s: int) -> Flow[Places]:
 
 def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet]]]:
     reply: list[Any] = yield Operation(
-        "ZRANGE", None, (keys.aggregation_sets(queue),), (0, MOST_SETS - 1, "WITHSCORES"), idempotent=True
+        "ZRANGE", (keys.aggregation_sets(queue),), (0, MOST_SETS - 1, "WITHSCORES"), idempotent=True
     )
     places, overdue = [], []
     for key, score in scored(reply):

@@ -135,7 +135,7 @@ def _release(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
 
 
 def _enlist(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
-    added: int = yield Operation("SADD", None, (keys.all_queues(),), (queue,), int, idempotent=True)
+    added: int = yield Operation("SADD", (keys.all_queues(),), (queue,), int, idempotent=True)
     return added
 
 

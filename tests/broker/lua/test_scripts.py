@@ -254,7 +254,7 @@ def test_every_script_has_a_caller() -> None:
     named = {
         node.value
         for source in callers
-        if "load_script" in source
+        if "load_script(" in source or "scripted(" in source
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

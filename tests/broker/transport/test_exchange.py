@@ -35,9 +35,9 @@ from fastq.errors import (
 from tests.waiting import PATIENCE_S
 
 SCRIPT = Script("twice", "return ARGV[1] * 2", "5ha")
-READ: Operation[Any] = Operation("GET", None, ("k",), (), idempotent=True)
-WRITE: Operation[Any] = Operation("INCR", None, ("k",), ())
-CALL: Operation[int] = Operation("twice", SCRIPT, ("{q}:a", "{q}:b"), (7,), int)
+READ: Operation[Any] = Operation("GET", ("k",), (), idempotent=True)
+WRITE: Operation[Any] = Operation("INCR", ("k",), ())
+CALL: Operation[int] = Operation("twice", ("{q}:a", "{q}:b"), (7,), int, script=SCRIPT)
 
 CUT = RedisConnectionError("cut")
 TIMEOUT = RedisTimeoutError("slow")
@@ -58,12 +58,12 @@ def run(
 
 
 def test_a_command_is_its_name_keys_and_arguments() -> None:
-    operation: Operation[Any] = Operation("HGET", None, ("{q}:t",), ("msg",))
+    operation: Operation[Any] = Operation("HGET", ("{q}:t",), ("msg",))
     assert Exchange((operation,), "here").commands() == [Command(("HGET", "{q}:t", "msg"), "{q}:t")]
 
 
 def test_a_command_without_key_goes_anywhere() -> None:
-    assert Exchange((Operation("PING", None, (), ()),), "here").commands() == [Command(("PING",), None)]
+    assert Exchange((Operation("PING", (), ()),), "here").commands() == [Command(("PING",), None)]
 
 
 def test_a_script_is_called_by_its_sha_and_sent_as_text_when_it_is_not_known() -> None:
@@ -105,7 +105,7 @@ def test_a_lost_reply_is_asked_for_again_only_if_that_does_no_harm() -> None:
 
 
 def test_a_script_lost_as_text_is_asked_for_again_as_text() -> None:
-    operation: Operation[Any] = Operation("twice", SCRIPT, ("k",), (1,), idempotent=True)
+    operation: Operation[Any] = Operation("twice", ("k",), (1,), idempotent=True, script=SCRIPT)
     _, sent, _ = run([operation], [NoScriptError("NOSCRIPT")], [NoReply(CUT)], [b"2"])
     assert [words[0] for (words,) in sent] == ["EVALSHA", "EVAL", "EVAL"]
 

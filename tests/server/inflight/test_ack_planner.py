@@ -267,7 +267,7 @@ class Parked(NamedTuple):
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
-        return Operation("park", None, (terms.queue,), tuple(end.note for end in ends), lambda reply: reply)
+        return Operation("park", (terms.queue,), tuple(end.note for end in ends), lambda reply: reply)
 
 
 def test_a_new_way_to_end_needs_its_class_and_nothing_else(setup: Setup) -> None:
