@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from fastq.broker.inspect.peek import Peek, peek_queue
+from fastq.broker.inspect.queues import Peek, peek_queue
 from fastq.broker.inspect.tasks import FoundTask, read_tasks
 from fastq.broker.operation import Flow, Pause
 from fastq.clock import at_unix_ns

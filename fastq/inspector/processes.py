@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from fastq.broker.inspect.redis_info import cluster_info, redis_info
+from fastq.broker.inspect.redis_state import cluster_info, redis_info
 from fastq.broker.inspect.servers import (
     SlotRange,
     cluster_slots,

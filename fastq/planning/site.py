@@ -7,13 +7,14 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from fastq.broker.inspect.counts import list_members
-from fastq.broker.inspect.redis_info import redis_info
+from fastq.broker.inspect.bulk import Source, delete_all
+from fastq.broker.inspect.redis_state import redis_info
+from fastq.broker.inspect.removal import keys_of_queue
+from fastq.broker.inspect.tasks import STATES, container
 from fastq.broker.operation import Operation
 from fastq.broker.operations.health import ping, server_version
 from fastq.broker.transport.open import open_broker
@@ -35,7 +36,6 @@ NEEDED: Final = (
 )  # fmt: skip
 """What Redis must tell of itself; some that others run for you do not."""
 _APP: Final = "fastq.planning.handlers:mux"
-_PAGE: Final = 500
 _POLL_S: Final = 0.01
 _CHECK_S: Final = 0.05
 """How often the server asks the paused queue; what that costs is little, and in no figure of a running queue."""
@@ -271,32 +271,10 @@ class Site:
 
     def clear(self) -> None:
         """Delete the tasks of the queue, whatever became of them."""
-        for state, key in _PLACES.items():
-            while ids := self._broker.run(list_members(self.queue, state, 0, _PAGE)):
-                self._unlink(keys.task(self.queue, task_id) for task_id in ids)
-                is_list = state in ("pending", "active")
-                words = ("LTRIM", (len(ids), -1)) if is_list else ("ZREMRANGEBYRANK", (0, len(ids) - 1))
-                self._broker.run(Operation(words[0], (key(self.queue),), words[1]))
+        for state in STATES:
+            self._broker.drive(delete_all(Source(self.queue, container(self.queue, state), state)))
 
     def _sweep(self) -> None:
         self.clear()
-        today = datetime.now(UTC).date()
-        days = (today, today - timedelta(days=1))  # it may have begun before midnight
-        counters = [key(self.queue, day) for day in days for key in (keys.processed, keys.failed, keys.lost)]
-        others = (keys.paused, keys.processed_total, keys.failed_total, *_PLACES.values())
-        self._unlink([*counters, *(key(self.queue) for key in others)])
+        self._broker.run(Operation("UNLINK", keys_of_queue(self.queue), (), idempotent=True))
         self._broker.run(Operation("SREM", (keys.all_queues(),), (self.queue,), idempotent=True))
-
-    def _unlink(self, names: Iterable[str]) -> None:
-        self._broker.run(Operation("UNLINK", list(names), (), idempotent=True))
-
-
-_PLACES: Final[Mapping[str, Callable[[str], str]]] = {
-    "pending": keys.pending,
-    "active": keys.active,
-    "lease": keys.lease,
-    "scheduled": keys.scheduled,
-    "retry": keys.retry,
-    "archived": keys.archived,
-    "completed": keys.completed,
-}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from fastq.broker.inspect.tasks import list_ids_newest_first
+from fastq.broker.inspect.tasks import containers, list_ids_newest_first
 from fastq.broker.operation import Flow, Operation, Word, scripted
 from fastq.broker.operations.finish import archive_bounds, archive_keys
 from fastq.broker.operations.lease import id_word
@@ -65,11 +65,7 @@ def run_task(task: Target, now_ns: int) -> Operation[ActionOutcome]:
 def _action(name: str, task: Target, *more: Word, more_keys: tuple[str, ...] = ()) -> Operation[ActionOutcome]:
     queue = task.queue
     script_keys = (
-        keys.pending(queue),
-        keys.scheduled(queue),
-        keys.retry(queue),
-        keys.archived(queue),
-        keys.completed(queue),
+        *containers(queue, active=False),
         keys.groups(queue),
         keys.aggregation_sets(queue),
         *more_keys,

@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from fastq.broker.inspect.tasks import LISTS
 from fastq.broker.operation import Flow, Operation, Word, scripted, together
 from fastq.broker.operations.finish import archive_bounds, archive_keys
 from fastq.broker.transport.replies import scored
@@ -53,7 +54,7 @@ class Source(NamedTuple):
 
     @property
     def _is_list(self) -> bool:
-        return self.state in (TaskState.PENDING, TaskState.ACTIVE)
+        return self.state in LISTS
 
 
 def _greatest(reply: list[Any]) -> bytes:

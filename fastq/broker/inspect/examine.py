@@ -6,7 +6,7 @@ Each call is one moment, so that what moves meanwhile is not suspected. With ``r
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.inspect.tasks import container
+from fastq.broker.inspect.tasks import container, containers
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.lease import id_word
 from fastq.states import TaskState
@@ -97,12 +97,7 @@ def examine_tasks(
     they were not there.
     """
     script_keys = (
-        keys.pending(queue),
-        keys.active(queue),
-        keys.scheduled(queue),
-        keys.retry(queue),
-        keys.archived(queue),
-        keys.completed(queue),
+        *containers(queue),
         keys.lease(queue),
         keys.aggregation_sets(queue),
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fastq.broker.inspect.bulk import BulkResult, Source
+from fastq.broker.inspect.tasks import containers
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
@@ -67,11 +68,7 @@ def unpark_tasks(queue: str, token: str, tasks: Sequence[ParkedTask], *, back: b
     """
     script_keys = (
         keys.moving(queue),
-        keys.pending(queue),
-        keys.scheduled(queue),
-        keys.retry(queue),
-        keys.archived(queue),
-        keys.completed(queue),
+        *containers(queue, active=False),
         keys.groups(queue),
         keys.scheduled_groups(queue),
     )

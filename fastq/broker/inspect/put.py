@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from fastq.broker.inspect.tasks import containers
 from fastq.broker.operation import Operation, Word, scripted
 from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
 from fastq.wire import keys
@@ -56,11 +57,7 @@ def put_tasks(
     With the ``token`` of a move they are parked, those whose locks are free, and to ask again is no harm.
     """
     script_keys = (
-        keys.pending(queue),
-        keys.scheduled(queue),
-        keys.retry(queue),
-        keys.archived(queue),
-        keys.completed(queue),
+        *containers(queue, active=False),
         keys.groups(queue),
         keys.moving(queue),
         keys.scheduled_groups(queue),

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.operation import Flow, Operation, scripted
+from fastq.broker.inspect.tasks import STATES, containers
+from fastq.broker.operation import Flow, Operation, scripted, together
 from fastq.broker.operations.finish import ARCHIVE_MAX_SIZE
 from fastq.states import TaskState
 from fastq.wire import keys
@@ -12,14 +13,18 @@ from fastq.wire import keys
 __all__ = [
     "GroupPage",
     "MemorySample",
+    "Peek",
+    "Pulse",
     "QueueStats",
     "group_sizes",
     "list_groups",
     "list_queues",
     "pause_queue",
+    "peek_queue",
     "queue_exists",
     "queue_stats",
     "read_counters",
+    "read_pulse",
     "sample_memory",
     "unpause_queue",
 ]
@@ -61,26 +66,11 @@ class QueueStats(NamedTuple):
     lost: int
 
 
-_STATES: Final = (
-    TaskState.PENDING,
-    TaskState.ACTIVE,
-    TaskState.SCHEDULED,
-    TaskState.RETRY,
-    TaskState.ARCHIVED,
-    TaskState.COMPLETED,
-)
-
-
 def queue_stats(queue: str, now_s: float) -> Operation[QueueStats]:
     """Count a queue's tasks, at one moment; those in groups are counted by ``group_sizes``."""
     today = datetime.fromtimestamp(now_s, UTC)
     script_keys = (
-        keys.pending(queue),
-        keys.active(queue),
-        keys.scheduled(queue),
-        keys.retry(queue),
-        keys.archived(queue),
-        keys.completed(queue),
+        *containers(queue),
         keys.groups(queue),
         keys.processed(queue, today),
         keys.failed(queue, today),
@@ -98,7 +88,7 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
     sizes, (groups, *counters, paused, oldest, most, full, dropped, lost) = reply[:6], reply[6:]
     processed, failed, processed_total, failed_total = (int(counter or 0) for counter in counters)
     return QueueStats(
-        sizes=dict(zip(_STATES, sizes, strict=True)),
+        sizes=dict(zip(STATES, sizes, strict=True)),
         groups=groups,
         processed=processed,
         failed=failed,
@@ -110,6 +100,53 @@ def _parse_stats(reply: list[Any]) -> QueueStats:
         archive_full=full.decode() or "trim",
         archive_dropped=int(dropped or 0),
         lost=int(lost or 0),
+    )
+
+
+class Pulse(NamedTuple):
+    """The contents of a queue, and since when it is paused.
+
+    ``paused_since_s`` is None if the queue is not paused, 0 if it is paused since an unknown time.
+    """
+
+    stats: QueueStats
+    paused_since_s: int | None
+
+
+def read_pulse(queue: str, now_s: float) -> Flow[Pulse]:
+    """Read both in one round trip."""
+    stats, paused = yield from together(
+        queue_stats(queue, now_s), Operation("GET", (keys.paused(queue),), (), _second, idempotent=True)
+    )
+    return Pulse(stats, paused)
+
+
+def _second(reply: bytes | None) -> int | None:
+    return None if reply is None else int(reply) if reply.isdigit() else 0
+
+
+class Peek(NamedTuple):
+    """The number of tasks in each state, the ids that entered it last, and the total of finished runs.
+
+    In pending and active the newest ids come first, in the other states those with the highest scores.
+    """
+
+    sizes: dict[TaskState, int]
+    ids: dict[TaskState, list[bytes]]
+    processed: int
+
+
+def peek_queue(queue: str, window: int) -> Operation[Peek]:
+    """Look at a queue at one moment; ``window`` is how many ids are read of each state at most."""
+    script_keys = (*containers(queue), keys.processed_total(queue))
+    return scripted("peek_queue", script_keys, (window,), _parse_peek, idempotent=True)
+
+
+def _parse_peek(reply: list[Any]) -> Peek:
+    return Peek(
+        dict(zip(STATES, reply[0:12:2], strict=True)),
+        dict(zip(STATES, reply[1:12:2], strict=True)),
+        int(reply[12] or 0),
     )
 
 
@@ -126,12 +163,7 @@ def sample_memory(queue: str) -> Operation[MemorySample]:
     return scripted(
         "sample_memory",
         (
-            keys.pending(queue),
-            keys.active(queue),
-            keys.scheduled(queue),
-            keys.retry(queue),
-            keys.archived(queue),
-            keys.completed(queue),
+            *containers(queue),
             keys.groups(queue),
         ),
         (keys.task_prefix(queue), keys.group_prefix(queue), SAMPLED_TASKS, SAMPLED_GROUPS),

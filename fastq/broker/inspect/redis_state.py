@@ -1,4 +1,4 @@
-"""What a Redis says of its settings, its clock and its slow commands; not every user may ask."""
+"""What a Redis, or a cluster, says of itself, its settings, its clock and slow commands; not every user may ask."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,22 @@ from fastq.broker.operation import Operation
 from fastq.broker.scripts import load_script, script_names
 from fastq.broker.transport.replies import fields_of
 
-__all__ = ["SlowCommand", "read_setting", "read_time", "slow_commands"]
+__all__ = ["SlowCommand", "cluster_info", "read_setting", "read_time", "redis_info", "slow_commands"]
+
+
+def redis_info() -> Operation[dict[str, str]]:
+    """Read the facts that INFO has, by name; of a cluster those of one node."""
+    return Operation("INFO", (), (), _facts, idempotent=True)
+
+
+def cluster_info() -> Operation[dict[str, str]]:
+    """Read what a node knows of its cluster; a ``BrokerError`` where Redis is none."""
+    return Operation("CLUSTER", (), ("INFO",), _facts, idempotent=True)
+
+
+def _facts(reply: bytes) -> dict[str, str]:
+    lines = reply.decode(errors="replace").splitlines()
+    return dict(line.partition(":")[::2] for line in lines if ":" in line and not line.startswith("#"))
 
 
 class SlowCommand(NamedTuple):

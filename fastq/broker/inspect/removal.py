@@ -1,12 +1,13 @@
 """Deletes a queue with all its keys, in pieces, while producers may go on."""
 
-import re
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from fastq.broker.inspect.bulk import BulkResult, Source, delete_all, delete_some
+from fastq.broker.inspect.keyspace import glob_of
 from fastq.broker.inspect.queues import GroupPage, list_groups
-from fastq.broker.inspect.tasks import container
+from fastq.broker.inspect.tasks import STATES, container, containers
 from fastq.broker.operation import Flow, Operation, scripted, together
 from fastq.broker.operations.queue_register import forget_registered
 from fastq.states import TaskState
@@ -19,12 +20,12 @@ __all__ = [
     "delete_contents",
     "find_groups",
     "forget_queue",
+    "keys_of_queue",
     "sweep_queue",
     "unlist_groups",
 ]
 
 KEYS_A_CALL: Final = 1000
-GLOB_SPECIAL: Final = re.compile(r"[*?\[\]\\^]")
 
 
 class CloseOutcome(NamedTuple):
@@ -39,16 +40,6 @@ class CloseOutcome(NamedTuple):
     sets: int
 
 
-_STATES: Final = (
-    TaskState.PENDING,
-    TaskState.ACTIVE,
-    TaskState.SCHEDULED,
-    TaskState.RETRY,
-    TaskState.ARCHIVED,
-    TaskState.COMPLETED,
-)
-
-
 def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[CloseOutcome]:
     """Pause a queue that has no tasks; with ``force`` one that has no active ones."""
     script_keys = (*_containers(queue)[:-1], keys.paused(queue))
@@ -56,17 +47,12 @@ def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[CloseOutcom
 
 
 def _containers(queue: str) -> tuple[str, ...]:
-    return (
-        *(container(queue, state) for state in _STATES),
-        keys.groups(queue),
-        keys.aggregation_sets(queue),
-        keys.lease(queue),
-    )
+    return (*containers(queue), keys.groups(queue), keys.aggregation_sets(queue), keys.lease(queue))
 
 
 def _parse_closing(reply: list[int]) -> CloseOutcome:
     closed, *sizes, groups, sets = reply
-    return CloseOutcome(bool(closed), dict(zip(_STATES, sizes, strict=True)), groups, sets)
+    return CloseOutcome(bool(closed), dict(zip(STATES, sizes, strict=True)), groups, sets)
 
 
 def delete_contents(queue: str) -> Flow[None]:
@@ -132,7 +118,7 @@ def find_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
     found: dict[str, FoundGroup] = {}
     cursor = "0"
     while True:
-        args = (prefix, _pattern(prefix), cursor, KEYS_A_CALL)
+        args = (prefix, glob_of(prefix), cursor, KEYS_A_CALL)
         reply: list[Any] = yield scripted("find_groups", script_keys, args, idempotent=True)
         found.update(_parse_groups(reply[1:]))
         cursor = reply[0].decode()
@@ -145,10 +131,6 @@ def _parse_groups(words: list[Any]) -> Iterator[tuple[str, FoundGroup]]:
         yield key.decode("utf-8", "surrogateescape"), FoundGroup(size, bool(is_listed))
 
 
-def _pattern(prefix: str) -> str:
-    return GLOB_SPECIAL.sub(r"\\\g<0>", prefix) + "*"
-
-
 def sweep_queue(queue: str) -> Flow[int]:
     """Go through all keys of Redis for those of a queue that no task of it needs, and delete them; returns how many."""
     prefix = keys.queue_prefix(queue)
@@ -156,11 +138,24 @@ def sweep_queue(queue: str) -> Flow[int]:
     swept: SweepPage = SweepPage("0", 0)
     deleted = 0
     while True:
-        args = (prefix, _pattern(prefix), swept.cursor, KEYS_A_CALL)
+        args = (prefix, glob_of(prefix), swept.cursor, KEYS_A_CALL)
         swept = yield scripted("sweep_queue", script_keys, args, _parse_sweep, idempotent=True)
         deleted += swept.deleted
         if swept.cursor == "0":
             return deleted
+
+
+def keys_of_queue(queue: str) -> list[str]:
+    """Name all keys of a queue that had tasks for less than a day, but those of tasks, groups and locks."""
+    today = datetime.now(UTC).date()
+    counters = (keys.processed, keys.failed, keys.lost)
+    return [
+        *_containers(queue),
+        keys.paused(queue),
+        keys.processed_total(queue),
+        keys.failed_total(queue),
+        *(key_of(queue, day) for day in (today, today - timedelta(days=1)) for key_of in counters),
+    ]
 
 
 class SweepPage(NamedTuple):

@@ -9,8 +9,11 @@ from fastq.states import TaskState
 from fastq.wire import keys
 
 __all__ = [
+    "LISTS",
+    "STATES",
     "FoundTask",
     "container",
+    "containers",
     "list_ids",
     "list_ids_newest_first",
     "read_all_tasks",
@@ -22,23 +25,27 @@ __all__ = [
 TASKS_A_CALL: Final = 200
 MAX_READ_BYTES: Final = 256_000
 
-_LISTS: Final[dict[TaskState, Callable[[str], str]]] = {
+LISTS: Final = frozenset({TaskState.PENDING, TaskState.ACTIVE})
+_CONTAINERS: Final[dict[TaskState, Callable[[str], str]]] = {
     TaskState.PENDING: keys.pending,
     TaskState.ACTIVE: keys.active,
-}
-_SETS: Final[dict[TaskState, Callable[[str], str]]] = {
     TaskState.SCHEDULED: keys.scheduled,
     TaskState.RETRY: keys.retry,
     TaskState.ARCHIVED: keys.archived,
     TaskState.COMPLETED: keys.completed,
 }
+STATES: Final = tuple(_CONTAINERS)
+"""The states that have one list or set in a queue, in the order in which scripts take their keys."""
 
 
 def container(queue: str, state: TaskState, group: str = "") -> str:
     """Name the list or sorted set of the ids in a state."""
-    if state is TaskState.AGGREGATING:
-        return keys.group(queue, group)
-    return (_LISTS.get(state) or _SETS[state])(queue)
+    return keys.group(queue, group) if state is TaskState.AGGREGATING else _CONTAINERS[state](queue)
+
+
+def containers(queue: str, *, active: bool = True) -> tuple[str, ...]:
+    """Name those of ``STATES``, with or without active."""
+    return tuple(key_of(queue) for state, key_of in _CONTAINERS.items() if active or state is not TaskState.ACTIVE)
 
 
 def list_ids(queue: str, state: TaskState, group: str, start: int, count: int) -> Operation[list[bytes]]:
@@ -47,7 +54,7 @@ def list_ids(queue: str, state: TaskState, group: str, start: int, count: int) -
     ``group`` counts for aggregating only.
     """
     key = (container(queue, state, group),)
-    if state in _LISTS:  # the newest are at the head
+    if state in LISTS:  # the newest are at the head
         return Operation("LRANGE", key, (-(start + count), -(start + 1)), lambda ids: ids[::-1], idempotent=True)
     return Operation("ZRANGE", key, (start, start + count - 1), idempotent=True)
 
@@ -56,7 +63,7 @@ def list_ids_newest_first(queue: str, state: TaskState, group: str, start: int, 
     """Read ids as ``list_ids`` does, but from the other end."""
     key = (container(queue, state, group),)
     words = (start, start + count - 1)
-    return Operation("LRANGE" if state in _LISTS else "ZREVRANGE", key, words, idempotent=True)
+    return Operation("LRANGE" if state in LISTS else "ZREVRANGE", key, words, idempotent=True)
 
 
 class FoundTask(NamedTuple):

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from fastq.broker.inspect.keyspace import count_keys, node_tags
 from fastq.broker.inspect.notices import read_servers
-from fastq.broker.inspect.queue_pulse import Pulse, read_pulse
-from fastq.broker.inspect.queues import list_queues
+from fastq.broker.inspect.queues import Pulse, list_queues, read_pulse
 from fastq.broker.inspect.registry import RegistryEntry, read_registry
 from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause

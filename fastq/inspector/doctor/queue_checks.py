@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from fastq.broker.inspect.queue_pulse import Pulse
-from fastq.broker.inspect.queues import QueueStats
+from fastq.broker.inspect.queues import Pulse, QueueStats
 from fastq.inspector.doctor.finding import Finding, Level
 from fastq.states import TaskState
 

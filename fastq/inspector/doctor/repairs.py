@@ -7,16 +7,16 @@ from typing import Final, TypeAlias
 
 from fastq.broker.inspect.examine import TASKS_A_CALL, Stretch, examine_lock, examine_tasks
 from fastq.broker.inspect.registry import INDEXES, forget_stale
-from fastq.broker.operation import Flow, Operation, together
+from fastq.broker.operation import Flow, together
 from fastq.broker.operations.aggregate import STRETCH, AggregationSet, reclaim_set
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.operations.enqueue import register_queue
 from fastq.broker.operations.lease import id_word
 from fastq.broker.operations.repair import ActiveRepair, LeaseRepair, repair_active, repair_lease
 from fastq.inspector.doctor.pending import read_pending, tasks_a_call
 from fastq.inspector.doctor.places import find_places, walk
 from fastq.inspector.doctor.queue_checks import NEARLY
 from fastq.inspector.doctor.suspects import Kind, Survey, Suspect
-from fastq.wire import keys
 
 __all__ = ["Repair", "forget_servers", "repairs_of"]
 
@@ -135,7 +135,7 @@ def _release(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
 
 
 def _enlist(queue: str, suspects: Sequence[Suspect], now_s: int) -> Flow[int]:
-    added: int = yield Operation("SADD", (keys.all_queues(),), (queue,), int, idempotent=True)
+    added: int = yield register_queue(queue)
     return added
 
 

@@ -4,8 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastq.broker.inspect.redis_info import cluster_info, redis_info
-from fastq.broker.inspect.redis_state import SlowCommand, read_setting, read_time, slow_commands
+from fastq.broker.inspect.redis_state import (
+    SlowCommand,
+    cluster_info,
+    read_setting,
+    read_time,
+    redis_info,
+    slow_commands,
+)
 from fastq.broker.operation import Flow, Operation
 from fastq.broker.operations.health import ping
 from fastq.inspector.doctor.finding import Refused, ask

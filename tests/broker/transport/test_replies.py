@@ -17,8 +17,7 @@ from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.keyspace import key_types
 from fastq.broker.inspect.move import read_notes
 from fastq.broker.inspect.queues import list_queues
-from fastq.broker.inspect.redis_info import cluster_info, redis_info
-from fastq.broker.inspect.redis_state import read_setting, slow_commands
+from fastq.broker.inspect.redis_state import cluster_info, read_setting, redis_info, slow_commands
 from fastq.broker.inspect.registry import read_registry
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.control import count_listeners
