@@ -8,8 +8,7 @@ from typing import Any
 
 from fastq._ids import new_task_id
 from fastq.broker.operation import Flow
-from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, enqueue_batches, error_of
-from fastq.broker.operations.queue_register import QueueRegister
+from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister, enqueue_batches, error_of
 from fastq.clock import Clock, at_unix_ns
 from fastq.errors import BrokerError
 from fastq.info import TaskInfo, task_info

@@ -6,7 +6,7 @@ import pytest
 from redis import Redis
 
 from fastq import AsyncClient, BrokerConnectionError, Client, Inspector, Task
-from fastq.broker.operations import queue_register
+from fastq.broker.operations import enqueue
 from fastq.broker.transport.open import open_broker
 from fastq.clock import ManualClock
 from fastq.producer import Producer
@@ -80,8 +80,8 @@ def test_a_queue_that_this_process_deletes_is_listed_with_its_next_task(db: Redi
 
 
 def test_clients_that_are_gone_are_not_kept_to_be_told_of_deleted_queues() -> None:
-    known = len(queue_register._registers)
+    known = len(enqueue._registers)
     producers = [Producer(ManualClock()) for _ in range(3)]
-    assert len(queue_register._registers) == known + 3
+    assert len(enqueue._registers) == known + 3
     producers.clear()
-    assert len(queue_register._registers) == known
+    assert len(enqueue._registers) == known

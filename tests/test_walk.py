@@ -28,7 +28,6 @@ ENQUEUE = {
     "wire/keys.py",
     "broker/operation.py",
     "broker/operations/enqueue.py",
-    "broker/operations/queue_register.py",
     "broker/transport/blocking.py",
     "broker/transport/exchange.py",
     "broker/transport/sentinel.py",

@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from fastq.broker.operation import Operation
-from fastq.broker.operations.enqueue import EnqueueOutcome, error_of
-from fastq.broker.operations.queue_register import QueueRegister
+from fastq.broker.operations.enqueue import EnqueueOutcome, QueueRegister, error_of
 from fastq.broker.operations.schedulers import clear_scheduler, publish_scheduler, record_event
 from fastq.broker.operations.ticks import enqueue_ticks, read_last_tick
 from fastq.broker.transport.blocking import BlockingBroker

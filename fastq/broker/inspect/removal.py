@@ -9,7 +9,7 @@ from fastq.broker.inspect.keyspace import glob_of
 from fastq.broker.inspect.queues import GroupPage, list_groups
 from fastq.broker.inspect.tasks import STATES, container, containers
 from fastq.broker.operation import Flow, Operation, scripted, together
-from fastq.broker.operations.queue_register import forget_registered
+from fastq.broker.operations.enqueue import forget_registered
 from fastq.states import TaskState
 from fastq.wire import keys
 
