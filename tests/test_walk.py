@@ -43,7 +43,6 @@ FETCH = {
 }
 RUN = {"server/inflight/processor.py", "server/actors/subscriber.py", "pool/pool.py", "pool/seats.py"}
 ACK = {
-    "server/ended.py",
     "server/actors/acker.py",
     "server/actors/syncer.py",
     "server/inflight/ack_writer.py",
@@ -120,3 +119,12 @@ def test_a_task_that_is_run_and_acked_passes_these_files(
     run(test())
     assert walk.passed - BESIDE == FETCH | RUN | ACK | ASK
     assert set(json.loads(file.read_text("utf-8"))) == CHILD
+
+
+def test_architecture_tells_the_way_with_these_files() -> None:
+    text = (Path(__file__).parent.parent / "ARCHITECTURE.md").read_text("utf-8")
+    told = text.partition("**The way of one task**")[2].partition("\nEach state is")[0]
+    run = FETCH | RUN | ACK | ASK | CHILD
+    assert [file for file in sorted(ENQUEUE | run) if file.rpartition("/")[2] not in told] == []
+    assert f"{len(ENQUEUE)} modules and 2 extensions to enqueue it" in told
+    assert f"{len(run)} and 9 to run and ack it" in told.replace("\n", " ")
