@@ -30,6 +30,12 @@ cdef enum:
 
 
 cdef enum:
+    # A view has no payload and no headers. These two of its slots are NULL if there is no header, or none of fastq's.
+    ANY_HEADER = HEADERS
+    FASTQ_HEADER = PAYLOAD
+
+
+cdef enum:
     # Those that are numbers; bit n stands for field n.
     SHORT_NUMBERS = 1 << RETRY | 1 << RETRIED
     NUMBERS = (
@@ -52,7 +58,7 @@ cdef enum Kind:
     ENTRY
     CHECKED_TEXT
     CHECKED_ENTRY
-    FRAMED_ENTRY
+    FLAGGED_ENTRY
     UNREAD
 
 

@@ -105,6 +105,16 @@ cdef class TaskView:
     def __dealloc__(self):
         clear(self.slots)
 
+    @property
+    def has_headers(self):
+        """Return whether the task has headers."""
+        return self.slots[ANY_HEADER] != NULL
+
+    @property
+    def has_fastq_headers(self):
+        """Return whether the name of a header begins with ``fastq-``: such names are fastq's own."""
+        return self.slots[FASTQ_HEADER] != NULL
+
     def __repr__(self):
         return f"TaskView(type={self.type!r}, id={self.id!r}, queue={self.queue!r})"
 

@@ -98,6 +98,8 @@ def check_view(data: bytes, msg: TaskMessage | None, refusal: str) -> None:
         return
     for name in VIEWED:
         assert getattr(view, name) == getattr(msg, name), name
+    assert view.has_headers is bool(msg.headers)
+    assert view.has_fastq_headers is any(key.startswith("fastq-") for key in msg.headers)
 
 
 def check_rewriting(data: bytes, msg: TaskMessage | None, changes: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "vectors.json").r
 NUMBERS = (0, 1, 5, 127, 128, 300, 2**31 - 1, 2**31, 2**32 + 5, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 7)
 FIELD_NUMBERS = (*range(1, 16), *range(1, 16), 16, 17, 100, 2047, 2**29 - 1)
 BAD_FIELD_NUMBERS = (0, 2**29, 2**31 - 1, 2**31, 2**32 + 1, 2**61 - 1)
-TEXTS = (b"", b"t", b"email:welcome", b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"a\x00b", b"default", b"k" * 130)
+TEXTS = (b"", b"t", b"email:welcome", b"\xc3\xa9", b"\xf0\x9f\x98\x80", b"a\x00b", b"fastq-reply", b"k" * 130)
 BAD_TEXTS = (b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"ok\x80")
 BYTES = (0x00, 0x01, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x12, 0x7A, 0x7F, 0x80, 0x81, 0xC3, 0xF0, 0xFF)
 

@@ -14,6 +14,7 @@ TYPICAL = TaskMessage(
 )
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
+header_keys = texts | st.sampled_from(("fastq", "fastq-", "fastq-reply", "Fastq-Reply", "not-fastq-"))
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
 messages = st.builds(
@@ -32,7 +33,7 @@ messages = st.builds(
     group_key=texts,
     retention=int64s,
     completed_at=int64s,
-    headers=st.dictionaries(texts, texts, max_size=4),
+    headers=st.dictionaries(header_keys, texts, max_size=4),
 )
 changes = st.fixed_dictionaries(
     {},

@@ -121,7 +121,7 @@ def test_big_message_is_read_whole() -> None:
 def test_view_cannot_be_changed_or_made_by_hand() -> None:
     view = view_task_message(encode_task_message(TYPICAL))
     assert repr(view) == f"TaskView(type={TYPICAL.type!r}, id={TYPICAL.id!r}, queue={TYPICAL.queue!r})"
-    for name in (*VIEWED, "data"):
+    for name in (*VIEWED, "data", "has_headers", "has_fastq_headers"):
         with pytest.raises(AttributeError):
             setattr(view, name, getattr(view, name))
         with pytest.raises(AttributeError):
@@ -136,3 +136,34 @@ def test_view_cannot_be_changed_or_made_by_hand() -> None:
 def test_view_shows_what_decoding_reads(msg: TaskMessage) -> None:
     view = view_task_message(encode_task_message(msg))
     assert [getattr(view, name) for name in VIEWED] == [getattr(msg, name) for name in VIEWED]
+
+
+@pytest.mark.parametrize(
+    ("data", "has_headers", "has_fastq_headers"),
+    [
+        pytest.param(b"", False, False, id="none"),
+        pytest.param(span(15, b""), True, False, id="an empty one"),
+        pytest.param(span(15, span(1, b"trace") + span(2, b"fastq-")), True, False, id="of others"),
+        pytest.param(span(15, span(1, b"fastq-") + span(2, b"1")), True, True, id="our own"),
+        pytest.param(span(15, span(2, b"1") + span(1, b"fastq-reply")), True, True, id="the value first"),
+        pytest.param(span(15, span(1, b"fastq")), True, False, id="too short"),
+        pytest.param(span(15, span(1, b"Fastq-Reply")), True, False, id="another case"),
+        pytest.param(span(15, span(1, b"a")) + span(15, span(1, b"fastq-a")), True, True, id="the second"),
+        pytest.param(span(15, span(1, b"fastq-a")) + span(15, span(1, b"a")), True, True, id="the first"),
+        pytest.param(span(15, span(1, b"fastq-a") + span(1, b"a")), True, False, id="two keys, the last counts"),
+        pytest.param(span(15, span(3, b"fastq-a") + tag(1, 0) + b"\x01"), True, False, id="unknown fields"),
+        pytest.param(tag(15, 0) + b"\x01", False, False, id="a number in its place"),
+        pytest.param(span(15, span(1, b"fastq-a"), width=3), True, True, id="a long tag"),
+    ],
+)
+def test_view_tells_whether_there_are_headers_and_whether_any_is_our_own(
+    data: bytes, has_headers: bool, has_fastq_headers: bool
+) -> None:
+    view, headers = view_task_message(b"\x0a\x01t" + data), decode_task_message(b"\x0a\x01t" + data).headers
+    assert (view.has_headers, view.has_fastq_headers) == (has_headers, has_fastq_headers)
+    assert (bool(headers), any(key.startswith("fastq-") for key in headers)) == (has_headers, has_fastq_headers)
+
+
+def test_view_takes_a_header_that_decoding_refuses() -> None:
+    view = view_task_message(span(15, span(1, b"fastq-\xff")))
+    assert (view.has_headers, view.has_fastq_headers) == (True, True)
