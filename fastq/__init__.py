@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastq._version import __version__
 from fastq.client import AsyncClient, Client
+from fastq.encoding import PayloadCodec
 from fastq.errors import (
     BadLinesError,
     BrokerAuthError,
@@ -107,6 +108,7 @@ __all__ = [
     "Middleware",
     "MovePlan",
     "Moved",
+    "PayloadCodec",
     "PeriodicTaskConfig",
     "PeriodicTaskManager",
     "Progress",

@@ -1,4 +1,6 @@
-"""Values as JSON, strictly or leniently: what JSON cannot hold is found by its path, and refused or replaced.
+"""Values as bytes: by a payload codec of the app's, or as JSON, strictly or leniently.
+
+What JSON cannot hold is found by its path, and refused or replaced.
 
 orjson writes NaN and infinity as null without a word, and names neither path nor value of what it refuses. So a value
 that may hold such a thing is walked; all others cost one search for "null" in what was written.
@@ -10,16 +12,34 @@ import reprlib
 import sys
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
-__all__ = ["UNENCODABLE", "Fault", "encode_leniently", "encode_strictly", "marker"]
+__all__ = ["UNENCODABLE", "Fault", "PayloadCodec", "encode_leniently", "encode_strictly", "marker"]
 
 UNENCODABLE: Final = "fastq:unencodable"
 """The key by which the marker of a value that JSON cannot hold is known."""
 MAX_DEPTH: Final = 250
 """orjson takes 254 levels."""
+
+
+class PayloadCodec(Protocol):
+    """A way to write payloads other than as JSON.
+
+    ``content_type`` names it to whoever decodes, in the header ``content-type`` of the tasks.
+    """
+
+    @property
+    def content_type(self) -> str:
+        """Return its name, as "application/msgpack"."""
+
+    def encode(self, value: Any, /) -> bytes:
+        """Return a value as bytes."""
+
+    def decode(self, data: bytes, /) -> Any:
+        """Return the value that ``encode`` was given."""
+
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
 _short: Final = reprlib.Repr()

@@ -1,34 +1,42 @@
 """A task as its producer makes it: a type, a payload of bytes, headers and options, checked when it is made."""
 
 from collections.abc import Mapping
+from copy import copy
 from types import MappingProxyType
-from typing import Any, Final, Unpack
+from typing import Any, Final, Self, Unpack
 
 import orjson
 
-from fastq.encoding import encode_strictly
+from fastq.encoding import PayloadCodec, encode_strictly
 from fastq.options import NO_OPTIONS, EnqueueOptions, check_headers, check_options, check_text
 
-__all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload", "lock_payload"]
+__all__ = ["MAX_MESSAGE_BYTES", "Task", "encode_payload", "lock_payload", "with_options"]
 
 MAX_MESSAGE_BYTES: Final = 512 * 1024 * 1024
 """Redis takes no value above this (proto-max-bulk-len's default)."""
 
+CONTENT_TYPE: Final = "content-type"
+"""The header that names the codec of a payload; one without it is JSON."""
+JSON: Final = "application/json"
+
+_BYTES: Final = (bytes, bytearray, memoryview)
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def encode_payload(payload: object, what: str = "payload") -> bytes:
-    """Return bytes as they are, and anything else as JSON; ``None`` is no payload at all.
+def encode_payload(payload: object, what: str = "payload", codec: PayloadCodec | None = None) -> bytes:
+    """Return bytes as they are, and anything else by the codec, without one as JSON; ``None`` is no payload at all.
 
     ``TypeError`` names what cannot be encoded and its path, ``ValueError`` NaN and infinity, or the size beyond Redis'
     limit of 512 MB. ``what`` it is stands in these texts.
     """
     if payload is None:
         return b""
-    if isinstance(payload, (bytes, bytearray, memoryview)):
+    if isinstance(payload, _BYTES):
         _check_size(memoryview(payload).nbytes, what)
         return payload if isinstance(payload, bytes) else bytes(payload)
-    data = encode_strictly(payload, what)
+    data = encode_strictly(payload, what) if codec is None else codec.encode(payload)
+    if not isinstance(data, bytes):
+        raise TypeError(f"the payload codec {codec!r} returned {type(data).__name__}, not bytes")
     _check_size(len(data), what)
     return data
 
@@ -44,18 +52,23 @@ def _check_size(size: int, what: str) -> None:
 class Task:
     """A unit of work: ``type`` chooses the handler, ``payload`` is bytes, options say how it is to be run.
 
-    A payload that is not bytes is encoded as JSON, numpy's scalars and arrays too; NaN and infinity are refused.
+    A payload that is not bytes is encoded: by ``codec``, which its header ``content-type`` then names, else as JSON,
+    numpy's scalars and arrays too; there NaN and infinity are refused.
     ``None``, the default, means no payload: Go's ``nil``. On the wire it is the same as ``b""``, Go's ``[]byte{}``, but
     with its own unique lock. Options are those of ``Client.enqueue``.
     """
 
     __slots__ = ("_has_payload", "headers", "options", "payload", "type")
 
-    def __init__(self, type: str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> None:
+    def __init__(
+        self, type: str, payload: Any = None, codec: PayloadCodec | None = None, **options: Unpack[EnqueueOptions]
+    ) -> None:
         self.type = check_text(type, "task type")
         # The common case first: encode_payload returns bytes as they are, but checks more than a short one needs.
         self.payload: bytes = (
-            payload if payload.__class__ is bytes and len(payload) < MAX_MESSAGE_BYTES else encode_payload(payload)
+            payload
+            if payload.__class__ is bytes and len(payload) < MAX_MESSAGE_BYTES
+            else encode_payload(payload, codec=codec)
         )
         self._has_payload = payload is not None
         self.headers: Mapping[str, str] = _NO_HEADERS
@@ -66,10 +79,38 @@ class Task:
                 self.headers = check_headers(headers, "headers")
             if options:
                 self.options = check_options(options)
+        if codec is not None and payload is not None and not isinstance(payload, _BYTES):
+            self.headers = {CONTENT_TYPE: check_text(codec.content_type, "content_type"), **self.headers}
 
     def json(self) -> Any:
         """Decode the payload as JSON; ``ValueError`` if it is none."""
         return orjson.loads(self.payload)
+
+    def decode(self, *codecs: PayloadCodec) -> Any:
+        """Decode the payload by the one of ``codecs`` that its header ``content-type`` names, without one as JSON.
+
+        ``ValueError`` names a content type that is of none of them.
+        """
+        content_type = self.headers.get(CONTENT_TYPE, JSON)
+        for codec in codecs:
+            if codec.content_type == content_type:
+                return codec.decode(self.payload)
+        if content_type == JSON:
+            return self.json()
+        known = ", ".join([JSON, *(codec.content_type for codec in codecs)])
+        raise ValueError(f"the payload of a task {self.type!r} is {content_type!r}, and what can be decoded is {known}")
+
+    def replace(self, payload: bytes | None = None, **options: Unpack[EnqueueOptions]) -> Self:
+        """Return a copy with another payload or other options; ``headers`` are all that the copy has."""
+        checked = check_options(options)
+        made = copy(self)
+        made.headers = checked.pop("headers", self.headers)
+        made.options = {**self.options, **checked}
+        if payload is not None:
+            if not isinstance(payload, bytes):
+                raise TypeError(f"payload must be bytes, not {type(payload).__name__}: {payload!r}")
+            made.payload, made._has_payload = payload, True
+        return made
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.type!r}, <{len(self.payload)} bytes>)"
@@ -78,3 +119,13 @@ class Task:
 def lock_payload(task: Task) -> bytes | None:
     """Return what the unique lock of a task is made from: its payload, or None if it has none."""
     return task.payload if task._has_payload else None
+
+
+def with_options(task: Task, checked: Mapping[str, Any]) -> Task:
+    """Return a task with the checked options of a call, which win over its own."""
+    if not checked:
+        return task
+    made, options = copy(task), dict(checked)
+    made.headers = {**task.headers, **options.pop("headers", {})}
+    made.options = {**task.options, **options}
+    return made

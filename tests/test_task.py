@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from fastq import Task
+from fastq import PayloadCodec, RunningTask, ServeMux, Task
 from fastq.task import MAX_MESSAGE_BYTES, encode_payload, lock_payload
+from fastq.testing import InlineClient
 from tests.bad_input import BAD_OPTIONS
 
 
@@ -151,3 +152,114 @@ def test_headers_given_in_pairs_are_refused() -> None:
 
 def test_the_repr_shows_type_and_size_but_no_content() -> None:
     assert repr(Task("email:send", b"secret")) == "Task('email:send', <6 bytes>)"
+
+
+class Reversed:
+    """A codec: text, the last letter first."""
+
+    content_type = "text/x-reversed"
+
+    def encode(self, value: Any) -> bytes:
+        return str(value)[::-1].encode()
+
+    def decode(self, data: bytes) -> str:
+        return data.decode()[::-1]
+
+
+REVERSED: PayloadCodec = Reversed()
+
+
+def test_a_codec_encodes_the_payload_and_is_named_in_a_header() -> None:
+    task = Task("t", "abc", codec=REVERSED, headers={"a": "1"})
+    assert (task.payload, task.headers) == (b"cba", {"content-type": "text/x-reversed", "a": "1"})
+    assert lock_payload(task) == b"cba"
+    assert task.decode(REVERSED) == "abc"
+    assert Task("t", {1, 2}, codec=REVERSED).payload, "JSON is not asked"
+
+
+@pytest.mark.parametrize("payload", [None, b"", b"abc", bytearray(b"abc"), memoryview(b"abc")])
+def test_a_codec_leaves_bytes_and_no_payload_alone(payload: Any) -> None:
+    task = Task("t", payload, codec=REVERSED)
+    assert (task.payload, task.headers) == (bytes(payload or b""), {})
+    assert (lock_payload(task) is None) is (payload is None)
+
+
+def test_a_header_that_is_given_wins_over_that_of_the_codec() -> None:
+    assert Task("t", "abc", codec=REVERSED, headers={"content-type": "x"}).headers == {"content-type": "x"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"encode": str}, "returned str, not bytes"),
+        ({"content_type": 5}, "content_type must be a str, not int: 5"),
+        ({"content_type": " "}, "content_type must contain one or more characters that are not blank: ' '"),
+    ],
+)
+def test_a_codec_that_does_not_keep_its_word_is_named(attributes: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        Task("t", "abc", codec=type("Odd", (Reversed,), attributes)())
+
+
+def test_a_payload_is_decoded_by_what_its_header_names() -> None:
+    assert Task("t", [1]).decode() == Task("t", [1]).decode(REVERSED) == [1]
+    assert Task("t", [1], headers={"content-type": "application/json"}).decode(REVERSED) == [1]
+    with pytest.raises(
+        ValueError,
+        match=r"^the payload of a task 't' is 'text/x-reversed', and what can be decoded is application/json$",
+    ):
+        Task("t", "abc", codec=REVERSED).decode()
+    with pytest.raises(ValueError, match="is 'x', and what can be decoded is application/json, text/x-reversed"):
+        Task("t", "abc", headers={"content-type": "x"}).decode(REVERSED)
+
+
+def test_a_codec_may_stand_for_json() -> None:
+    codec = type("Json", (Reversed,), {"content_type": "application/json"})()
+    assert Task("t", b"cba").decode(codec) == "abc"
+
+
+def test_a_copy_has_other_options_headers_or_payload() -> None:
+    task = Task("t", queue="low", max_retry=3, headers={"a": "1"})
+    copies = [
+        task.replace(),
+        task.replace(queue="high", timeout=5),
+        task.replace(headers={"b": "2"}),
+        task.replace(b"x"),
+    ]
+    assert [each.options.get("queue") for each in copies] == ["low", "high", "low", "low"]
+    assert [each.options.get("timeout") for each in copies] == [None, 5, None, None]
+    assert [each.headers for each in copies] == [{"a": "1"}, {"a": "1"}, {"b": "2"}, {"a": "1"}]
+    assert [lock_payload(each) for each in copies] == [None, None, None, b"x"]
+    assert (task.options, task.headers, task.payload) == ({"queue": "low", "max_retry": 3}, {"a": "1"}, b"")
+    assert all(each is not task for each in copies)
+
+
+def test_a_copy_is_checked() -> None:
+    with pytest.raises(TypeError, match="unknown option 'que'"):
+        Task("t").replace(que="low")  # type: ignore[call-arg]  # what is tested
+    with pytest.raises(TypeError, match=r"^payload must be bytes, not dict: \{'a': 1\}$"):
+        Task("t").replace({"a": 1})  # type: ignore[arg-type]  # what is tested
+
+
+def test_a_copy_is_of_the_same_class() -> None:
+    class Own(Task):
+        __slots__ = ("mark",)
+        mark: int
+
+    task = Own("t")
+    task.mark = 5
+    assert task.replace(queue="low").mark == 5
+
+
+def test_a_running_task_can_be_enqueued_again_with_other_options() -> None:
+    mux: ServeMux = ServeMux()
+    client = InlineClient(mux)
+
+    @mux.handler("t")
+    def handle(task: RunningTask) -> str:
+        if task.queue == "default":
+            client.enqueue(task.replace(queue="low", headers={**task.headers, "again": "1"}))
+        return task.headers.get("again", "")
+
+    client.enqueue("t", b"x", headers={"a": "1"})
+    assert [(run.queue, run.payload, run.json()) for run in client.runs] == [("default", b"x", ""), ("low", b"x", "1")]
