@@ -44,6 +44,7 @@ from fastq.errors import (
 )
 from fastq.hooks import Hooks
 from fastq.info import TaskInfo
+from fastq.middleware import ClientMiddleware, Sender
 from fastq.mux import Handler, Middleware, ServeMux
 from fastq.options import EnqueueOptions
 from fastq.results import EnqueueResults
@@ -87,6 +88,7 @@ __all__ = [
     "BrokerReadOnlyError",
     "BrokerTimeoutError",
     "Client",
+    "ClientMiddleware",
     "ClusterNode",
     "CronSpecError",
     "DailyStats",
@@ -125,6 +127,7 @@ __all__ = [
     "SchedulerEntryNotFoundError",
     "Semaphore",
     "SemaphoreFullError",
+    "Sender",
     "ServeMux",
     "Server",
     "ServerClosedError",

@@ -20,13 +20,22 @@ from fastq.broker.operations.enqueue import (
 )
 from fastq.clock import Clock
 from fastq.errors import BrokerError
-from fastq.options import MAX_INT32, TaskOptions, check_options, complete
+from fastq.options import MAX_INT32, NO_OPTIONS, TaskOptions, check_options, complete
 from fastq.producer import Producer, message_of, new_task_of
 from fastq.results import ChunkResult, Column, EnqueueResults, Texts
 from fastq.states import TaskState
 from fastq.task import Task
 
-__all__ = ["MAX_CHUNK_BYTES", "MAX_CHUNK_TASKS", "BulkComposer", "Chunk", "enqueue_many", "not_a_task"]
+__all__ = [
+    "MAX_CHUNK_BYTES",
+    "MAX_CHUNK_TASKS",
+    "BulkComposer",
+    "Chunk",
+    "enqueue_many",
+    "not_a_task",
+    "note_progress",
+    "put_part",
+]
 
 MAX_CHUNK_TASKS: Final = 500
 MAX_CHUNK_BYTES: Final = 256_000
@@ -125,9 +134,10 @@ def not_a_task(given: object) -> TypeError:
 class BulkComposer:
     """The composer of the tasks of one ``enqueue_many`` call, whose options are checked already."""
 
-    def __init__(self, checked: Mapping[str, Any], clock: Clock) -> None:
+    def __init__(self, checked: Mapping[str, Any], clock: Clock, most: int = MAX_CHUNK_TASKS) -> None:
         self._checked = checked
         self._clock = clock
+        self._most = min(most, MAX_CHUNK_TASKS)
 
     def check(self, tasks: Sequence[object]) -> None:
         """Refuse what could not be composed, before anything is sent."""
@@ -155,7 +165,7 @@ class BulkComposer:
         chunk = Chunk(now_ns)
         common: TaskOptions | None = None
         size = 0
-        for task_id, task in zip(new_task_ids(MAX_CHUNK_TASKS), tasks, strict=False):
+        for task_id, task in zip(new_task_ids(self._most), tasks, strict=False):
             if not isinstance(task, Task):
                 raise not_a_task(task)
             if task.options:
@@ -180,7 +190,15 @@ def enqueue_many(producer: Producer, tasks: Iterable[Task], options: Mapping[str
     return _put_chunks(producer, composer.chunks(tasks if kept is None else kept), keep_tasks=kept is not None)
 
 
-def _put_chunks(producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool) -> Flow[EnqueueResults]:
+def put_part(producer: Producer, tasks: Sequence[Task]) -> Flow[EnqueueResults]:
+    """Enqueue a part of the tasks of a call; its caller tells an error how far the whole came."""
+    composer = BulkComposer(NO_OPTIONS, producer.clock, len(tasks))
+    return _put_chunks(producer, composer.chunks(tasks), keep_tasks=True, is_part=True)
+
+
+def _put_chunks(
+    producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool, is_part: bool = False
+) -> Flow[EnqueueResults]:
     """Send a chunk, compose the next while Redis works on it, receive; one at a time, so the order is kept."""
     results: list[ChunkResult] = []
     chunk, failure = _next(chunks)
@@ -190,14 +208,14 @@ def _put_chunks(producer: Producer, chunks: Iterator[Chunk], *, keep_tasks: bool
         following, failure = _next(chunks)
         report = yield from settle_enqueue(batches, due, (yield Receive(ticket)))
         results.append(chunk.result(report, keep_tasks=keep_tasks))
-        _stop_if_redis_failed(report.outcomes, results)
+        refused = _redis_failure(report.outcomes)
+        if refused is not None:
+            failure = refused
+            break
         producer.register.done(due, report.registered)
         chunk = following
     if failure is not None:
-        sent = EnqueueResults(results)
-        failure.add_note(
-            f"enqueue_many: the first {len(sent)} tasks were sent before this, {sent.enqueued} were enqueued"
-        )
+        note_progress(failure, EnqueueResults(results), is_part=is_part)
         raise failure
     return EnqueueResults(results)
 
@@ -210,14 +228,20 @@ def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
         return None, error
 
 
-def _stop_if_redis_failed(outcomes: Sequence[Sequence[object]], so_far: Sequence[ChunkResult]) -> None:
-    """Raise the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
-    for batch in outcomes:
-        for outcome in batch:
-            if isinstance(outcome, BrokerError):
-                outcome.results = results = EnqueueResults(so_far)
-                outcome.add_note(
-                    f"enqueue_many: {results.enqueued} tasks were enqueued before this; the error's results attribute "
-                    f"tells of the {len(results)} tasks that were tried, the rest was not"
-                )
-                raise outcome
+def _redis_failure(outcomes: Sequence[Sequence[object]]) -> BrokerError | None:
+    """Return the error of a failed round trip: what would follow it would fail too, and nobody may be looking."""
+    return next((each for batch in outcomes for each in batch if isinstance(each, BrokerError)), None)
+
+
+def note_progress(error: BaseException, sent: EnqueueResults, *, is_part: bool = False) -> None:
+    """Note on what ended an ``enqueue_many`` what had been sent; of a part without words."""
+    if isinstance(error, BrokerError):
+        error.results = sent
+        note = (
+            f"{sent.enqueued} tasks were enqueued before this; the error's results attribute "
+            f"tells of the {len(sent)} tasks that were tried, the rest was not"
+        )
+    else:
+        note = f"the first {len(sent)} tasks were sent before this, {sent.enqueued} were enqueued"
+    if not is_part:
+        error.add_note(f"enqueue_many: {note}")

@@ -4,19 +4,21 @@ Both are thin: the work is a flow of broker operations, written once in ``Produc
 blocking sockets or on an asyncio loop.
 """
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from fastq.broker.operations.health import ping
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
-from fastq.bulk import enqueue_many
+from fastq.bulk import enqueue_many, put_part
 from fastq.clock import SystemClock
+from fastq.encoding import PayloadCodec
 from fastq.info import TaskInfo
-from fastq.options import EnqueueOptions
-from fastq.producer import Producer
+from fastq.middleware import ClientMiddleware, Sender, SentChunks, chained, only_info
+from fastq.options import EnqueueOptions, check_options
+from fastq.producer import Producer, as_task
 from fastq.results import EnqueueResults
-from fastq.task import Task
+from fastq.task import Task, with_options
 
 __all__ = ["AsyncClient", "Client"]
 
@@ -26,9 +28,14 @@ class Client:
 
     ``redis`` is a URL, a redis-py client (which is used and never closed), or None for ``$FASTQ_REDIS_URL``, else
     ``redis://127.0.0.1:6379/0``. Connects when first used. Safe to share among threads, and to use after a fork.
+    ``codec`` encodes the payloads that are given to ``enqueue`` beside a type; a ``Task`` has its payload already.
     """
 
-    def __init__(self, redis: str | BlockingRedis | None = None) -> None:
+    _middleware: tuple[ClientMiddleware, ...] = ()
+    _through: Sender | None = None  # the middleware around ``_send``, if there is any
+
+    def __init__(self, redis: str | BlockingRedis | None = None, codec: PayloadCodec | None = None) -> None:
+        self._codec = codec
         self._broker = open_broker(redis)
         self._producer = Producer(SystemClock())
 
@@ -39,7 +46,10 @@ class Client:
         Raises ``DuplicateTaskError``, ``TaskIDConflictError``, ``BrokerError``; ``ValueError`` or ``TypeError`` for
         bad input, before anything is sent.
         """
-        return self._broker.drive(self._producer.enqueue(task, payload, options))
+        task = as_task(task, payload, self._codec)
+        if self._through is None:
+            return self._broker.drive(self._producer.enqueue(task, options))
+        return only_info(self._through((with_options(task, check_options(options)),)))
 
     def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
         """Put many tasks into their queues, a few hundred a round trip, and tell what became of each.
@@ -48,7 +58,24 @@ class Client:
         they are not atomic. A duplicate or id conflict is that task's result and stops nothing. When Redis fails, the
         ``BrokerError`` is raised with the results so far as its ``results``.
         """
-        return self._broker.drive(enqueue_many(self._producer, tasks, options))
+        if self._through is None:
+            return self._broker.drive(enqueue_many(self._producer, tasks, options))
+        with SentChunks(tasks, options) as chunks:
+            for chunk in chunks:
+                chunks.add(self._through(chunk))
+        return chunks.results()
+
+    def use(self, *middleware: ClientMiddleware) -> None:
+        """Wrap all enqueueing of this client: ``middleware(next) -> sender``, the first outermost.
+
+        A sender takes the tasks of a call, each with all its options, and may replace them; it returns what the next
+        one returns. Those of ``enqueue_many`` come up to 500 at a time.
+        """
+        self._through = chained(self._send, (*self._middleware, *middleware))
+        self._middleware += middleware
+
+    def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
+        return self._broker.drive(put_part(self._producer, tasks))
 
     def ping(self) -> None:
         """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""
@@ -71,10 +98,14 @@ class AsyncClient:
     """A client that enqueues tasks from an asyncio program; as ``Client``, with every method awaitable.
 
     ``redis`` is a URL, a ``redis.asyncio`` client (which is used and never closed), or None as for ``Client``. With a
-    URL it may be used in any number of event loops; each has connections of its own.
+    URL it may be used in any number of event loops; each has connections of its own. ``codec`` is as for ``Client``.
     """
 
-    def __init__(self, redis: str | AsyncRedis | None = None) -> None:
+    _middleware: tuple[ClientMiddleware[Awaitable[EnqueueResults]], ...] = ()
+    _through: Sender[Awaitable[EnqueueResults]] | None = None  # the middleware around ``_send``, if there is any
+
+    def __init__(self, redis: str | AsyncRedis | None = None, codec: PayloadCodec | None = None) -> None:
+        self._codec = codec
         self._broker = open_async_broker(redis, gather=True)
         self._producer = Producer(SystemClock())
 
@@ -83,11 +114,27 @@ class AsyncClient:
 
         If the call is canceled while Redis is asked, the task may or may not have been enqueued.
         """
-        return await self._broker.drive(self._producer.enqueue(task, payload, options))
+        task = as_task(task, payload, self._codec)
+        if self._through is None:
+            return await self._broker.drive(self._producer.enqueue(task, options))
+        return only_info(await self._through((with_options(task, check_options(options)),)))
 
     async def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
         """Put many tasks into their queues and tell what became of each; see ``Client.enqueue_many``."""
-        return await self._broker.drive(enqueue_many(self._producer, tasks, options))
+        if self._through is None:
+            return await self._broker.drive(enqueue_many(self._producer, tasks, options))
+        with SentChunks(tasks, options) as chunks:
+            for chunk in chunks:
+                chunks.add(await self._through(chunk))
+        return chunks.results()
+
+    def use(self, *middleware: ClientMiddleware[Awaitable[EnqueueResults]]) -> None:
+        """Wrap all enqueueing of this client, see ``Client.use``; the senders may be ``async``, and are awaited."""
+        self._through = chained(self._send, (*self._middleware, *middleware), takes_async=True)
+        self._middleware += middleware
+
+    async def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
+        return await self._broker.drive(put_part(self._producer, tasks))
 
     async def ping(self) -> None:
         """Ask Redis for a sign of life; raise ``BrokerError`` if there is none."""

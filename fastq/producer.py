@@ -10,6 +10,7 @@ from fastq._ids import new_task_id
 from fastq.broker.operation import Flow
 from fastq.broker.operations.enqueue import EnqueueBatch, NewTask, QueueRegister, enqueue_batches, error_of
 from fastq.clock import Clock, at_unix_ns
+from fastq.encoding import PayloadCodec
 from fastq.errors import BrokerError
 from fastq.info import TaskInfo, task_info
 from fastq.options import NO_OPTIONS, TaskOptions, check_options, complete
@@ -32,9 +33,8 @@ class Producer:
         self.clock = clock
         self.register = QueueRegister(clock)
 
-    def enqueue(self, task: Task | str, payload: Any, options: Mapping[str, object]) -> Flow[TaskInfo]:
+    def enqueue(self, task: Task, options: Mapping[str, object]) -> Flow[TaskInfo]:
         """Enqueue one task; the flow raises its error."""
-        task = as_task(task, payload)
         batch, info = compose(task, check_options(options) if options else NO_OPTIONS, self.clock.unix_ns())
         return self._put(batch, info)
 
@@ -48,13 +48,13 @@ class Producer:
         return info
 
 
-def as_task(task: Task | str, payload: Any) -> Task:
+def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -> Task:
     """Return the task that the first arguments of ``enqueue`` mean."""
     if isinstance(task, Task):
         if payload is not None:
             raise TypeError(f"a Task has its payload already; payload={payload!r} goes with a type name only")
         return task
-    return Task(task, payload)
+    return Task(task, payload) if codec is None else Task(task, payload, codec=codec)
 
 
 def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[EnqueueBatch, TaskInfo]:

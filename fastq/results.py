@@ -17,7 +17,7 @@ from fastq.options import TaskOptions, starting_state
 from fastq.producer import enqueued_info, message_of
 from fastq.task import Task
 
-__all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "Texts"]
+__all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "Texts", "joined"]
 
 
 class Texts:
@@ -95,6 +95,10 @@ class ChunkResult:
             task = Task(self.types if isinstance(self.types, str) else self.types[index])
         return enqueued_info(message_of(task, options, self.task_id(index)), options, self.now_ns)
 
+    def without_tasks(self) -> "ChunkResult":
+        """Return the same without payloads and headers."""
+        return replace(self, tasks=None, options=replace(self.options, headers=None))
+
 
 class ResultPart(Protocol):
     """The results of some tasks that follow one another."""
@@ -112,6 +116,9 @@ class ResultPart(Protocol):
 
     def info(self, index: int) -> TaskInfo:
         """Describe a task that was enqueued."""
+
+    def without_tasks(self) -> "ResultPart":
+        """Return the same without payloads and headers."""
 
 
 class EnqueueResults(Sequence[TaskInfo | FastqError]):
@@ -165,3 +172,8 @@ class EnqueueResults(Sequence[TaskInfo | FastqError]):
 
     def __repr__(self) -> str:
         return f"<EnqueueResults: {self._length} tasks, {self.enqueued} enqueued>"
+
+
+def joined(results: Iterable[EnqueueResults], *, keep_tasks: bool) -> EnqueueResults:
+    """Return the results of one call that was made in several."""
+    return EnqueueResults(part if keep_tasks else part.without_tasks() for each in results for part in each._parts)

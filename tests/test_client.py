@@ -1,5 +1,6 @@
 """Client: what it puts into Redis and says of it, what it refuses; with threads, forks and clients that are given."""
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import redis
 from redis import Redis
 
-from fastq import Client, DuplicateTaskError, Task, TaskIDConflictError, TaskInfo, TaskState
+from fastq import AsyncClient, Client, DuplicateTaskError, Task, TaskIDConflictError, TaskInfo, TaskState
 from fastq.task import MAX_MESSAGE_BYTES
 from fastq.wire.codec import decode_task_message
 from tests.bad_input import BAD_OPTIONS
@@ -479,3 +480,31 @@ def test_a_client_can_be_used_after_close(db: Redis, url: str) -> None:
     client.enqueue("t")
     client.close()
     assert db.llen(PENDING) == 2
+
+
+class Hex:
+    """A codec: text as hexadecimal digits."""
+
+    content_type = "text/x-hex"
+
+    def encode(self, value: Any) -> bytes:
+        return str(value).encode().hex().encode()
+
+    def decode(self, data: bytes) -> str:
+        return bytes.fromhex(data.decode()).decode()
+
+
+def test_a_codec_encodes_what_is_given_beside_a_type(db: Redis, url: str) -> None:
+    async def enqueue_one() -> TaskInfo:
+        async with AsyncClient(url, codec=Hex()) as client:
+            return await client.enqueue("t", "ab")
+
+    with Client(url, codec=Hex()) as client:
+        infos = [client.enqueue("t", "ab"), client.enqueue("t", b"raw"), client.enqueue("t")]
+        infos += [client.enqueue(Task("t", 1))]
+    assert [info.payload for info in infos] == [b"6162", b"raw", b"", b"1"]
+    assert [info.headers for info in infos] == [{"content-type": "text/x-hex"}, {}, {}, {}]
+    assert [stored_message(db, info.id).payload for info in infos] == [info.payload for info in infos]
+    assert stored_message(db, infos[0].id).headers == infos[0].headers
+    one = asyncio.run(enqueue_one())
+    assert (one.payload, one.headers) == (infos[0].payload, infos[0].headers)

@@ -9,7 +9,7 @@ import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from redis import Redis
@@ -19,6 +19,7 @@ from fastq import (
     Client,
     DuplicateTaskError,
     EnqueueResults,
+    Sender,
     Task,
     TaskIDConflictError,
     TaskInfo,
@@ -33,18 +34,29 @@ PENDING = "asynq:{default}:pending"
 FUTURE = datetime(2040, 1, 1, tzinfo=UTC)
 
 Enqueue = Callable[..., EnqueueResults]
+T = TypeVar("T")
 
 
-@pytest.fixture(params=["Client", "AsyncClient"])
+def idle(send: Sender[T]) -> Sender[T]:
+    """Return the next sender as it is: a middleware of either client, which changes the way and nothing else."""
+    return send
+
+
+@pytest.fixture(params=["Client", "AsyncClient", "Client with middleware", "AsyncClient with middleware"])
 def enqueue_many(request: pytest.FixtureRequest, url: str) -> Iterator[Enqueue]:
     """Return the method of either client."""
-    if request.param == "Client":
+    has_middleware = request.param.endswith("middleware")
+    if request.param.startswith("Client"):
         with Client(url) as client:
+            if has_middleware:
+                client.use(idle)
             yield client.enqueue_many
         return
 
     with asyncio.Runner() as runner:
         looping = AsyncClient(url)
+        if has_middleware:
+            looping.use(idle)
         yield lambda tasks, **options: runner.run(looping.enqueue_many(tasks, **options))
         runner.run(looping.close())
 

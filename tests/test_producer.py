@@ -22,7 +22,7 @@ def test_a_queue_is_registered_again_after_ten_seconds(db: Redis, shared_server:
         broker = open_broker(proxy.url)
         for seconds in (0, 9.9, 0.2):
             clock.advance(seconds)
-            broker.drive(producer.enqueue("t", b"", {}))
+            broker.drive(producer.enqueue(Task("t", b""), {}))
         broker.close()
         assert proxy.names_seen().count("SADD") == 2
 
@@ -35,7 +35,7 @@ def test_a_registration_that_failed_is_said_and_due_again(
     with faulty_proxy(shared_server.socket_path, fault) as proxy:
         broker = open_broker(proxy.url)
         for _ in range(3):
-            broker.drive(producer.enqueue("t", b"", {}))
+            broker.drive(producer.enqueue(Task("t", b""), {}))
         broker.close()
         assert proxy.names_seen().count("SADD") == 1
         assert db.smembers("asynq:queues") == {b"default"}

@@ -2,20 +2,19 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Unpack
 
-from fastq.bulk import BulkComposer, not_a_task
+from fastq.bulk import not_a_task
 from fastq.client import AsyncClient, Client
-from fastq.clock import SystemClock
+from fastq.encoding import PayloadCodec
 from fastq.errors import DuplicateTaskError, FastqError, TaskIDConflictError
 from fastq.hooks import Hooks
 from fastq.info import TaskInfo
 from fastq.mux import ServeMux
-from fastq.options import EnqueueOptions, check_options
-from fastq.producer import as_task, compose
+from fastq.options import NO_OPTIONS
+from fastq.producer import compose
 from fastq.results import EnqueueResults
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.states import TaskState
@@ -53,6 +52,11 @@ class _InlineResults:
         assert isinstance(result, TaskInfo)
         return result
 
+    def without_tasks(self) -> "_InlineResults":
+        return _InlineResults(
+            [replace(each, payload=b"", headers={}) if isinstance(each, TaskInfo) else each for each in self._results]
+        )
+
 
 class _InlineTasks:
     """The tasks of an inline client: those that were enqueued, those that wait, and what came of those that ran."""
@@ -76,9 +80,11 @@ class _InlineTasks:
         """
         return list(self._waiting.values())
 
-    def _put(self, task: Task, call: Mapping[str, Any]) -> TaskInfo:
+    def _put(self, task: Task) -> TaskInfo:
         """Put a task where it belongs; the errors are those of ``Client.enqueue``."""
-        batch, info = compose(task, call, time.time_ns())
+        if not isinstance(task, Task):
+            raise not_a_task(task)
+        batch, info = compose(task, NO_OPTIONS, time.time_ns())
         message = decode_task_message(batch.tasks[0].message)
         key = (info.queue, info.id)
         if key in self._kept:
@@ -95,24 +101,13 @@ class _InlineTasks:
             self._waiting[key] = message
         return info
 
-    def _put_each(
-        self, tasks: Iterable[Task], options: Mapping[str, Any]
-    ) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
+    def _put_each(self, tasks: Sequence[Task]) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
         """Put tasks one after the other, and yield what became of each; the caller runs it before it goes on."""
-        call = check_options(options)
-        keeps = isinstance(tasks, Sequence)
-        if isinstance(tasks, Sequence):
-            BulkComposer(call, SystemClock()).check(tasks)
         for task in tasks:
-            if not isinstance(task, Task):
-                raise not_a_task(task)
             try:
-                info = self._put(task, call)
+                yield self._put(task)
             except (DuplicateTaskError, TaskIDConflictError) as error:
                 yield error
-            else:
-                # The real client keeps no task of an iterator, so that its results have neither payload nor headers.
-                yield info if keeps else replace(info, payload=b"", headers={})
 
     def _wake_waiting(self) -> int:
         """Put all that waits into the backlog; return how many runs there were before."""
@@ -169,20 +164,18 @@ class InlineClient(_InlineTasks, Client):
     'hello world'
     """
 
-    def __init__(self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False) -> None:
+    def __init__(
+        self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False, codec: PayloadCodec | None = None
+    ) -> None:
         # Not Client.__init__: there is no Redis to open.
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
+        self._codec = codec
+        self._through = self._send
 
-    def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
-        """Put one task, and run it unless it is to wait; options and errors are those of ``Client.enqueue``."""
-        info = self._put(as_task(task, payload), check_options(options))
-        self._work()
-        return info
-
-    def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
-        """Put many tasks and run them, one after the other; a duplicate or conflict is that task's result."""
+    def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
+        """Put tasks, and run each unless it is to wait."""
         results = []
-        for result in self._put_each(tasks, options):
+        for result in self._put_each(tasks):
             results.append(result)
             self._work()
         return EnqueueResults([_InlineResults(results)])
@@ -228,20 +221,18 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
     'hello world'
     """
 
-    def __init__(self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False) -> None:
+    def __init__(
+        self, mux: ServeMux, *, hooks: Hooks = NO_HOOKS, raise_errors: bool = False, codec: PayloadCodec | None = None
+    ) -> None:
         # Not AsyncClient.__init__: there is no Redis to open.
         _InlineTasks.__init__(self, mux, hooks, raise_errors=raise_errors)
+        self._codec = codec
+        self._through = self._send
 
-    async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
-        """Put one task, and run it unless it is to wait; options and errors are those of ``Client.enqueue``."""
-        info = self._put(as_task(task, payload), check_options(options))
-        await self._work()
-        return info
-
-    async def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
-        """Put many tasks and run them, one after the other; a duplicate or conflict is that task's result."""
+    async def _send(self, tasks: Sequence[Task]) -> EnqueueResults:
+        """Put tasks, and run each unless it is to wait."""
         results = []
-        for result in self._put_each(tasks, options):
+        for result in self._put_each(tasks):
             results.append(result)
             await self._work()
         return EnqueueResults([_InlineResults(results)])

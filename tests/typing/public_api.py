@@ -3,9 +3,9 @@
 Where a line is wrong on purpose its ``type: ignore`` must be needed: mypy reports one that is not.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, assert_type
+from typing import Any, TypeVar, assert_type
 
 import redis
 import redis.asyncio
@@ -19,6 +19,7 @@ from fastq import (
     BrokerError,
     BrokerTimeoutError,
     Client,
+    ClientMiddleware,
     Drain,
     DuplicateTaskError,
     EnqueueOptions,
@@ -32,6 +33,7 @@ from fastq import (
     InvalidMessageError,
     Middleware,
     Moved,
+    PayloadCodec,
     PeriodicTaskConfig,
     PeriodicTaskManager,
     Progress,
@@ -39,6 +41,7 @@ from fastq import (
     RunningTask,
     Scheduler,
     Semaphore,
+    Sender,
     ServeMux,
     Server,
     ServerInfo,
@@ -62,6 +65,8 @@ from fastq.testing import (
     run_task,
 )
 from fastq.wire.codec import TaskMessage, decode_task_message, encode_task_message
+
+T = TypeVar("T")
 
 
 def a_task_has_typed_parts() -> None:
@@ -146,6 +151,56 @@ def options_are_known_to_the_testing_aids(mux: ServeMux, inline: InlineClient) -
     run_task(mux, "t", timout=5)  # type: ignore[call-arg]
     inline.enqueue("t", timout=5)  # type: ignore[call-arg]
     inline.enqueue_many([Task("t")], timout=5)  # type: ignore[call-arg]
+
+
+def middleware_of_clients_is_typed(client: Client, async_client: AsyncClient, inline: InlineClient) -> None:
+    def plain(send: Sender) -> Sender:
+        def enqueue(tasks: Sequence[Task]) -> EnqueueResults:
+            assert_type(send(tasks), EnqueueResults)
+            return send([task.replace(queue="low") for task in tasks])
+
+        return enqueue
+
+    def waiting(send: Sender[Awaitable[EnqueueResults]]) -> Sender[Awaitable[EnqueueResults]]:
+        async def enqueue(tasks: Sequence[Task]) -> EnqueueResults:
+            return await send(tasks)
+
+        return enqueue
+
+    def either(send: Sender[T]) -> Sender[T]:
+        return lambda tasks: send([task.replace(b"x", timeout=5) for task in tasks])
+
+    first: ClientMiddleware = plain
+    client.use(first, either)
+    inline.use(plain)
+    async_client.use(waiting, either)
+    client.use(waiting)  # type: ignore[arg-type]  # nobody awaits it
+    async_client.use(plain)  # type: ignore[arg-type]  # it returns nothing to be awaited
+    client.use(plain(client._send))  # type: ignore[arg-type]  # a sender, no middleware
+    Task("t").replace(timout=5)  # type: ignore[call-arg]
+    Task("t").replace({"a": 1})  # type: ignore[arg-type]  # bytes
+
+
+def codecs_are_typed(task: RunningTask) -> None:
+    class Codec:
+        content_type = "text/plain"
+
+        def encode(self, value: object) -> bytes:
+            return str(value).encode()
+
+        def decode(self, data: bytes) -> str:
+            return data.decode()
+
+    class Nameless:
+        encode, decode = Codec.encode, Codec.decode
+
+    codec: PayloadCodec = Codec()
+    Client(codec=codec).enqueue(Task("t", 5, codec=Codec()))
+    AsyncClient(codec=Codec())
+    InlineClient(ServeMux(), codec=Codec())
+    assert_type(task.decode(codec), Any)
+    Client(codec=Nameless())  # type: ignore[arg-type]  # no content type
+    Client(codec=Codec)  # type: ignore[arg-type]  # an instance
 
 
 def results_are_a_sequence(results: EnqueueResults) -> None:
