@@ -1,6 +1,7 @@
 """A ``fastq-worker`` as the benchmarks watch it: what its processes cost, their sizes, how fast it drains a queue."""
 
 import math
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import Any
 
 import redis
 
-from benchmarks.bench_worker import ROOT, cpu_s, descendants
+from benchmarks.bench_worker import ROOT, descendants
 from fastq import Client, Task
 from fastq.broker.scripts import load_script, script_names
 from tests.redis_servers import RedisServer
@@ -22,6 +23,14 @@ __all__ = ["Cost", "Fleet", "ScriptTimes", "Worker", "filled", "percentile", "ru
 
 SETTINGS = ("--task-check-interval", "0.01", "--log-level", "warning")
 WATCHED_COMMANDS = 100_000
+
+
+def used_s(pid: int) -> float:
+    """Return the CPU seconds that the scheduler has counted for a process, all its threads; 0 for one that is gone."""
+    ns = 0
+    for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        ns += int(thread.read_text().split()[0])
+    return ns / 1e9
 
 
 def pss_mb(pid: int) -> float:
@@ -54,7 +63,7 @@ class Worker:
 
     def cost(self) -> Cost:
         """Return what it and Redis have used so far; a child that has ended is not in it."""
-        return Cost(cpu_s(self.pid), sum(map(cpu_s, descendants(self.pid))), cpu_s(self._server.process.pid))
+        return Cost(used_s(self.pid), sum(map(used_s, descendants(self.pid))), used_s(self._server.process.pid))
 
     def sizes_mb(self) -> tuple[float, float]:
         """Return the size of the main process, and of all below it, the preloader too."""
@@ -102,11 +111,12 @@ class Fleet:
         """Return how many tasks these queues have counted."""
         return sum(int(count or 0) for count in self.db.mget(f"asynq:{{{queue}}}:processed" for queue in queues))
 
-    def drain_s(self, count: int, queues: Sequence[str] = ("default",)) -> float:
+    def drain_s(self, count: int, queues: Sequence[str] = ("default",), *, look_after_s: float = 0.0) -> float:
         """Release paused queues; return the seconds until ``count`` more tasks are counted as processed."""
         goal = self.processed(queues) + count
         began_s = time.perf_counter()
         self.db.delete(*(f"asynq:{{{queue}}}:paused" for queue in queues))
+        time.sleep(look_after_s)
         while self.processed(queues) < goal:
             time.sleep(0.002)
         return time.perf_counter() - began_s
@@ -144,17 +154,23 @@ def filled(server: RedisServer, tasks: Iterable[Task], queues: Sequence[str] = (
 
 @contextmanager
 def running(
-    server: RedisServer, *flags: str, app: str = "benchmarks.apps:mux", children: int = 2, count: int = 1
+    server: RedisServer,
+    *flags: str,
+    app: str = "benchmarks.apps:mux",
+    children: int = 2,
+    count: int = 1,
+    tree: Path = ROOT,
 ) -> Iterator[list[Worker]]:
-    """Run ``fastq-worker``, one or several."""
+    """Run ``fastq-worker``, one or several, of this or another built tree."""
     command = [sys.executable, "-m", "fastq.cli.worker", app, "--redis", server.tcp_url]
     command += ["--concurrency", str(children), *SETTINGS, *flags]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "benchmarks")}
     processes: list[subprocess.Popen[bytes]] = []
     try:
         with redis.Redis(port=server.port) as db:
             there = db.zcard("asynq:servers")
             for number in range(1, count + 1):
-                processes.append(subprocess.Popen(command, cwd=ROOT))
+                processes.append(subprocess.Popen(command, cwd=tree, env=environment))
                 if number % 4 == 0 or number == count:  # more at once would only wait for one another
                     wait_until(lambda: db.zcard("asynq:servers") >= there + len(processes), 60.0)
         yield [Worker(process, server) for process in processes]
