@@ -18,8 +18,9 @@ A submission waits in the dispatcher, then in a ring, runs, and ends with one ev
 claimed, and counts as running until its result is read or its child is dead; only then is the slot free.
 
 Wake-ups. A side that sleeps sets its flag, looks at the ring again, sleeps; the other fills the ring, fences, looks at
-the flag. Children ring at once when they run dry or were long in a handler, else by a timer 0.25 ms later, so that a
-batch costs one wake-up. A tick of 25 ms, while there is work, makes up for a ring that died with its child.
+the flag. A child rings when a third is left of what it was given, when it runs dry, and for a result that its handler
+writes. While it has more work before it nobody is in a hurry for its results: the main process reads them at its tick,
+every 20 ms at the latest, and so all that it does for a task it does for many at once.
 
 When it dies:
 - A child: the kernel tells the main process (pidfd), the preloader says how (status, peak RSS). What it had answered

@@ -23,6 +23,8 @@ cdef class Submission:
     cdef uint64_t position
     cdef int64_t submitted_at
     cdef double charge_ns
+    # All that its child had been given when it was, with it.
+    cdef double given_ns
     cdef Estimate estimate
     cdef readonly ChildQueue queue
     @staticmethod
@@ -49,6 +51,7 @@ cdef class ChildQueue:
     cdef readonly int async_count
     cdef readonly int64_t finished
     cdef double charged_ns
+    cdef double given_ns
     cdef int64_t bytes
     cdef double backlog_ns
     cdef bint touched

@@ -139,23 +139,29 @@ cdef class ChildQueue:
     # Giving -----------------------------------------------------------------------------------------------------
 
     cdef void measure_backlog(self, int64_t now):
-        """Estimate for how long the child is busy with what it has, from one read of its row."""
-        cdef Py_ssize_t count = self.count()
+        """Estimate for how long the child is busy with what it has, from one read of its row.
+
+        What it has ended need not have been collected.
+        """
+        cdef Submission running
         cdef int64_t since
-        cdef double mean
         cdef double elapsed
-        if not count:
+        cdef double rest
+        if not self.count():
             self.charged_ns = 0  # float dust
-            self.backlog_ns = 0
+        self.backlog_ns = self.charged_ns
+        if self.async_count or not self.count():
             return
-        mean = self.charged_ns / count
+        running = self.in_flight.get(self.slots.running(0))
         since = self.slots.running_since(0)
-        elapsed = now - since if since else 0
-        if elapsed < mean:
-            self.backlog_ns = self.charged_ns - elapsed
-        else:
+        if running is None or not since:
+            return
+        elapsed = now - since
+        rest = running.charge_ns - elapsed
+        if rest <= 0:
             # What is past its estimate is expected to take as long again; what is well past it may be of another kind.
-            self.backlog_ns = self.charged_ns - mean + max(elapsed, LATE_FACTOR * (elapsed - mean))
+            rest = max(elapsed, LATE_FACTOR * -rest)
+        self.backlog_ns = max(0.0, self.given_ns - running.given_ns) + rest
 
     cdef bint is_overdue(self, int64_t now, double grace_ns):
         """Return whether a plain task runs that much longer than was estimated when it was given."""
@@ -195,6 +201,8 @@ cdef class ChildQueue:
         submission.charge_ns = submission.estimate.ns
         self.charged_ns += submission.charge_ns
         self.backlog_ns += submission.charge_ns
+        self.given_ns += submission.charge_ns
+        submission.given_ns = self.given_ns
         self.bytes += PyBytes_GET_SIZE(submission.data)
         self.async_count += submission.is_async
         self.left -= self.left > 0
@@ -326,6 +334,7 @@ cdef class ChildQueue:
         if not self.tasks.take_back(submission.position):
             return False
         self.forget(submission)
+        self.given_ns -= submission.charge_ns
         self.left += self.left >= 0
         return True
 

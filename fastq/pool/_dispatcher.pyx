@@ -32,6 +32,9 @@ cdef int MEAN_SPAN = 64
 cdef int64_t PATIENCE_NS = 1_000_000_000
 # More would take the place of those for which there is room.
 cdef int PATIENT_TASKS = 16
+# While each child has so much of its due before it nothing is asked for: what there is room for then would be fetched
+# and written in calls of one or two tasks each, which cost more than the tasks.
+cdef double ENOUGH = 0.75
 # For how long nothing is asked for after a task could not be handed over, as for want of descriptors or memory.
 cdef int64_t SHORTAGE_NS = 1_000_000_000
 
@@ -163,7 +166,7 @@ cdef class Dispatcher:
         cdef ChildQueue queue
         cdef ChildQueue best = None
         for queue in self.queues:
-            if self.may_take(queue, submission, now) and (best is None or queue.backlog_ns < best.backlog_ns):
+            if (best is None or queue.backlog_ns < best.backlog_ns) and self.may_take(queue, submission, now):
                 best = queue
         return best
 
@@ -223,8 +226,13 @@ cdef class Dispatcher:
     # Limits -----------------------------------------------------------------------------------------------------
 
     def free(self, only_async: bool) -> int:
-        """Estimate how many more submissions would start within ``prefetch_time``, and find their place."""
+        """Estimate how many more submissions would start within ``prefetch_time``, and find their place.
+
+        None while every child has enough before it.
+        """
         cdef ChildQueue queue
+        cdef bint any_needs = False
+        cdef bint needs
         cdef Py_ssize_t count
         cdef int64_t now = atomic.now_ns()
         cdef double room
@@ -238,16 +246,19 @@ cdef class Dispatcher:
             count = queue.count()
             if count and is_reserved(queue, now):
                 continue
+            needs = True
             if only_async or queue.async_count:
                 room = queue.slots.count - count if count == queue.async_count else 0
-            elif count == 0:
-                room = max(1.0, min(self.prefetch_ns / mean, self.max_records))
             else:
                 queue.measure_backlog(now)
                 room = max(0.0, min((self.prefetch_ns - queue.backlog_ns) / mean, self.max_records - count))
+                needs = queue.backlog_ns < ENOUGH * self.prefetch_ns and count < ENOUGH * self.max_records
+                if needs:
+                    room = max(1.0, room)
             room = min(room, self.places(queue))
+            any_needs |= needs and room >= 1
             total += min(room, queue.left) if queue.left > 0 else room
-        return max(0, <int64_t>total - <int64_t>len(self.waiting))
+        return max(0, <int64_t>total - <int64_t>len(self.waiting)) if any_needs else 0
 
     cdef double places(self, ChildQueue queue):
         """Estimate for how many more submissions of the usual size there are bytes left; a big one has its place."""
@@ -259,7 +270,7 @@ cdef class Dispatcher:
         """Move what waits behind an overdue task, or too long, to free children; return events for what none can take."""
         cdef ChildQueue queue
         cdef int64_t now = atomic.now_ns()
-        # The pool asks every quarter of it, or half at first: so nothing waits for more than twice as long.
+        # The pool asks five times in two of it, or more often: so nothing waits for more than twice as long.
         cdef int64_t limit = now - <int64_t>(1.5 * self.prefetch_ns)
         stuck, late = [], []
         for queue in self.queues:

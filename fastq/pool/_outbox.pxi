@@ -4,15 +4,6 @@ cdef extern from *:
     """
     #include <unistd.h>
     #include <stdint.h>
-    #ifdef __linux__
-    #include <sys/timerfd.h>
-    static void fq_arm(int fd, long delay_ns) {
-        struct itimerspec when = {{0, 0}, {0, delay_ns}};
-        timerfd_settime(fd, 0, &when, 0);
-    }
-    #else
-    static void fq_arm(int fd, long delay_ns) { (void)fd; (void)delay_ns; }
-    #endif
     /* 8 bytes is what an eventfd wants, and does no harm to a pipe. A full one is readable as it is. */
     static void fq_ring(int fd) {
         uint64_t one = 1;
@@ -20,7 +11,6 @@ cdef extern from *:
         (void)done;
     }
     """
-    void fq_arm(int fd, long delay_ns) nogil
     void fq_ring(int fd) nogil
 
 cdef extern from "Python.h":
@@ -28,10 +18,8 @@ cdef extern from "Python.h":
 
 cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
 cdef uint32_t ASLEEP = layout.BELL_ASLEEP
-cdef uint32_t ARMED = layout.BELL_ARMED
-cdef uint32_t RUNG = layout.BELL_RUNG
+cdef uint32_t AWAKE = layout.BELL_AWAKE
 cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
-cdef long BELL_DELAY = 250_000  # ns: a wake-up of the main process costs about ten tasks of its time
 
 
 cdef class Outbox:
@@ -46,7 +34,6 @@ cdef class Outbox:
     cdef Ring ring
     cdef object host
     cdef int ring_fd
-    cdef int timer_fd
     cdef object turn
     # Who has the turn, 0 for nobody; the thread that runs the tasks, to whom alone the main process' wake-ups belong.
     cdef unsigned long sender, thread
@@ -56,7 +43,7 @@ cdef class Outbox:
     def __init__(self, memory: Memory, bell: Memory, shape, host) -> None:
         self.memory, self.bell_memory, self.bell = memory, bell, bell.base + <Py_ssize_t>layout.BELL_AT
         self.ring = Ring(memory, layout.RESULT_TAIL_AT, layout.RESULT_HEAD_AT, shape.result_ring_at, shape.ring_bytes)
-        self.host, self.ring_fd, self.timer_fd = host, host.ring_fd, host.timer_fd
+        self.host, self.ring_fd = host, host.ring_fd
         self.turn = threading.Lock()
         self.thread = PyThread_get_thread_ident()
         self.last_segment = -1
@@ -131,19 +118,15 @@ cdef class Outbox:
     cdef void want_room(self) noexcept:
         """Ask to be woken when results were read; the caller looks again before it sleeps."""
         atomic.store32(self.memory.base + SPACE_WANTED_AT, 1)
-        self.announce(True)  # its fence stands between the flag and the look
+        self.ring_bell()  # its fence stands between the flag and the look
 
-    cdef void announce(self, bint urgent) noexcept:
-        """Wake the main process if it sleeps: now, or by timer a little later, so that it finds a batch."""
-        cdef uint32_t state
+    cdef void ring_bell(self) noexcept:
+        """Wake the main process if it sleeps."""
         atomic.fence()  # the result was written before the flag is read
-        state = atomic.load32(self.bell)
-        if state == ASLEEP and not urgent and self.timer_fd >= 0:
-            if atomic.swap32(self.bell, ASLEEP, ARMED):
-                fq_arm(self.timer_fd, BELL_DELAY)
-            return
-        while urgent and (state == ASLEEP or state == ARMED):
-            if atomic.swap32(self.bell, state, RUNG):
-                fq_ring(self.ring_fd)
-                return
-            state = atomic.load32(self.bell)
+        if atomic.load32(self.bell) == ASLEEP and atomic.swap32(self.bell, ASLEEP, AWAKE):
+            fq_ring(self.ring_fd)
+
+    cdef void ring_if_unread(self) noexcept:
+        """Wake the main process if it has results to read."""
+        if self.ring.unread():
+            self.ring_bell()

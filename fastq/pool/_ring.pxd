@@ -31,6 +31,8 @@ cdef class Ring:
     cdef readonly uint64_t capacity
     cdef uint64_t tail
     cdef uint64_t head
+    # The consumer's: from where on little is left of what there was when the tail moved last.
+    cdef uint64_t low_at
     cdef int64_t push(self, Record *record) noexcept
     cdef int look(self, Record *record) except -1
     cdef bint claim(self, Record *record) noexcept
@@ -39,6 +41,7 @@ cdef class Ring:
     cdef bint take_back(self, uint64_t position) noexcept
     cdef bint untaken(self, uint64_t position) noexcept
     cdef bint is_empty(self) noexcept
+    cdef bint runs_low(self) noexcept
     cdef bint is_drained(self) noexcept
     cdef int64_t unread(self) noexcept
     cdef bint has_room(self, Py_ssize_t size) noexcept

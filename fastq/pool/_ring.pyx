@@ -27,6 +27,8 @@ cdef uint32_t WAITING = layout.RECORD_WAITING
 cdef uint32_t RUNNING = layout.RECORD_RUNNING
 cdef uint32_t WITHDRAWN = layout.RECORD_WITHDRAWN
 cdef uint32_t PAD = layout.RECORD_PAD
+cdef uint64_t NOWHERE = 2**64 - 1
+cdef uint64_t LOW = 3
 
 
 class RingCorruptError(Exception):
@@ -65,6 +67,7 @@ cdef class Ring:
         self.capacity = capacity
         self.tail = atomic.load64(self.tail_at)
         self.head = atomic.load64(self.head_at)
+        self.low_at = NOWHERE
 
     # Producer ---------------------------------------------------------------------------------------------------
 
@@ -139,7 +142,8 @@ cdef class Ring:
         cdef uint64_t tail = atomic.load64(self.tail_at)  # acquire: every record before it is whole
         cdef uint64_t to_end
         cdef char *at
-        self.tail = tail
+        if tail != self.tail:
+            self.tail, self.low_at = tail, tail - (tail - self.head) // LOW
         while True:
             if self.head == tail:
                 return NOTHING
@@ -165,6 +169,13 @@ cdef class Ring:
             record.b = (<int64_t *>(at + B_AT))[0]
             record.data = at + HEADER
             return FOUND
+
+    cdef bint runs_low(self) noexcept:
+        """Return, once since the producer added something, whether no more than a third is left of what there was then."""
+        if self.head < self.low_at:
+            return False
+        self.low_at = NOWHERE
+        return True
 
     cdef bint claim(self, Record *record) noexcept:
         """Make the record ours; false when the producer has withdrawn it."""

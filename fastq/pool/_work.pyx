@@ -231,7 +231,7 @@ cdef class Work:
             self.outbox.send(task, RETURNED, b"", 0)
         else:
             self.outbox.send(task, BROKEN, NEVER_ANY_DESCRIPTOR, 0)
-        self.outbox.announce(True)
+        self.outbox.ring_bell()
         return 0
 
     cdef void finish(self, Attempt task, uint32_t kind, object answer):
@@ -262,11 +262,9 @@ cdef class Work:
         if self.max_memory and now - self.measured_at > MEASURE_EVERY:
             self.measured_at = now
             self.measure()
-        self.outbox.announce(
-            now - task.started_ns > BELL_DELAY
-            or self.tasks.is_empty()
-            or atomic.load32(self.memory.base + REPORT_AT) != 0
-        )
+        # While there is work before this child the main process need not know: it looks by itself before long.
+        if self.tasks.runs_low() or self.tasks.is_empty() or atomic.load32(self.memory.base + REPORT_AT):
+            self.outbox.ring_bell()
 
     cdef int write(self, Attempt task, bytes data) except -1:
         """Send a result from within user code, in whatever thread that is."""
@@ -277,7 +275,7 @@ cdef class Work:
             shielded, self.task = self.task, None  # a signal is to raise in user code, not here
         try:
             self.outbox.send(task, WRITTEN, data, 0)
-            self.outbox.announce(True)
+            self.outbox.ring_bell()
         finally:
             if gets_signals:
                 self.task = shielded
@@ -306,6 +304,7 @@ cdef class Work:
         if self.has_news():
             self.wake_up()
             return False
+        self.outbox.ring_if_unread()  # what it still had may have been withdrawn
         return True
 
     def wake_up(self) -> None:

@@ -44,11 +44,10 @@ class ChildState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SharedBell:
-    """What all children share: the bell, and the two descriptors that ring it."""
+    """What all children share: the bell, and the descriptor that rings it."""
 
     bell: Segment
     ring: Wakeup
-    timer_fd: int
 
 
 class Child:
@@ -87,8 +86,7 @@ class Child:
 
     def order_fds(self, shared_bell: SharedBell) -> list[int]:
         """Return the descriptors that go with the order, as ``ChildSetup`` expects them."""
-        fds = [self._far_channel.fileno(), self.segment.fd, shared_bell.bell.fd, shared_bell.ring.write_fd]
-        return fds if shared_bell.timer_fd < 0 else [*fds, shared_bell.timer_fd]
+        return [self._far_channel.fileno(), self.segment.fd, shared_bell.bell.fd, shared_bell.ring.write_fd]
 
     def ordered(self) -> None:
         """Close what is the child's alone, once it was passed on."""

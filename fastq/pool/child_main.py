@@ -40,26 +40,24 @@ _log = logging.getLogger("fastq.worker")
 
 @dataclass(frozen=True, slots=True)
 class ChildSetup:
-    """The descriptors and settings that a child starts with; ``timer_fd`` is -1 where there are no timers."""
+    """The descriptors and settings that a child starts with."""
 
     lifeline_fd: int
     control_fd: int
     segment_fd: int
     bell_fd: int
     ring_fd: int
-    timer_fd: int
     max_memory: int
 
     @classmethod
     def from_fds(cls, fds: list[int], max_memory: int) -> Self:
-        """Take the descriptors in the order of ``fds()``; the timer's may be missing."""
-        lifeline, control, segment, bell, ring, *timer = fds
-        return cls(lifeline, control, segment, bell, ring, timer[0] if timer else -1, max_memory)
+        """Take the descriptors in the order of ``fds()``."""
+        lifeline, control, segment, bell, ring = fds
+        return cls(lifeline, control, segment, bell, ring, max_memory)
 
     def fds(self) -> list[int]:
         """Return every descriptor in the order in which they are passed."""
-        every = [getattr(self, field.name) for field in fields(self)[:-1]]
-        return [fd for fd in every if fd >= 0]
+        return [getattr(self, field.name) for field in fields(self)[:-1]]
 
 
 class Host:
@@ -67,7 +65,6 @@ class Host:
 
     def __init__(self, setup: ChildSetup) -> None:
         self.ring_fd = setup.ring_fd
-        self.timer_fd = setup.timer_fd
         self.wake_fd = setup.control_fd
         self.max_memory = setup.max_memory
         self.channel = Channel(socket.socket(fileno=setup.control_fd))

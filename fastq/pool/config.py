@@ -39,8 +39,6 @@ class PoolConfig:
             object.__setattr__(self, "name", self.runner)
         if not all(self.runner.partition(":")):
             raise ValueError(f"runner must be 'module:attr', not {self.runner!r}")
-        if not self.name:
-            object.__setattr__(self, "name", self.runner)
         if self.start_method not in _START_METHODS:
             raise ValueError(f"start_method must be one of {_START_METHODS}, not {self.start_method!r}")
         self._at_least("processes", 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 __all__ = ["PAGE", "VERSION", "Layout"]
 
-VERSION = 4
+VERSION = 5
 MAGIC = 0x46515031  # "FQP1"
 LINE = 64
 PAGE = 4096
@@ -72,10 +72,8 @@ FLAG_SEGMENT = 1  # the data is 8 bytes of length; the bytes are in a segment se
 # The segment that all children of a pool share.
 BELL_AT = 0  # u32, BELL_*
 
-BELL_AWAKE = 0  # main is reading the rings; nobody need ring
+BELL_AWAKE = 0  # main reads the rings, or was rung for; nobody need ring
 BELL_ASLEEP = 1
-BELL_ARMED = 2  # it will ring a little later, by timer
-BELL_RUNG = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """The pool as the server uses it: tasks in, events out, over the server's event loop.
 
-Wakes when a child rings, and at its tick (25 ms while it has work, half of that while some of it waits, 1 s otherwise);
-reads the result rings; writes the task rings. No call waits for a child, save ``start``, ``drain`` and ``stop``, which
-are bounded.
+Wakes when a child rings, and at its tick (20 ms while it has work, 1 s otherwise); reads the result rings; writes the
+task rings. No call waits for a child, save ``start``, ``drain`` and ``stop``, which are bounded.
 """
 
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from fastq.pool import layout
 from fastq.pool._child_queue import Event, Submission
@@ -22,11 +22,14 @@ from fastq.pool.preloader_client import PoolStartError
 from fastq.pool.protocol import CancelOutcome, PoolCallbacks, Running
 from fastq.pool.supervisor import Reports, Supervisor
 from fastq.pool.timekeeper import Timekeeper
-from fastq.pool.wakeup import Wakeup, new_timer_fd
+from fastq.pool.wakeup import Wakeup
 
 __all__ = ["ForkServer", "PoolConfig", "ProcessPool"]
 
 _IDLE_TICK_S = 1.0
+_LONGEST_TICK_S = 0.02  # a child that has work before it does not ring: for so long its results may be unread
+_SHORTEST_TICK_S = 0.01
+_TICKS_A_PREFETCH = 2.5  # what waited for one and a half of it is found before it waited for two
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
 _SHORTAGE_EVERY_S = 60.0  # a line of log
@@ -39,16 +42,15 @@ class ProcessPool:
     def __init__(self, config: PoolConfig, callbacks: PoolCallbacks, forks: ForkServer | None = None) -> None:
         self._config = config
         self._callbacks = callbacks
-        self._tick_s = min(max(config.prefetch_time / 2, 0.01), 0.05)
+        self._tick_s = min(max(config.prefetch_time / _TICKS_A_PREFETCH, _SHORTEST_TICK_S), _LONGEST_TICK_S)
         self._bell = Segment.create(layout.PAGE)
         self._ring = Wakeup.create()
-        self._timer_fd = new_timer_fd()
         self._dispatcher = Dispatcher(Memory(self._bell.memory), config.prefetch_time, config.prefetch_records)
         self._forks = forks or ForkServer(config, callbacks.on_notice, callbacks.on_info)
         self._owns_forks = forks is None
         self._supervisor = Supervisor(
             config,
-            SharedBell(self._bell, self._ring, self._timer_fd),
+            SharedBell(self._bell, self._ring),
             self._dispatcher,
             Reports(
                 self._deliver,
@@ -76,9 +78,7 @@ class ProcessPool:
         Raises ``PoolStartError`` with the reason, a traceback if there is one; ``stop`` is still to be called.
         """
         loop = asyncio.get_running_loop()
-        loop.add_reader(self._ring.read_fd, self._on_bell, self._ring.read_fd)
-        if self._timer_fd >= 0:
-            loop.add_reader(self._timer_fd, self._on_bell, self._timer_fd)
+        loop.add_reader(self._ring.read_fd, self._on_bell)
         self._dispatcher.fall_asleep()
         self._schedule(self._tick_s)
         await self._supervisor.start()
@@ -126,13 +126,10 @@ class ProcessPool:
         loop = asyncio.get_running_loop()
         if self._tick is not None:
             self._tick.cancel()
-        for fd in {self._ring.read_fd, self._timer_fd} - {-1}:
-            loop.remove_reader(fd)
+        if self._ring.read_fd >= 0:
+            loop.remove_reader(self._ring.read_fd)
         self._ring.close()
         self._bell.close_fd()
-        if self._timer_fd >= 0:
-            os.close(self._timer_fd)
-            self._timer_fd = -1
 
     # Tasks ------------------------------------------------------------------------------------------------------
 
@@ -204,11 +201,9 @@ class ProcessPool:
 
     # Turns ------------------------------------------------------------------------------------------------------
 
-    def _on_bell(self, fd: int) -> None:
-        try:
-            os.read(fd, 8)
-        except BlockingIOError:
-            return  # the timer was set again meanwhile, or both rang
+    def _on_bell(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._ring.read_fd, 8)
         self._pump()
 
     def _pump(self) -> None:
@@ -279,17 +274,16 @@ class ProcessPool:
         self._tick = asyncio.get_running_loop().call_later(delay_s, self._on_tick)
 
     def _on_tick(self) -> None:
-        """Check limits; also collect, should a wake-up have been lost with the child that owed it."""
+        """Check limits, and collect the results of children that have work before them, and so did not ring."""
         children = self._supervisor.children
+        self._attempt(self._pump)
         self._attempt(lambda: self._timekeeper.check(children, now_ns()))
         self._attempt(lambda: self._memory.check(children))
         self._attempt(self._supervisor.check)
         self._attempt(lambda: self._deliver(self._dispatcher.relieve()))
         self._busy = self._dispatcher.pending > 0 or any(one.state is not ChildState.READY for one in children)
-        waits = any(one.queue.oldest_waiting() for one in children)
-        self._schedule((self._tick_s / 2 if waits else self._tick_s) if self._busy else _IDLE_TICK_S)
+        self._schedule(self._tick_s if self._busy else _IDLE_TICK_S)
         self._tell_of_shortage()
-        self._pump()
 
     def _tell_of_shortage(self) -> None:
         shortage = self._dispatcher.take_shortage()

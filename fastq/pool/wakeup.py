@@ -1,19 +1,13 @@
 """Wake-ups of the main process: a descriptor that children write and it, asleep in ``poll``, finds readable.
 
-An eventfd on Linux, a pipe elsewhere. ``Timer`` is a doorbell that rings a little later by itself, so that a batch of
-results costs one wake-up even if the child that armed it is by then deep in a handler that holds the GIL; it is a
-timerfd, and where there is none (``fd`` -1) the main process' tick takes its place.
+An eventfd on Linux, a pipe elsewhere.
 """
 
 import contextlib
-import ctypes
 import os
-import sys
 from dataclasses import dataclass
 
-__all__ = ["Wakeup", "new_timer_fd"]
-
-_CLOCK_MONOTONIC = 1
+__all__ = ["Wakeup"]
 
 
 @dataclass(slots=True)
@@ -40,13 +34,3 @@ class Wakeup:
         for fd in {self.read_fd, self.write_fd} - {-1}:
             os.close(fd)
         self.read_fd = self.write_fd = -1
-
-
-def new_timer_fd() -> int:
-    """Return a disarmed timerfd that does not block, or -1 where the system has none."""
-    if not sys.platform.startswith("linux"):
-        return -1
-    # os.timerfd_create exists from Python 3.13 on only.
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = int(libc.timerfd_create(_CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC))
-    return max(fd, -1)

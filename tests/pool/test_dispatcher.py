@@ -33,6 +33,31 @@ def test_a_child_gets_about_prefetch_time_of_work(desk: Desk) -> None:
     assert desk.loads == [10, 10]
 
 
+def test_nothing_is_asked_for_while_every_child_has_enough_before_it(desk: Desk) -> None:
+    """Else each task that ends would be followed by a fetch of one."""
+    desk.learn(5 * MS)
+    desk.submit(*range(16))
+    assert desk.loads == [8, 8]
+    assert desk.dispatcher.free(only_async=False) == 0
+    first, _ = desk.children
+    first.end(first.begin(), 5 * MS)
+    desk.dispatcher.collect([])
+    assert desk.dispatcher.free(only_async=False) == 3 + 2, "for the other one, too"
+
+
+@pytest.mark.parametrize("desk", [(2, 600.0)], indirect=True)
+def test_what_a_child_has_ended_is_known_before_it_is_collected(desk: Desk) -> None:
+    desk.learn(100 * S)
+    first, _ = desk.children
+    desk.submit(*range(8))
+    assert desk.loads == [4, 4]
+    for _ in range(3):
+        first.end(first.begin(), 100 * S)
+    first.begin(ago_ns=50 * S)
+    desk.submit(8, 9, 10)
+    assert desk.loads == [7, 4]
+
+
 def test_big_payloads_are_bounded_by_bytes(desk: Desk) -> None:
     desk.learn(1000)
     desk.submit(*range(30), size=100_000)

@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from fastq.pool._child_queue import Submission
 from fastq.pool._work import MAX_RESULT
 from fastq.pool.config import PoolConfig
 from fastq.pool.event_kind import EventKind
@@ -42,6 +43,23 @@ def test_payloads_and_results_of_any_size_pass(size: int) -> None:
             for number in range(4):
                 assert (await b.outcome(("in", number))).data == b"t" * size
                 assert (await b.outcome(("out", number))).data == b"r" * size
+
+    run(test())
+
+
+def test_the_results_of_a_child_that_is_in_a_long_task_are_read() -> None:
+    """It has more work before it, so it did not ring."""
+
+    async def test() -> None:
+        async with bench(settings(prefetch_time=600)) as b:
+            await b.run("noop")
+            go = b.beacon.file("go")
+            long = Submission("long", b.task("", "wait_for", file=str(go)).data, "noop")
+            b.submit(b.task("short"), long, *(b.task(number) for number in range(8)))
+            assert (await b.outcome("short")).kind is EventKind.DONE
+            assert b.pool.pending == 9
+            go.touch()
+            await b.outcomes(["long", *range(8)])
 
     run(test())
 

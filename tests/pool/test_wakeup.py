@@ -3,7 +3,7 @@ import select
 
 import pytest
 
-from fastq.pool.wakeup import Wakeup, new_timer_fd
+from fastq.pool.wakeup import Wakeup
 
 
 def refuse(*_: object) -> int:
@@ -29,13 +29,3 @@ def test_a_wakeup_is_readable_once_however_often_it_rang(eventfd: str, monkeypat
         os.read(wakeup.read_fd, 8)
     wakeup.close()
     assert wakeup.read_fd == -1
-
-
-def test_a_timer_is_silent_until_it_is_set() -> None:
-    fd = new_timer_fd()
-    assert fd >= 0
-    assert not os.get_blocking(fd)
-    assert not os.get_inheritable(fd)
-    with pytest.raises(BlockingIOError):
-        os.read(fd, 8)
-    os.close(fd)

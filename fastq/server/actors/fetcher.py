@@ -33,7 +33,8 @@ FULL_BATCH: Final = 64
 LARGE_BATCH: Final = 128
 QUEUES_OF_A_LARGE_BATCH: Final = 3
 """More of them take turns: each call costs as much as 15 tasks, and its tasks a call of done later on."""
-NO_ROOM_PAUSE_S: Final = 0.2
+NO_ROOM_PAUSE_S: Final = 0.025
+"""There is room again with time, too, as tasks come near their end; else the fetcher is woken when some have ended."""
 WOKEN_INTERVAL_S: Final = 10.0
 """How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
 MOST_CALLS: Final = 4
@@ -187,7 +188,7 @@ class Fetcher(Actor):
                 self._dequeues.bring(Brought(call, result, asked))
         brought = self._dequeues.brought
         is_full = brought >= max(FULL_BATCH, sum(call.most for call in calls))
-        if not (is_full and brought < self._taker.room):
+        if not (is_full and self._taker.room - brought >= FULL_BATCH):
             self._hand_on()
 
     def _hand_on(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
-from fastq.server.actors.acker import FLUSH_AT, Acker
+from fastq.server.actors.acker import FLUSH_AT, RESTED_S, Acker
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire import keys
 from tests.broker.harness import NOW_S, QUEUE, message
@@ -77,6 +77,28 @@ def test_it_flushes_soon_after_the_first_result(db: Redis, url: str) -> None:
         assert acking.ticks == 1
         assert bench.in_flight_ids() == []
         await acking.stop()
+
+    on_bench(db, url, test)
+
+
+def test_it_flushes_at_once_after_a_rest(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        acking = acker(bench, pool_is_dry=False)
+        one, two, three = bench.hold("a", "b", "c")
+        bench.clock.advance(RESTED_S)
+        acking.add([end(one)])
+        assert acking._woken.is_set()
+        await acking.tick()
+        acking._woken.clear()
+        bench.clock.advance(RESTED_S / 2)
+        acking.add([end(two)])
+        assert not acking._woken.is_set()
+        await acking.tick()
+        bench.clock.advance(RESTED_S)
+        acking.add([end(three)])
+        assert acking._woken.is_set()
+        await acking.tick()
+        assert bench.in_flight_ids() == []
 
     on_bench(db, url, test)
 
