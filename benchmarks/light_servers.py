@@ -69,9 +69,9 @@ class CountedCommands(Commands):
         super().__init__(broker)
         self._server = server
 
-    def begin(self, operations: Sequence[Operation[Any]]) -> asyncio.Future[list[Any]]:
+    def begin(self, operations: Sequence[Operation[Any]], *, joins: bool = False) -> asyncio.Future[list[Any]]:
         """Do as ever, and count."""
-        answer = super().begin(operations)
+        answer = super().begin(operations, joins=joins)
         for at, operation in enumerate(operations):
             if operation.name == "dequeue":
                 answer.add_done_callback(self._server.heard_by(self._server.why(), at))

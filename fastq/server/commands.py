@@ -51,11 +51,14 @@ class Commands:
         """
         return await self.begin(operations)
 
-    def begin(self, operations: Sequence[Operation[Any]]) -> asyncio.Future[list[Any]]:
-        """Do as ``run_many``, and return at once; cancel the future if nobody will wait for it."""
+    def begin(self, operations: Sequence[Operation[Any]], *, joins: bool = False) -> asyncio.Future[list[Any]]:
+        """Do as ``run_many``, and return at once; cancel the future if nobody will wait for it.
+
+        What ``joins`` goes into the pipeline of what was asked for just before, if there is any.
+        """
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((operations, answer))
-        if len(self._senders) < MOST_UNDER_WAY:
+        if len(self._senders) < MOST_UNDER_WAY and not (joins and self._starting):
             sender = asyncio.create_task(self._send(), name="fastq commands")
             self._senders.add(sender)
             self._starting += 1

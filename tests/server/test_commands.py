@@ -66,6 +66,23 @@ def test_what_is_asked_while_two_pipelines_are_under_way_goes_out_together_in_th
     run(test)
 
 
+def test_what_joins_goes_out_with_what_was_asked_for_just_before_if_anything_was() -> None:
+    async def test() -> None:
+        pipelines = Pipelines()
+        commands = commands_on(pipelines)
+        asked = [commands.begin([ask("a")]), commands.begin([ask("b")], joins=True)]
+        assert await asyncio.gather(*asked) == [["a!"], ["b!"]]
+        pipelines.open.clear()
+        (first,) = await ask_one_by_one(commands, "c")
+        alone = commands.begin([ask("d")], joins=True)
+        await asyncio.sleep(0)
+        assert pipelines.sent == [["a", "b"], ["c"], ["d"]], "what is on its way already cannot be joined"
+        pipelines.open.set()
+        assert (await first, await alone) == (["c!"], ["d!"])
+
+    run(test)
+
+
 def test_what_two_ask_at_once_goes_out_in_a_pipeline_each() -> None:
     """In one, both would have their answers and ask again at once, and Redis would have nothing to do meanwhile."""
 

@@ -158,7 +158,9 @@ class Fetcher(Actor):
 
     async def _fetch(self, calls: Sequence[DequeueCall]) -> None:
         asked = Moment.now(self._clock)
-        answer = self._commands.begin([dequeue(*call) for call in calls])
+        most = sum(call.most for call in calls)
+        # A small one is not worth a round trip of its own beside that of the acks.
+        answer = self._commands.begin([dequeue(*call) for call in calls], joins=most < FULL_BATCH)
         self._dequeues.begin(calls)
         try:
             if self._dequeues.brought:
@@ -187,7 +189,7 @@ class Fetcher(Actor):
                 self._note_tasks(call.queue, call.most, result)
                 self._dequeues.bring(Brought(call, result, asked))
         brought = self._dequeues.brought
-        is_full = brought >= max(FULL_BATCH, sum(call.most for call in calls))
+        is_full = brought >= max(FULL_BATCH, most)
         if not (is_full and self._taker.room - brought >= FULL_BATCH):
             self._hand_on()
 

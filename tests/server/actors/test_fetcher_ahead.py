@@ -28,9 +28,9 @@ def test_a_full_batch_is_handed_on_while_redis_works_on_the_next(db: Redis, url:
         taken_when_asked: list[int] = []
         begin = bench.commands.begin
 
-        def noting(operations: Sequence[Operation[Any]]) -> asyncio.Future[list[Any]]:
+        def noting(operations: Sequence[Operation[Any]], *, joins: bool = False) -> asyncio.Future[list[Any]]:
             taken_when_asked.append(len(pool.taken))
-            return begin(operations)
+            return begin(operations, joins=joins)
 
         bench.commands.begin = noting  # type: ignore[method-assign]  # to see when it asks
         fetching = fetcher(bench, pool)
