@@ -73,4 +73,5 @@ cdef class ChildQueue:
     cdef int collect(self, list events, Estimate mean) except -1
     cdef bint take_back(self, Submission submission)
     cdef bint has_results(self) noexcept
+    cdef uint32_t report(self) noexcept
     cdef void ring_if_asleep(self) noexcept

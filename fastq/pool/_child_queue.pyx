@@ -38,6 +38,8 @@ cdef uint32_t WRITTEN = EventKind.WRITTEN
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
 cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
+cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
+cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 # How many times its delay a late task is expected to take from now on. By half of prefetch_time it is overdue, and its
 # child must not be given any more then: so more than 2.
 cdef double LATE_FACTOR = 4
@@ -235,15 +237,19 @@ cdef class ChildQueue:
         atomic.store32(self.memory.base + COMMAND_AT, layout.COMMAND_EXIT)
         fq_wake(self.wake_fd)
 
+    cdef uint32_t report(self) noexcept:
+        """Return the REPORT_* bits for which the child takes no more work."""
+        return atomic.load32(self.memory.base + REPORT_AT)
+
     @property
     def is_over_memory(self) -> bool:
         """Return whether the child takes no more work because of its size."""
-        return atomic.load32(self.memory.base + <Py_ssize_t>layout.REPORT_AT) & <uint32_t>layout.REPORT_OVER_MEMORY != 0
+        return self.report() & OVER_MEMORY != 0
 
     @property
     def wants_to_leave(self) -> bool:
         """Return whether the child takes no more work, for whatever reason of its own."""
-        return atomic.load32(self.memory.base + <Py_ssize_t>layout.REPORT_AT) != 0
+        return self.report() != 0
 
     @property
     def in_step(self) -> int:

@@ -35,6 +35,8 @@ cdef int PATIENT_TASKS = 16
 # While each child has so much of its due before it nothing is asked for: what there is room for then would be fetched
 # and written in calls of one or two tasks each, which cost more than the tasks.
 cdef double ENOUGH = 0.75
+# As long as it has no more than this before it a child is given the next task, too: to wake another costs as much.
+cdef int64_t RUN_NS = 100_000
 # For how long nothing is asked for after a task could not be handed over, as for want of descriptors or memory.
 cdef int64_t SHORTAGE_NS = 1_000_000_000
 
@@ -56,6 +58,9 @@ cdef class Dispatcher:
     cdef int64_t next_return, short_until
     cdef object shortage
     cdef readonly bint closed
+    # The child chosen last, in this turn, and how long it may have to work before another is looked for.
+    cdef ChildQueue last
+    cdef double last_until_ns
     # Which sorts have come so far, plain tasks and coroutines: where there is but one, all that waits is stuck with the first.
     cdef bint come[2]
 
@@ -132,6 +137,7 @@ cdef class Dispatcher:
                 kept.append(submission)
                 self.waiting.popleft()
         finally:
+            self.last = None
             self.waiting.extendleft(reversed(kept))
             for queue in self.queues:
                 if queue.touched:
@@ -162,12 +168,17 @@ cdef class Dispatcher:
         return events
 
     cdef ChildQueue choose(self, Submission submission, int64_t now):
-        """Return the child that will be free first, ``None`` when none may take this one now."""
+        """Return the child that will be free first, about; ``None`` when none may take this one now."""
         cdef ChildQueue queue
-        cdef ChildQueue best = None
+        cdef ChildQueue best = self.last
+        if best is not None and best.backlog_ns < self.last_until_ns and self.may_take(best, submission, now):
+            return best
+        best = None
         for queue in self.queues:
             if (best is None or queue.backlog_ns < best.backlog_ns) and self.may_take(queue, submission, now):
                 best = queue
+        if best is not None and not submission.is_async:
+            self.last, self.last_until_ns = best, best.backlog_ns + RUN_NS
         return best
 
     cdef bint may_take(self, ChildQueue queue, Submission submission, int64_t now):
@@ -200,6 +211,14 @@ cdef class Dispatcher:
                 except Exception as error:  # noqa: BLE001 - whatever it is, the others are read, and the child is replaced
                     unreadable.append((queue, error))
         return unreadable
+
+    def any_leaves(self) -> bool:
+        """Return whether a child is to leave, or has answered for all that it had since it left."""
+        cdef ChildQueue queue
+        for queue in self.queues:
+            if queue.left == 0 or queue.report() or not (queue.open or queue.count()):
+                return True
+        return False
 
     def collect_last(self, queue: ChildQueue, events: list) -> None:
         """Append an event for every result of a child that is dead."""

@@ -215,7 +215,8 @@ class ProcessPool:
                 for queue, error in self._dispatcher.collect(events):
                     self._condemn(queue, error)
                 events += self._dispatcher.dispatch()
-                self._supervisor.seats.recycle()
+                if self._dispatcher.any_leaves():
+                    self._supervisor.seats.recycle()
                 if self._dispatcher.fall_asleep():
                     break
             else:

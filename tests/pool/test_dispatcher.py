@@ -3,7 +3,7 @@ import pytest
 from fastq.pool._child_queue import Submission
 from fastq.pool._ring import now_ns
 from fastq.pool.event_kind import EventKind
-from fastq.pool.layout import SLEEPING_AT
+from fastq.pool.layout import REPORT_AT, REPORT_OVER_MEMORY, SLEEPING_AT
 from tests.pool.desk import MS, Desk, S, desk_fixture, spin_until
 from tests.pool.harness import bench, run, settings
 from tests.waiting import wait_until
@@ -56,6 +56,30 @@ def test_what_a_child_has_ended_is_known_before_it_is_collected(desk: Desk) -> N
     first.begin(ago_ns=50 * S)
     desk.submit(8, 9, 10)
     assert desk.loads == [7, 4]
+
+
+def test_short_tasks_are_given_in_runs_as_to_wake_a_child_costs_more(desk: Desk) -> None:
+    desk.learn(1000)
+    desk.submit(*range(50))
+    assert desk.loads == [50, 0]
+    desk.submit(*range(100))
+    assert desk.loads == [50, 100]
+    desk.submit(*range(100))
+    assert desk.loads == [150, 100]
+
+
+def test_children_that_leave_are_seen(desk: Desk) -> None:
+    first, second = desk.children
+    assert not desk.dispatcher.any_leaves()
+    desk.submit(1, 2)
+    first.queue.set_open(False)
+    assert not desk.dispatcher.any_leaves(), "it has work to do"
+    first.work_off()
+    desk.dispatcher.collect([])
+    assert desk.dispatcher.any_leaves()
+    first.queue.set_open(True)
+    second.memory[REPORT_AT] = REPORT_OVER_MEMORY
+    assert desk.dispatcher.any_leaves()
 
 
 def test_big_payloads_are_bounded_by_bytes(desk: Desk) -> None:
@@ -167,7 +191,7 @@ def test_what_waited_too_long_moves_to_a_free_child_else_goes_back_in_order() ->
 
 @pytest.mark.parametrize("desk", [(2, 600.0)], indirect=True)
 def test_a_child_whose_task_is_well_past_its_estimate_is_not_asked_to_do_more(desk: Desk) -> None:
-    desk.learn(1000)
+    desk.learn(MS)
     late, quick = desk.children
     desk.submit("late", "quick")
     late.begin(ago_ns=100 * S)
@@ -195,7 +219,7 @@ def test_what_waits_behind_an_overdue_task_moves_to_a_free_child(desk: Desk) -> 
 @pytest.mark.parametrize("desk", [(2, 600.0)], indirect=True)
 def test_what_waits_behind_an_overdue_task_goes_back_in_order_and_is_not_asked_for_again(desk: Desk) -> None:
     """Another server may have a free child; to fetch it again here would be to give it back again."""
-    desk.learn(1000)
+    desk.learn(MS)
     overdue, late = desk.children
     desk.submit(*range(10))
     assert desk.loads == [5, 5]
