@@ -15,6 +15,7 @@ cdef class Submission:
     cdef readonly str type
     # Set right after ``make`` by who makes one.
     cdef readonly bint is_async
+    cdef public bint is_awaited
     cdef readonly int64_t timeout_ns
     cdef readonly int64_t deadline_unix_ns
     # The pool's own, while it has the submission.

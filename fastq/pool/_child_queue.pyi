@@ -17,6 +17,7 @@ class Submission:
     data: bytes
     type: str
     is_async: bool
+    is_awaited: bool
     timeout_ns: int
     deadline_unix_ns: int
     seq: int

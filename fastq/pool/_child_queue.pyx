@@ -33,6 +33,7 @@ cdef extern from *:
     void fq_wake(int fd) nogil
 
 cdef uint32_t ASYNC = layout.TASK_ASYNC
+cdef uint32_t AWAITED = layout.TASK_AWAITED
 cdef uint32_t SEGMENT = layout.FLAG_SEGMENT
 cdef uint32_t WRITTEN = EventKind.WRITTEN
 cdef Py_ssize_t SLEEPING_AT = layout.SLEEPING_AT
@@ -61,7 +62,11 @@ cdef class Estimate:
 
 
 cdef class Submission:
-    """One task as the pool takes it; ``key`` is the caller's own, ``type`` is what its duration is estimated by."""
+    """One task as the pool takes it.
+
+    ``key`` is the caller's own, ``type`` is what its duration is estimated by. The end of one that ``is_awaited`` is
+    told at once.
+    """
 
     def __init__(
         self,
@@ -181,7 +186,8 @@ cdef class ChildQueue:
         cdef Record record
         cdef bytes inline = submission.data
         cdef int64_t position
-        record.seq, record.kind, record.flags = seq, ASYNC if submission.is_async else 0, 0
+        record.seq, record.flags = seq, 0
+        record.kind = (ASYNC if submission.is_async else 0) | (AWAITED if submission.is_awaited else 0)
         record.a, record.b = submission.timeout_ns, submission.deadline_unix_ns
         if not self.tasks.fits_inline(PyBytes_GET_SIZE(inline)):
             inline = PyBytes_GET_SIZE(inline).to_bytes(8, "little")

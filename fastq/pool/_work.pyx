@@ -29,6 +29,7 @@ cdef extern from "Python.h":
     int PyContext_Exit(object context) except -1
 
 cdef uint32_t ASYNC = layout.TASK_ASYNC
+cdef uint32_t AWAITED = layout.TASK_AWAITED
 cdef uint32_t EXIT = layout.COMMAND_EXIT
 cdef int ROW_IDLE = layout.ROW_IDLE
 cdef int ROW_RUNNING = layout.ROW_RUNNING
@@ -72,6 +73,7 @@ cdef class Attempt:
     cdef readonly int64_t deadline_ns
     cdef readonly bytes data
     cdef bint told
+    cdef bint is_awaited
 
     @property
     def interruption(self) -> EventKind | None:
@@ -198,6 +200,7 @@ cdef class Work:
         if ours:
             task = Attempt.__new__(Attempt)
             task.work, task.row, task.seq, task.told = self, row, record.seq, False
+            task.is_awaited = record.kind & AWAITED
             task.data = PyBytes_FromStringAndSize(record.data, record.size)
             task.started_ns = atomic.now_ns()
             task.deadline_ns = task.started_ns + record.a if record.a > 0 else 0
@@ -263,7 +266,12 @@ cdef class Work:
             self.measured_at = now
             self.measure()
         # While there is work before this child the main process need not know: it looks by itself before long.
-        if self.tasks.runs_low() or self.tasks.is_empty() or atomic.load32(self.memory.base + REPORT_AT):
+        if (
+            self.tasks.runs_low()
+            or self.tasks.is_empty()
+            or task.is_awaited
+            or atomic.load32(self.memory.base + REPORT_AT)
+        ):
             self.outbox.ring_bell()
 
     cdef int write(self, Attempt task, bytes data) except -1:

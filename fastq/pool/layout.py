@@ -67,6 +67,7 @@ RECORD_WITHDRAWN = 3  # claimed back by the main process
 RECORD_PAD = 4  # nothing up to the end of the ring; the next record is at its start
 
 TASK_ASYNC = 1
+TASK_AWAITED = 2
 FLAG_SEGMENT = 1  # the data is 8 bytes of length; the bytes are in a segment sent over the control socket
 
 # The segment that all children of a pool share.

@@ -56,10 +56,10 @@ class Site:
         self.sleep_main()
         return True
 
-    def give(self, count: int) -> list[int]:
+    def give(self, count: int, kind: int = 0) -> list[int]:
         """Give it tasks; return their positions."""
         self.given += count
-        return [self.tasks.put(seq, b"x" * 50) for seq in range(self.given - count + 1, self.given + 1)]
+        return [self.tasks.put(seq, b"x" * 50, kind) for seq in range(self.given - count + 1, self.given + 1)]
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a task: note whether it rang since the one before."""
@@ -137,6 +137,13 @@ def test_a_result_that_a_handler_writes_rings_at_once(site: Site) -> None:
     site.give(9)
     assert where(site.work_off()) == [6, 9]
     assert rang == [True]
+
+
+def test_the_end_of_a_task_that_somebody_waits_for_rings_at_once(site: Site) -> None:
+    site.give(1)
+    site.give(1, layout.TASK_AWAITED)
+    site.give(7)
+    assert where(site.work_off()) == [2, 6, 9]
 
 
 def test_nobody_rings_for_a_main_process_that_is_awake(site: Site) -> None:

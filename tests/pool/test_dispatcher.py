@@ -3,7 +3,7 @@ import pytest
 from fastq.pool._child_queue import Submission
 from fastq.pool._ring import now_ns
 from fastq.pool.event_kind import EventKind
-from fastq.pool.layout import REPORT_AT, REPORT_OVER_MEMORY, SLEEPING_AT
+from fastq.pool.layout import REPORT_AT, REPORT_OVER_MEMORY, SLEEPING_AT, TASK_AWAITED
 from tests.pool.desk import MS, Desk, S, desk_fixture, spin_until
 from tests.pool.harness import bench, run, settings
 from tests.waiting import wait_until
@@ -66,6 +66,14 @@ def test_short_tasks_are_given_in_runs_as_to_wake_a_child_costs_more(desk: Desk)
     assert desk.loads == [50, 100]
     desk.submit(*range(100))
     assert desk.loads == [150, 100]
+
+
+def test_a_child_is_told_that_somebody_waits_for_a_task(desk: Desk) -> None:
+    tasks = [Submission(number, b"", "type") for number in range(2)]
+    tasks[1].is_awaited = True
+    desk.dispatcher.submit(tasks)
+    taken = [child.tasks.take() for child in desk.children]
+    assert [one and one[1] for one in taken] == [0, TASK_AWAITED]
 
 
 def test_children_that_leave_are_seen(desk: Desk) -> None:
