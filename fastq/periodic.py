@@ -16,7 +16,7 @@ from typing import Final, Self, TypeAlias, TypedDict, Unpack
 from fastq.broker.transport.open import BlockingRedis
 from fastq.durations import nanoseconds_of
 from fastq.errors import ServerClosedError, ServerStartError
-from fastq.options import EnqueueOptions
+from fastq.options import OPTIONS, EnqueueOptions
 from fastq.scheduler.hooks import PostEnqueue, PreEnqueue
 from fastq.scheduler.option_list import option_strings
 from fastq.scheduler.scheduler import Scheduler
@@ -199,5 +199,6 @@ def _identity(config: PeriodicTaskConfig) -> Hashable:
         known = config_hash(config.cronspec, task.type, task.payload, option_strings(config.options))
     except (TypeError, ValueError):
         return repr(config)  # it cannot be registered; nothing but its looks is known
-    further = {**task.headers}, {**task.options}, lock_payload(task) is None, config.options.get("unique_key")
+    unlisted = [config.options.get(spec.name) for spec in OPTIONS if spec.go is None]
+    further = {**task.headers}, {**task.options}, lock_payload(task) is None, unlisted
     return known, config.cronspec, task.type, repr(further), config.name, str(config.tz), config.missed

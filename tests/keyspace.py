@@ -19,6 +19,7 @@ from redis import Redis
 from fastq.wire.codec import decode_task_message, encode_task_message
 
 __all__ = [
+    "FASTQS_OF_A_TASK",
     "Cells",
     "Difference",
     "GoldenStep",
@@ -30,6 +31,9 @@ __all__ = [
     "golden",
     "snapshot",
 ]
+
+FASTQS_OF_A_TASK = {"lost"}
+"""What only fastq tells of a task: fields of ``TaskInfo`` that asynq has not."""
 
 HERE = Path(__file__).parent
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -14,6 +14,7 @@ from redis import Redis
 
 from fastq import AsyncClient, Client, FastqError, Task, TaskInfo
 from tests.keyspace import (
+    FASTQS_OF_A_TASK,
     Cells,
     Difference,
     IntendedDifferences,
@@ -205,7 +206,7 @@ def cells_of_outcomes(outcomes: Sequence[Outcome]) -> Cells:
         else:
             cells[Place(key, "outcome")] = "enqueued"
             assert outcome.lost == 0, "fastq's own; it was never run"
-            names = [name for name in TaskInfo.__slots__ if name != "lost"]
+            names = [name for name in TaskInfo.__slots__ if name not in FASTQS_OF_A_TASK]
             cells |= {Place(key, name): info_value(name, getattr(outcome, name)) for name in names}
     return cells
 

@@ -18,6 +18,7 @@ from fastq.pool.event_kind import EventKind
 from tests.broker.harness import run
 from tests.inspector.harness import FACES, Ask
 from tests.keyspace import (
+    FASTQS_OF_A_TASK,
     Cells,
     Difference,
     IntendedDifferences,
@@ -225,7 +226,7 @@ def golden_moment(text: str | None) -> Moment | str:
 
 
 FASTQS = {"archive_max", "archive_full", "archive_dropped", "lost"}
-"""What only fastq tells of a queue; of a task it is ``lost``."""
+"""What only fastq tells of a queue; of a task it is ``FASTQS_OF_A_TASK``."""
 
 
 def cells_of_outcomes(outcomes: Sequence[Any]) -> Cells:
@@ -239,7 +240,8 @@ def cells_of_outcomes(outcomes: Sequence[Any]) -> Cells:
 def parts_of(outcome: Any) -> list[tuple[str, Any]]:
     match outcome:
         case TaskInfo():
-            return [(name, info_value(name, getattr(outcome, name))) for name in TaskInfo.__slots__ if name != "lost"]
+            names = [name for name in TaskInfo.__slots__ if name not in FASTQS_OF_A_TASK]
+            return [(name, info_value(name, getattr(outcome, name))) for name in names]
         case QueueInfo(memory_usage=memory, latency=latency):
             signs = [("latency_positive", str(latency > timedelta(0))), ("memory_usage_positive", str(bool(memory)))]
             left_out = {"queue", "timestamp", "memory_usage", "latency", *FASTQS}

@@ -1,4 +1,4 @@
-"""The numbers of a server, in one place: its parts write them where they arise, and what reports them reads them here.
+"""The numbers of a server, in one place: its parts write them where they arise, ``summary`` reports them.
 
 They are since the start of the server, except those that say how it is now: ``in_flight``, ``lag_s``,
 ``lease_margin_s``, ``outage``.

@@ -3,6 +3,7 @@
 Wakes: when the pool has room, when a wake-up says that a queue has tasks, and as a fallback at every check interval.
 Writes: pending, active and lease of its queues. If it dies: nothing new is started here; what is in flight goes on.
 
+How much is asked for follows from what the pool has room for (``Dispatcher.free``), 500 tasks and ``MAX_BATCH_BYTES``.
 A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken; one that fails
 rests for growing pauses, while the others are served. A dequeue whose reply was lost may have leased tasks to us; they
 are found by the score they would have.

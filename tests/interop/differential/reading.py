@@ -11,6 +11,7 @@ from fastq.inspector.records import QueueInfo
 from tests.interop.differential.goal import GROUPS, OK, Build, Goal, always
 from tests.interop.differential.operation import Operation
 from tests.interop.differential.state import State
+from tests.keyspace import FASTQS_OF_A_TASK
 
 __all__ = ["PAGED", "reading_goals", "told_by_fastq", "told_by_go"]
 
@@ -90,7 +91,7 @@ def told_by_go(method: str, answer: Any) -> str:
 
 
 def _our_task(info: TaskInfo) -> list[tuple[str, Any]]:
-    told = {name: getattr(info, name) for name in TaskInfo.__slots__ if name != "lost"}
+    told = {name: getattr(info, name) for name in TaskInfo.__slots__ if name not in FASTQS_OF_A_TASK}
     told |= {"payload": info.payload, "headers": dict(info.headers), "state": info.state.value}
     told |= {"result": info.result or b"", "timeout": info.timeout / SECOND, "retention": info.retention / SECOND}
     told["deadline"] = None if info.deadline is None else (info.deadline - EPOCH) / SECOND
