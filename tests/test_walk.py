@@ -102,7 +102,7 @@ def test_a_task_that_is_run_and_acked_passes_these_files(
 
         async def work() -> None:
             with Client(url) as client:
-                begun = (process.heartbeater, process.recoverer, process.forwarder, process.janitor, process.fetcher)
+                begun = (process.heartbeater, process.recoverer, process.forwarder, process.fetcher)
                 await until(lambda: process.subscriber.is_subscribed and all(actor.ticks for actor in begun))
                 for done, kind in enumerate(("begin", "t", "end"), 1):
                     if kind == "t":
