@@ -42,6 +42,18 @@ def when(task: RunningTask) -> bytes:
     return str(time.time_ns()).encode()
 
 
+@mux.handler("bench:fails")
+def fail(task: RunningTask) -> None:
+    """Fail at every attempt, each task with a text of its own."""
+    raise ValueError(f"no such order: {task.id}")
+
+
+@mux.handler("bench:result")
+def echo(task: RunningTask) -> bytes:
+    """Return the payload."""
+    return task.payload
+
+
 @mux.handler("bench:fails-once")
 def fail_once(task: RunningTask) -> bytes:
     """Fail at the first attempt; tell when the second one began."""

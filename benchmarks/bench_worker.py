@@ -5,6 +5,7 @@ the same machine, over loopback TCP. CPU is what the processes used, main proces
 """
 
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import redis
@@ -49,11 +50,11 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def fill(client: Client, db: redis.Redis, task_type: str, count: int) -> None:
+def fill(client: Client, db: redis.Redis, task_type: str, count: int, **options: Any) -> None:
     """Put tasks into a paused queue of an emptied Redis."""
     db.flushall()
     db.set("asynq:{default}:paused", int(time.time()))
-    client.enqueue_many(Task(task_type, PAYLOAD) for _ in range(count))
+    client.enqueue_many(Task(task_type, PAYLOAD, **options) for _ in range(count))
 
 
 def time_to_drain(db: redis.Redis, count: int, look_every_s: float = 0.002) -> float:
@@ -66,9 +67,9 @@ def time_to_drain(db: redis.Redis, count: int, look_every_s: float = 0.002) -> f
 
 
 @contextmanager
-def worker(server: RedisServer) -> Iterator[subprocess.Popen[bytes]]:
-    """Run ``fastq-worker`` with two children on the no-op app."""
-    command = [sys.executable, "-m", "fastq.cli.worker", "benchmarks.apps:mux", "--redis", server.tcp_url]
+def worker(server: RedisServer, app: str = "benchmarks.apps:mux") -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``fastq-worker`` with two children."""
+    command = [sys.executable, "-m", "fastq.cli.worker", app, "--redis", server.tcp_url]
     settings = ["--concurrency", "2", "--task-check-interval", "0.01", "--log-level", "warning"]
     process = subprocess.Popen([*command, *settings], cwd=ROOT)
     try:
@@ -78,6 +79,37 @@ def worker(server: RedisServer) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.terminate()
         process.wait()
+
+
+class Cost(NamedTuple):
+    """What a run of tasks cost: tasks a second, and CPU microseconds a task."""
+
+    rate: float
+    main_us: float
+    children_us: float
+    redis_us: float
+
+
+def run_tasks(
+    server: RedisServer, count: int, task_type: str, *, app: str = "benchmarks.apps:mux", **options: Any
+) -> Cost:
+    """Run so many tasks on a worker of their own, from a full queue to the last acknowledgement."""
+    with (
+        redis.Redis(port=server.port) as db,
+        Client(server.tcp_url) as client,
+        worker(server, app) as process,
+    ):
+        fill(client, db, task_type, count, **options)
+        family = [process.pid, server.process.pid, *descendants(process.pid)]
+        before = [cpu_s(pid) for pid in family]
+        seconds = time_to_drain(db, count)
+        used = [1e6 * (cpu_s(pid) - then) / count for pid, then in zip(family, before, strict=True)]
+        return Cost(count / seconds, used[0], sum(used[2:]), used[1])
+
+
+def medians(costs: list[Cost]) -> Cost:
+    """Return the median of each figure."""
+    return Cost(*map(statistics.median, zip(*costs, strict=True)))
 
 
 def bare_scripts(db: redis.Redis, count: int) -> float:
@@ -103,7 +135,7 @@ def bare_scripts(db: redis.Redis, count: int) -> float:
 
 
 def test_no_op_tasks(tcp_server: RedisServer, go_asynq: GoPeer, capsys: pytest.CaptureFixture[str]) -> None:
-    costs: list[tuple[float, float, float]] = []
+    costs: list[Cost] = []
     with redis.Redis(port=tcp_server.port) as db, Client(tcp_server.tcp_url) as client:
 
         def ceiling() -> float:
@@ -111,14 +143,8 @@ def test_no_op_tasks(tcp_server: RedisServer, go_asynq: GoPeer, capsys: pytest.C
             return bare_scripts(db, TASKS)
 
         def ours() -> float:
-            with worker(tcp_server) as process:
-                fill(client, db, "bench:noop", TASKS)
-                family = [process.pid, tcp_server.process.pid, *descendants(process.pid)]
-                before = [cpu_s(pid) for pid in family]
-                seconds = time_to_drain(db, TASKS)
-                used = [1e6 * (cpu_s(pid) - then) / TASKS for pid, then in zip(family, before, strict=True)]
-                costs.append((used[0], sum(used[2:]), used[1]))
-            return TASKS / seconds
+            costs.append(run_tasks(tcp_server, TASKS, "bench:noop"))
+            return costs[-1].rate
 
         def go() -> float:
             fill(client, db, "bench:noop", GO_TASKS)
@@ -130,7 +156,7 @@ def test_no_op_tasks(tcp_server: RedisServer, go_asynq: GoPeer, capsys: pytest.C
 
         sides: dict[str, Callable[[], float]] = {"bare scripts, batches of 500": ceiling, "Go asynq": go}
         result = interleaved({**sides, "fastq-worker, 2 children": ours}, ROUNDS)
-    main, children, server = (sorted(column)[len(column) // 2] for column in zip(*costs, strict=True))
+    _, main, children, server = medians(costs)
     with capsys.disabled():
         print(result.table("no-op tasks of 100 bytes", "tasks/s", "bare scripts, batches of 500"))
         print(f"  {result.ratio('fastq-worker, 2 children', 'Go asynq'):.1f} x Go asynq")
