@@ -27,34 +27,31 @@ local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[
 local archive_rule, paused = KEYS[8], KEYS[9]
 local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
-local outcomes, failures, all = {}, 0, true
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
 redis.call("ZCARD", archived)
 
+local named = {}
+for at = 9, #ARGV, 2 do named[#named + 1] = ARGV[at] end
 -- include: guard
 
-local first = ARGV[9]
+local first = named[1]
 -- include: nearer_end
 
-for at = 9, #ARGV, 2 do
-  local id, message = ARGV[at], ARGV[at + 1]
-  local outcome = 1
-  if not guarded(id) then
-    outcome = -1
-  elseif redis.call("LREM", active, side, id) == 0 then
-    outcome = 0
-  else
-    redis.call("ZREM", lease, id)
-    redis.call("ZADD", archived, now, id)
-    redis.call("HSET", task_prefix .. id, "msg", message, "state", "archived")
-    -- What others may have put there is no number: that is no reason to stop half-way.
-    if expired_at ~= "" then redis.pcall("HINCRBY", task_prefix .. id, "lost", 1) end
-    failures = failures + 1
-  end
-  if outcome ~= 1 then all = false end
-  outcomes[#outcomes + 1] = outcome
+-- include: release
+
+local failures, entries = #moved, {}
+for _, id in ipairs(moved) do
+  entries[#entries + 1] = now
+  entries[#entries + 1] = id
 end
-if failures == 0 then return outcomes end
+redis.call("ZADD", archived, unpack(entries))
+for _, nth in ipairs(taken) do
+  local at = 7 + 2 * nth
+  local task = task_prefix .. ARGV[at]
+  redis.call("HSET", task, "msg", ARGV[at + 1], "state", "archived")
+  -- What others may have put there is no number: that is no reason to stop half-way.
+  if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
+end
 
 -- include: trim_archive
 local finished = failures

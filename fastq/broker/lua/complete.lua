@@ -16,34 +16,38 @@ cost    3.0 us a task at 500 tasks a call, 3.3 at 100 (benchmarks/bench_scripts.
 ]]
 local active, lease, completed, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local outcomes, finished, all = {}, 0, true
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
 redis.call("ZCARD", completed)
 
-local first = ARGV[5]
+local named = {}
+for at = 5, #ARGV, 5 do named[#named + 1] = ARGV[at] end
+local expired_at = ""
+-- include: guard
+
+local first = named[1]
 -- include: nearer_end
 
-for at = 5, #ARGV, 5 do
-  local id, message, kept_until, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local score = owner ~= "" and redis.call("ZSCORE", lease, id)
-  local outcome = 1
-  if owner ~= "" and not (score and tonumber(score) % 1 == tonumber(owner)) then
-    outcome = -1
-  elseif redis.call("LREM", active, side, id) == 0 then
-    outcome = 0
-  else
-    redis.call("ZREM", lease, id)
-    redis.call("ZADD", completed, kept_until, id)
-    redis.call("HSET", task_prefix .. id, "msg", message, "state", "completed")
-    if string.sub(result, 1, 1) == "1" then redis.call("HSET", task_prefix .. id, "result", string.sub(result, 2)) end
-    -- What a message calls a lock may be any key: one that is no string is an error to GET.
-    if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
-    finished = finished + 1
-  end
-  if outcome ~= 1 then all = false end
-  outcomes[#outcomes + 1] = outcome
+-- include: release
+
+local finished, kept = #moved, {}
+for _, nth in ipairs(taken) do
+  local at = 5 * nth
+  kept[#kept + 1] = ARGV[at + 2]
+  kept[#kept + 1] = ARGV[at]
 end
-if finished == 0 then return outcomes end
+redis.call("ZADD", completed, unpack(kept))
+for _, nth in ipairs(taken) do
+  local at = 5 * nth
+  local id, message, lock, result = ARGV[at], ARGV[at + 1], ARGV[at + 3], ARGV[at + 4]
+  local task = task_prefix .. id
+  if string.sub(result, 1, 1) == "1" then
+    redis.call("HSET", task, "msg", message, "state", "completed", "result", string.sub(result, 2))
+  else
+    redis.call("HSET", task, "msg", message, "state", "completed")
+  end
+  -- What a message calls a lock may be any key: one that is no string is an error to GET.
+  if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
+end
 
 -- include: count_processed
 if all then return 1 end

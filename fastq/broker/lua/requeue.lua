@@ -18,24 +18,28 @@ local outcomes, back, all = {}, {}, true
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
 redis.call("LLEN", pending)
 
+local named = {unpack(ARGV, 5)}
 -- include: guard
 
 -- From the last to the first: the tail of pending, where the next dequeue takes from, is to be the first.
-for at = #ARGV, 5, -1 do
-  local id = ARGV[at]
-  local outcome = 1
-  if not guarded(id) then
+for nth = #named, 1, -1 do
+  local id, outcome = named[nth], 1
+  if not guarded(nth) then
     outcome = -1
   elseif redis.call("LREM", active, 1, id) == 0 then
     outcome = 0
   else
-    redis.call("ZREM", lease, id)
-    redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", pending_since)
     back[#back + 1] = id
   end
   if outcome ~= 1 then all = false end
-  outcomes[at - 4] = outcome
+  outcomes[nth] = outcome
 end
-if #back > 0 then redis.call("RPUSH", pending, unpack(back)) end
+if #back == 0 then return outcomes end
+
+redis.call("ZREM", lease, unpack(back))
+redis.call("RPUSH", pending, unpack(back))
+for _, id in ipairs(back) do
+  redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", pending_since)
+end
 if all then return 1 end
 return outcomes

@@ -22,36 +22,38 @@ local active, lease, retry = KEYS[1], KEYS[2], KEYS[3]
 local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local task_prefix, stats_expire_at, side = ARGV[1], ARGV[2], ARGV[3]
 local owner, expired_at, due_channel = ARGV[4], ARGV[5], ARGV[6]
-local outcomes, failures, all = {}, 0, true
+local failures = 0
 
 -- include: due_times
 
 -- Raises for a key of another type, before a task is taken off active for which there is then no place.
 local known, soonest = earliest(retry), math.huge
 
+local named = {}
+for at = 7, #ARGV, 4 do named[#named + 1] = ARGV[at] end
 -- include: guard
 
-local first = ARGV[7]
+local first = named[1]
 -- include: nearer_end
 
-for at = 7, #ARGV, 4 do
-  local id, message, retry_at, is_failure = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local outcome = 1
-  if not guarded(id) then
-    outcome = -1
-  elseif redis.call("LREM", active, side, id) == 0 then
-    outcome = 0
-  else
-    redis.call("ZREM", lease, id)
-    redis.call("ZADD", retry, retry_at, id)
-    soonest = math.min(soonest, retry_at)
-    redis.call("HSET", task_prefix .. id, "msg", message, "state", "retry")
-    -- What others may have put there is no number: that is no reason to stop half-way.
-    if expired_at ~= "" then redis.pcall("HINCRBY", task_prefix .. id, "lost", 1) end
-    if is_failure == "1" then failures = failures + 1 end
-  end
-  if outcome ~= 1 then all = false end
-  outcomes[#outcomes + 1] = outcome
+-- include: release
+
+local waiting = {}
+for _, nth in ipairs(taken) do
+  local at = 3 + 4 * nth
+  local retry_at = ARGV[at + 2]
+  waiting[#waiting + 1] = retry_at
+  waiting[#waiting + 1] = ARGV[at]
+  soonest = math.min(soonest, retry_at)
+  if ARGV[at + 3] == "1" then failures = failures + 1 end
+end
+redis.call("ZADD", retry, unpack(waiting))
+for _, nth in ipairs(taken) do
+  local at = 3 + 4 * nth
+  local task = task_prefix .. ARGV[at]
+  redis.call("HSET", task, "msg", ARGV[at + 1], "state", "retry")
+  -- What others may have put there is no number: that is no reason to stop half-way.
+  if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end
 
 if soonest < known then tell(soonest) end

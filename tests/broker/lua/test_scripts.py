@@ -114,7 +114,7 @@ def _problems_of_names(header: ScriptHeader, body: list[str]) -> Iterator[str]:
         if not header.repeated or not re.fullmatch(r"#?ARGV|ARGV\[(at|\w+ \+ (at|\d+)|at \+ \w+)\]", use):
             yield f"the body uses {use} instead of a name"
     first = len(header.args)
-    if header.repeated and not re.search(rf"(for at = |unpack\(ARGV, |for at = #ARGV, ){first}\b", rest):
+    if header.repeated and not re.search(rf"(for at = |unpack\(ARGV, ){first}\b", rest):
         yield f"the body does not begin with ARGV[{first}] when it goes through {header.repeated}"
     if not header.repeated and re.search(r"#ARGV|unpack\(ARGV", rest):
         yield "the body goes through arguments that the header does not call repeated"
@@ -155,7 +155,7 @@ def test_the_header_says_what_the_body_does(name: str) -> None:
         ("enqueue", '"LPUSH", pending', '"LPUSH", KEYS[1]', "the body uses KEYS[1] instead of a name"),
         ("enqueue", "pending_since)", "ARGV[2])", "the body uses ARGV[2] instead of a name"),
         ("enqueue", "for at = 4, #ARGV", "for at = 3, #ARGV", "does not begin with ARGV[4]"),
-        ("requeue", "for at = #ARGV, 5, -1", "for at = #ARGV, 6, -1", "does not begin with ARGV[5]"),
+        ("requeue", "unpack(ARGV, 5)", "unpack(ARGV, 6)", "does not begin with ARGV[5]"),
         ("extend_leases", "unpack(ARGV, 3)", "unpack(ARGV, 2)", "does not begin with ARGV[3]"),
         ("enqueue", "asynq:{q}:pending", "asynq:{q}:pend", "keys.py does not make asynq:{q}:pend for pending"),
         ("enqueue", "asynq:{q}:pending", "asynq:{q}:active", "keys.py does not make asynq:{q}:active for pending"),

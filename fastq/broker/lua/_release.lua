@@ -1,0 +1,18 @@
+-- Takes tasks off active and lease: moved are their ids, taken their places among named. Returns if there is none. Uses
+-- active, lease, side, named, guarded.
+local outcomes, moved, taken, all = {}, {}, {}, true
+for nth, id in ipairs(named) do
+  local outcome = 1
+  if not guarded(nth) then
+    outcome = -1
+  elseif redis.call("LREM", active, side, id) == 0 then
+    outcome = 0
+  else
+    taken[#taken + 1] = nth
+    moved[#moved + 1] = id
+  end
+  if outcome ~= 1 then all = false end
+  outcomes[nth] = outcome
+end
+if #moved == 0 then return outcomes end
+redis.call("ZREM", lease, unpack(moved))
