@@ -3,67 +3,59 @@
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["LINES", "PER_S", "LogLimit"]
+__all__ = ["LINES", "PER_S", "LogLimit", "until_next_s"]
 
 LINES: Final = 10
 PER_S: Final = 10.0
 MAX_KINDS: Final = 200
-LOOK_EVERY_S: Final = 1.0
-"""How often room is looked for where there are that many kinds: a look passes all of them."""
 
 K = TypeVar("K", bound=Hashable)
+
+
+def until_next_s(now_s: float) -> float:
+    """Return the seconds until the next ten begin."""
+    return PER_S - now_s % PER_S
 
 
 class LogLimit(Generic[K]):
     """The lines that were logged of each kind: the first 10 in 10 s pass, the others are counted.
 
-    What makes a kind comes from producers; beyond 200 at a time all others are one, None.
+    The ten seconds are those of the clock, 0 to 10, 10 to 20 and so on: they are the same in all processes of a server.
+    What makes a kind comes from producers; beyond 200 in that time all others are one, None.
     """
 
     def __init__(self) -> None:
-        self._windows: dict[K | None, _Window] = {}
-        self._look_s = 0.0
+        self._passed: dict[K | None, int] = {}
+        self._held_back: dict[K | None, int] = {}
+        self._ended: list[tuple[K | None, int]] = []
+        self._ends_s = 0.0
 
-    def allows(self, kind: K | None, now_s: float) -> bool:
+    def allows(self, kind: K | None, now_s: float, *, most: int = LINES) -> bool:
         """Return whether a line of a kind may be logged now; if not, it is counted."""
-        window = self._windows.get(kind)
-        if window is None and not self._has_room(now_s):
-            window = self._windows.get(kind := None)
-        if window is None or (now_s >= window.ends_s and not window.held_back):
-            window = self._windows[kind] = _Window(now_s + PER_S)
-        window.lines += 1
-        if window.lines <= LINES:
+        self._turn(now_s)
+        if kind not in self._passed and len(self._passed) >= MAX_KINDS:
+            kind = None
+        passed = self._passed.setdefault(kind, 0)
+        if passed < most:
+            self._passed[kind] = passed + 1
             return True
-        window.held_back += 1
+        self._held_back[kind] = self._held_back.get(kind, 0) + 1
         return False
 
-    def _has_room(self, now_s: float) -> bool:
-        """Return whether there is room for another kind; those that are over, with nothing to be counted, make room."""
-        if len(self._windows) >= MAX_KINDS and now_s >= self._look_s:
-            self._look_s = now_s + LOOK_EVERY_S
-            self._windows = {
-                kind: window for kind, window in self._windows.items() if now_s < window.ends_s or window.held_back
-            }
-        return len(self._windows) < MAX_KINDS
+    def _turn(self, now_s: float) -> None:
+        """Begin the next ten seconds if these are over."""
+        if now_s >= self._ends_s:
+            self._ends_s = now_s + until_next_s(now_s)
+            self._ended += self._held_back.items()
+            self._passed, self._held_back = {}, {}
 
     @property
     def holds_back(self) -> bool:
         """Return whether any line was held back that has not been counted aloud."""
-        return any(window.held_back for window in self._windows.values())
+        return bool(self._held_back or self._ended)
 
     def ended(self, now_s: float) -> list[tuple[K | None, int]]:
-        """Forget the windows that have ended; return of which kinds lines were held back in them, and how many."""
-        over = [kind for kind, window in self._windows.items() if now_s >= window.ends_s]
-        windows = [(kind, self._windows.pop(kind).held_back) for kind in over]
-        return [(kind, held_back) for kind, held_back in windows if held_back]
-
-
-class _Window:
-    """Ten seconds of one kind."""
-
-    __slots__ = ("ends_s", "held_back", "lines")
-
-    def __init__(self, ends_s: float) -> None:
-        self.ends_s = ends_s
-        self.lines = 0
-        self.held_back = 0
+        """Return of which kinds lines were held back in the seconds that are over, and how many; each is told once."""
+        self._turn(now_s)
+        ended, self._ended = self._ended, []
+        return ended

@@ -16,12 +16,24 @@ from fastq.running import RunningTask
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import FailureReport, describe_error
 
-__all__ = ["ChildHooks", "caused_by", "child_hooks_of", "failure_report", "hooks_named", "lost_report", "resolve_hook"]
+__all__ = [
+    "DECISIONS",
+    "ChildHooks",
+    "caused_by",
+    "child_hooks_of",
+    "failure_report",
+    "hooks_named",
+    "lost_report",
+    "resolve_hook",
+]
 
 ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]
 
 HOOK_ERRORS = (Exception, SystemExit)
 """What a hook may raise without harm to its task; the end of the task's time is none of it."""
+
+DECISIONS = (SkipRetry, RevokeTask)
+"""What a handler raises so that its task is not tried again."""
 
 _log = logging.getLogger("fastq.worker")
 
@@ -36,8 +48,7 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
     """Describe a failure, and let the hooks decide what follows from it."""
     text = describe_error(error)
     _tell(hooks, task, error)
-    will_not_retry = task.retried >= task.max_retry or caused_by(error, SkipRetry)
-    if caused_by(error, RevokeTask) or will_not_retry:
+    if task.retried >= task.max_retry or caused_by(error, DECISIONS):
         return FailureReport(text)
     return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error))
 
@@ -76,7 +87,7 @@ def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | N
         return None
 
 
-def caused_by(error: BaseException, kind: type[BaseException]) -> bool:
+def caused_by(error: BaseException, kind: type[BaseException] | tuple[type[BaseException], ...]) -> bool:
     """Return whether an error is of a kind, or was raised from one that is."""
     cause: BaseException | None = error
     seen: set[int] = set()

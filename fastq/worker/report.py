@@ -1,10 +1,9 @@
 """What a child says of a failed task: the error as it is stored, and what the hooks decided."""
 
+import os
 import traceback
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -13,27 +12,25 @@ __all__ = ["FailureReport", "describe_error"]
 _MAX_TEXT: Final = 64_000
 
 
-@dataclass(frozen=True, slots=True)
-class FailureReport:
+class FailureReport(NamedTuple):
     """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
-    ``retry_in_s`` None means the default delay. ``trace`` is for the log.
+    ``retry_in_s`` None means the default delay. ``trace`` is for the log: None where it has had enough of such errors.
     """
 
     error: str
     is_failure: bool = True
     retry_in_s: float | None = None
-    trace: str = ""
+    trace: str | None = ""
 
     def encode(self) -> bytes:
         """Return the report as JSON."""
-        return orjson.dumps((self.error, self.is_failure, self.retry_in_s, self.trace))
+        return orjson.dumps(tuple(self))
 
     @classmethod
     def decode(cls, data: bytes) -> "FailureReport":
         """Read what ``encode`` made."""
-        error, is_failure, retry_in_s, trace = orjson.loads(data)
-        return cls(error, is_failure, retry_in_s, trace)
+        return cls._make(orjson.loads(data))
 
 
 def describe_error(error: BaseException) -> str:
@@ -64,15 +61,16 @@ def _message(error: BaseException) -> str:
 
 def _last_user_place(trace: TracebackType | None) -> str:
     """Name the last place in the user's code; if all that is not ours is installed, as libraries are, its last."""
-    users = outside = ""
+    users = outside = None
     while trace is not None:
         frame = trace.tb_frame
         if not _is_ours(frame):
-            outside = f"{_short(frame.f_code.co_filename)}:{trace.tb_lineno}"
+            outside = trace
             if not _is_library(frame.f_code.co_filename):
-                users = outside
+                users = trace
         trace = trace.tb_next
-    return users or outside
+    last = users or outside
+    return f"{_short(last.tb_frame.f_code.co_filename)}:{last.tb_lineno}" if last else ""
 
 
 def _is_ours(frame: FrameType) -> bool:
@@ -86,6 +84,6 @@ def _is_library(file: str) -> bool:
 
 def _short(file: str) -> str:
     try:
-        return str(Path(file).relative_to(Path.cwd()))
-    except (ValueError, OSError):
+        return file.removeprefix(os.path.join(os.getcwd(), ""))
+    except OSError:
         return file

@@ -5,14 +5,15 @@ The pool loads this by name (``fastq.worker.runner:load``), with a JSON argument
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
 from inspect import isawaitable, iscoroutine
 from typing import Any
 
 import orjson
 
-from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
+from fastq.clock import Clock, SystemClock
+from fastq.errors import HandlerNotFoundError, InvalidMessageError, RevokeTask, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
+from fastq.log.limit import LogLimit
 from fastq.log.setup import set_up_logging
 from fastq.mux import ServeMux, is_async
 from fastq.pool.event_kind import TOLD_TO_END, EventKind, reason_for
@@ -21,7 +22,7 @@ from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.debug_log import DebugLogRunner
-from fastq.worker.hooks import caused_by, failure_report, hooks_named, resolve_hook
+from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, resolve_hook
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned
@@ -90,11 +91,21 @@ class HandlerRunner:
     What a handler returns is encoded only for a task that is kept once it is done, or with ``keep_results``.
     """
 
-    def __init__(self, mux: ServeMux, hooks: Hooks, *, keep_results: bool = False, tracebacks: str = "never") -> None:
+    def __init__(
+        self,
+        mux: ServeMux,
+        hooks: Hooks,
+        *,
+        keep_results: bool = False,
+        tracebacks: str = "never",
+        clock: Clock | None = None,
+    ) -> None:
         self._mux = mux
         self._hooks = hooks
         self._keep_results = keep_results
         self._tracebacks = tracebacks
+        self._clock = clock or SystemClock()
+        self._trace_limit = LogLimit[tuple[EventKind, bool, str, str]]()
         patterns = mux.patterns()
         self.has_async = any(patterns.values())
         self.has_plain = not all(patterns.values())
@@ -152,15 +163,25 @@ class HandlerRunner:
             raise error  # it ends a process that the handler has forked
         error = _named(error, context)
         kind, report = _kind(error, context), failure_report(self._hooks, task, error)
-        if self._tracebacks != "never" and (self._tracebacks == "always" or _archives(kind, task)):
-            report = replace(report, trace=trace_of(error))
+        if self._tracebacks != "never":
+            report = report._replace(trace=self._trace(task, kind, error))
         return kind, report.encode()
+
+    def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
+        """Return the traceback for the task's line in the log, None where that is surely beyond the limit."""
+        archives = _archives(kind, task)
+        if not archives and self._tracebacks != "always":
+            return ""
+        now_s = self._clock.monotonic_s()
+        self._trace_limit.ended(now_s)  # the main process counts them
+        allowed = self._trace_limit.allows((kind, archives, task.type, type(error).__name__), now_s)
+        return trace_of(error) if allowed else None
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
     """Turn what a task raised once it was told to end into the reason for that, save for its own decisions."""
     told = context.interruption
-    if told is None or told not in TOLD_TO_END or caused_by(error, SkipRetry) or caused_by(error, RevokeTask):
+    if told is None or told not in TOLD_TO_END or caused_by(error, DECISIONS):
         return error
     reason = reason_for(told)
     return error if isinstance(error, type(reason)) else reason.with_traceback(error.__traceback__)
@@ -177,6 +198,6 @@ def _kind(error: BaseException, context: TaskContext) -> EventKind:
         return EventKind.MEMORY_LIMIT if context.interruption is EventKind.MEMORY_LIMIT else EventKind.CANCELED
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
-    if caused_by(error, RevokeTask):
-        return EventKind.REVOKED
-    return EventKind.SKIP_RETRY if caused_by(error, SkipRetry) else EventKind.FAILED
+    if not caused_by(error, DECISIONS):
+        return EventKind.FAILED
+    return EventKind.REVOKED if caused_by(error, RevokeTask) else EventKind.SKIP_RETRY

@@ -1,6 +1,8 @@
 """The limit of log lines: what passes, what is counted."""
 
-from fastq.log.limit import LINES, LOOK_EVERY_S, MAX_KINDS, PER_S, LogLimit
+import pytest
+
+from fastq.log.limit import LINES, MAX_KINDS, PER_S, LogLimit, until_next_s
 
 
 def test_the_first_lines_of_a_kind_pass_and_the_rest_is_counted() -> None:
@@ -13,11 +15,23 @@ def test_the_first_lines_of_a_kind_pass_and_the_rest_is_counted() -> None:
     assert limit.allows("a", PER_S)
 
 
-def test_a_window_without_a_line_held_back_ends_by_itself() -> None:
+def test_the_next_ten_seconds_are_the_clocks_and_begin_anew_whether_the_count_was_told_or_not() -> None:
     limit = LogLimit[str]()
-    for second in range(100):
-        assert limit.allows("a", second * PER_S / LINES)
-    assert limit.ended(1e9) == []
+    last_s = 3 * PER_S - 0.1
+    assert until_next_s(last_s) == pytest.approx(0.1)
+    assert [limit.allows("a", last_s) for _ in range(LINES + 3)] == [True] * LINES + [False] * 3
+    assert [limit.allows("a", 3 * PER_S) for _ in range(LINES + 1)] == [True] * LINES + [False]
+    assert limit.ended(3 * PER_S) == [("a", 3)]
+    assert limit.holds_back
+    assert limit.ended(4 * PER_S) == [("a", 1)]
+    assert not limit.holds_back
+
+
+def test_a_line_that_may_not_be_logged_is_counted_and_takes_no_other_s_place() -> None:
+    limit = LogLimit[str]()
+    assert [limit.allows("a", 0.0, most=0) for _ in range(LINES)] == [False] * LINES
+    assert [limit.allows("a", 0.0) for _ in range(LINES + 1)] == [True] * LINES + [False]
+    assert limit.ended(PER_S) == [("a", LINES + 1)]
 
 
 def test_kinds_beyond_a_number_are_one() -> None:
@@ -33,13 +47,3 @@ def test_kinds_of_which_nothing_came_lately_make_room() -> None:
     for kind in range(MAX_KINDS):
         assert limit.allows(f"kind {kind}", 0.0)
     assert [limit.allows(str(number), PER_S) for number in range(LINES + 2)] == [True] * (LINES + 2)
-
-
-def test_room_is_looked_for_again_after_a_while() -> None:
-    limit = LogLimit[str]()
-    for kind in range(MAX_KINDS):
-        assert limit.allows(f"kind {kind}", 0.0)
-    last_s = PER_S - LOOK_EVERY_S / 2
-    assert limit.allows("one too many", last_s)
-    assert [limit.allows(str(number), PER_S) for number in range(LINES)] == [True] * (LINES - 1) + [False]
-    assert all(limit.allows(f"late {number}", last_s + LOOK_EVERY_S) for number in range(LINES + 2))

@@ -9,8 +9,10 @@ import orjson
 import pytest
 
 from fastq import ServeMux, current_task
+from fastq.clock import ManualClock
 from fastq.errors import RevokeTask, SkipRetry, TaskCanceled, TaskTimeout
 from fastq.hooks import Hooks
+from fastq.log.limit import LINES, PER_S
 from fastq.pool.event_kind import TOLD_TO_END, EventKind
 from fastq.pool.runner import Answer, RunnerMisuseError
 from fastq.running import RunningTask
@@ -282,7 +284,25 @@ def test_a_traceback_is_made_only_where_the_log_is_to_have_it(
     )
     trace = report_of(answer).trace
     assert bool(trace) is has_one
-    assert not has_one or trace.splitlines()[0] == "Traceback (most recent call last):"
+    assert not trace or trace.splitlines()[0] == "Traceback (most recent call last):"
+
+
+def test_no_more_tracebacks_of_a_kind_are_made_than_the_log_takes() -> None:
+    made: ServeMux = ServeMux()
+    made.handle("t", fail_with(ValueError("x")))
+    clock = ManualClock()
+    runner = HandlerRunner(made, Hooks(), tracebacks="always", clock=clock)
+
+    def traces(count: int, **fields: int) -> list[bool]:
+        answers = [copy_context().run(runner.run, encoded(**fields), FakeContext()) for _ in range(count)]
+        found = [report_of(answer).trace for answer in answers]
+        assert "" not in found
+        return [trace is not None for trace in found]
+
+    assert traces(LINES + 2) == [True] * LINES + [False] * 2
+    assert traces(1, retried=25) == [True]  # this one is archived: other lines
+    clock.advance(PER_S)
+    assert traces(LINES + 1) == [True] * LINES + [False]
 
 
 # Loading ----------------------------------------------------------------------------------------------------------

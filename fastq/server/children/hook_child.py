@@ -5,7 +5,6 @@ an app that defines such a hook.
 """
 
 import logging
-from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -62,7 +61,7 @@ class HookChild:
         found = report_of(kind, data)
         report = await self.judge(_ERRORS.get(kind, "crashed"), found.error, task.view.data)
         # The hooks decide; the text is what the main process saw.
-        return found if report is None else replace(report, error=found.error)
+        return found if report is None else report._replace(error=found.error)
 
     async def judge_lost(self, message: bytes) -> FailureReport | None:
         """Return what the hooks say of a task whose server died."""

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-import math
 from typing import Any, Final, NamedTuple
 
 from fastq.broker.operations.finish import Archived, Disposition, Requeued, Retried
 from fastq.clock import Clock
 from fastq.durations import format_duration
-from fastq.log.limit import PER_S, LogLimit
+from fastq.log.limit import LINES, PER_S, LogLimit, until_next_s
 from fastq.pool.protocol import EventKind
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.worker.report import FailureReport
@@ -54,9 +53,11 @@ class FailureLog:
             return
         view = task.view
         error_class = report.error.partition(":")[0].partition(" ")[0]
-        if not self._limit.allows((line_kind, view.type, error_class), self._clock.monotonic_s()):
+        # A child makes no traceback for what is surely beyond the limit: without it there is no line.
+        most = 0 if report.trace is None else LINES
+        if not self._limit.allows((line_kind, view.type, error_class), self._clock.monotonic_s(), most=most):
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(PER_S, self._log_rest)
+                self._log_later()
             return
         now_s = self._clock.unix_ns() // 1_000_000_000
         about, follows = _about(task, disposition, report, now_s), _follows(disposition, now_s)
@@ -73,13 +74,17 @@ class FailureLog:
         """Log the count of lines that were suppressed and not yet counted."""
         if self._timer is not None:
             self._timer.cancel()
-        self._log_suppressed(math.inf)
+        self._log_suppressed(self._clock.monotonic_s() + PER_S)
+
+    def _log_later(self) -> None:
+        delay_s = until_next_s(self._clock.monotonic_s())
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._log_rest)
 
     def _log_rest(self) -> None:
         self._timer = None
         self._log_suppressed(self._clock.monotonic_s())
-        if self._limit.holds_back:  # in a window that began later than the one by which the timer was set
-            self._timer = asyncio.get_running_loop().call_later(PER_S, self._log_rest)
+        if self._limit.holds_back:
+            self._log_later()
 
     def _log_suppressed(self, now_s: float) -> None:
         for kind, count in self._limit.ended(now_s):

@@ -102,6 +102,16 @@ def test_failures_of_a_kind_are_limited_and_the_rest_is_counted(caplog: pytest.L
     assert said[-1] == ("WARNING", "5 more tasks of boom ended with KeyError in 10 s and were retried")
 
 
+def test_a_failure_without_the_traceback_it_was_to_have_is_only_counted(caplog: pytest.LogCaptureFixture) -> None:
+    def test(log: FailureLog, clock: ManualClock) -> None:
+        for trace in [None, "Traceback", None, None]:
+            log.add(in_flight(), EventKind.FAILED, Archived("a", b""), REPORT._replace(trace=trace))
+
+    said = telling(test, caplog)
+    assert [level for level, _ in said] == ["ERROR", "ERROR"]
+    assert said[-1] == ("ERROR", "3 more tasks of boom ended with KeyError in 10 s and were archived")
+
+
 def test_what_was_held_back_is_told_when_its_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
     async def running() -> None:
         clock = ManualClock(NOW_S)
