@@ -7,7 +7,7 @@ __all__ = ["default_retry_delay"]
 
 
 class _Random(Protocol):
-    def randrange(self, start: int, stop: int, /) -> int: ...
+    def random(self) -> float: ...
 
 
 def default_retry_delay(retried: int, rng: _Random = random) -> int:
@@ -15,4 +15,4 @@ def default_retry_delay(retried: int, rng: _Random = random) -> int:
 
     The chance keeps tasks that failed together from coming back together.
     """
-    return retried**4 + 15 + rng.randrange(0, 30) * (retried + 1)
+    return retried**4 + 15 + int(rng.random() * 30) * (retried + 1)

@@ -59,7 +59,7 @@ R = TypeVar("R", bound=ServerInfoMessage | WorkerInfo | SchedulerEntry | Schedul
 
 def clean_text(text: str) -> str:
     """Return ``text`` with U+FFFD for each surrogate, so that it can be written as UTF-8."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text if text.isascii() else _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def encode_server_info(info: ServerInfoMessage) -> bytes:

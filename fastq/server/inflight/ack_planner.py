@@ -75,12 +75,13 @@ def _parts(kind: type[Disposition], group: list[InFlightTask], seq_range: SeqRan
         yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(in_order))))
     elif not is_near:
         for side, deep in _by_side(group, seq_range):
-            parts = _slices([task for task, _ in deep]) if kind is Done else _bounded(deep)
+            tasks = [task for task, _ in deep]
+            parts = _slices(tasks) if kind is Done else _bounded(tasks, [depth for _, depth in deep])
             yield from ((side, part) for part in parts)
     elif kind is Done:
         yield from ((OLDEST_FIRST, part) for part in _slices(group))
     else:
-        yield from ((OLDEST_FIRST, part) for part in _bounded([(task, 0) for task in group]))
+        yield from ((OLDEST_FIRST, part) for part in _bounded(group, [0] * len(group)))
 
 
 def _slices(group: list[InFlightTask]) -> Iterator[list[InFlightTask]]:
@@ -111,18 +112,13 @@ def _by_side(group: list[InFlightTask], seq_range: SeqRange) -> Iterator[tuple[i
     yield NEWEST_FIRST, newer[::-1]
 
 
-def _bounded(deep: list[_Deep]) -> Iterator[list[InFlightTask]]:
-    part: list[InFlightTask] = []
-    size = steps = 0
-    for (task, depth), end in zip(deep, dispositions([task for task, _ in deep]), strict=True):
-        weight = end.size()
-        full = len(part) >= MAX_CALL_TASKS or size + weight > MAX_CALL_BYTES or steps + depth > MAX_CALL_STEPS
-        if part and full:
-            yield part
-            part = []
-            size = steps = 0
-        part.append(task)
-        size += weight
+def _bounded(tasks: list[InFlightTask], depths: list[int]) -> Iterator[list[InFlightTask]]:
+    begin = size = steps = 0
+    for at, (end, depth) in enumerate(zip(dispositions(tasks), depths, strict=True)):
+        size += end.size()
         steps += depth
-    if part:
-        yield part
+        if at > begin and (at >= begin + MAX_CALL_TASKS or size > MAX_CALL_BYTES or steps > MAX_CALL_STEPS):
+            yield tasks[begin:at]
+            begin, size, steps = at, end.size(), depth
+    if tasks:
+        yield tasks[begin:]

@@ -266,7 +266,9 @@ class Processor:
         if kind is EventKind.RERUN and task.reruns and not self._is_closed:
             kind, data = EventKind.CRASHED, _KILLED_TWICE
         try:
-            if self._goes_again(task, kind):
+            if kind <= EventKind.INVALID:
+                ended.append(self._end(task, kind, data))
+            elif self._goes_again(task, kind):
                 again.append(self._maker.submission(task))
             elif kind is EventKind.WRITTEN:
                 self._callbacks.write_result(task, data)
