@@ -89,13 +89,14 @@ def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | N
 
 def caused_by(error: BaseException, kind: type[BaseException] | tuple[type[BaseException], ...]) -> bool:
     """Return whether an error is of a kind, or was raised from one that is."""
-    cause: BaseException | None = error
-    seen: set[int] = set()
-    while cause is not None and id(cause) not in seen:  # "raise error from error" makes a circle
+    if isinstance(error, kind):
+        return True
+    seen = {id(error)}
+    while (cause := error.__cause__) is not None and id(cause) not in seen:  # "raise error from error" makes a circle
         if isinstance(cause, kind):
             return True
         seen.add(id(cause))
-        cause = cause.__cause__
+        error = cause
     return False
 
 

@@ -84,6 +84,6 @@ def _is_library(file: str) -> bool:
 
 def _short(file: str) -> str:
     try:
-        return file.removeprefix(os.path.join(os.getcwd(), ""))
+        return file.removeprefix(f"{os.getcwd().rstrip('/')}/")
     except OSError:
         return file

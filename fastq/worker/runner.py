@@ -163,8 +163,8 @@ class HandlerRunner:
             raise error  # it ends a process that the handler has forked
         error = _named(error, context)
         kind, report = _kind(error, context), failure_report(self._hooks, task, error)
-        if self._tracebacks != "never":
-            report = report._replace(trace=self._trace(task, kind, error))
+        if self._tracebacks != "never" and (trace := self._trace(task, kind, error)) != "":
+            report = report._replace(trace=trace)
         return kind, report.encode()
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:

@@ -58,6 +58,10 @@ _KILLED_TWICE: Final = (
     b"the end of the preloader); the first time it ran again without charge, this time the attempt counts as failed"
 )
 
+_LAST_SUCCESS: Final = EventKind.RESULT
+_LAST_OF_HANDLERS: Final = EventKind.INVALID
+"""Kinds up to this one are the end that a handler came to, or its message: nothing else is to be asked."""
+
 Judge: TypeAlias = Callable[[InFlightTask, EventKind, bytes], Awaitable[FailureReport]]
 MakePool: TypeAlias = Callable[[PoolCallbacks], Pool]
 ChooseUnknown: TypeAlias = Callable[[str, str], Awaitable[bool]]
@@ -259,29 +263,35 @@ class Processor:
 
     def _take_event(self, event: Event, ended: list[InFlightTask], again: list[Submission]) -> None:
         task: InFlightTask = event.submission.key  # type: ignore[assignment]  # the pool hands back what it was given
-        kind, data = event.kind, event.data
+        try:
+            if event.kind <= _LAST_OF_HANDLERS:
+                ended.append(self._end(task, event.kind, event.data))
+            else:
+                self._take_other(task, event.kind, event.data, ended, again)
+        except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
+            _log.exception("unexpected error: the outcome of task %s of queue %s is not saved", task.id, task.queue)
+            if event.kind is not EventKind.WRITTEN:
+                ended.append(requeued(task))
+
+    def _take_other(
+        self, task: InFlightTask, kind: EventKind, data: bytes, ended: list[InFlightTask], again: list[Submission]
+    ) -> None:
+        """Take what is not simply the end that a handler came to."""
         if kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
             # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
             kind = EventKind.CANCELED
         if kind is EventKind.RERUN and task.reruns and not self._is_closed:
             kind, data = EventKind.CRASHED, _KILLED_TWICE
-        try:
-            if kind <= EventKind.INVALID:
-                ended.append(self._end(task, kind, data))
-            elif self._goes_again(task, kind):
-                again.append(self._maker.submission(task))
-            elif kind is EventKind.WRITTEN:
-                self._callbacks.write_result(task, data)
-            elif kind is EventKind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
-                self._ask_about_unknown(self._callbacks.passes_on, task, data)
-            elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
-                self._judge(self._callbacks.judge, task, kind, data)
-            else:
-                ended.append(self._end(task, kind, data))
-        except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
-            _log.exception("unexpected error: the outcome of task %s of queue %s is not saved", task.id, task.queue)
-            if kind is not EventKind.WRITTEN:
-                ended.append(requeued(task))
+        if self._goes_again(task, kind):
+            again.append(self._maker.submission(task))
+        elif kind is EventKind.WRITTEN:
+            self._callbacks.write_result(task, data)
+        elif kind is EventKind.NOT_FOUND and self._callbacks.passes_on is not None and self._is_unknown(task):
+            self._ask_about_unknown(self._callbacks.passes_on, task, data)
+        elif self._callbacks.judge is not None and _is_unreported_failure(kind, data):
+            self._judge(self._callbacks.judge, task, kind, data)
+        else:
+            ended.append(self._end(task, kind, data))
 
     def _goes_again(self, task: InFlightTask, kind: EventKind) -> bool:
         """Return whether a task is to be submitted again, since its child was killed for another's sake."""
@@ -354,7 +364,7 @@ class Processor:
     ) -> InFlightTask:
         self._counts[kind] += 1
         now_s = self._clock.unix_ns() // 1_000_000_000
-        if kind <= EventKind.RESULT:
+        if kind <= _LAST_SUCCESS:
             task.disposition = disposition_of(task, kind, data, now_s, self._delay_rule)
             return task
         report = report or report_of(kind, data)
