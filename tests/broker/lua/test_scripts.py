@@ -14,8 +14,9 @@ import pytest
 from redis import Redis
 
 import fastq
-from fastq.broker.scripts import ScriptHeader, load_script, parse_header, script_names
+from fastq.broker.scripts import load_script, script_names
 from fastq.wire import keys
+from tests.broker.lua.headers import ScriptHeader, parse_header
 
 PACKAGE = Path(fastq.__file__).parent
 LUA = PACKAGE / "broker" / "lua"
