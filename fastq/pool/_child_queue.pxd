@@ -59,6 +59,8 @@ cdef class ChildQueue:
     # For one sort alone until then, unless it is 0: the dispatcher's.
     cdef int64_t reserved_until
     cdef bint reserved_for_async
+    # Until then it is given no coroutine that has to wait for a row: the dispatcher's.
+    cdef int64_t strict_until
     # Where the child's reading stood when it last gave a sign of life, and when that was, and the last look.
     cdef uint64_t alive_head
     cdef int64_t alive_at

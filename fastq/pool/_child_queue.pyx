@@ -44,6 +44,7 @@ cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
 # How many times its delay a late task is expected to take from now on. By half of prefetch_time it is overdue, and its
 # child must not be given any more then: so more than 2.
 cdef double LATE_FACTOR = 4
+cdef double FOREVER_NS = 1e18
 cdef list KINDS = [None, *EventKind]
 MAX_RESULT = 64 * 1024 * 1024
 assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
@@ -157,6 +158,8 @@ cdef class ChildQueue:
         if not self.count():
             self.charged_ns = 0  # float dust
         self.backlog_ns = self.charged_ns
+        if self.async_count:
+            self.backlog_ns = self.charged_ns / self.slots.count if now >= self.strict_until else FOREVER_NS
         if self.async_count or not self.count():
             return
         running = self.in_flight.get(self.slots.running(0))
@@ -208,7 +211,7 @@ cdef class ChildQueue:
         submission.seq, submission.position, submission.queue = seq, <uint64_t>position, self
         submission.charge_ns = submission.estimate.ns
         self.charged_ns += submission.charge_ns
-        self.backlog_ns += submission.charge_ns
+        self.backlog_ns += submission.charge_ns / (self.slots.count if submission.is_async else 1)
         self.given_ns += submission.charge_ns
         submission.given_ns = self.given_ns
         self.bytes += PyBytes_GET_SIZE(submission.data)

@@ -1,6 +1,7 @@
 """Spread submissions over children, and never hoard: the main process' hot path.
 
-What does not start soon is given back: a child gets about ``prefetch_time`` of work by a running estimate per type.
+What does not start soon is given back: a child gets about ``prefetch_time`` of work by a running estimate per type;
+coroutines as many as run at once, and those that would start as others end in that time.
 What waits behind a task that runs half of that time longer than its estimate, or waited twice as long, here or in a
 ring, moves to a free child or is RETURNED in the order it was submitted.
 
@@ -183,19 +184,18 @@ cdef class Dispatcher:
 
     cdef bint may_take(self, ChildQueue queue, Submission submission, int64_t now):
         cdef Py_ssize_t count = queue.count()
+        cdef Py_ssize_t at_once = queue.slots.count if submission.is_async else 1
+        cdef int64_t held = queue.tasks.unread() if submission.is_async else queue.bytes
         if not queue.open or queue.left == 0:
             return False
         if is_reserved(queue, now) and (count or queue.reserved_for_async != submission.is_async):
             return False
-        if count == 0:
-            return True
-        if submission.is_async:
-            return count == queue.async_count and count < queue.slots.count
-        return (
-            queue.async_count == 0
-            and queue.backlog_ns < self.prefetch_ns
-            and count < self.max_records
-            and queue.bytes + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
+        if count and submission.is_async != (queue.async_count > 0):
+            return False
+        return count < at_once or (
+            queue.backlog_ns < self.prefetch_ns
+            and count < self.max_records + at_once - 1
+            and held + PyBytes_GET_SIZE(submission.data) <= MAX_BYTES
         )
 
     # Out --------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ cdef class Dispatcher:
         cdef ChildQueue queue
         cdef bint any_needs = False
         cdef bint needs
-        cdef Py_ssize_t count
+        cdef Py_ssize_t count, at_once, most
         cdef int64_t now = atomic.now_ns()
         cdef double room
         cdef double total = 0
@@ -263,18 +263,14 @@ cdef class Dispatcher:
             if not queue.open or queue.left == 0:
                 continue
             count = queue.count()
-            if count and is_reserved(queue, now):
+            if count and (is_reserved(queue, now) or only_async and not queue.async_count):
                 continue
-            needs = True
-            if only_async or queue.async_count:
-                room = queue.slots.count - count if count == queue.async_count else 0
-            else:
-                queue.measure_backlog(now)
-                room = max(0.0, min((self.prefetch_ns - queue.backlog_ns) / mean, self.max_records - count))
-                needs = queue.backlog_ns < ENOUGH * self.prefetch_ns and count < ENOUGH * self.max_records
-                if needs:
-                    room = max(1.0, room)
-            room = min(room, self.places(queue))
+            at_once = queue.slots.count if only_async or queue.async_count else 1
+            most = self.max_records + at_once - 1
+            queue.measure_backlog(now)
+            room = min((self.prefetch_ns - queue.backlog_ns) * at_once / mean, most - count)
+            needs = count < at_once or (queue.backlog_ns < ENOUGH * self.prefetch_ns and count < ENOUGH * most)
+            room = min(max(room, at_once - count, 1.0 if needs else 0.0), self.places(queue))
             any_needs |= needs and room >= 1
             total += min(room, queue.left) if queue.left > 0 else room
         return max(0, <int64_t>total - <int64_t>len(self.waiting)) if any_needs else 0
@@ -297,6 +293,7 @@ cdef class Dispatcher:
                 stuck += queue.take_back_all()
             elif 0 < queue.oldest_waiting() < limit:
                 late += queue.take_back_all()
+                queue.strict_until = now + PATIENCE_NS  # its coroutines take longer than was thought
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):

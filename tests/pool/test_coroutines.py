@@ -195,7 +195,7 @@ def test_stop_aborts_coroutines() -> None:
     run(test())
 
 
-def test_an_app_of_coroutines_only_has_room_for_as_many_as_there_are_rows() -> None:
+def test_an_app_of_coroutines_only_has_room_for_as_many_as_there_are_rows_until_their_times_are_known() -> None:
     async def test() -> None:
         async with bench(settings("only_async", async_concurrency=7, processes=2)) as b:
             assert b.pool.free == 14
@@ -205,6 +205,6 @@ def test_an_app_of_coroutines_only_has_room_for_as_many_as_there_are_rows() -> N
             go.touch()
             await b.outcomes(range(10))
             await asyncio.sleep(0)
-            assert b.pool.free == 14
+            assert b.pool.free >= 14
 
     run(test())

@@ -109,7 +109,7 @@ def test_no_more_is_asked_for_than_there_are_bytes_left_for_tasks_of_the_usual_s
     assert desk.dispatcher.free(only_async=False) == 8
 
 
-def test_coroutines_that_run_leave_place_for_as_many_as_there_are_slots_however_big_they_are(desk: Desk) -> None:
+def test_coroutines_that_run_leave_all_of_the_ring_to_others_however_big_they_are(desk: Desk) -> None:
     def begin_one_each() -> list[int]:
         desk.submit_async(1, 2, size=260_000)
         return [taken[0] for child in desk.children if (taken := child.tasks.take()) is not None]
@@ -121,7 +121,7 @@ def test_coroutines_that_run_leave_place_for_as_many_as_there_are_slots_however_
     for running in range(1, 5):
         assert len(begin_one_each()) == 2
         assert desk.loads == [running, running]
-        assert desk.dispatcher.free(only_async=True) == 2 * (4 - running)
+        assert desk.dispatcher.free(only_async=True) == 2 * 1_000_000 // 260_000
 
 
 def test_no_more_coroutines_are_asked_for_than_there_is_place_for_before_they_begin(desk: Desk) -> None:
@@ -133,6 +133,40 @@ def test_no_more_coroutines_are_asked_for_than_there_is_place_for_before_they_be
     desk.submit_async(*range(6), size=260_000)
     assert desk.loads == [3, 3]
     assert desk.dispatcher.free(only_async=True) < 2, "each has a free slot, and hardly a place in its ring"
+
+
+@pytest.mark.parametrize("desk", [(1,)], indirect=True)
+def test_coroutines_wait_for_a_row_only_as_many_as_would_start_within_prefetch_time(desk: Desk) -> None:
+    desk.submit_async(*range(300), size=10)
+    assert desk.loads == [4], "how long they take is not known"
+    desk.children[0].work_off(20 * MS)
+    desk.dispatcher.collect([])
+    desk.dispatcher.dispatch()
+    assert desk.loads == [10]
+    for _ in range(10):
+        desk.children[0].work_off(1000)
+        desk.dispatcher.collect([])
+        desk.dispatcher.dispatch()
+    desk.submit_async(*range(600), size=10)
+    assert desk.loads == [4 + 255]
+    assert desk.dispatcher.free(only_async=True) == 0
+
+
+@pytest.mark.parametrize("desk", [(1, 0.0005)], indirect=True)
+def test_coroutines_that_wait_for_a_row_too_long_are_returned_and_no_more_are_given(desk: Desk) -> None:
+    desk.submit_async(1, size=10)
+    desk.children[0].work_off(1000)
+    desk.dispatcher.collect([])
+    desk.submit_async(*range(6), size=10)
+    for _ in range(4):
+        assert desk.children[0].tasks.take() is not None
+    assert desk.loads == [6]
+    spin_until(now_ns() + MS)
+    assert [event.submission.key for event in desk.dispatcher.relieve()] == [4, 5]
+    assert desk.loads == [4]
+    assert desk.dispatcher.free(only_async=True) == 0
+    desk.submit_async(6, size=10)
+    assert desk.loads == [4]
 
 
 def test_a_child_in_a_long_task_gets_nothing_to_wait_behind_it(desk: Desk) -> None:
