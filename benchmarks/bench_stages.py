@@ -122,7 +122,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
     in_flight, tasks = stages.time("view the message, hold the task, make its submission", take, empty)
     submissions = stages.time("gather the submissions", lambda: submissions_of(tasks))
     events = [Event(EventKind.DONE, submission, b"") for submission in submissions]
-    ended = stages.time("events to ends", lambda: split_done(events)[0])
+    ended = stages.time("events to ends", lambda: split_done(events, 0)[0])
     owner = Owner.draw()
     calls = stages.time(
         "group, sort, and find the way to them",
@@ -135,7 +135,7 @@ def test_stages(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str], pyt
 
     def dropped() -> tuple[Any, ...]:
         in_flight, tasks = take(*empty())
-        done, _ = split_done([Event(EventKind.DONE, submission, b"") for submission in submissions_of(tasks)])
+        done, _ = split_done([Event(EventKind.DONE, submission, b"") for submission in submissions_of(tasks)], 0)
         return in_flight, done
 
     stages.time("let go of the tasks", lambda in_flight, done: in_flight.drop_all(done), dropped)

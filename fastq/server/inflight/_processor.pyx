@@ -14,8 +14,8 @@ from fastq.server.inflight._tasks cimport InFlightTask, InFlightTasks
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
-from fastq._codec import view_task_message
-from fastq.broker.operations.finish import Done
+from fastq._codec import rewrite_task_message, view_task_message
+from fastq.broker.operations.finish import Completed, Done
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import EventKind
 
@@ -23,6 +23,8 @@ cdef extern from "Python.h":
     object PyType_GenericAlloc(type kind, Py_ssize_t count)
 
 cdef object DONE = EventKind.DONE
+cdef object RESULT = EventKind.RESULT
+cdef object WRITTEN = EventKind.WRITTEN
 cdef int64_t S = 1_000_000_000
 # asynq's limit for a message that has neither timeout nor deadline, which no client should write.
 cdef int64_t NO_LIMIT_S = 1800
@@ -128,8 +130,20 @@ cdef bint is_same(str text, bytes raw) except -1:
     return size == PyBytes_GET_SIZE(raw) and memcmp(utf8, PyBytes_AS_STRING(raw), size) == 0
 
 
-def split_done(events: list[Event]) -> tuple[list[InFlightTask], list[Event]]:
-    """Return the tasks that are done, with nothing of them to be kept, and the other events.
+cpdef object success_of(InFlightTask task, bytes result, object now_s):
+    """Return the disposition of a task whose handler returned, with a result or without."""
+    cdef TaskView view = task.view
+    retention = <object>view.slots[RETENTION]
+    if retention <= 0:
+        return pair(Done, task.id, <object>view.slots[UNIQUE_KEY])
+    message = rewrite_task_message(<object>view.slots[DATA], completed_at=now_s)
+    if result is None:
+        result = task.written  # goes with the completion: its own write may be late, or have failed
+    return tuple.__new__(Completed, (task.id, message, now_s + retention, <object>view.slots[UNIQUE_KEY], result))
+
+
+def split_done(events: list[Event], now_s: int) -> tuple[list[InFlightTask], list[Event]]:
+    """Return the tasks that are done, and the other events; ``now_s`` is the Unix second.
 
     What became of a task that was let go of is another's to say: it is in neither.
     """
@@ -141,9 +155,15 @@ def split_done(events: list[Event]) -> tuple[list[InFlightTask], list[Event]]:
         task = event.submission.key
         if not task.in_flight:
             continue
-        if event.kind is DONE and task.canceled is None and <object>task.view.slots[RETENTION] <= 0:
-            task.disposition = pair(Done, task.id, <object>task.view.slots[UNIQUE_KEY])
-            done.append(task)
-        else:
+        if event.kind is not DONE and event.kind is not RESULT:
+            if event.kind is WRITTEN:
+                task.written = event.data  # its end may be in the same batch
             others.append(event)
+            continue
+        try:
+            task.disposition = success_of(task, event.data if event.kind is RESULT else None, now_s)
+        except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
+            others.append(event)
+        else:
+            done.append(task)
     return done, others

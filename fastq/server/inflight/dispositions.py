@@ -10,9 +10,10 @@ from typing import Final
 import orjson
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Archived, Completed, Disposition, Done, Requeued, Retried
+from fastq.broker.operations.finish import Archived, Disposition, Done, Requeued, Retried
 from fastq.errors import InvalidMessageError
 from fastq.pool.protocol import NOT_BEGUN, TOO_LATE, EventKind
+from fastq.server.inflight._processor import success_of
 from fastq.server.inflight.tasks import InFlightTask
 from fastq.wire.codec import TaskMessage, clean_text, encode_task_message, rewrite_task_message
 from fastq.wire.messages import UNDECODABLE_TYPE
@@ -56,12 +57,7 @@ def disposition_of(
     """
     view = task.view
     if kind in _SUCCESSES:
-        if view.retention <= 0:
-            return Done(view.id, view.unique_key)
-        message = rewrite_task_message(view.data, completed_at=now_s)
-        # What the handler wrote while it ran goes with the completion: its own write may be late, or have failed.
-        result = data if kind is EventKind.RESULT else task.written
-        return Completed(view.id, message, now_s + view.retention, view.unique_key, result)
+        return success_of(task, data if kind is EventKind.RESULT else None, now_s)
     if kind is _REVOKED:
         return Done(view.id, view.unique_key)
     if kind in _UNCHARGED:

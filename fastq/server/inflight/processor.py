@@ -249,7 +249,7 @@ class Processor:
     # Out --------------------------------------------------------------------------------------------------------
 
     def _on_events(self, events: list[Event]) -> None:
-        ended, others = split_done(events)
+        ended, others = split_done(events, self._clock.unix_ns() // 1_000_000_000)
         self._counts[EventKind.DONE] += len(ended)
         again: list[Submission] = []
         try:

@@ -3,12 +3,12 @@
 import pytest
 
 from fastq.broker.operations.cancel import CancelAs
-from fastq.broker.operations.finish import Done
+from fastq.broker.operations.finish import Completed, Done
 from fastq.pool.protocol import Event, EventKind
 from fastq.server.inflight._processor import SubmissionMaker, split_done
 from fastq.server.inflight.tasks import InFlightTask, InFlightTasks
 from fastq.wire.codec import view_task_message
-from tests.broker.harness import message
+from tests.broker.harness import NOW_S, message
 
 
 @pytest.fixture
@@ -79,29 +79,60 @@ def test_what_the_question_raises_is_raised(in_flight: InFlightTasks) -> None:
 
 def test_a_handler_that_returned_ends_its_task(in_flight: InFlightTasks) -> None:
     task = one_task(in_flight, unique_key="lock")
-    assert split_done([end(task)]) == ([task], [])
+    assert split_done([end(task)], NOW_S) == ([task], [])
     assert isinstance(task.disposition, Done)
     assert task.disposition == Done("a", "lock")
     assert task.ended
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EventKind if kind is not EventKind.DONE])
+@pytest.mark.parametrize("kind", [kind for kind in EventKind if kind > EventKind.RESULT])
 def test_every_other_event_is_the_processors(kind: EventKind, in_flight: InFlightTasks) -> None:
     task = one_task(in_flight)
     event = end(task, kind)
-    assert split_done([event]) == ([], [event])
+    assert split_done([event], NOW_S) == ([], [event])
     assert not task.ended
 
 
-def test_a_task_that_is_kept_or_was_cancelled_is_the_processors(in_flight: InFlightTasks) -> None:
-    kept = one_task(in_flight, retention=60)
-    event = end(kept)
-    assert split_done([event]) == ([], [event])
-    in_flight.drop(kept)
-    canceled = one_task(in_flight)
-    canceled.canceled = CancelAs.DELETE
-    event = end(canceled)
-    assert split_done([event]) == ([], [event])
+@pytest.mark.parametrize(
+    ("kind", "written", "result"),
+    [
+        (EventKind.DONE, None, None),
+        (EventKind.DONE, b"written", b"written"),
+        (EventKind.RESULT, b"written", b"returned"),
+        (EventKind.RESULT, b"written", b""),
+    ],
+)
+def test_a_task_that_is_kept_is_completed_with_its_last_result(
+    kind: EventKind, written: bytes | None, result: bytes | None, in_flight: InFlightTasks
+) -> None:
+    task = one_task(in_flight, retention=60, unique_key="lock")
+    task.written = written
+    event = end(task, kind, result if kind is EventKind.RESULT and result else b"")
+    assert split_done([event], NOW_S) == ([task], [])
+    new = message("a", queue="q", retention=60, unique_key="lock", completed_at=NOW_S)
+    assert isinstance(task.disposition, Completed)
+    assert task.disposition == Completed("a", new, NOW_S + 60, "lock", result)
+
+
+def test_what_a_task_wrote_in_the_batch_of_its_end_is_kept(in_flight: InFlightTasks) -> None:
+    task = one_task(in_flight, retention=60)
+    events = [end(task, EventKind.WRITTEN, b"early"), end(task, EventKind.WRITTEN, b"late"), end(task)]
+    assert split_done(events, NOW_S) == ([task], events[:2])
+    assert isinstance(task.disposition, Completed)
+    assert task.disposition.result == b"late"
+
+
+def test_a_task_that_was_done_in_spite_of_its_cancellation_is_done(in_flight: InFlightTasks) -> None:
+    task = one_task(in_flight)
+    task.canceled = CancelAs.DELETE
+    assert split_done([end(task)], NOW_S) == ([task], [])
+
+
+def test_a_task_whose_end_meets_a_defect_costs_no_other_its_own(in_flight: InFlightTasks) -> None:
+    odd, (other,) = one_task(in_flight, retention=60), take(in_flight, "b")[0]
+    event = end(odd)
+    assert split_done([event, end(other)], 2**70) == ([other], [event])
+    assert not odd.ended
 
 
 def test_a_task_that_was_let_go_of_is_in_neither(in_flight: InFlightTasks) -> None:
@@ -109,4 +140,4 @@ def test_a_task_that_was_let_go_of_is_in_neither(in_flight: InFlightTasks) -> No
     events = [end(task), end(task, EventKind.FAILED)]
     in_flight.drop(task)
     assert task.submission is None, "the two must not keep each other alive"
-    assert split_done(events) == ([], [])
+    assert split_done(events, NOW_S) == ([], [])
