@@ -18,10 +18,9 @@ from fastq.durations import nanoseconds_of
 from fastq.errors import ServerClosedError, ServerStartError
 from fastq.options import OPTIONS, EnqueueOptions
 from fastq.scheduler.hooks import PostEnqueue, PreEnqueue
-from fastq.scheduler.option_list import option_strings
+from fastq.scheduler.option_list import config_hash, option_strings
 from fastq.scheduler.scheduler import Scheduler
 from fastq.task import Task, lock_payload
-from fastq.wire.periodic_hash import config_hash
 
 __all__ = ["PeriodicTaskConfig", "PeriodicTaskManager", "Provider", "SchedulerOptions"]
 

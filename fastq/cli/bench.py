@@ -9,10 +9,9 @@ from typing import Final
 import click
 
 from fastq.cli.bulk import confirm, yes_option
-from fastq.cli.commands import Verb, json_option
+from fastq.cli.commands import NumberRange, Verb, json_option
 from fastq.cli.figures import microseconds, percent
 from fastq.cli.human import clean, number, size
-from fastq.cli.numbers import NumberRange
 from fastq.cli.session import Session, emit, pass_session, say_failure
 from fastq.cli.tables import Column, facts, heading, table
 from fastq.demo.interruption import Interrupted, Interruption

@@ -1,6 +1,7 @@
 """The frame of the commands: nouns with verbs, aliases, "did you mean", and what the words of several commands mean."""
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ __all__ = [
     "SETTINGS",
     "GroupName",
     "Noun",
+    "NumberRange",
     "QueueName",
     "TaskId",
     "Verb",
@@ -110,6 +112,17 @@ def _show_help(context: click.Context) -> int:
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
     return 0
+
+
+class NumberRange(click.FloatRange):
+    """A number within a range; click's own type accepts ``nan``, too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Check a number."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{number} is not in the range {self._describe_range()}.", param, ctx)
+        return number
 
 
 class _Name(StringParamType):

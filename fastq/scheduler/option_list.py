@@ -1,13 +1,14 @@
-"""The options of an entry as asynq lists them beside it, and hashes them: as text, in the order given."""
+"""The options of an entry as asynq lists them beside it, as text in the order given; and hashes them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 from fastq.durations import format_duration, nanoseconds_of
 from fastq.options import OPTIONS, OptionKind, OptionSpec
 from fastq.wire.go_forms import header_form, text_form, time_form
 
-__all__ = ["option_strings"]
+__all__ = ["config_hash", "option_strings"]
 
 _LISTED: Final = {spec.name: spec for spec in OPTIONS if spec.go}
 
@@ -38,3 +39,14 @@ def _forms(spec: OptionSpec, value: Any) -> Iterator[str]:
             yield text_form(exact)
         case OptionKind.NUMBER:
             yield str(exact)
+
+
+def config_hash(cronspec: str, task_type: str, payload: bytes | None, listed: Iterable[str]) -> str:
+    """Return asynq's hash of a configuration; options count in any order, ``None`` as an empty payload.
+
+    The parts are joined without separators, as asynq does: type ``t`` with payload ``p`` is type ``tp`` with none.
+    """
+    text = sha256(cronspec.encode() + task_type.encode() + (payload or b""))
+    for option in sorted(option.encode() for option in listed):
+        text.update(option)
+    return text.hexdigest()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fastq.wire.periodic_hash import config_hash
+from fastq.scheduler.option_list import config_hash
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "options.json").read_text())["periodic_task_config_hash"]
 
