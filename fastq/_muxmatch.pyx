@@ -1,5 +1,8 @@
 """Find the longest registered pattern that is a prefix of a task's type, in one pass over the type.
 
+A pattern that ends in NUL is a name: it matches the text before the NUL and nothing longer, and wins over a prefix that
+is the same text.
+
 A radix tree over the patterns' UTF-8 bytes, flat in memory: nodes in one array, all edges in one hash table. So neither
 the number of patterns nor how they nest costs anything, and nothing recurses.
 """
@@ -21,6 +24,7 @@ cdef struct Node:
     const uint8_t *label  # a slice of a pattern's bytes, which self.owners keeps alive
     Py_ssize_t length
     uint32_t pattern  # place in self.patterns, or NONE
+    uint32_t name  # the same of the pattern that ends here with NUL
 
 cdef struct Edge:
     uint64_t key  # parent node and first byte of the label, + 1; 0 is a free place
@@ -53,7 +57,7 @@ cdef class PatternIndex:
         if self.edges == NULL:
             raise MemoryError
         self.reserve_nodes()
-        self.new_node(<const uint8_t *> "", 0, NONE)
+        self.new_node(<const uint8_t *> "", 0)
 
     def __dealloc__(self):
         PyMem_Free(self.nodes)
@@ -80,7 +84,8 @@ cdef class PatternIndex:
         self.patterns.append(pattern)
         self.known.add(pattern)
         cdef uint32_t number = len(self.patterns) - 1
-        self.insert(<const uint8_t *> PyBytes_AS_STRING(owner), PyBytes_GET_SIZE(owner), number)
+        cdef bint is_name = owner.endswith(b"\0")
+        self.insert(<const uint8_t *> PyBytes_AS_STRING(owner), PyBytes_GET_SIZE(owner) - is_name, number, is_name)
 
     def find(self, task_type):
         """Return the longest pattern that ``task_type`` (text, or its UTF-8 bytes) begins with, else ``None``.
@@ -124,7 +129,7 @@ cdef class PatternIndex:
             if at.pattern != NONE:
                 found = at.pattern
             if size == 0:
-                return found
+                return found if at.name == NONE else at.name
             node = self.child(node, text[0])
             if node == NONE:
                 return found
@@ -148,7 +153,7 @@ cdef class PatternIndex:
         edge.key = key
         edge.child = child
 
-    cdef void insert(self, const uint8_t *text, Py_ssize_t size, uint32_t pattern) noexcept:
+    cdef void insert(self, const uint8_t *text, Py_ssize_t size, uint32_t pattern, bint is_name) noexcept:
         """Walk down as far as the text agrees; split the node where it does not; hang up the rest."""
         cdef uint32_t node = 0, parent
         cdef Py_ssize_t same
@@ -156,7 +161,7 @@ cdef class PatternIndex:
             parent = node
             node = self.child(parent, text[0])
             if node == NONE:
-                node = self.new_node(text, size, NONE)
+                node = self.new_node(text, size)
                 self.link(parent, node)
                 break
             same = 1
@@ -166,19 +171,22 @@ cdef class PatternIndex:
                 node = self.split(parent, node, same)
             text += same
             size -= same
-        self.nodes[node].pattern = pattern
+        if is_name:
+            self.nodes[node].name = pattern
+        else:
+            self.nodes[node].pattern = pattern
 
     cdef uint32_t split(self, uint32_t parent, uint32_t lower, Py_ssize_t length) noexcept:
         """Put a node with the first ``length`` bytes of the lower one's label above it."""
-        cdef uint32_t upper = self.new_node(self.nodes[lower].label, length, NONE)
+        cdef uint32_t upper = self.new_node(self.nodes[lower].label, length)
         self.nodes[lower].label += length
         self.nodes[lower].length -= length
         self.link(parent, upper)
         self.link(upper, lower)
         return upper
 
-    cdef uint32_t new_node(self, const uint8_t *label, Py_ssize_t length, uint32_t pattern) noexcept:
-        self.nodes[self.node_count] = Node(label, length, pattern)
+    cdef uint32_t new_node(self, const uint8_t *label, Py_ssize_t length) noexcept:
+        self.nodes[self.node_count] = Node(label, length, NONE, NONE)
         self.node_count += 1
         return self.node_count - 1
 

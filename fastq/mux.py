@@ -130,6 +130,11 @@ def _not_found(task: _Typed) -> object:
     raise HandlerNotFoundError(task.type)
 
 
+def _twin(pattern: str) -> str:
+    """Return the pattern of the same text that is a name where this one is a prefix, or the reverse."""
+    return pattern[:-1] if pattern.endswith("\0") else f"{pattern}\0"
+
+
 class _Registered(NamedTuple):
     """A handler, and the middleware of the mux that it was included from, the outermost first."""
 
@@ -216,9 +221,10 @@ class ServeMux(Generic[TaskT]):
         with other._lock, self._lock:
             self._check_open()
             for pattern in other._handlers:
-                if pattern in self._handlers:
-                    ours, theirs = self._handlers[pattern].handler, other._handlers[pattern].handler
-                    raise ValueError(f"pattern {pattern!r} is in both: here for {ours!r}, there for {theirs!r}")
+                for rival in {pattern, _twin(pattern)} & self._handlers.keys():
+                    ours, theirs = self._handlers[rival].handler, other._handlers[pattern].handler
+                    text = pattern.removesuffix("\0")
+                    raise ValueError(f"pattern {text!r} is in both: here for {ours!r}, there for {theirs!r}")
             for mux in (other, *other._included):
                 if mux in self._included:
                     raise ValueError(
@@ -282,7 +288,10 @@ class ServeMux(Generic[TaskT]):
         return self.dispatch(task.type)(task)
 
     def patterns(self) -> dict[str, bool]:
-        """Map each pattern, in the order of registration, to whether its handler is ``async`` (see ``is_async``)."""
+        """Map each pattern, in the order of registration, to whether its handler is ``async`` (see ``is_async``).
+
+        A pattern that ends in NUL is the name of a typed task, and takes no longer type.
+        """
         with self._lock:
             return {pattern: is_async(found.handler) for pattern, found in self._handlers.items()}
 
@@ -308,6 +317,8 @@ class ServeMux(Generic[TaskT]):
             self._add(pattern, _Registered(handler))
 
     def _add(self, pattern: str, registered: _Registered) -> None:
+        if _twin(pattern) in self._handlers:
+            raise ValueError(f"pattern {pattern.removesuffix(chr(0))!r} is already registered")
         self._index.add(pattern)
         self._handlers[pattern] = registered
         self._routes = {}  # some of these types may be the new pattern's now

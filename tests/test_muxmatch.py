@@ -47,6 +47,18 @@ def test_the_longest_prefix_is_found_however_patterns_nest(patterns: set[str], t
             assert index.find(task_type.encode()) == slow_find(added, task_type)
 
 
+@given(st.sets(names, max_size=20), st.sets(names, max_size=20), st.lists(names, max_size=30))
+def test_a_name_takes_its_very_text_and_comes_before_prefixes(
+    prefixes: set[str], exact: set[str], types: list[str]
+) -> None:
+    patterns = [*prefixes, *(f"{name}\0" for name in exact)]
+    for order in (patterns, patterns[::-1]):
+        index = index_of(*order)
+        for task_type in (*types, *prefixes, *exact, *(f"{name}a" for name in exact)):
+            expected = f"{task_type}\0" if task_type in exact else slow_find(prefixes, task_type)
+            assert index.find(task_type) == expected
+
+
 @given(st.binary(max_size=12), st.sets(names, max_size=10))
 def test_bytes_that_are_no_utf8_are_searched_like_any(task_type: bytes, patterns: set[str]) -> None:
     longest = max((p for p in patterns if task_type.startswith(p.encode())), key=len, default=None)
@@ -85,7 +97,7 @@ def test_patterns_beside_a_path_cost_it_no_step() -> None:
 
 
 def test_a_pattern_is_not_looked_for_beyond_the_end_of_the_type() -> None:
-    assert index_of("a\0").find("a") is None  # in memory a zero byte follows the text
+    assert index_of("a\0\0").find("a") is None  # in memory a zero byte follows the text
 
 
 def test_the_empty_pattern_matches_everything() -> None:

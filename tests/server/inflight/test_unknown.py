@@ -52,6 +52,14 @@ def test_what_another_server_of_the_queue_knows_is_given_back(db: Redis, url: st
     on_bench(db, url, test)
 
 
+def test_a_name_that_another_server_knows_takes_no_longer_type(db: Redis, url: str) -> None:
+    async def test(bench: Bench) -> None:
+        await show(bench, ["email:send\0"])
+        assert await chosen(unknown(bench), KNOWN, ("q", "email:send_all")) == {KNOWN}
+
+    on_bench(db, url, test)
+
+
 @pytest.mark.parametrize(("rule", "expected"), [("retry", set()), ("return", {KNOWN, OTHER})])
 def test_a_rule_that_says_it_asks_nobody(
     rule: str, expected: set[tuple[str, str]], db: Redis, url: str, caplog: pytest.LogCaptureFixture
