@@ -108,6 +108,8 @@ def _command(**flags: Any) -> None:
     except (ValueError, TypeError) as error:
         raise click.UsageError(str(error)) from None
     search_here()
+    if options.redis:
+        os.environ["FASTQ_REDIS_URL"] = options.redis  # where an App or Client of a handler looks that names none
     sys.exit(run_server(options))
 
 
