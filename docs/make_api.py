@@ -197,7 +197,7 @@ def method_lines(found: type, *, is_brief: bool) -> Iterator[str]:
     for each, node, home in sources_of(found):
         for statement in node.body:
             method = method_of(statement, home, is_async=is_async)
-            if method is None or not public([method.name]) or method.name in seen:
+            if method is None or not public([method.name]) or method.name in seen or is_overload(method):
                 continue
             seen.add(method.name)
             if isinstance(statement, ast.Assign) and not is_brief:
@@ -234,10 +234,15 @@ def driven(method: ast.FunctionDef, *, is_async: bool) -> Function:
     return ast.AsyncFunctionDef(**vars(method)) if is_async else method
 
 
+def is_overload(node: Function) -> bool:
+    """Return whether it is a signature alone, for type checkers."""
+    return any(ast.unparse(each).endswith("overload") for each in node.decorator_list)
+
+
 def one_method(node: Function, found: Any, *, is_brief: bool) -> Iterator[str]:
     """Say what a method is."""
     decorators = [ast.unparse(each) for each in node.decorator_list]
-    if any(each.endswith(("setter", "overload")) for each in decorators):
+    if any(each.endswith("setter") for each in decorators):
         return
     is_property = node.returns and any(each.endswith("property") for each in decorators)
     text = (

@@ -23,6 +23,7 @@ from fastq.errors import (
     HandlerNotFoundError,
     InvalidMessageError,
     LeaseExpiredError,
+    PayloadError,
     QueueNotEmptyError,
     QueueNotFoundError,
     QueuePausedError,
@@ -55,6 +56,8 @@ from fastq.task import Task
 from fastq.wire.messages import SchedulerEnqueueEvent, SchedulerEntry, WorkerInfo
 
 if TYPE_CHECKING:
+    from fastq.app.app import App
+    from fastq.app.context import Context
     from fastq.inspector import (
         AsyncInspector,
         ClusterNode,
@@ -78,6 +81,7 @@ if TYPE_CHECKING:
     from fastq.server.server import Server
 
 __all__ = [
+    "App",
     "AsyncClient",
     "AsyncInspector",
     "BadLinesError",
@@ -90,6 +94,7 @@ __all__ = [
     "Client",
     "ClientMiddleware",
     "ClusterNode",
+    "Context",
     "CronSpecError",
     "DailyStats",
     "Drain",
@@ -111,6 +116,7 @@ __all__ = [
     "MovePlan",
     "Moved",
     "PayloadCodec",
+    "PayloadError",
     "PeriodicTaskConfig",
     "PeriodicTaskManager",
     "Progress",
@@ -154,8 +160,10 @@ __all__ = [
 ]
 
 _LATER: Final = {
+    "App": "fastq.app.app",
     "AsyncInspector": "fastq.inspector",
     "ClusterNode": "fastq.inspector",
+    "Context": "fastq.app.context",
     "DailyStats": "fastq.inspector",
     "Drain": "fastq.inspector",
     "GroupInfo": "fastq.inspector",

@@ -20,6 +20,7 @@ __all__ = [
     "HandlerNotFoundError",
     "InvalidMessageError",
     "LeaseExpiredError",
+    "PayloadError",
     "QueueNotEmptyError",
     "QueueNotFoundError",
     "QueuePausedError",
@@ -269,6 +270,10 @@ class BrokerOutOfMemoryError(BrokerError):
 
 class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not to report a defect
     """Raised by a handler to archive the task without further retries."""
+
+
+class PayloadError(FastqError, SkipRetry):
+    """Raised when a payload does not fit the parameters of its typed task, which is then archived at once."""
 
 
 class RevokeTask(Exception):  # noqa: N818 - asynq's name

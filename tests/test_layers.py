@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = "fastq"
 
-FACTS, BROKER, USED, ENDS = range(4)
+FACTS, BROKER, USED, APPS, ENDS = range(5)
 # The folders; what lies beside them in the root is used by people, but for the modules below.
 LAYERS: dict[str, int] = {
     # Facts, no I/O.
@@ -24,6 +24,8 @@ LAYERS: dict[str, int] = {
     "broker": BROKER,
     # What people use, and what runs it.
     **dict.fromkeys(("inspector", "pool", "scheduler", "server", "worker"), USED),
+    # Over the clients, the mux and the scheduler.
+    "app": APPS,
     # Nothing of the above imports these.
     **dict.fromkeys(("cli", "demo", "metrics", "planning", "testing", "web"), ENDS),
 }
@@ -35,7 +37,7 @@ LAYERS_IN_THE_ROOT: dict[str, int] = {
 # Folders within a folder, the lowest first: none imports one that comes after it.
 ORDER = {"broker": ("transport", "operations", "inspect"), "server": ("inflight", "children", "actors")}
 # The package itself only gathers names from all layers.
-TOP = 4
+TOP = 5
 
 # Within layer 2: these do not import one another, nor do the schedulers import any but the client.
 APART = frozenset({"client", "inspector", "pool", "server"})
@@ -290,12 +292,12 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
         ),
         pytest.param(
             {"fastq/task.py": "if TYPE_CHECKING:\n    import fastq.cli.main"},
-            "fastq/task.py:2: layer 2 must not import fastq.cli.main, which is of layer 3",
+            "fastq/task.py:2: layer 2 must not import fastq.cli.main, which is of layer 4",
             id="up for type checking",
         ),
         pytest.param(
             {"fastq/task.py": "from fastq import __version__"},
-            "fastq/task.py:1: layer 2 must not import fastq, which is of layer 4",
+            "fastq/task.py:1: layer 2 must not import fastq, which is of layer 5",
             id="the package itself",
         ),
         pytest.param(

@@ -1,0 +1,184 @@
+"""``App``: a ServeMux of typed tasks, with the clients that enqueue them and what their handlers share."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from fastq.app.context import Context, Env
+from fastq.app.function import ContextTask, TaskFunction, TypedTask
+from fastq.app.handler import handler_of
+from fastq.app.lifespan import Lifespan
+from fastq.app.payload import Payload
+from fastq.client import AsyncClient, Client
+from fastq.mux import ServeMux
+from fastq.options import EnqueueOptions, check_text
+
+__all__ = ["App", "TaskSettings"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+L = TypeVar("L", bound=Callable[[], Iterator[Any] | AsyncIterator[Any]])
+
+
+class TaskSettings(EnqueueOptions, total=False):
+    """What ``App.task`` takes beside a name: the options of ``Client.enqueue``, and these.
+
+    ``aliases`` are further names under which tasks of it come, as before a rename. ``strict`` refuses payloads with
+    fields that the function has no parameter for.
+    """
+
+    aliases: Sequence[str]
+    strict: bool
+
+
+class _Decorator(Protocol):
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context[Env], P], R], /) -> ContextTask[P, R, Env]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TypedTask[P, R]: ...
+
+
+class App(ServeMux):
+    """A ``ServeMux`` of typed tasks: ``fastq-worker module:app`` runs them, and they enqueue themselves.
+
+    ``redis`` is the URL of their clients, None for ``$FASTQ_REDIS_URL``, else ``redis://127.0.0.1:6379/0``. The clients
+    connect when first used; each process and each event loop has connections of its own. Raw handlers may stand beside
+    the typed ones.
+    """
+
+    def __init__(self, redis: str | None = None) -> None:
+        super().__init__()
+        if redis is not None and not isinstance(redis, str):
+            raise TypeError(f"App takes the URL of a Redis, not {redis!r}")
+        self._url = redis
+        self._client: Client | None = None
+        self._async_client: AsyncClient | None = None
+        self._tasks: dict[str, TaskFunction[..., Any]] = {}
+        self._lifespan: Lifespan | None = None
+        self._wants: list[tuple[str, Any, App]] = []  # tasks whose context is to have an env
+        self._parent: App | None = None  # that has included this one
+
+    @property
+    def client(self) -> Client:
+        """Return the client of the tasks' ``enqueue``; an included app without a URL has that of the other."""
+        if self._parent is not None and self._url is None:
+            return self._parent.client
+        with self._lock:
+            if self._client is None:
+                self._client = Client(self._url)
+            return self._client
+
+    @property
+    def async_client(self) -> AsyncClient:
+        """Return the client of the tasks' ``aenqueue``; as ``client``."""
+        if self._parent is not None and self._url is None:
+            return self._parent.async_client
+        with self._lock:
+            if self._async_client is None:
+                self._async_client = AsyncClient(self._url)
+            return self._async_client
+
+    def close(self) -> None:
+        """Close the connections of ``client``; they open again at its next use."""
+        if self._client is not None:
+            self._client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections that ``async_client`` has in the running loop."""
+        if self._async_client is not None:
+            await self._async_client.close()
+
+    @property
+    def tasks(self) -> dict[str, TaskFunction[..., Any]]:
+        """Return the typed tasks by their names, without aliases."""
+        return dict(self._tasks)
+
+    @overload
+    def task(self, name: Callable[Concatenate[Context[Env], P], R], /) -> ContextTask[P, R, Env]: ...
+    @overload
+    def task(self, name: Callable[P, R], /) -> TypedTask[P, R]: ...
+    @overload
+    def task(self, name: str | None = None, /, **settings: Unpack[TaskSettings]) -> _Decorator: ...
+
+    def task(self, name: Any = None, /, **settings: Any) -> Any:
+        """Register the decorated function, plain or async, as the task ``name``, by default ``module.function``.
+
+        The function stays what it is, and can be enqueued; see ``TaskFunction``. Its arguments travel as a JSON object.
+        ``TypeError`` names a parameter that cannot. A name takes no longer type, unlike a pattern of a mux.
+        ``settings`` are ``TaskSettings``.
+        """
+        if callable(name):
+            return self._register_task(name, None, {})
+
+        def register(function: Callable[..., Any]) -> Any:
+            return self._register_task(function, name, settings)
+
+        return register
+
+    def lifespan(self, function: L) -> L:
+        """Register the decorated generator function, plain or async: what it yields is ``env`` of every ``Context``.
+
+        It begins in each child before the first task, and goes on behind its ``yield`` at the end; see ``child_start``
+        and ``child_stop``. An included app may have one of its own for its tasks.
+        """
+        if self._lifespan is not None:
+            raise ValueError(f"the app has a lifespan already; {function!r} would be another one")
+        lifespan = Lifespan(function)
+        self.child_start(lifespan.start)
+        self.child_stop(lifespan.stop)
+        self._lifespan = lifespan
+        return function
+
+    def include(self, other: ServeMux) -> None:
+        """Add the tasks, handlers and lifespan of another app, or the handlers of a mux; see ``ServeMux.include``."""
+        super().include(other)
+        if isinstance(other, App):
+            other._parent = self
+            self._tasks.update(other._tasks)
+            self._wants += other._wants
+
+    def check(self) -> None:
+        """Look at all handlers now; ``TypeError`` names a task whose context would lack its ``env``."""
+        super().check()
+        for name, env, app in self._wants:
+            if not app._has_lifespan():
+                raise TypeError(f"task {name!r} takes a Context with env {env!r}, but no @app.lifespan makes one")
+
+    def _env(self) -> Any:
+        """Return what the lifespan of this app, else of the one that included it, has yielded in this process."""
+        if self._lifespan is not None:
+            return self._lifespan.env()
+        return None if self._parent is None else self._parent._env()
+
+    def _has_lifespan(self) -> bool:
+        return self._lifespan is not None or (self._parent is not None and self._parent._has_lifespan())
+
+    def _register_task(
+        self, function: Callable[..., Any], name: str | None, settings: dict[str, Any]
+    ) -> TaskFunction[..., Any]:
+        name = _default_name(function) if name is None else check_text(name, "task name")
+        options: Any = dict(settings)
+        aliases, is_strict = options.pop("aliases", ()), options.pop("strict", False)
+        payload = Payload(name, function, is_strict=is_strict)
+        kind = ContextTask if payload.takes_context else TypedTask
+        task: TaskFunction[..., Any] = kind(self, name, function, payload, options)
+        handler = handler_of(function, payload, self._env)
+        if isinstance(aliases, str):
+            raise TypeError(f"aliases of task {name!r} must be a sequence of names, not the one text {aliases!r}")
+        for each in (name, *aliases):
+            self._register(f"{check_text(each, 'alias')}\0", handler)
+        self._tasks[name] = task
+        if payload.env not in (None, type(None), Any):
+            self._wants.append((name, payload.env, self))
+        return task
+
+
+def _default_name(function: Callable[..., Any]) -> str:
+    module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+    if not module or not name.isidentifier():
+        raise TypeError(f"{function!r} has no name of its own: name its task")
+    if module == "__main__":
+        raise TypeError(
+            f"the task of {name} needs a name, since it stands in the script that was started, which workers import "
+            f"under another name: @app.task('{name}')"
+        )
+    return f"{module}.{name}"

@@ -1,0 +1,33 @@
+"""``Context``: the running task and what the app's lifespan made, for a handler that asks for them."""
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from fastq.running import CURRENT, RunningTask
+
+__all__ = ["Context", "Env", "enter_context"]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Env = TypeVarWithDefault("Env", default=None)
+else:
+    Env = TypeVar("Env")
+
+
+class Context(RunningTask, Generic[Env]):
+    """The running task of a typed function, and in ``env`` what the app's ``lifespan`` yielded (else ``None``).
+
+    A function gets it if its first parameter is annotated so; producers leave that one out.
+    """
+
+    __slots__ = ("env",)
+
+    env: Env
+
+
+def enter_context(task: RunningTask, env: Any) -> Context[Any]:
+    """Return the context of a running task, and make it the current task."""
+    context: Context[Any] = Context(task._message, task._context)
+    context.env = env
+    CURRENT.set(context)
+    return context

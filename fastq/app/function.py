@@ -1,0 +1,116 @@
+"""Typed task functions: called as they are, and enqueued with the same arguments."""
+
+import copy
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
+
+from fastq.app.context import Context, Env
+from fastq.app.payload import Payload
+from fastq.client import AsyncClient, Client
+from fastq.info import TaskInfo
+from fastq.options import EnqueueOptions, check_options
+from fastq.results import EnqueueResults
+from fastq.task import Task
+
+__all__ = ["ContextTask", "TaskFunction", "TypedTask"]
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class _Home(Protocol):
+    """What a task function needs of its app."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def async_client(self) -> AsyncClient: ...
+
+
+class TaskFunction(Generic[P, R]):
+    """A function that is also a task: ``type`` is its name on the wire.
+
+    The arguments of ``task``, ``enqueue`` and ``aenqueue`` are those of the function, without its ``Context``. Wrong
+    ones are a ``TypeError`` before anything is sent.
+    """
+
+    __name__: str
+
+    def __init__(
+        self, home: _Home, type: str, function: Callable[..., R], payload: Payload, options: EnqueueOptions
+    ) -> None:
+        self.type = type
+        self._home = home
+        self._function = function
+        self._payload = payload
+        checked = check_options(options)
+        self._headers: Mapping[str, str] = checked.pop("headers", {})
+        self._options: Mapping[str, Any] = checked
+        self._given: Mapping[str, Any] = {}  # by ``options``: of these those that are no headers
+        wrapper: Any = self
+        functools.update_wrapper(wrapper, function)
+
+    def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
+        """Return the task of a call, for a ``Client``."""
+        task = Task(self.type, self._payload.encode(args, kwargs))
+        task.options, task.headers = self._options, self._headers
+        return task
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskInfo:
+        """Enqueue a call through the app's client; errors are those of ``Client.enqueue``."""
+        return self._home.client.enqueue(self.task(*args, **kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskInfo:
+        """Enqueue a call through the app's async client."""
+        return await self._home.async_client.enqueue(self.task(*args, **kwargs))
+
+    def enqueue_many(self, tasks: Iterable[Task]) -> EnqueueResults:
+        """Enqueue what this function's ``task`` made, a few hundred a round trip; see ``Client.enqueue_many``.
+
+        What was given to ``options`` goes for all of them.
+        """
+        return self._home.client.enqueue_many(map(self._adopted, tasks))
+
+    async def aenqueue_many(self, tasks: Iterable[Task]) -> EnqueueResults:
+        """Enqueue what this function's ``task`` made through the app's async client; see ``enqueue_many``."""
+        return await self._home.async_client.enqueue_many(map(self._adopted, tasks))
+
+    def options(self, **options: Unpack[EnqueueOptions]) -> Self:
+        """Return the same function with options that win over its own; they are those of ``Client.enqueue``."""
+        checked = check_options(options)
+        changed = copy.copy(self)
+        changed._headers = {**self._headers, **checked.pop("headers", {})}
+        changed._given = {**self._given, **checked}
+        changed._options = {**self._options, **checked}
+        return changed
+
+    def _adopted(self, task: Task) -> Task:
+        """Return a task of this function with the options that were given."""
+        if getattr(task, "type", None) != self.type:
+            raise TypeError(f"enqueue_many of {self!r} takes what its task(...) makes, not {task!r}")
+        if self._given:
+            task.options = {**task.options, **self._given}
+        if self._headers:
+            task.headers = {**task.headers, **self._headers}
+        return task
+
+    def __repr__(self) -> str:
+        return f"<task {self.type!r} of {self._function!r}>"
+
+
+class TypedTask(TaskFunction[P, R]):
+    """A task function that is called with the arguments with which it is enqueued."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, here and now."""
+        return self._function(*args, **kwargs)
+
+
+class ContextTask(TaskFunction[P, R], Generic[P, R, Env]):
+    """A task function whose first parameter is its ``Context``."""
+
+    def __call__(self, context: Context[Env], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, here and now, with a context."""
+        return self._function(context, *args, **kwargs)

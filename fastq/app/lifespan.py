@@ -1,0 +1,43 @@
+"""``Lifespan``: what an app makes once in each child before its first task, and takes back at the end."""
+
+import inspect
+from collections.abc import Callable
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+__all__ = ["Lifespan"]
+
+
+class Lifespan:
+    """A generator function that yields once; ``start`` and ``stop``, async if it is, run it up to there and on."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._env: Any = None
+        self._has_begun = False
+        self.start: Callable[[], object]
+        self.stop: Callable[[], object]
+        if inspect.isasyncgenfunction(function):
+            async_manager = asynccontextmanager(function)()
+
+            async def start() -> None:
+                self._begin(await async_manager.__aenter__())
+
+            async def stop() -> None:
+                await async_manager.__aexit__(None, None, None)
+
+            self.start, self.stop = start, stop
+        elif inspect.isgeneratorfunction(function):
+            manager = contextmanager(function)()
+            self.start = lambda: self._begin(manager.__enter__())
+            self.stop = lambda: manager.__exit__(None, None, None)
+        else:
+            raise TypeError(f"@app.lifespan is for a generator function that yields once, not for {function!r}")
+
+    def _begin(self, env: Any) -> None:
+        self._env, self._has_begun = env, True
+
+    def env(self) -> Any:
+        """Return what was yielded."""
+        if not self._has_begun:
+            raise RuntimeError("the app's lifespan has not begun: call the function itself, with a context of your own")
+        return self._env

@@ -1,0 +1,136 @@
+"""The payload of a typed task: its arguments by name as a JSON object, as Go's ``json.Marshal`` makes of a struct.
+
+Both ways go by one msgspec struct, made of the function's signature. What a producer encodes is decoded again, so that
+nothing is sent that the function could not take.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, get_args, get_type_hints
+
+import msgspec
+
+from fastq.app.annotations import (
+    check_annotations,
+    decode_model,
+    encode_model,
+    has_loose_times,
+    refuse_naive_times,
+    with_time_zones,
+)
+from fastq.app.context import Context
+from fastq.encoding import encode_strictly
+from fastq.errors import PayloadError
+from fastq.running import RunningTask
+
+__all__ = ["Payload"]
+
+_PLAIN: Final = frozenset({str, int, bool, float, bytes, type(None)})
+_encode: Final = msgspec.json.Encoder(enc_hook=encode_model).encode
+
+
+class Payload:
+    """How the arguments of one function become a payload, and a payload its arguments."""
+
+    def __init__(self, name: str, function: Callable[..., Any], *, is_strict: bool) -> None:
+        self._name = name
+        signature = inspect.signature(function)
+        hints = self._hints(function)
+        parameters = list(signature.parameters.values())
+        self.result = hints.get("return", Any)
+        self.takes_context = bool(parameters) and _is_context(hints.get(parameters[0].name))
+        self.env: Any = None
+        if self.takes_context:
+            self.env = next(iter(get_args(hints[parameters.pop(0).name])), None)
+        self._signature = signature.replace(parameters=parameters, return_annotation=signature.empty)
+        for parameter in parameters:
+            self._check(parameter, hints.get(parameter.name))
+        self._names = tuple(parameter.name for parameter in parameters)
+        self._positional = tuple(each.name for each in parameters if each.kind is not each.KEYWORD_ONLY)
+        self._required = frozenset(each.name for each in parameters if each.default is each.empty)
+        fields = [_field(each, with_time_zones(hints.get(each.name, Any))) for each in parameters]
+        try:
+            struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=is_strict)
+            self._decode = msgspec.json.Decoder(struct, dec_hook=decode_model).decode
+        except TypeError as error:
+            raise TypeError(f"{self._about} cannot be registered: {error}") from None
+        self.fields: tuple[msgspec.inspect.Field, ...] = check_annotations(struct, self._about)
+        self._has_loose_times = has_loose_times(self.fields)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Return the payload of a call; ``TypeError`` if the function could not take it, ``ValueError`` for NaN.
+
+        The same arguments make the same bytes, however they are given.
+        """
+        given = dict(zip(self._positional, args, strict=False))
+        if kwargs:
+            given.update(kwargs)
+            given = {name: given[name] for name in self._names if name in given}
+        if len(given) != len(args) + len(kwargs) or not self._required <= given.keys():
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self._about} is called as {self._signature}: {error}") from None
+        try:
+            data = _encode(given)
+            if b"null" in data:  # which msgspec makes of NaN, too
+                encode_strictly(msgspec.to_builtins(given, enc_hook=encode_model), f"an argument of {self._about}")
+            if self._has_loose_times:
+                refuse_naive_times(msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=encode_model))
+            self._decode(data)
+        except (msgspec.MsgspecError, TypeError, OverflowError, RecursionError) as error:
+            raise TypeError(f"{self._about} cannot be sent: {_words(error)}") from None
+        return data
+
+    def decode(self, data: bytes) -> dict[str, Any]:
+        """Return the arguments of a payload, defaults included; ``PayloadError`` names what does not fit, by its path.
+
+        No payload at all, Go's nil, is an object without fields.
+        """
+        try:
+            return msgspec.structs.asdict(self._decode(data or b"{}"))
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise PayloadError(_words(error)) from None
+
+    @property
+    def _about(self) -> str:
+        return f"task {self._name!r}"
+
+    def _hints(self, function: Callable[..., Any]) -> dict[str, Any]:
+        try:
+            return get_type_hints(function, include_extras=True)
+        except NameError as error:
+            raise TypeError(
+                f"{self._about} has an annotation that is not known when it is registered: {error}; "
+                "define it above, and not for type checking only"
+            ) from None
+
+    def _check(self, parameter: inspect.Parameter, hint: object) -> None:
+        """Refuse what a JSON object of arguments by name cannot say."""
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise TypeError(f"{self._about} has the parameter {parameter}; each argument needs a name")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"{self._about} has the positional-only parameter {parameter.name!r}; arguments have names")
+        if isinstance(parameter.default, datetime) and parameter.default.utcoffset() is None:
+            raise TypeError(f"{self._about} has a default without a time zone: {parameter}")
+        if _is_context(hint):
+            raise TypeError(f"{self._about} has the context as {parameter.name!r}; it must be the first parameter")
+
+
+def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    default = parameter.default
+    if default is parameter.empty:
+        return parameter.name, annotation
+    # A default that may be changed is the function's own one object, as in a call.
+    field = default if type(default) in _PLAIN else msgspec.field(default_factory=lambda: default)
+    return parameter.name, annotation, field
+
+
+def _is_context(hint: Any) -> bool:
+    kind = getattr(hint, "__origin__", hint)
+    return kind is Context or kind is RunningTask
+
+
+def _words(error: Exception) -> str:
+    return str(error).replace("`", "") or type(error).__name__

@@ -1,0 +1,482 @@
+"""``App``: its tasks as functions, as what is enqueued, and as handlers of a mux."""
+
+import asyncio
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from redis import Redis
+
+from fastq import (
+    App,
+    Context,
+    DuplicateTaskError,
+    PayloadError,
+    RunningTask,
+    ServeMux,
+    SkipRetry,
+    TaskInfo,
+    current_task,
+)
+from fastq.testing import InlineClient, RunOutcome, run_task
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[App]:
+    app = App(url)
+    yield app
+    app.close()
+
+
+# A function
+
+
+def test_a_task_stays_the_function_that_it_was(app: App) -> None:
+    @app.task("media.resize")
+    def resize(id: int, width: int = 640) -> tuple[int, int]:
+        """Resize a picture."""
+        return id, width
+
+    assert resize(7) == (7, 640)
+    assert resize(7, width=8) == (7, 8)
+    assert (resize.__name__, resize.__doc__) == ("resize", "Resize a picture.")
+    assert str(inspect.signature(resize)) == "(id: int, width: int = 640) -> tuple[int, int]"
+    assert resize.type == "media.resize"
+    assert app.tasks == {"media.resize": resize}
+
+
+def test_an_async_task_is_called_as_one(app: App) -> None:
+    @app.task
+    async def double(id: int) -> int:
+        return 2 * id
+
+    assert asyncio.run(double(21)) == 42
+    assert double.type == "tests.app.test_app.double"
+
+
+def test_a_name_is_needed_where_workers_would_import_another(app: App) -> None:
+    def job() -> None: ...
+
+    job.__module__ = "__main__"
+    with pytest.raises(TypeError, match=r"needs a name.*@app.task\('job'\)"):
+        app.task(job)
+    with pytest.raises(TypeError, match="has no name of its own"):
+        app.task(lambda: None)
+    assert app.tasks == {}
+
+
+# Enqueueing
+
+
+def test_a_call_is_enqueued_with_the_options_of_its_task(app: App) -> None:
+    @app.task("media.resize", queue="media", max_retry=3, timeout=60, headers={"a": "1"})
+    def resize(id: int, width: int = 640) -> None: ...
+
+    info = resize.enqueue(7, width=800)
+    assert (info.type, info.queue, info.max_retry, info.timeout) == ("media.resize", "media", 3, timedelta(minutes=1))
+    assert (info.payload, info.headers) == (b'{"id":7,"width":800}', {"a": "1"})
+
+
+def test_options_given_later_win(app: App) -> None:
+    @app.task("t", queue="media", max_retry=3, headers={"a": "1"})
+    def job(id: int) -> None: ...
+
+    other = job.options(queue="low", process_in=60, headers={"b": "2"})
+    info = other.enqueue(7)
+    assert (info.queue, info.max_retry, info.state, info.headers) == ("low", 3, "scheduled", {"a": "1", "b": "2"})
+    assert job.enqueue(7).queue == "media", "the first is as it was"
+    assert other.options(queue=None).enqueue(8).queue == "low"
+    with pytest.raises(TypeError, match="did you mean 'queue'"):
+        job.options(quue="low")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="must not be negative"):
+        job.options(process_in=-1)
+
+
+def test_many_are_enqueued_with_few_calls(app: App, db: Redis) -> None:
+    @app.task("t", queue="media")
+    def job(id: int) -> None: ...
+
+    @app.task("other")
+    def other() -> None: ...
+
+    slow = job.options(queue="slow")
+    results = slow.enqueue_many(job.task(id) for id in range(1000))
+    assert (results.enqueued, db.llen("asynq:{slow}:pending")) == (1000, 1000)
+    assert job.enqueue_many([slow.task(7)]).enqueued == 1
+    assert db.llen("asynq:{slow}:pending") == 1001, "what made a task had given it its queue"
+    with pytest.raises(TypeError, match="takes what its task"):
+        job.enqueue_many([other.task()])
+
+
+def test_tasks_are_enqueued_from_any_loop_and_thread(app: App) -> None:
+    @app.task("t")
+    async def job(id: int) -> None: ...
+
+    async def enqueue() -> list[str]:
+        info = await job.aenqueue(1)
+        many = await job.aenqueue_many([job.task(2)])
+        await app.aclose()
+        return [info.type, *(each.type for each in many if isinstance(each, TaskInfo))]
+
+    assert asyncio.run(enqueue()) == ["t", "t"]
+    assert asyncio.run(enqueue()) == ["t", "t"]
+
+
+def test_nothing_is_asked_of_redis_before_the_first_use(url: str, monkeypatch: pytest.MonkeyPatch, db: Redis) -> None:
+    app = App()
+
+    @app.task("t")
+    def job(id: int) -> None: ...
+
+    monkeypatch.setenv("FASTQ_REDIS_URL", url)  # after the import of a module with the app
+    before = db.info("stats")["total_connections_received"]
+    with pytest.raises(TypeError, match="Expected int, got str"):
+        job.enqueue("7")  # type: ignore[arg-type]
+    assert db.info("stats")["total_connections_received"] == before
+    assert job.enqueue(7).queue == "default"
+    app.close()
+    assert job.enqueue(8).queue == "default", "a closed client opens again"
+    app.close()
+
+
+def test_an_app_takes_a_url_alone(url: str) -> None:
+    with pytest.raises(TypeError, match="takes the URL of a Redis"):
+        App(Redis.from_url(url))  # type: ignore[arg-type]
+
+
+def test_a_task_locks_by_its_arguments(app: App) -> None:
+    @app.task("t", unique=60)
+    def job(a: int, b: int) -> None: ...
+
+    assert job.enqueue(1, b=2).payload == b'{"a":1,"b":2}'
+    assert job.enqueue(2, b=2).payload == b'{"a":2,"b":2}'
+    with pytest.raises(DuplicateTaskError):
+        job.enqueue(b=2, a=1)
+
+
+# Running
+
+
+def test_a_payload_becomes_arguments_and_the_result_is_kept(app: App) -> None:
+    @app.task("media.resize")
+    def resize(id: int, width: int = 640) -> dict[str, int]:
+        return {"id": id, "width": width, "retried": current_task().retried}
+
+    assert run_task(app, resize.task(7), retention=60).json() == {"id": 7, "width": 640, "retried": 0}
+    assert run_task(app, "media.resize", {"id": 7, "other": 1}, retention=60).json()["id"] == 7
+
+
+def test_an_async_task_runs_as_a_coroutine(app: App) -> None:
+    @app.task("t")
+    async def job(id: int) -> int:
+        await asyncio.sleep(0)
+        return id
+
+    assert app.patterns() == {"t\0": True}
+    assert run_task(app, job.task(7), retention=60).json() == 7
+
+
+class Size(msgspec.Struct):
+    width: int
+    price: Decimal
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected"),
+    [
+        (Size, Size(1, Decimal("1.20")), b'{"width":1,"price":"1.20"}'),
+        (list[Size], [Size(1, Decimal(2))], b'[{"width":1,"price":"2"}]'),
+        (set[int], {1}, b"[1]"),
+        (dict[str, bytes], {"a": b"abc"}, b'{"a":"YWJj"}'),
+        (dict[int, str], {1: "a"}, b'{"1":"a"}'),
+        (bytes, b"\x00", b"\x00"),
+        (bytes | None, b"\x00", b"\x00"),
+        (Any, {"a": 1}, b'{"a":1}'),
+    ],
+)
+def test_a_result_is_kept_as_its_annotation_says(app: App, annotation: Any, value: Any, expected: bytes) -> None:
+    def job() -> Any:
+        return value
+
+    async def coroutine() -> Any:
+        return value
+
+    for function in (job, coroutine):
+        function.__annotations__["return"] = annotation
+        app.task(function.__name__)(function)
+        assert run_task(app, function.__name__, {}, retention=60).result == expected
+
+
+def test_a_result_that_cannot_be_kept_fails_no_task(app: App) -> None:
+    @app.task("t")
+    def job() -> Size:
+        return object()  # type: ignore[return-value]
+
+    run = run_task(app, job.task(), retention=60)
+    assert (run.outcome, run.json()["fastq:unencodable"]) == (RunOutcome.DONE, "object")
+
+
+def test_a_payload_that_does_not_fit_is_archived_at_once(app: App) -> None:
+    @app.task("t")
+    def job(id: int) -> None: ...
+
+    run = run_task(app, "t", {"id": "x"})
+    assert (run.outcome, run.error_text) == (RunOutcome.ARCHIVE, "PayloadError: Expected int, got str - at $.id")
+    assert isinstance(run.error, PayloadError)
+    assert isinstance(run.error, SkipRetry)
+
+
+def test_strict_tasks_refuse_unknown_fields(app: App) -> None:
+    @app.task("t", strict=True)
+    def job(id: int) -> None: ...
+
+    assert run_task(app, "t", {"id": 1}).outcome is RunOutcome.DONE
+    assert run_task(app, "t", {"id": 1, "new": 2}).outcome is RunOutcome.ARCHIVE
+
+
+def test_names_match_exactly_and_beside_patterns(app: App) -> None:
+    @app.task("media.resize", aliases=["images.scale"])
+    def resize(id: int) -> str:
+        return "task"
+
+    @app.handler("media.")
+    def prefix(task: RunningTask) -> str:
+        return "prefix"
+
+    came = {
+        type: run_task(app, type, {"id": 1}, retention=60)
+        for type in ("media.resize", "images.scale", "media.resize_all", "media.resiz", "images.scale2", "images")
+    }
+    assert {type: run.json() for type, run in came.items() if run.result} == {
+        "media.resize": "task",
+        "images.scale": "task",
+        "media.resize_all": "prefix",
+        "media.resiz": "prefix",
+    }
+
+
+def test_a_name_is_registered_once(app: App) -> None:
+    @app.task("a", aliases=["b"])
+    def job() -> None: ...
+
+    for name in ("a", "b"):
+        with pytest.raises(ValueError, match=f"pattern {name!r} is already registered"):
+            app.handle(name, lambda task: None)
+        with pytest.raises(ValueError, match="already registered"):
+            app.task(name)(lambda: None)
+    with pytest.raises(TypeError, match="must be a sequence of names, not the one text 'old'"):
+        app.task("c", aliases="old")(lambda: None)
+    with pytest.raises(ValueError, match="task name must contain"):
+        app.task(" ")(lambda: None)
+
+
+def test_middleware_is_around_typed_tasks(app: App) -> None:
+    seen: list[str] = []
+
+    @app.around
+    @contextmanager
+    def told(task: RunningTask) -> Iterator[None]:
+        seen.append(task.type)
+        yield
+
+    @app.task("t")
+    def job() -> None: ...
+
+    run_task(app, job.task())
+    assert seen == ["t"]
+
+
+# Several apps
+
+
+def test_an_included_app_brings_its_tasks_and_uses_the_client_of_the_other(app: App, db: Redis) -> None:
+    images = App()
+
+    @images.task("images.crop")
+    def crop(id: int) -> int:
+        return id
+
+    app.include(images)
+    assert list(app.tasks) == ["images.crop"]
+    assert crop.enqueue(7).type == "images.crop"
+    assert db.llen("asynq:{default}:pending") == 1
+    assert run_task(app, crop.task(7), retention=60).json() == 7
+    assert run_task(app, "images.crop2", {"id": 7}).outcome is RunOutcome.RETRY
+
+
+def test_an_included_app_with_a_url_keeps_its_client(app: App, url: str) -> None:
+    images = App(url)
+    app.include(images)
+    assert images.client is not app.client
+    assert images.async_client is not app.async_client
+    images.close()
+
+
+@pytest.mark.parametrize("ours_is_typed", [True, False])
+def test_a_name_that_both_have_is_refused(app: App, ours_is_typed: bool) -> None:
+    images: ServeMux = App() if not ours_is_typed else ServeMux()
+    for one, is_typed in ((app, ours_is_typed), (images, not ours_is_typed)):
+        if isinstance(one, App) and is_typed:
+            one.task("a")(lambda: None)
+        else:
+            one.handle("a", lambda task: None)
+    with pytest.raises(ValueError, match="pattern 'a' is in both"):
+        app.include(images)
+
+
+def test_a_mux_is_included_as_it_is(app: App) -> None:
+    mux = ServeMux()
+    mux.handle("raw", lambda task: len(task.payload))
+    app.include(mux)
+    assert run_task(app, "raw", b"abc", retention=60).json() == 3
+
+
+# Context and lifespan
+
+
+def test_a_context_is_the_running_task_with_an_env(app: App) -> None:
+    @app.lifespan
+    def env() -> Iterator[str]:
+        yield "hello"
+
+    @app.task("greet")
+    def greet(ctx: Context[str], name: str) -> str:
+        assert current_task() is ctx
+        ctx.write_result(b"meanwhile")
+        return f"{ctx.env} {name} {ctx.id} {ctx.queue} {ctx.retried} {ctx.type}"
+
+    app.check()
+    (start,), (stop,) = app.child_hooks()
+    start()
+    run = run_task(app, greet.task("Ada"), task_id="x", queue="q", retried=2, retention=60)
+    assert (run.json(), run.written) == ("hello Ada x q 2 greet", (b"meanwhile",))
+    stop()
+
+
+def test_a_function_with_a_context_is_called_with_one(app: App) -> None:
+    @app.task("t")
+    async def job(ctx: Context, id: int) -> tuple[Any, int]:
+        return ctx.env, id
+
+    seen: list[Any] = []
+
+    @app.task("outer")
+    async def outer(ctx: Context, id: int) -> None:
+        seen.append(await job(ctx, id))
+
+    assert run_task(app, outer.task(7)).outcome is RunOutcome.DONE
+    assert seen == [(None, 7)]
+
+
+def test_a_worker_without_a_lifespan_for_an_env_does_not_start(app: App) -> None:
+    inner = App()
+
+    @inner.task("t")
+    def job(ctx: Context[str]) -> None: ...
+
+    app.include(inner)
+    with pytest.raises(TypeError, match=r"task 't' takes a Context with env <class 'str'>, but no @app\.lifespan"):
+        app.check()
+
+
+def test_the_env_is_that_of_the_own_app_else_of_the_one_that_includes_it(app: App) -> None:
+    names = ("own", "outer")
+    apps = {name: App() for name in names}
+
+    def env() -> Iterator[str]:
+        yield "own"
+
+    def outer_env() -> Iterator[str]:
+        yield "outer"
+
+    apps["own"].lifespan(env)
+    app.lifespan(outer_env)
+    for name, each in apps.items():
+
+        @each.task(name)
+        def job(ctx: Context[str]) -> str:
+            return ctx.env
+
+        app.include(each)
+    app.check()
+    for start in app.child_hooks()[0]:
+        start()
+    assert {name: run_task(app, name, {}, retention=60).json() for name in names} == {"own": "own", "outer": "outer"}
+    for stop in app.child_hooks()[1]:
+        stop()
+
+
+def test_a_lifespan_that_has_not_begun_is_an_error_that_says_so(app: App) -> None:
+    @app.lifespan
+    async def env() -> AsyncIterator[str]:
+        yield "hello"
+
+    @app.task("t")
+    def job(ctx: Context[str]) -> None: ...
+
+    assert "lifespan has not begun" in run_task(app, job.task()).error_text
+
+
+def test_a_lifespan_is_one_generator_function(app: App) -> None:
+    with pytest.raises(TypeError, match="for a generator function that yields once"):
+        app.lifespan(lambda: iter("a"))
+
+    @app.lifespan
+    def env() -> Iterator[None]:
+        yield
+
+    with pytest.raises(ValueError, match="has a lifespan already"):
+        app.lifespan(env)
+
+
+def test_an_async_lifespan_begins_and_ends_in_one_loop(app: App) -> None:
+    seen: list[str] = []
+
+    @app.lifespan
+    async def env() -> AsyncIterator[str]:
+        loop = asyncio.get_running_loop()
+        yield "hello"
+        seen.append(f"ended {loop is asyncio.get_running_loop()}")
+
+    async def life() -> object:
+        (start,), (stop,) = app.child_hooks()
+        await start()  # type: ignore[misc]
+        env = app._env()
+        await stop()  # type: ignore[misc]
+        return env
+
+    assert asyncio.run(life()) == "hello"
+    assert seen == ["ended True"]
+
+
+# What others pay
+
+
+def test_who_uses_no_app_does_not_import_what_it_needs() -> None:
+    code = "import sys, fastq.worker.runner; print({'msgspec', 'fastq.app'} & sys.modules.keys())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
+
+
+def test_pydantic_is_not_imported_where_no_model_is_used() -> None:
+    code = "import sys, fastq; fastq.App().task('t')(lambda: None); print('pydantic' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
+
+
+def test_an_inline_client_runs_typed_tasks(app: App) -> None:
+    @app.task("t")
+    def job(id: int) -> str:
+        return json.dumps(id)
+
+    client = InlineClient(app)
+    client.enqueue(job.task(7))
+    assert [run.type for run in client.runs] == ["t"]

@@ -1,0 +1,70 @@
+"""An app of typed tasks for whole workers."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from fastq import App, Context, RunningTask
+from tests.e2e.apps import tell
+
+
+class Env(msgspec.Struct):
+    pid: int
+    loop: object
+
+
+class Size(msgspec.Struct):
+    width: int
+    height: int
+
+
+app = App()
+images = App()
+
+
+@app.lifespan
+async def env() -> AsyncIterator[Env]:
+    env = Env(os.getpid(), asyncio.get_running_loop())
+    yield env
+    env.pid = 0
+
+
+@images.task("media.resize", queue="media", aliases=["images.scale"])
+def resize(id: int, width: int = 640) -> Size:
+    return Size(width, id)
+
+
+@app.task("who", retention=3600)
+def who(ctx: Context[Env]) -> bool:
+    return ctx.env.pid == os.getpid()
+
+
+@app.task("who.async", retention=3600)
+async def who_async(ctx: Context[Env], *, next: int | None = None) -> bool:
+    if next is not None:
+        await follow.aenqueue(next)
+        follow.enqueue(next + 1)
+    return ctx.env.loop is asyncio.get_running_loop()
+
+
+@app.task("follow", retention=3600)
+async def follow(ctx: Context[Env], id: int) -> int:
+    tell("follows", ctx)
+    return id
+
+
+@app.handler("raw:")
+def raw(task: RunningTask) -> None:
+    tell("raw", task)
+
+
+app.include(images)
+
+
+broken = App()
+
+
+@broken.task("t")
+def needs_env(ctx: Context[Env]) -> None: ...

@@ -1,0 +1,75 @@
+"""Typed tasks as users write them; checked by mypy and pyright, never run.
+
+``test_typed_tasks.py`` puts one mistake at a time into it: each checker must find each.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Literal, assert_type
+
+from fastq import App, Context, EnqueueResults, Task, TaskInfo
+
+
+@dataclass
+class Address:
+    street: str
+    city: str
+
+
+@dataclass
+class Env:
+    limit: int
+
+
+app = App("redis://127.0.0.1:6379/0")
+
+
+@app.task("media.resize", queue="media", max_retry=3, timeout=60)
+def resize(id: int, width: int = 640, *, mode: Literal["fit", "fill"] = "fit") -> dict[str, int]:
+    return {"id": id, "width": width}
+
+
+@app.task
+async def ship(order: int, to: Address) -> str:
+    return to.city
+
+
+@app.task("charge", aliases=["bill"], strict=True)
+def charge(ctx: Context[Env], order: int, cents: int) -> bool:
+    return cents < ctx.env.limit and ctx.retried < 3
+
+
+@app.task("later")
+async def later(ctx: Context[Env], order: int) -> int:
+    return order
+
+
+@app.lifespan
+def env() -> Iterator[Env]:
+    yield Env(1000)
+
+
+@App().lifespan
+async def async_env() -> AsyncIterator[Env]:
+    yield Env(1000)
+
+
+def producer() -> None:
+    assert_type(resize(7), dict[str, int])
+    assert_type(resize.task(7, width=800), Task)
+    assert_type(resize.enqueue(7, 800, mode="fill"), TaskInfo)
+    assert_type(resize.enqueue_many(resize.task(id) for id in range(3)), EnqueueResults)
+    assert_type(resize.options(queue="low", process_in=60).enqueue(7).queue, str)
+    assert_type(charge.enqueue(7, cents=100), TaskInfo)
+    ship.enqueue(7, Address("Lange Str. 1", "Ulm"))
+    app.include(App())
+    assert_type(resize.type, str)
+
+
+async def async_producer(context: Context[Env]) -> None:
+    assert_type(await resize.aenqueue(7), TaskInfo)
+    assert_type(await ship(7, Address("Lange Str. 1", "Ulm")), str)
+    assert_type(await later(context, 7), int)
+    assert_type(charge(context, 7, 100), bool)
+    assert_type(await later.aenqueue(7), TaskInfo)
+    assert_type(context.env.limit, int)
