@@ -82,6 +82,8 @@ func (h scriptHandler) play(ctx context.Context, s script, task *asynq.Task) err
 	case "result":
 		_, err := task.ResultWriter().Write(s.Result)
 		return err
+	case "take_order":
+		return takeOrder(task)
 	case "error":
 		return fmt.Errorf("%s", s.Text)
 	case "not_failure":

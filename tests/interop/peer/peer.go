@@ -34,6 +34,7 @@ func operations() map[string]operation {
 		"connect":              bind(connect),
 		"enqueue":              bind(enqueue),
 		"enqueue_many":         bind(enqueueMany),
+		"enqueue_order":        bind(enqueueOrder),
 		"inspect":              bind(inspect),
 		"inspect_methods":      bind(inspectMethods),
 		"decode":               bind(decodeMessage),

@@ -1,0 +1,97 @@
+"""Typed tasks and Go's structs: what Go's encoder makes a typed function takes, and the other way round."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from fastq import App, Client, Inspector
+from tests.e2e.harness import workers_on
+from tests.e2e.view import View
+from tests.interop.peer import GoPeer
+from tests.interop.records import GoTaskInfo
+
+pytestmark = pytest.mark.interop
+
+app = App()
+
+
+@dataclass
+class Line:
+    sku: str
+    count: int
+
+
+@dataclass
+class Address:
+    street: str
+    city: str
+
+
+@app.task("orders.take", queue="go", retention=3600, headers={"script": '{"do":"take_order"}'})
+def take(
+    id: int,
+    note: str,
+    raw: bytes,
+    due: datetime,
+    *,
+    rate: float = 0.5,
+    rush: bool = False,
+    lines: list[Line],
+    labels: dict[str, str] | None = None,
+    parent: int | None = None,
+    address: Address | None = None,
+) -> dict[str, Any]:
+    """Return what came, each part with Python's own words for it."""
+    return {name: repr(value) for name, value in locals().items()}
+
+
+def test_a_struct_of_go_s_becomes_the_arguments_of_a_function(
+    go: GoPeer, redis_url: str, db: redis.Redis, tmp_path: Path
+) -> None:
+    info = GoTaskInfo.from_json(go.request("enqueue_order", type="orders.take", queue="go"))
+    with workers_on(redis_url, tmp_path) as workers:
+        worker = workers.start("--queues", "go", "--concurrency", "1", app="tests.interop.test_typed:app").is_ready()
+        View(db).until("completed", info.id, "go")
+        assert worker.stop() == 0, worker.text
+    result = View(db).json_result(info.id, "go")
+    due = datetime(2026, 11, 22, 12, 30, 0, 123457, timezone(timedelta(hours=1)))  # to the microsecond
+    assert result == {
+        "id": "7",
+        "note": repr('<a> & \u2028 "é" \U0001f600'),
+        "raw": repr(b"\x00\xff?>"),
+        "due": repr(due),
+        "rate": "1e+21",
+        "rush": "False",
+        "lines": repr([Line("a", 1), Line("b", 4294967295)]),
+        "labels": repr({"a": "2", "z": "1"}),
+        "parent": repr(2**62 + 1),
+        "address": "None",
+    }
+
+
+def test_the_arguments_of_a_call_become_a_struct_of_go_s(go: GoPeer, redis_url: str) -> None:
+    due = datetime(2026, 11, 22, 12, 30, tzinfo=UTC)
+    task = take.task(7, "<é>", b"\x00\xff", due, rush=True, lines=[Line("a", 1)], address=Address("Lange Str.", "Ulm"))
+    with Client(redis_url) as client, go.server(queues={"go": 1}):
+        info = client.enqueue(task)
+        go.executions(finished=1)
+    with Inspector(redis_url) as inspector:
+        done = inspector.get_task_info("go", info.id)
+    assert done.last_err == ""
+    assert json.loads(done.result or b"") == {
+        "id": 7,
+        "note": "<é>",
+        "raw": "AP8=",
+        "due": "2026-11-22T12:30:00Z",
+        "rate": 0,
+        "rush": True,
+        "lines": [{"sku": "a", "count": 1}],
+        "labels": None,
+        "parent": None,
+        "address": {"street": "Lange Str.", "city": "Ulm"},
+    }
