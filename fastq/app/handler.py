@@ -1,6 +1,5 @@
 """The handler of a typed task: the payload becomes arguments, the function's result one that can be kept."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,54 +13,28 @@ __all__ = ["handler_of"]
 
 def handler_of(function: Callable[..., Any], payload: Payload, env: Callable[[], Any]) -> Handler:
     """Return the handler that a mux runs for a function, async if that is; ``env`` returns what its context holds."""
-    made = _with_context(function, payload, env) if payload.takes_context else _without_context(function, payload)
+    call = _calling_with_context(function, payload, env) if payload.takes_context else payload.caller(function)
     encode = result_encoder(payload.result)
-    handler = made if encode is None else _with_result(made, encode)
+    handler = _awaiting(call, encode) if is_async(function) else _returning(call, encode)
     handler.__qualname__ = handler.__name__ = getattr(function, "__qualname__", repr(function))
     return handler
 
 
-def _without_context(function: Callable[..., Any], payload: Payload) -> Callable[[Any], Any]:
-    decode = payload.decode
-
-    if is_async(function):
-
-        async def handle_async(task: Any, /) -> Any:
-            return await function(**decode(task.payload))
-
-        return handle_async
-
-    def handle(task: Any, /) -> Any:
-        return function(**decode(task.payload))
-
-    return handle
+def _calling_with_context(
+    function: Callable[..., Any], payload: Payload, env: Callable[[], Any]
+) -> Callable[[Any], Any]:
+    return lambda task: function(enter_context(task, env()), **payload.decode(task.payload))
 
 
-def _with_context(function: Callable[..., Any], payload: Payload, env: Callable[[], Any]) -> Callable[[Any], Any]:
-    decode = payload.decode
-
-    if is_async(function):
-
-        async def handle_async(task: Any, /) -> Any:
-            return await function(enter_context(task, env()), **decode(task.payload))
-
-        return handle_async
-
-    def handle(task: Any, /) -> Any:
-        return function(enter_context(task, env()), **decode(task.payload))
-
-    return handle
+def _returning(call: Callable[[Any], Any], encode: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if encode is None:
+        return call
+    return lambda task: encode(call(task))
 
 
-def _with_result(handler: Callable[[Any], Any], encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    if inspect.iscoroutinefunction(handler):
-
-        async def handle_async(task: Any, /) -> Any:
-            return encode(await handler(task))
-
-        return handle_async
-
-    def handle(task: Any, /) -> Any:
-        return encode(handler(task))
+def _awaiting(call: Callable[[Any], Any], encode: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    async def handle(task: Any, /) -> Any:
+        result = await call(task)
+        return result if encode is None else encode(result)
 
     return handle

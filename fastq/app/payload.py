@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Final, get_args, get_type_hints
 
 import msgspec
+from msgspec.structs import asdict, astuple
 
 from fastq.app.annotations import (
     check_annotations,
@@ -27,6 +28,7 @@ from fastq.running import RunningTask
 __all__ = ["Payload"]
 
 _PLAIN: Final = frozenset({str, int, bool, float, bytes, type(None)})
+_MISFITS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _encode: Final = msgspec.json.Encoder(enc_hook=encode_model).encode
 
 
@@ -48,10 +50,11 @@ class Payload:
             self._check(parameter, hints.get(parameter.name))
         self._names = tuple(parameter.name for parameter in parameters)
         self._positional = tuple(each.name for each in parameters if each.kind is not each.KEYWORD_ONLY)
+        self._has_keywords = len(self._positional) < len(parameters)
         self._required = frozenset(each.name for each in parameters if each.default is each.empty)
         fields = [_field(each, with_time_zones(hints.get(each.name, Any))) for each in parameters]
         try:
-            struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=is_strict)
+            struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=is_strict, gc=False)
             self._decode = msgspec.json.Decoder(struct, dec_hook=decode_model).decode
         except TypeError as error:
             raise TypeError(f"{self._about} cannot be registered: {error}") from None
@@ -89,9 +92,27 @@ class Payload:
         No payload at all, Go's nil, is an object without fields.
         """
         try:
-            return msgspec.structs.asdict(self._decode(data or b"{}"))
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise PayloadError(_words(error)) from None
+            return asdict(self._decode(data or b"{}"))
+        except _MISFITS as error:
+            raise _misfit(error) from None
+
+    def caller(self, function: Callable[..., Any]) -> Callable[[Any], Any]:
+        """Return what calls a function with the payload of a task; errors are those of ``decode``.
+
+        Written out, as this is on the way of each task: a call saved is a tenth of what a child does for one.
+        """
+        decode = self._decode
+        if self._has_keywords:
+            return lambda task: function(**self.decode(task.payload))
+
+        def call(task: Any, /) -> Any:
+            try:
+                arguments = astuple(decode(task.payload or b"{}"))
+            except _MISFITS as error:
+                raise _misfit(error) from None
+            return function(*arguments)
+
+        return call
 
     @property
     def _about(self) -> str:
@@ -130,6 +151,11 @@ def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | t
 def _is_context(hint: Any) -> bool:
     kind = getattr(hint, "__origin__", hint)
     return kind is Context or kind is RunningTask
+
+
+def _misfit(error: Exception) -> PayloadError:
+    """Return what a task ends with whose payload does not fit."""
+    return PayloadError(_words(error))
 
 
 def _words(error: Exception) -> str:
