@@ -4,7 +4,10 @@
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
+
+from fastq.durations import nanoseconds_of
 
 __all__ = [
     "BadLinesError",
@@ -25,6 +28,7 @@ __all__ = [
     "QueueNotFoundError",
     "QueuePausedError",
     "QueueStateError",
+    "Retry",
     "RevokeTask",
     "SchedulerEntryNotFoundError",
     "SemaphoreFullError",
@@ -32,6 +36,7 @@ __all__ = [
     "ServerNotListeningError",
     "ServerStartError",
     "SkipRetry",
+    "Snooze",
     "TaskCanceled",
     "TaskEndedError",
     "TaskIDConflictError",
@@ -270,6 +275,27 @@ class BrokerOutOfMemoryError(BrokerError):
 
 class SkipRetry(Exception):  # noqa: N818 - asynq's name; raised to decide, not to report a defect
     """Raised by a handler to archive the task without further retries."""
+
+
+class Retry(Exception):  # noqa: N818 - raised to decide, as SkipRetry
+    """Raised by a handler to fail this attempt and have the next one ``after`` seconds or a ``timedelta``.
+
+    Without ``after`` the usual delay holds. A task that is out of retries is archived.
+    """
+
+    def __init__(self, message: str = "", *, after: float | timedelta | None = None) -> None:
+        super().__init__(*([message] if message else []))
+        self.after = after
+        self.after_s = None if after is None else max(0.0, nanoseconds_of(after, name="after") / 1e9)
+
+
+class Snooze(Exception):  # noqa: N818 - as above
+    """Raised by a handler to run its task again ``after`` seconds or a ``timedelta``, and count no attempt."""
+
+    def __init__(self, message: str = "", *, after: float | timedelta) -> None:
+        super().__init__(*([message] if message else []))
+        self.after = after
+        self.after_s = max(0.0, nanoseconds_of(after, name="after") / 1e9)
 
 
 class PayloadError(FastqError, SkipRetry):

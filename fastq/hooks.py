@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fastq.running import RunningTask
 
-__all__ = ["ErrorHandler", "Hooks", "IsFailure", "RetryDelay"]
+__all__ = ["ErrorHandler", "FailureRule", "Hooks", "IsFailure", "RetryDelay"]
 
 ErrorHandler: TypeAlias = Callable[[RunningTask, BaseException], object]
 IsFailure: TypeAlias = Callable[[BaseException], bool]
@@ -25,3 +25,15 @@ class Hooks:
     error_handler: ErrorHandler | None = None
     is_failure: IsFailure | None = None
     retry_delay: RetryDelay | None = None
+
+
+class FailureRule(NamedTuple):
+    """What a typed task says itself of its failures: ``delay`` is asked in the place of the ``retry_delay`` hook."""
+
+    retry_on: tuple[type[BaseException], ...]
+    dont_retry_on: tuple[type[BaseException], ...]
+    delay: Callable[[int], float | timedelta] | None
+
+    def retries(self, error: BaseException) -> bool:
+        """Return whether a task that raised this is to be tried again."""
+        return isinstance(error, self.retry_on) and not isinstance(error, self.dont_retry_on)

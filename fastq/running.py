@@ -34,7 +34,9 @@ class Context(Protocol):
 class RunningTask(Task):
     """A task inside its handler: the producer's task, and what is known only while it runs."""
 
-    __slots__ = ("_context", "_message")
+    __slots__ = ("_context", "_message", "_rule")
+
+    _rule: Any  # a FailureRule; there for the tasks that have one, so that others need not say they have none
 
     def __init__(self, message: TaskMessage, context: Context) -> None:
         # Not Task.__init__: what came through the codec needs no checks, and this is on the hot path.

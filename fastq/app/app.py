@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from fastq.app.context import Context, Env
+from fastq.app.failure_rule import Backoff, Errors, failure_rule
 from fastq.app.function import ContextTask, TaskFunction, TypedTask
 from fastq.app.handler import handler_of
 from fastq.app.lifespan import Lifespan
@@ -23,11 +24,16 @@ class TaskSettings(EnqueueOptions, total=False):
     """What ``App.task`` takes beside a name: the options of ``Client.enqueue``, and these.
 
     ``aliases`` are further names under which tasks of it come, as before a rename. ``strict`` refuses payloads with
-    fields that the function has no parameter for.
+    fields that the function has no parameter for. ``retry_on`` and ``dont_retry_on`` are classes of errors: with the
+    first others, with the second these archive the task at once. ``backoff`` is the delay before the next attempt: one
+    for all, a sequence of one an attempt, or a function of how often the task was retried.
     """
 
     aliases: Sequence[str]
     strict: bool
+    retry_on: Errors
+    dont_retry_on: Errors
+    backoff: Backoff
 
 
 class _Decorator(Protocol):
@@ -158,10 +164,11 @@ class App(ServeMux):
         name = _default_name(function) if name is None else check_text(name, "task name")
         options: Any = dict(settings)
         aliases, is_strict = options.pop("aliases", ()), options.pop("strict", False)
+        rule = failure_rule(*(options.pop(each, None) for each in ("retry_on", "dont_retry_on", "backoff")))
         payload = Payload(name, function, is_strict=is_strict)
         kind = ContextTask if payload.takes_context else TypedTask
         task: TaskFunction[..., Any] = kind(self, name, function, payload, options)
-        handler = handler_of(function, payload, self._env)
+        handler = handler_of(function, payload, self._env, rule)
         if isinstance(aliases, str):
             raise TypeError(f"aliases of task {name!r} must be a sequence of names, not the one text {aliases!r}")
         for each in (name, *aliases):

@@ -6,14 +6,20 @@ from typing import Any
 from fastq.app.annotations import result_encoder
 from fastq.app.context import enter_context
 from fastq.app.payload import Payload
+from fastq.hooks import FailureRule
 from fastq.mux import Handler, is_async
+from fastq.running import RunningTask
 
 __all__ = ["handler_of"]
 
 
-def handler_of(function: Callable[..., Any], payload: Payload, env: Callable[[], Any]) -> Handler:
+def handler_of(
+    function: Callable[..., Any], payload: Payload, env: Callable[[], Any], rule: FailureRule | None
+) -> Handler:
     """Return the handler that a mux runs for a function, async if that is; ``env`` returns what its context holds."""
     call = _calling_with_context(function, payload, env) if payload.takes_context else payload.caller(function)
+    if rule is not None:
+        call = _ruled(call, rule)
     encode = result_encoder(payload.result)
     handler = _awaiting(call, encode) if is_async(function) else _returning(call, encode)
     handler.__qualname__ = handler.__name__ = getattr(function, "__qualname__", repr(function))
@@ -24,6 +30,14 @@ def _calling_with_context(
     function: Callable[..., Any], payload: Payload, env: Callable[[], Any]
 ) -> Callable[[Any], Any]:
     return lambda task: function(enter_context(task, env()), **payload.decode(task.payload))
+
+
+def _ruled(call: Callable[[Any], Any], rule: FailureRule) -> Callable[[Any], Any]:
+    def ruled(task: RunningTask, /) -> Any:
+        task._rule = rule
+        return call(task)
+
+    return ruled
 
 
 def _returning(call: Callable[[Any], Any], encode: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

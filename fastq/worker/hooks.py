@@ -6,11 +6,11 @@ asks nothing either; else is_failure, then retry_delay. A hook that raises is lo
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from fastq.durations import nanoseconds_of
-from fastq.errors import RevokeTask, SkipRetry
-from fastq.hooks import Hooks
+from fastq.errors import Retry, RevokeTask, SkipRetry, Snooze
+from fastq.hooks import FailureRule, Hooks
 from fastq.mux import ServeMux
 from fastq.running import RunningTask
 from fastq.worker.names import AppNameError, resolve
@@ -24,6 +24,7 @@ __all__ = [
     "failure_report",
     "hooks_named",
     "lost_report",
+    "may_retry",
     "resolve_hook",
 ]
 
@@ -34,6 +35,8 @@ HOOK_ERRORS = (Exception, SystemExit)
 
 DECISIONS = (SkipRetry, RevokeTask)
 """What a handler raises so that its task is not tried again."""
+_RUN_AGAIN: Final = (Retry, Snooze)
+"""What a handler raises so that its task is run again, whatever its rule says."""
 
 _log = logging.getLogger("fastq.worker")
 
@@ -46,11 +49,31 @@ def hooks_named(**names: str | None) -> Hooks:
 
 def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
     """Describe a failure, and let the hooks decide what follows from it."""
-    text = describe_error(error)
+    text = describe_error(_reason(error))
+    if isinstance(error, Snooze):
+        return FailureReport(text, is_failure=False, retry_in_s=error.after_s, is_snoozed=True)
     _tell(hooks, task, error)
-    if task.retried >= task.max_retry or caused_by(error, DECISIONS):
+    if task.retried >= task.max_retry or not may_retry(task, error):
         return FailureReport(text)
     return FailureReport(text, _counts(hooks, error), _delay_s(hooks, task, error))
+
+
+def may_retry(task: RunningTask, error: BaseException) -> bool:
+    """Return whether what a handler raised leaves its task to be tried again; how often is another question."""
+    if caused_by(error, DECISIONS):
+        return False
+    rule = _rule_of(task)
+    # What ends a task from outside is no error of its handler's, and the handler's own decision comes first.
+    return rule is None or not isinstance(error, Exception) or isinstance(error, _RUN_AGAIN) or rule.retries(error)
+
+
+def _rule_of(task: RunningTask) -> FailureRule | None:
+    return getattr(task, "_rule", None)
+
+
+def _reason(error: BaseException) -> BaseException:
+    """Return what is told of an error: of a decision that was raised from another error, that one."""
+    return error.__cause__ or error if isinstance(error, _RUN_AGAIN) else error
 
 
 def lost_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
@@ -77,10 +100,17 @@ def _counts(hooks: Hooks, error: BaseException) -> bool:
 
 
 def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | None:
-    if hooks.retry_delay is None:
+    if isinstance(error, Retry) and error.after_s is not None:
+        return error.after_s
+    rule = _rule_of(task)
+    if hooks.retry_delay is None and (rule is None or rule.delay is None):
         return None
     try:
-        delay = hooks.retry_delay(task.retried, error, task)
+        if rule is not None and rule.delay is not None:
+            delay = rule.delay(task.retried)
+        else:
+            assert hooks.retry_delay is not None
+            delay = hooks.retry_delay(task.retried, error, task)
         return max(0.0, nanoseconds_of(delay, name="retry_delay") / 1e9)
     except HOOK_ERRORS:
         _log.exception("retry_delay failed; the default delay is used")

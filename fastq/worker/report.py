@@ -15,13 +15,15 @@ _MAX_TEXT: Final = 64_000
 class FailureReport(NamedTuple):
     """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
-    ``retry_in_s`` None means the default delay. ``trace`` is for the log: None where it has had enough of such errors.
+    ``retry_in_s`` None means the default delay. ``trace`` is for the log: None where it has had enough of such errors. A
+    task ``is_snoozed`` that said so itself: it is run again even if it is out of retries.
     """
 
     error: str
     is_failure: bool = True
     retry_in_s: float | None = None
     trace: str | None = ""
+    is_snoozed: bool = False
 
     def encode(self) -> bytes:
         """Return the report as JSON."""

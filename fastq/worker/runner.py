@@ -22,7 +22,7 @@ from fastq.running import CURRENT, RunningTask
 from fastq.wire.codec import decode_task_message
 from fastq.worker.aggregation import resolve_aggregator
 from fastq.worker.debug_log import DebugLogRunner
-from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, resolve_hook
+from fastq.worker.hooks import DECISIONS, caused_by, failure_report, hooks_named, may_retry, resolve_hook
 from fastq.worker.names import AppNameError, resolve
 from fastq.worker.report import trace_of
 from fastq.worker.returned import encode_returned
@@ -162,7 +162,7 @@ class HandlerRunner:
         if context.is_forked:
             raise error  # it ends a process that the handler has forked
         error = _named(error, context)
-        kind, report = _kind(error, context), failure_report(self._hooks, task, error)
+        kind, report = _kind(task, error, context), failure_report(self._hooks, task, error)
         if self._tracebacks != "never" and (trace := self._trace(task, kind, error)) != "":
             report = report._replace(trace=trace)
         return kind, report.encode()
@@ -191,13 +191,13 @@ def _archives(kind: EventKind, task: RunningTask) -> bool:
     return kind is EventKind.SKIP_RETRY or (kind is not EventKind.REVOKED and task.retried >= task.max_retry)
 
 
-def _kind(error: BaseException, context: TaskContext) -> EventKind:
+def _kind(task: RunningTask, error: BaseException, context: TaskContext) -> EventKind:
     if isinstance(error, TaskTimeout):
         return EventKind.TIMEOUT
     if isinstance(error, TaskCanceled):
         return EventKind.MEMORY_LIMIT if context.interruption is EventKind.MEMORY_LIMIT else EventKind.CANCELED
     if isinstance(error, HandlerNotFoundError):
         return EventKind.NOT_FOUND
-    if not caused_by(error, DECISIONS):
-        return EventKind.FAILED
-    return EventKind.REVOKED if caused_by(error, RevokeTask) else EventKind.SKIP_RETRY
+    if caused_by(error, RevokeTask):
+        return EventKind.REVOKED
+    return EventKind.FAILED if may_retry(task, error) else EventKind.SKIP_RETRY

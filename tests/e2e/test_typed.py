@@ -1,8 +1,10 @@
 """Typed tasks in whole workers: payloads, names, results, the lifespan of each child."""
 
+from redis import Redis
+
 from fastq import Client
 from tests.e2e.harness import Workers
-from tests.e2e.typed_app import resize, who, who_async
+from tests.e2e.typed_app import resize, retries, snoozes, who, who_async
 from tests.e2e.view import View
 from tests.waiting import wait_until
 
@@ -42,6 +44,39 @@ def test_handlers_enqueue_where_their_worker_works(workers: Workers, client: Cli
     worker = workers.start("--redis", url, app=APP, env=elsewhere).is_ready()
     client.enqueue(who_async.task(next=3))
     wait_until(lambda: view.count("processed") == 3)
+    assert worker.stop() == 0, worker.text
+
+
+def test_a_snoozed_task_is_charged_nothing_and_runs_again(
+    workers: Workers, client: Client, view: View, db: Redis
+) -> None:
+    worker = workers.start("--delayed-task-check-interval", "0.05", "--log-level", "debug", app=APP).is_ready()
+    task_id = client.enqueue(snoozes.task("e2e:open")).id
+    for _ in range(2):
+        view.expect("snoozes", task_id)
+    message = view.message(task_id)
+    assert (message.retried, message.error_msg.partition(" (")[0]) == (0, "Snooze")
+    assert (view.count("processed"), view.count("failed")) == (0, 0)
+    db.set("e2e:open", 1)
+    view.until("completed", task_id)
+    assert view.result(task_id) == b'"ran at 0 retried"'
+    worker.wait_for("DEBUG: pool: task " + task_id)
+    assert f"WARNING: pool: task {task_id}" not in worker.text
+    assert worker.stop() == 0, worker.text
+
+
+def test_a_task_is_tried_again_by_its_own_rule(workers: Workers, client: Client, view: View) -> None:
+    worker = workers.start("--delayed-task-check-interval", "0.05", app=APP).is_ready()
+    never, later, now = (client.enqueue(retries.task(how)).id for how in ("never", "later", "now"))
+    view.until("archived", never)
+    assert view.message(never).retried == 0
+    message = view.until("retry", later)
+    assert message is not None
+    assert message.retried == 1
+    score = view.db.zscore("asynq:{default}:retry", later)
+    assert score == message.last_failed_at + 3600
+    view.until("archived", now)
+    assert view.message(now).retried == 1
     assert worker.stop() == 0, worker.text
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from fastq import App, Context, RunningTask
-from tests.e2e.apps import tell
+from fastq import App, Context, Retry, RunningTask, Snooze
+from tests.e2e.apps import db, tell
 
 
 class Env(msgspec.Struct):
@@ -68,3 +68,18 @@ broken = App()
 
 @broken.task("t")
 def needs_env(ctx: Context[Env]) -> None: ...
+
+
+@app.task("snoozes", max_retry=0, retention=3600)
+def snoozes(ctx: Context[Env], gate: str) -> str:
+    if not db().exists(gate):
+        tell("snoozes", ctx)
+        raise Snooze(after=1)
+    return f"ran at {ctx.retried} retried"
+
+
+@app.task("retries", max_retry=1, backoff=3600, dont_retry_on=ZeroDivisionError)
+async def retries(how: str) -> None:
+    if how == "now":
+        raise Retry(after=0)
+    raise ZeroDivisionError if how == "never" else ValueError(how)

@@ -73,7 +73,7 @@ def failure_of(
     """Return the disposition of a task that failed: archived if it is not to be tried again, else put into retry."""
     view = task.view
     error = clean_text(report.error)
-    will_retry = view.retried < view.retry and kind is not _SKIP_RETRY
+    will_retry = (view.retried < view.retry or report.is_snoozed) and kind is not _SKIP_RETRY
     retried = view.retried + 1 if will_retry and report.is_failure else view.retried
     try:
         message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)

@@ -28,6 +28,7 @@ class _LineKind(NamedTuple):
 
 
 _DELETED: Final = _LineKind("deleted", logging.INFO)
+_SNOOZED: Final = _LineKind("snoozed", logging.DEBUG)
 _KINDS: Final[dict[type, _LineKind]] = {
     Retried: _LineKind("retried", logging.WARNING),
     Archived: _LineKind("archived", logging.ERROR),
@@ -48,7 +49,8 @@ class FailureLog:
 
     def add(self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport) -> None:
         """Log what became of a task, or count it."""
-        line_kind = _KINDS.get(type(disposition), _DELETED)
+        is_snoozed = report.is_snoozed and isinstance(disposition, Retried)
+        line_kind = _SNOOZED if is_snoozed else _KINDS.get(type(disposition), _DELETED)
         if not _log.isEnabledFor(line_kind.level):
             return
         view = task.view

@@ -1,0 +1,50 @@
+"""What a typed task says of its failures: which are worth another attempt, and when."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from fastq.durations import nanoseconds_of
+from fastq.hooks import FailureRule
+
+__all__ = ["Backoff", "Errors", "failure_rule"]
+
+Delay: TypeAlias = float | timedelta
+Backoff: TypeAlias = Delay | Sequence[Delay] | Callable[[int], Delay]
+"""Delays before the next attempt: one for all, one an attempt (the last for all further ones), or a function of how
+often the task was retried."""
+Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+
+
+def failure_rule(
+    retry_on: Errors | None = None, dont_retry_on: Errors | None = None, backoff: Backoff | None = None
+) -> FailureRule | None:
+    """Return the rule of these settings, None if they say nothing; ``TypeError`` or ``ValueError`` for bad ones."""
+    if retry_on is None and dont_retry_on is None and backoff is None:
+        return None
+    return FailureRule(
+        (BaseException,) if retry_on is None else _errors(retry_on, "retry_on"),
+        () if dont_retry_on is None else _errors(dont_retry_on, "dont_retry_on"),
+        None if backoff is None else _delay(backoff),
+    )
+
+
+def _errors(given: Any, name: str) -> tuple[type[BaseException], ...]:
+    errors = given if isinstance(given, tuple) else (given,)
+    for error in errors:
+        if not isinstance(error, type) or not issubclass(error, BaseException):
+            raise TypeError(f"{name} takes classes of exceptions, not {error!r}")
+    return errors
+
+
+def _delay(backoff: Any) -> Callable[[int], Delay]:
+    if callable(backoff):
+        delay_of: Callable[[int], Delay] = backoff
+        return delay_of
+    delays = [*backoff] if isinstance(backoff, Sequence) and not isinstance(backoff, str) else [backoff]
+    for delay in delays:
+        if nanoseconds_of(delay, name="backoff") < 0:
+            raise ValueError(f"backoff must not be negative: {delay!r}")
+    if not delays:
+        raise ValueError("backoff must name a delay: it is an empty sequence")
+    return lambda retried: delays[min(retried, len(delays) - 1)]
