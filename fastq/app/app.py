@@ -10,6 +10,7 @@ from fastq.app.handler import handler_of
 from fastq.app.lifespan import Lifespan
 from fastq.app.payload import Payload
 from fastq.client import AsyncClient, Client
+from fastq.cron.parse import parse
 from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_text
 
@@ -26,7 +27,8 @@ class TaskSettings(EnqueueOptions, total=False):
     ``aliases`` are further names under which tasks of it come, as before a rename. ``strict`` refuses payloads with
     fields that the function has no parameter for. ``retry_on`` and ``dont_retry_on`` are classes of errors: with the
     first others, with the second these archive the task at once. ``backoff`` is the delay before the next attempt: one
-    for all, a sequence of one an attempt, or a function of how often the task was retried.
+    for all, a sequence of one an attempt, or a function of how often the task was retried. ``cron`` is a spec as for
+    ``Scheduler.register``: when ``fastq scheduler module:app`` enqueues the task, without arguments.
     """
 
     aliases: Sequence[str]
@@ -34,6 +36,7 @@ class TaskSettings(EnqueueOptions, total=False):
     retry_on: Errors
     dont_retry_on: Errors
     backoff: Backoff
+    cron: str
 
 
 class _Decorator(Protocol):
@@ -60,6 +63,7 @@ class App(ServeMux):
         self._async_client: AsyncClient | None = None
         self._tasks: dict[str, TaskFunction[..., Any]] = {}
         self._lifespan: Lifespan | None = None
+        self._crons: dict[str, str] = {}
         self._wants: list[tuple[str, Any, App]] = []  # tasks whose context is to have an env
         self._parent: App | None = None  # that has included this one
 
@@ -141,6 +145,17 @@ class App(ServeMux):
             other._parent = self
             self._tasks.update(other._tasks)
             self._wants += other._wants
+            self._crons.update(other._crons)
+
+    @property
+    def url(self) -> str | None:
+        """Return the URL of the clients, None for that of the environment."""
+        return self._url
+
+    @property
+    def crons(self) -> dict[str, str]:
+        """Return the cron specs by the names of their tasks."""
+        return dict(self._crons)
 
     def check(self) -> None:
         """Look at all handlers now; ``TypeError`` names a task whose context would lack its ``env``."""
@@ -164,16 +179,22 @@ class App(ServeMux):
         name = _default_name(function) if name is None else check_text(name, "task name")
         options: Any = dict(settings)
         aliases, is_strict = options.pop("aliases", ()), options.pop("strict", False)
+        cron = options.pop("cron", None)
         rule = failure_rule(*(options.pop(each, None) for each in ("retry_on", "dont_retry_on", "backoff")))
         payload = Payload(name, function, is_strict=is_strict)
         kind = ContextTask if payload.takes_context else TypedTask
         task: TaskFunction[..., Any] = kind(self, name, function, payload, options)
+        if cron is not None:
+            parse(cron)
+            task.task()  # which needs arguments that no scheduler has
         handler = handler_of(function, payload, self._env, rule)
         if isinstance(aliases, str):
             raise TypeError(f"aliases of task {name!r} must be a sequence of names, not the one text {aliases!r}")
         for each in (name, *aliases):
             self._register(f"{check_text(each, 'alias')}\0", handler)
         self._tasks[name] = task
+        if cron is not None:
+            self._crons[name] = cron
         if payload.env not in (None, type(None), Any):
             self._wants.append((name, payload.env, self))
         return task

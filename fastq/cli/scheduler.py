@@ -1,4 +1,4 @@
-"""``fastq scheduler APP``: run the Scheduler or PeriodicTaskManager that a module holds."""
+"""``fastq scheduler APP``: run the App, Scheduler or PeriodicTaskManager that a module holds."""
 
 import os
 from typing import Any, Final
@@ -18,6 +18,7 @@ _LOG_SETTINGS: Final = ("log_level", "log_format")
 
 _EPILOG: Final = """\b
 Examples:
+  fastq scheduler jobs:app
   fastq scheduler myapp.schedule:scheduler
   fastq scheduler myapp.schedule:manager --redis redis://redis.example:6379/0
 
@@ -51,7 +52,7 @@ def _choices(name: str) -> click.Choice[str]:
 @click.version_option(__version__, prog_name=_NAME)
 @click.pass_context
 def command(context: click.Context, /, **flags: Any) -> None:
-    """Enqueue the periodic tasks of the Scheduler or PeriodicTaskManager APP (module:attr)."""
+    """Enqueue the periodic tasks of the App, Scheduler or PeriodicTaskManager APP (module:attr)."""
     search_here()
     try:
         for warning in check_environment(os.environ):

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from fastq._version import __version__
+from fastq.app.app import App
 from fastq.errors import BrokerError, CronSpecError, FastqError
 from fastq.log.output import unblocked_stderr
 from fastq.log.setup import set_up_logging
@@ -78,9 +79,23 @@ def _load(app: str) -> Scheduler | PeriodicTaskManager:
         found = resolve(app)
     except CronSpecError as error:
         raise AppNameError(f"{app!r}{_where(error)}: {error}") from error
+    if isinstance(found, App):
+        if not found.crons:
+            raise AppNameError(f"{app!r} has no task with a cron spec; give one a time with @app.task(cron='@daily')")
+        return _scheduler_of(found)
     if isinstance(found, Scheduler | PeriodicTaskManager):
         return found
-    raise AppNameError(f"{app!r} must be a fastq.Scheduler or fastq.PeriodicTaskManager, not {type(found).__name__}")
+    kinds = "a fastq.App, fastq.Scheduler or fastq.PeriodicTaskManager"
+    raise AppNameError(f"{app!r} must be {kinds}, not {type(found).__name__}")
+
+
+def _scheduler_of(app: App) -> Scheduler:
+    """Return a scheduler of an app's periodic tasks; named, so that several enqueue each tick once."""
+    scheduler = Scheduler(app.url)
+    tasks = app.tasks
+    for name, spec in app.crons.items():
+        scheduler.register(spec, tasks[name].task(), name)
+    return scheduler
 
 
 def _where(error: BaseException) -> str:

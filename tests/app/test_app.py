@@ -18,6 +18,7 @@ from redis import Redis
 from fastq import (
     App,
     Context,
+    CronSpecError,
     DuplicateTaskError,
     PayloadError,
     RunningTask,
@@ -337,6 +338,27 @@ def test_a_mux_is_included_as_it_is(app: App) -> None:
     mux.handle("raw", lambda task: len(task.payload))
     app.include(mux)
     assert run_task(app, "raw", b"abc", retention=60).json() == 3
+
+
+# Periodic tasks
+
+
+def test_a_periodic_task_has_a_spec_and_needs_no_arguments(app: App) -> None:
+    inner = App()
+
+    @inner.task("nightly", cron="0 6 * * *")
+    def nightly(day: int = 0) -> None: ...
+
+    app.include(inner)
+    assert app.crons == {"nightly": "0 6 * * *"}
+
+    def needy(day: int) -> None: ...
+
+    with pytest.raises(TypeError, match=r"task 'needy' .*missing a required argument: 'day'"):
+        app.task("needy", cron="@daily")(needy)
+    with pytest.raises(CronSpecError, match="position 2"):
+        app.task("bad", cron="0 77 * * *")(nightly)
+    assert list(app.tasks) == ["nightly"]
 
 
 # Context and lifespan

@@ -26,6 +26,9 @@ APPS = {
     "manager = PeriodicTaskManager(lambda: [PeriodicTaskConfig('@every 1s', 't', {'queue': 'low'})])\n"
     "number = 5\nfailing = PeriodicTaskManager(lambda: 1 / 0)\n"
     "elsewhere = Scheduler('unix:///nowhere/redis.sock')\n",
+    "typed.py": "from fastq import App\napp = App()\nempty = App()\ninner = App()\n"
+    "@inner.task('t', queue='low', cron='@every 1s', timeout=60)\ndef job(a: int = 1): ...\n"
+    "app.include(inner)\n",
     "badspec.py": "from fastq import *\nscheduler = Scheduler()\n\nscheduler.register('0 0 * * 7', 't')\n",
     "broken.py": "import json\njson.loads('{')\n",
     "leaving.py": "import sys\nsys.exit(3)\n",
@@ -128,7 +131,8 @@ def test_a_bad_environment_variable_is_misuse(
     [
         ("nothere:scheduler", "'nothere:scheduler': there is no module 'nothere' in "),
         ("crons:schedular", "'crons:schedular': crons has no 'schedular'; did you mean 'scheduler'?"),
-        ("crons:number", "'crons:number' must be a fastq.Scheduler or fastq.PeriodicTaskManager, not int"),
+        ("crons:number", "'crons:number' must be a fastq.App, fastq.Scheduler or fastq.PeriodicTaskManager, not int"),
+        ("typed:empty", "'typed:empty' has no task with a cron spec; give one a time with @app.task(cron='@daily')"),
         ("badspec:scheduler", "badspec.py: cron spec '0 0 * * 7', position 8: day of the week: '7' is outside 0-6"),
         ("badspec:scheduler", "'badspec:scheduler', line 4 of "),
     ],
@@ -167,7 +171,7 @@ def test_the_command_ends_with_its_code_in_a_frame_too(monkeypatch: pytest.Monke
 # What it does -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("app", ["crons:scheduler", "crons:manager"])
+@pytest.mark.parametrize("app", ["crons:scheduler", "crons:manager", "typed:app"])
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_it_enqueues_until_told_to_stop_and_clears_up(
     commands: Workers, db: Redis, app: str, signum: signal.Signals
