@@ -148,6 +148,11 @@ class App(ServeMux):
             self._crons.update(other._crons)
 
     @property
+    def outermost(self) -> "App":
+        """Return the app that has included this one, and is not included itself; else this one."""
+        return self if self._parent is None else self._parent.outermost
+
+    @property
     def url(self) -> str | None:
         """Return the URL of the clients, None for that of the environment."""
         return self._url

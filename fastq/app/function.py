@@ -9,6 +9,7 @@ from fastq.app.context import Context, Env
 from fastq.app.payload import Payload
 from fastq.client import AsyncClient, Client
 from fastq.info import TaskInfo
+from fastq.mux import ServeMux
 from fastq.options import EnqueueOptions, check_options
 from fastq.results import EnqueueResults
 from fastq.task import Task
@@ -27,6 +28,9 @@ class _Home(Protocol):
 
     @property
     def async_client(self) -> AsyncClient: ...
+
+    @property
+    def outermost(self) -> ServeMux: ...
 
 
 class TaskFunction(Generic[P, R]):
@@ -51,6 +55,11 @@ class TaskFunction(Generic[P, R]):
         self._given: Mapping[str, Any] = {}  # by ``options``: of these those that are no headers
         wrapper: Any = self
         functools.update_wrapper(wrapper, function)
+
+    @property
+    def app(self) -> ServeMux:
+        """Return the app that has the task; if that is included in another one, the other one."""
+        return self._home.outermost
 
     def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
         """Return the task of a call, for a ``Client``."""

@@ -22,6 +22,7 @@ from fastq.cli.queue import queue
 from fastq.cli.queue_drain import drain
 from fastq.cli.queue_move import move
 from fastq.cli.queue_removal import rm
+from fastq.cli.run import run
 from fastq.cli.scheduler import command as scheduler_command
 from fastq.cli.server import server
 from fastq.cli.server_control import quiet, stop
@@ -43,6 +44,8 @@ __all__ = ["main"]
 NAME: Final = "fastq"
 RUNNERS: Final = frozenset({"worker", "scheduler"})
 """What runs apps: these commands read the environment and the file by themselves."""
+TOLD_WHERE_REDIS_IS: Final = RUNNERS | {"run"}
+"""Commands whose own option is what was said before them."""
 EXIT_FAILED: Final = 1
 EXIT_MISUSED: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -109,7 +112,7 @@ def _begin(context: click.Context) -> int:
             say_failure(warning)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-    elif context.invoked_subcommand in RUNNERS:
+    elif context.invoked_subcommand in TOLD_WHERE_REDIS_IS:
         context.default_map = {context.invoked_subcommand: given_defaults(context)}
     return 0
 
@@ -177,6 +180,7 @@ for _command in (stats, queue, task, group, server, cron, doctor, dash):
     main.add(_command)
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")
+main.add_command(run)
 main.add_command(demo_command, "demo")
 main.add(bench)
 main.add(plan)

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {page.stem: page.read_text() for page in [*(DOCS / "cli").glob("*.md"), DOCS / "dash.md"]}
 TOGETHER = {
     "bench-plan": ("bench", "plan"),
-    "worker-scheduler": ("worker", "scheduler", "demo"),
+    "worker-scheduler": ("worker", "scheduler", "run", "demo"),
     "README": ("completion", "version"),
 }
 """Which commands share a page; each other group has one of its name."""

@@ -1,0 +1,143 @@
+"""The command ``fastq run``: one task in the foreground, its result, its traceback, its exit code."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from tests.e2e.harness import ROOT
+
+APP = """
+from collections.abc import AsyncIterator
+import asyncio
+
+from fastq import App, Context, RunningTask, ServeMux, Snooze
+
+app = App()
+inner = App()
+alone = App()
+mux = ServeMux()
+
+
+@app.lifespan
+async def env() -> AsyncIterator[object]:
+    print("begins")
+    yield asyncio.get_running_loop()
+    print("ends")
+
+
+@app.task("media.resize")
+def resize(id: int, width: int = 640) -> dict[str, int]:
+    return {"id": id, "width": width}
+
+
+@inner.task("inner")
+async def in_loop(ctx: Context[object]) -> bool:
+    ctx.write_result(b"meanwhile")
+    return ctx.env is asyncio.get_running_loop()
+
+
+@app.task("fails")
+def fails() -> None:
+    raise ValueError("no picture")
+
+
+@app.task("enqueues")
+def enqueues() -> str:
+    return resize.enqueue(7).queue
+
+
+@app.task("nothing")
+def nothing() -> None: ...
+
+
+@app.task("snoozes")
+def snoozes() -> None:
+    raise Snooze(after=5)
+
+
+@alone.task("alone")
+def alone_task(ctx: Context[int]) -> None: ...
+
+
+@mux.handler("raw:")
+def raw(task: RunningTask) -> bytes:
+    return task.payload
+
+
+app.include(inner)
+number = 5
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "jobs.py").write_text(APP)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    return tmp_path
+
+
+def run(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fastq", *words]
+    env = {"PYTHONPATH": str(ROOT), "PATH": "", "FASTQ_REDIS_URL": "unix:///nowhere/redis.sock"}
+    return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        (["jobs:resize", '{"id": 7}'], 'begins\n{"id":7,"width":640}\nends\n'),
+        (["jobs:app", "--type", "media.resize", '{"id": 7}'], 'begins\n{"id":7,"width":640}\nends\n'),
+        (["jobs:in_loop"], "begins\nmeanwhile\ntrue\nends\n"),
+        (["jobs:nothing", "{}"], "begins\nends\n"),
+        (["jobs:mux", "--type", "raw:x", "abc"], "abc\n"),
+    ],
+)
+def test_a_task_runs_and_its_result_is_printed(directory: Path, words: list[str], out: str) -> None:
+    done = run(directory, "run", *words)
+    # What the lifespan says stands around what the task does; the result comes last.
+    assert (sorted(done.stdout.splitlines()), done.stderr, done.returncode) == (sorted(out.splitlines()), "", 0)
+
+
+def test_it_enqueues_where_it_is_told(directory: Path, url: str, db: Redis) -> None:
+    assert run(directory, "run", "--redis", url, "jobs:enqueues").returncode == 0
+    assert run(directory, "--redis", url, "run", "jobs:enqueues").returncode == 0
+    assert db.llen("asynq:{default}:pending") == 2
+
+
+def test_an_error_is_shown_with_the_user_s_lines(directory: Path) -> None:
+    done = run(directory, "run", "jobs:fails")
+    assert (done.stdout, done.returncode) == ("begins\nends\n", 1)
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1] == "ValueError: no picture"
+    assert [line for line in lines if line.startswith("  File")] == [lines[1]]
+    assert 'jobs.py", line ' in lines[1]
+    assert run(directory, "run", "jobs:snoozes").stderr.splitlines()[-1].startswith("fastq.errors.Snooze")
+    assert "ZeroDivisionError" in run(directory, "run", "broken:app").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["jobs:resize", '{"id": "x"}'], 1, "fastq: media.resize: Expected int, got str - at $.id"),
+        (["jobs:app", "-t", "other"], 1, "fastq: other: handler not found for task 'other'"),
+        (
+            ["jobs:app"],
+            2,
+            "is an app: choose a task with --type, of enqueues, fails, inner, media.resize, nothing, snoozes",
+        ),
+        (["jobs:number"], 2, "must be a task function, or with --type a fastq.App or ServeMux, not 5"),
+        (["jobs:alone_task"], 2, "'jobs:alone_task': task 'alone' takes a Context with env <class 'int'>, but no"),
+        (["jobs:resiz"], 2, "did you mean 'resize'?"),
+        (["jobs"], 2, "'jobs' is not of the form module:attr"),
+        (["jobs:resize", "--redis", "http://x"], 2, "scheme 'http' is none of redis"),
+    ],
+)
+def test_what_cannot_run_is_said_in_one_line(directory: Path, words: list[str], code: int, text: str) -> None:
+    done = run(directory, "run", *words)
+    assert done.returncode == code
+    (line,) = done.stderr.splitlines()
+    assert text in line
