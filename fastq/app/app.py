@@ -195,6 +195,7 @@ class App(ServeMux):
         handler = handler_of(function, payload, self._env, rule)
         if isinstance(aliases, str):
             raise TypeError(f"aliases of task {name!r} must be a sequence of names, not the one text {aliases!r}")
+        task.aliases = tuple(aliases)
         for each in (name, *aliases):
             self._register(f"{check_text(each, 'alias')}\0", handler)
         self._tasks[name] = task

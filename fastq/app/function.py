@@ -48,7 +48,8 @@ class TaskFunction(Generic[P, R]):
         self.type = type
         self._home = home
         self._function = function
-        self._payload = payload
+        self.payload = payload
+        self.aliases: tuple[str, ...] = ()
         checked = check_options(options)
         self._headers: Mapping[str, str] = checked.pop("headers", {})
         self._options: Mapping[str, Any] = checked
@@ -61,9 +62,14 @@ class TaskFunction(Generic[P, R]):
         """Return the app that has the task; if that is included in another one, the other one."""
         return self._home.outermost
 
+    @property
+    def task_options(self) -> Mapping[str, Any]:
+        """Return the options of its tasks, as they are checked."""
+        return self._options
+
     def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
         """Return the task of a call, for a ``Client``."""
-        task = Task(self.type, self._payload.encode(args, kwargs))
+        task = Task(self.type, self.payload.encode(args, kwargs))
         task.options, task.headers = self._options, self._headers
         return task
 

@@ -54,11 +54,13 @@ class Payload:
         self._required = frozenset(each.name for each in parameters if each.default is each.empty)
         fields = [_field(each, with_time_zones(hints.get(each.name, Any))) for each in parameters]
         try:
-            struct = msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=is_strict, gc=False)
-            self._decode = msgspec.json.Decoder(struct, dec_hook=decode_model).decode
+            self.struct = msgspec.defstruct(
+                "Arguments", fields, kw_only=True, forbid_unknown_fields=is_strict, gc=False
+            )
+            self._decode = msgspec.json.Decoder(self.struct, dec_hook=decode_model).decode
         except TypeError as error:
             raise TypeError(f"{self._about} cannot be registered: {error}") from None
-        self.fields: tuple[msgspec.inspect.Field, ...] = check_annotations(struct, self._about)
+        self.fields: tuple[msgspec.inspect.Field, ...] = check_annotations(self.struct, self._about)
         self._has_loose_times = has_loose_times(self.fields)
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:

@@ -24,6 +24,7 @@ from fastq.cli.queue_move import move
 from fastq.cli.queue_removal import rm
 from fastq.cli.run import run
 from fastq.cli.scheduler import command as scheduler_command
+from fastq.cli.schema import schema
 from fastq.cli.server import server
 from fastq.cli.server_control import quiet, stop
 from fastq.cli.session import say_failure
@@ -181,6 +182,7 @@ for _command in (stats, queue, task, group, server, cron, doctor, dash):
 main.add_command(worker_command, "worker")
 main.add_command(scheduler_command, "scheduler")
 main.add_command(run)
+main.add(schema)
 main.add_command(demo_command, "demo")
 main.add(bench)
 main.add(plan)

@@ -1,6 +1,7 @@
 """Typed tasks and Go's structs: what Go's encoder makes a typed function takes, and the other way round."""
 
 import json
+import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -10,8 +11,12 @@ import pytest
 import redis
 
 from fastq import App, Client, Inspector
+from fastq.app.go_source import go_source
+from tests.app.test_payload import everything
+from tests.app.test_schema import chain
 from tests.e2e.harness import workers_on
 from tests.e2e.view import View
+from tests.interop.build import HERE, build_peer, run_go
 from tests.interop.peer import GoPeer
 from tests.interop.records import GoTaskInfo
 
@@ -95,3 +100,25 @@ def test_the_arguments_of_a_call_become_a_struct_of_go_s(go: GoPeer, redis_url: 
         "parent": None,
         "address": {"street": "Lange Str.", "city": "Ulm"},
     }
+
+
+def test_the_go_that_is_written_for_an_app_compiles(tmp_path: Path) -> None:
+    build_peer()  # so that its modules are here, or the test is skipped
+    for name in ("go.mod", "go.sum"):
+        (tmp_path / name).write_bytes((HERE / "peer" / name).read_bytes())
+    every = App()
+    every.task("every.kind", queue="go", max_retry=3, timeout=60, retention=3600, unique=5, group="g")(everything)
+    every.task("every.chain", aliases=["chain"])(chain)
+    every.task("7_odd-name")(lambda: None)
+    (tmp_path / "tasks.go").write_text(go_source(every, "main") + "\nfunc main() {}\n")
+    (tmp_path / "orders.go").write_text(
+        'package main\n\nimport "context"\n\n'
+        "func enqueue(ctx context.Context) {\n"
+        "\twidth := 1.5\n"
+        "\tEnqueueEveryKind(ctx, nil, EveryKind{Number: 7, Real: &width})\n"
+        "\tEnqueueX7OddName(ctx, nil, X7OddName{})\n"
+        "}\n"
+    )
+    assert run_go(tmp_path, "vet", "-mod=mod", "./...").stderr == ""
+    formatted = subprocess.run(["gofmt", "-l", str(tmp_path)], capture_output=True, text=True)
+    assert (formatted.stdout, formatted.stderr) == ("", "")
