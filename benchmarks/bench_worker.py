@@ -50,11 +50,13 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def fill(client: Client, db: redis.Redis, task_type: str, count: int, **options: Any) -> None:
+def fill(
+    client: Client, db: redis.Redis, task_type: str, count: int, *, payload: bytes = PAYLOAD, **options: Any
+) -> None:
     """Put tasks into a paused queue of an emptied Redis."""
     db.flushall()
     db.set("asynq:{default}:paused", int(time.time()))
-    client.enqueue_many(Task(task_type, PAYLOAD, **options) for _ in range(count))
+    client.enqueue_many(Task(task_type, payload, **options) for _ in range(count))
 
 
 def time_to_drain(db: redis.Redis, count: int, look_every_s: float = 0.002) -> float:
