@@ -95,6 +95,7 @@ class _PlainSpoken(click.Command):
 @click.argument("app", required=False)
 @click.option("--redis", "-u", metavar="URL", help="where Redis is  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
 @click.option("--burst", is_flag=True, default=None, help="exit when the queues are empty and all tasks taken are done")
+@click.option("--reload", is_flag=True, default=None, help="reload the app when a Python file here or below changes")
 @click.option("--connect-timeout", metavar="SECONDS", help="how long to wait for Redis at the start  [default: 30]")
 @click.option("--config", metavar="FILE", help="a TOML file with settings")
 @click.version_option(__version__, prog_name=_NAME)
@@ -128,6 +129,7 @@ def _options(flags: dict[str, Any]) -> ProcessOptions:
         sources.redis(),
         config,
         burst=bool(sources.first("burst", read_flag)),
+        watches=bool(sources.first("reload", read_flag)),
         connect_timeout_s=sources.connect_timeout_s(),
     )
 

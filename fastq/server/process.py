@@ -70,12 +70,16 @@ _pool_log = logging.getLogger("fastq.pool")
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """What a server serves, from which Redis, and how; ``burst`` ends the server when its queues are empty."""
+    """What a server serves, from which Redis, and how; ``burst`` ends the server when its queues are empty.
+
+    ``watches`` reloads the app when a Python file below the current directory changes.
+    """
 
     app: str
     redis: str | None
     config: ServerConfig
     burst: bool = False
+    watches: bool = False
     connect_timeout_s: float = 30.0
     timing: Timing = STANDARD
 

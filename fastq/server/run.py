@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from fastq._version import __version__
 from fastq.errors import BrokerError
@@ -21,6 +22,7 @@ from fastq.log.setup import log_text, set_up_logging
 from fastq.pool.descriptors import raise_own_limit
 from fastq.pool.protocol import PoolStartError
 from fastq.server.children.reaper import reap_orphans
+from fastq.server.children.source_watch import watch_sources
 from fastq.server.config import seconds_of
 from fastq.server.process import ProcessOptions, ServerProcess
 
@@ -105,14 +107,25 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
     loop.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", process.stats.summary()))
     if os.getpid() == 1:
         reap_orphans(process.forks.pids)
-    reporting = loop.create_task(_report(process, options.timing.report_interval_s))
     try:
-        with _ignoring(signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU):
+        with _beside(options, process), _ignoring(signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU):
             await process.run(ready)
     finally:
-        reporting.cancel()
         process.processor.failure_log.finish()
     _log.info("stopped; %s", process.stats.summary())
+
+
+@contextmanager
+def _beside(options: ProcessOptions, process: ServerProcess) -> Iterator[None]:
+    """Run what runs beside the server."""
+    tasks = [asyncio.create_task(_report(process, options.timing.report_interval_s))]
+    if options.watches:
+        tasks.append(asyncio.create_task(watch_sources(Path.cwd(), process.reloader.reload)))
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def _has_terminal() -> bool:

@@ -204,3 +204,19 @@ def test_as_pid_1_it_reaps_orphans(workers: Workers, client: Client, view: View)
     os.kill(main, signal.SIGTERM)
     assert worker.ended() == 0, worker.text
     assert "5 tasks done" in worker.text
+
+
+def test_a_worker_that_watches_reloads_what_was_written(workers: Workers, client: Client, view: View) -> None:
+    write_app(workers, "old")
+    worker = start(workers, "--concurrency", "1", "--reload").is_ready()
+    assert code_of(client, view) == b'"old"'
+    write_app(workers, "newer")
+    worker.wait_for("reloaded: all children run the new code")
+    assert code_of(client, view) == b'"newer"'
+    (workers.directory / "served.py").write_text("import nowhere\n")
+    worker.wait_for("served:mux cannot be reloaded, the code loaded before stays in use: ")
+    assert code_of(client, view) == b'"newer"'
+    write_app(workers, "newest")
+    wait_until(lambda: worker.text.count("reloaded: all children run the new code") == 2)
+    assert code_of(client, view) == b'"newest"'
+    assert worker.stop() == 0, worker.text
