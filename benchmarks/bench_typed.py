@@ -42,7 +42,7 @@ def test_typed_no_ops(tcp_server: RedisServer, capsys: pytest.CaptureFixture[str
     ):
 
         def rate(name: str) -> float:
-            fill(client, db, name, TASKS, b'{"id":7}')
+            fill(client, db, name, TASKS, payload=b'{"id":7}')
             children = descendants(process.pid)
             before = sum(map(cpu_s, children))
             seconds = time_to_drain(db, TASKS)

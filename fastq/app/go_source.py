@@ -135,6 +135,11 @@ def _options(task: TaskFunction[..., Any]) -> Iterator[str]:
             yield f"asynq.{function}({given[name]} * time.Second)"
     if given.get("unique"):
         yield f"asynq.Unique({given['unique'] // 1_000_000} * time.Millisecond)"
+    if deadline := given.get("deadline"):
+        yield f"asynq.Deadline(time.Unix({deadline}, 0))"
+    kind, ns = given.get("process", ("", 0))
+    if kind == "in":
+        yield f"asynq.ProcessIn({ns // 1_000_000} * time.Millisecond)"
     if group := given.get("group"):
         yield f"asynq.Group({_quoted(group)})"
 

@@ -16,20 +16,25 @@ class Lifespan:
         self._has_begun = False
         self.start: Callable[[], object]
         self.stop: Callable[[], object]
+        # Each start has a generator of its own, so that an app may begin again in the same process.
+        managers: list[Any] = []
         if inspect.isasyncgenfunction(function):
-            async_manager = asynccontextmanager(function)()
 
             async def start() -> None:
-                self._begin(await async_manager.__aenter__())
+                managers.append(asynccontextmanager(function)())
+                self._begin(await managers[-1].__aenter__())
 
             async def stop() -> None:
-                await async_manager.__aexit__(None, None, None)
+                await managers.pop().__aexit__(None, None, None)
 
             self.start, self.stop = start, stop
         elif inspect.isgeneratorfunction(function):
-            manager = contextmanager(function)()
-            self.start = lambda: self._begin(manager.__enter__())
-            self.stop = lambda: manager.__exit__(None, None, None)
+
+            def start_plain() -> None:
+                managers.append(contextmanager(function)())
+                self._begin(managers[-1].__enter__())
+
+            self.start, self.stop = start_plain, lambda: managers.pop().__exit__(None, None, None)
         else:
             raise TypeError(f"@app.lifespan is for a generator function that yields once, not for {function!r}")
 

@@ -62,13 +62,13 @@ def may_retry(task: RunningTask, error: BaseException) -> bool:
     """Return whether what a handler raised leaves its task to be tried again; how often is another question."""
     if caused_by(error, DECISIONS):
         return False
-    rule = _rule_of(task)
-    # What ends a task from outside is no error of its handler's, and the handler's own decision comes first.
-    return rule is None or not isinstance(error, Exception) or isinstance(error, _RUN_AGAIN) or rule.retries(error)
+    rule = _rule_of(task, error)
+    return rule is None or isinstance(error, _RUN_AGAIN) or rule.retries(error)
 
 
-def _rule_of(task: RunningTask) -> FailureRule | None:
-    return getattr(task, "_rule", None)
+def _rule_of(task: RunningTask, error: BaseException) -> FailureRule | None:
+    """Return the rule of a task; none where it ended from outside, as by a timeout."""
+    return getattr(task, "_rule", None) if isinstance(error, Exception) else None
 
 
 def _reason(error: BaseException) -> BaseException:
@@ -102,7 +102,7 @@ def _counts(hooks: Hooks, error: BaseException) -> bool:
 def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | None:
     if isinstance(error, Retry) and error.after_s is not None:
         return error.after_s
-    rule = _rule_of(task)
+    rule = _rule_of(task, error)
     if hooks.retry_delay is None and (rule is None or rule.delay is None):
         return None
     try:

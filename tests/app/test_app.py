@@ -475,8 +475,9 @@ def test_an_async_lifespan_begins_and_ends_in_one_loop(app: App) -> None:
         await stop()  # type: ignore[misc]
         return env
 
-    assert asyncio.run(life()) == "hello"
-    assert seen == ["ended True"]
+    for _ in range(2):  # once more in the same process, as tests do
+        assert asyncio.run(life()) == "hello"
+    assert seen == ["ended True", "ended True"]
 
 
 # What others pay

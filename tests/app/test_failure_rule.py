@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fastq import App, Context, Hooks, Retry, SkipRetry, Snooze
+from fastq import App, Context, Hooks, Retry, SkipRetry, Snooze, TaskTimeout
 from fastq.testing import RunOutcome, TaskRun, run_task
 from fastq.worker.hooks import failure_report
 from tests.worker.harness import running
@@ -75,6 +75,11 @@ def test_the_delay_is_that_of_the_task(app: App, backoff: Any, delays: list[int]
     runs = [run_task(app, job.task(), retried=retried, hooks=hooks) for retried in range(4)]
     assert [ran.retry_in for ran in runs] == delays
     assert {ran.is_failure for ran in runs} == {True}
+
+
+def test_a_task_whose_time_is_up_is_tried_again_as_ever(app: App) -> None:
+    ran = run(app, TaskTimeout(), backoff=5, retry_on=ConnectionError)
+    assert (ran.outcome, ran.retry_in != 5) == (RunOutcome.RETRY, True)
 
 
 def test_a_rule_without_a_delay_leaves_it_to_the_hook(app: App) -> None:

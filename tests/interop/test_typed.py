@@ -12,7 +12,7 @@ import redis
 
 from fastq import App, Client, Inspector
 from fastq.app.go_source import go_source
-from tests.app.test_payload import everything
+from tests.app.test_payload import NOON, everything
 from tests.app.test_schema import chain
 from tests.e2e.harness import workers_on
 from tests.e2e.view import View
@@ -107,7 +107,17 @@ def test_the_go_that_is_written_for_an_app_compiles(tmp_path: Path) -> None:
     for name in ("go.mod", "go.sum"):
         (tmp_path / name).write_bytes((HERE / "peer" / name).read_bytes())
     every = App()
-    every.task("every.kind", queue="go", max_retry=3, timeout=60, retention=3600, unique=5, group="g")(everything)
+    every.task(
+        "every.kind",
+        queue="go",
+        max_retry=3,
+        timeout=60,
+        retention=3600,
+        unique=5,
+        group="g",
+        process_in=1.5,
+        deadline=NOON,
+    )(everything)
     every.task("every.chain", aliases=["chain"])(chain)
     every.task("7_odd-name")(lambda: None)
     (tmp_path / "tasks.go").write_text(go_source(every, "main") + "\nfunc main() {}\n")
