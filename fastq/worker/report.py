@@ -15,8 +15,8 @@ _MAX_TEXT: Final = 64_000
 class FailureReport(NamedTuple):
     """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
-    ``retry_in_s`` None means the default delay. ``trace`` is for the log: None where it has had enough of such errors. A
-    task ``is_snoozed`` that said so itself: it is run again even if it is out of retries.
+    ``retry_in_s`` None means the default delay. ``trace`` is for the log: None where it has had enough of such errors.
+    A task ``is_snoozed`` that said so itself: it is run again even if it is out of retries.
     """
 
     error: str

@@ -213,7 +213,8 @@ def test_a_name_that_leads_to_no_hook_is_misuse(app_workers: Workers) -> None:
 def test_a_name_that_leads_to_no_health_check_is_misuse(app_workers: Workers) -> None:
     worker = app_workers.start("--health-check", "bare:number", app="bare:mux")
     assert worker.ended() == 2, worker.text
-    assert worker.lines == ["fastq-worker: health_check='bare:number' is not callable: 5"]
+    said = [line for line in worker.lines if "importing bare:mux" not in line]  # said of a slow import
+    assert said == ["fastq-worker: health_check='bare:number' is not callable: 5"]
 
 
 @pytest.mark.parametrize(
