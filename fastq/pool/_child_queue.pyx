@@ -160,7 +160,6 @@ cdef class ChildQueue:
         self.backlog_ns = self.charged_ns
         if self.async_count:
             self.backlog_ns = self.charged_ns / self.slots.count if now >= self.strict_until else FOREVER_NS
-        if self.async_count or not self.count():
             return
         running = self.in_flight.get(self.slots.running(0))
         since = self.slots.running_since(0)

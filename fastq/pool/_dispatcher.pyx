@@ -293,7 +293,7 @@ cdef class Dispatcher:
                 stuck += queue.take_back_all()
             elif 0 < queue.oldest_waiting() < limit:
                 late += queue.take_back_all()
-                queue.strict_until = now + PATIENCE_NS  # its coroutines take longer than was thought
+                queue.strict_until = now + <int64_t>(4 * self.prefetch_ns)  # its coroutines take longer than was thought
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):

@@ -152,7 +152,7 @@ def test_coroutines_wait_for_a_row_only_as_many_as_would_start_within_prefetch_t
     assert desk.dispatcher.free(only_async=True) == 0
 
 
-@pytest.mark.parametrize("desk", [(1, 0.0005)], indirect=True)
+@pytest.mark.parametrize("desk", [(1, 0.05)], indirect=True)
 def test_coroutines_that_wait_for_a_row_too_long_are_returned_and_no_more_are_given(desk: Desk) -> None:
     desk.submit_async(1, size=10)
     desk.children[0].work_off(1000)
@@ -161,7 +161,7 @@ def test_coroutines_that_wait_for_a_row_too_long_are_returned_and_no_more_are_gi
     for _ in range(4):
         assert desk.children[0].tasks.take() is not None
     assert desk.loads == [6]
-    spin_until(now_ns() + MS)
+    spin_until(now_ns() + 100 * MS)
     assert [event.submission.key for event in desk.dispatcher.relieve()] == [4, 5]
     assert desk.loads == [4]
     assert desk.dispatcher.free(only_async=True) == 0
