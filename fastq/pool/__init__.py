@@ -19,8 +19,9 @@ claimed, and counts as running until its result is read or its child is dead; on
 
 Wake-ups. A side that sleeps sets its flag, looks at the ring again, sleeps; the other fills the ring, fences, looks at
 the flag. A child rings when a third is left of what it was given, when it runs dry, and for a result that its handler
-writes. While it has more work before it nobody is in a hurry for its results: the main process reads them at its tick,
-every 20 ms at the latest, and so all that it does for a task it does for many at once.
+writes; for coroutines that end in one turn of its event loop it rings once. While it has more work before it nobody is
+in a hurry for its results: the main process reads them at its tick, every 20 ms at the latest, and so all that it does
+for a task it does for many at once.
 
 When it dies:
 - A child: the kernel tells the main process (pidfd), the preloader says how (status, peak RSS). What it had answered

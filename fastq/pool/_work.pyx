@@ -178,6 +178,7 @@ cdef class Work:
                 leave(None)  # a process that the handler forked came out of it; the rings are not its own
             PyContext_Exit(context)
         self.finish(task, kind, answer)
+        self.ring_if_due()
 
     def interrupt(self, signum, frame) -> None:
         """Child the soft signal: raise in the handler if it was meant for the task that is in it."""
@@ -265,14 +266,16 @@ cdef class Work:
         if self.max_memory and now - self.measured_at > MEASURE_EVERY:
             self.measured_at = now
             self.measure()
-        # While there is work before this child the main process need not know: it looks by itself before long.
-        if (
-            self.tasks.runs_low()
-            or self.tasks.is_empty()
-            or task.is_awaited
-            or atomic.load32(self.memory.base + REPORT_AT)
-        ):
+        if task.is_awaited:
             self.outbox.ring_bell()
+
+    cpdef void ring_if_due(self):
+        """Wake the main process if it has results to read, unless there is work before this child.
+
+        Then it need not know: it looks by itself before long.
+        """
+        if self.tasks.runs_low() or self.tasks.is_empty() or atomic.load32(self.memory.base + REPORT_AT):
+            self.outbox.ring_if_unread()
 
     cdef int write(self, Attempt task, bytes data) except -1:
         """Send a result from within user code, in whatever thread that is."""
@@ -305,14 +308,18 @@ cdef class Work:
 
     # Sleep ------------------------------------------------------------------------------------------------------
 
-    def fall_asleep(self) -> bool:
-        """Set the flag that asks for a wake-up; false, and no flag, when there is a reason to stay awake."""
+    def fall_asleep(self, *, rings: bool = True) -> bool:
+        """Set the flag that asks for a wake-up; false, and no flag, when there is a reason to stay awake.
+
+        Without ``rings`` the caller rings the bell itself.
+        """
         atomic.store32(self.memory.base + SLEEPING_AT, 1)
         atomic.fence()  # the flag is visible before the ring is read again
         if self.has_news():
             self.wake_up()
             return False
-        self.outbox.ring_if_unread()  # what it still had may have been withdrawn
+        if rings:
+            self.outbox.ring_if_unread()  # what it still had may have been withdrawn
         return True
 
     def wake_up(self) -> None:

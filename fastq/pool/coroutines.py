@@ -45,6 +45,7 @@ class Coroutines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Future[None] | None = None
         self._look_out: asyncio.TimerHandle | None = None
+        self._rings = False
 
     def _loop_of_all(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -83,6 +84,7 @@ class Coroutines:
         self._host.on_drained = None
         loop.remove_reader(self._host.wake_fd)
         self._work.wake_up()
+        self._work.ring_if_due()
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
         """Run the loop, and go on after an exit in what a handler has started: asyncio has told the handler of it."""
@@ -119,8 +121,13 @@ class Coroutines:
                 self._stop()
                 return
             # With no row free, or a plain task in front, news can wait: a coroutine that ends looks again.
-            if not self._free or self._work.next_is_plain or self._work.fall_asleep():
+            if not self._free or self._work.next_is_plain or self._work.fall_asleep(rings=False):
                 return
+
+    def _ring(self) -> None:
+        """Ring for all that ended in a turn of the loop: for each by itself it would cost more than they do."""
+        self._rings = False
+        self._work.ring_if_due()
 
     def _stop(self) -> None:
         if self._done is not None and not self._done.done():
@@ -159,6 +166,9 @@ class Coroutines:
     def _end(self, task: Attempt, kind: EventKind, answer: Answer) -> None:
         # By the coroutine itself, not by a callback of its end, which costs as much again as all else here.
         self._work.finish_async(task, kind, answer)
+        if not self._rings and self._loop is not None:
+            self._rings = True
+            self._loop.call_soon(self._ring)
         del self._running[task.row]
         self._free.append(task.row)
         self._take()
