@@ -198,6 +198,6 @@ def _identity(config: PeriodicTaskConfig) -> Hashable:
         known = config_hash(config.cronspec, task.type, task.payload, option_strings(config.options))
     except (TypeError, ValueError):
         return repr(config)  # it cannot be registered; nothing but its looks is known
-    unlisted = [config.options.get(spec.name) for spec in OPTIONS if spec.go is None]
+    unlisted = [config.options.get(spec.name) for spec in OPTIONS if not spec.go]
     further = {**task.headers}, {**task.options}, lock_payload(task) is None, unlisted
     return known, config.cronspec, task.type, repr(further), config.name, str(config.tz), config.missed
