@@ -137,10 +137,10 @@ cdef class Prioritizer:
             raise ValueError(f"cannot split {n} tasks: not in 0..{MOST_TASKS}")
         for place in range(self.size):
             lane = &self.lanes[place]
-            lane.asked = 0
             # Strict: as if all behind the first were skipped.
             lane.skipped = self.names[place] in skip or (self.strict and weight != 0)
-            if not lane.skipped:
+            if not lane.skipped:  # else what it was asked for may be on its way
+                lane.asked = 0
                 weight += lane.weight
                 served += lane.served
                 open_lanes += 1
@@ -151,7 +151,11 @@ cdef class Prioritizer:
         else:
             self.pour(n, served, weight)
         self.settle(served + n, weight)
-        return [(self.names[place], self.lanes[place].asked) for place in range(self.size) if self.lanes[place].asked]
+        return [
+            (self.names[place], self.lanes[place].asked)
+            for place in range(self.size)
+            if self.lanes[place].asked and not self.lanes[place].skipped
+        ]
 
     cdef void pour(self, Py_ssize_t n, int64_t served, int64_t weight) noexcept:
         """Give out n tasks one by one; fractions are compared by cross-multiplication."""
@@ -203,7 +207,7 @@ cdef class Prioritizer:
         total = given = n - left
         for place in range(self.size):
             lane = &self.lanes[place]
-            if lane.asked:
+            if lane.asked and not lane.skipped:
                 share = lane.asked * left // given
                 lane.asked += share
                 lane.served += share
@@ -224,7 +228,7 @@ cdef class Prioritizer:
         self.fair_weight = weight
 
     def give_back(self, queue, Py_ssize_t count):
-        """Report that ``count`` of the tasks that the last split asked of ``queue`` did not come, for any reason."""
+        """Report that ``count`` of the tasks that were asked of ``queue`` last did not come, for any reason."""
         cdef Lane *lane
         if queue not in self.places:
             raise ValueError(f"not a queue of this prioritizer: {queue!r}")

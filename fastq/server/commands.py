@@ -1,15 +1,17 @@
-"""The command connection: the operations of all actors, gathered into pipelines.
+"""The command connection: the operations of all actors, gathered into pipelines, those to each node by themselves.
 
-Two pipelines may be under way, so that Redis has the next one when it is through with the first, and this process
-works meanwhile. What two actors ask for at once goes out in a pipeline each: in one, both would have their replies and
-ask again at once, and Redis would stand still meanwhile. What is asked for beyond two goes out together in the next
-pipeline, so that actors share round trips without knowing of each other. Nothing is said of the order in which two
-pipelines are carried out.
+Two pipelines to a node may be under way, so that it has the next one when it is through with the first, and this
+process works meanwhile. What two actors ask for at once goes out in a pipeline each: in one, both would have their
+replies and ask again at once, and Redis would stand still meanwhile. What is asked for beyond two goes out together in
+the next pipeline, so that actors share round trips without knowing of each other. Nothing is said of the order in which
+two pipelines are carried out.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from fastq.broker.operation import Operation
@@ -29,13 +31,15 @@ _log = logging.getLogger("fastq.commands")
 
 
 class Commands:
-    """The command connection of many callers, two pipelines at a time."""
+    """The command connection of many callers, two pipelines at a time to each node.
 
-    def __init__(self, broker: AsyncBroker) -> None:
-        self._broker = broker
-        self._waiting: list[_Asked] = []
-        self._senders: set[asyncio.Task[None]] = set()
-        self._starting = 0
+    ``lane_of`` names the node of a key, as a transport's does; None where there is one for all.
+    """
+
+    def __init__(self, broker: AsyncBroker, lane_of: Callable[[str], str] | None = None) -> None:
+        self.lane_of = lane_of
+        self._lanes: defaultdict[str, _Lane] = defaultdict(partial(_Lane, broker))
+        self._only = self._lanes[""]
 
     async def run(self, operation: Operation[T]) -> T:
         """Carry out one operation; raise its ``BrokerError``."""
@@ -45,7 +49,7 @@ class Commands:
         return cast("T", result)
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Carry out operations in one pipeline; a failed one stands as its ``BrokerError`` in the list.
+        """Carry out operations in one pipeline a node; a failed one stands as its ``BrokerError`` in the list.
 
         It raises nothing, so that a caller keeps what it was about to write.
         """
@@ -56,6 +60,44 @@ class Commands:
 
         What ``joins`` goes into the pipeline of what was asked for just before, if there is any.
         """
+        if self.lane_of is None:
+            return self._only.begin(operations, joins=joins)
+        places = defaultdict(list)
+        for place, operation in enumerate(operations):
+            places[self.lane_of(operation.keys[0]) if operation.keys else ""].append(place)
+        if len(places) == 1:
+            return self._lanes[next(iter(places))].begin(operations, joins=joins)
+        parts = [
+            (at, self._lanes[lane].begin([operations[place] for place in at], joins=joins))
+            for lane, at in places.items()
+        ]
+        return asyncio.create_task(_all_of(parts, len(operations)), name="fastq commands of several nodes")
+
+
+async def _all_of(parts: Sequence[tuple[list[int], asyncio.Future[list[Any]]]], count: int) -> list[Any]:
+    """Put the results of parts into their places."""
+    results: list[Any] = [None] * count
+    try:
+        for places, answer in parts:
+            for place, result in zip(places, await answer, strict=True):
+                results[place] = result
+    finally:
+        for _, answer in parts:
+            answer.cancel()
+    return results
+
+
+class _Lane:
+    """The pipelines to one node."""
+
+    def __init__(self, broker: AsyncBroker) -> None:
+        self._broker = broker
+        self._waiting: list[_Asked] = []
+        self._senders: set[asyncio.Task[None]] = set()
+        self._starting = 0
+
+    def begin(self, operations: Sequence[Operation[Any]], *, joins: bool) -> asyncio.Future[list[Any]]:
+        """Ask for operations to be carried out."""
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((operations, answer))
         if len(self._senders) < MOST_UNDER_WAY and not (joins and self._starting):

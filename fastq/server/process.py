@@ -92,7 +92,7 @@ class ServerProcess:
         self._clock = clock or SystemClock()
         config = self.config = options.config
         self._broker: AsyncBroker = open_async_broker(options.redis)
-        self.commands = Commands(self._broker)
+        self.commands = Commands(self._broker, self._broker.transport.lane_of)
         self.owner = Owner.draw()
         self.identity = new_identity()
         self.stall = StallWatch(self._clock, options.timing.stall_s)
@@ -337,7 +337,7 @@ class ServerProcess:
         for actor in (self.syncer, self.acker):
             await actor.finish(each_s)
         await self.result_writer.settle()
-        await self.acker.tick()
+        await self.acker.flush()
         while self.in_flight.ends.waiting:
             await self.syncer.tick()
             await asyncio.sleep(LAST_WRITES_EVERY_S)

@@ -28,7 +28,17 @@ from fastq.wire.codec import view_task_message
 from tests.broker.harness import NOW_S, OURS, QUEUE, QueueBench, message, queue_bench, run
 from tests.faulty_proxy import Act, Fault, Words
 
-__all__ = ["TRUSTING", "Bench", "ScriptFault", "in_flight_of", "logged", "no_news", "on_bench", "recoverer"]
+__all__ = [
+    "TRUSTING",
+    "Bench",
+    "ScriptFault",
+    "in_flight_of",
+    "logged",
+    "no_news",
+    "on_bench",
+    "recoverer",
+    "senders_of",
+]
 
 TRUSTING = replace(STANDARD, settle_s=0.0)
 """The times of a recoverer that takes what it finds at its first look."""
@@ -51,7 +61,7 @@ class Bench:
         self.clock = ManualClock(NOW_S)
         self.broker = open_async_broker(url)
         self.watch = TaskWatch(self.broker.transport)
-        self.commands = Commands(self.broker)
+        self.commands = Commands(self.broker, self.broker.transport.lane_of)
         self.owner = OURS
         self.stall = StallWatch(self.clock)
         self.in_flight = InFlight.of(self.owner, self.stall, self.clock, STANDARD)
@@ -121,10 +131,15 @@ async def _bench(queue: QueueBench, url: str) -> AsyncIterator[Bench]:
         yield bench
     finally:
         # What was sent for a caller that was cancelled is still under way.
-        if bench.commands._senders:
-            await asyncio.wait(bench.commands._senders)
+        if senders := senders_of(bench.commands):
+            await asyncio.wait(senders)
         await bench.watch.close()
         await bench.broker.close()
+
+
+def senders_of(commands: Commands) -> set[asyncio.Task[None]]:
+    """Return the pipelines under way."""
+    return {sender for lane in commands._lanes.values() for sender in lane._senders}
 
 
 class ScriptFault(Fault):

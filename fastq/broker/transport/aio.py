@@ -11,7 +11,7 @@ from hiredis import pack_command
 from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
-from fastq.broker.transport.blocking import address_of
+from fastq.broker.transport.blocking import address_of, peer_of
 from fastq.broker.transport.exchange import Command, Exchange
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
 from fastq.errors import BrokerError
@@ -41,6 +41,10 @@ class AsyncTransport(Protocol):
 
     where: str
 
+    @property
+    def lane_of(self) -> Callable[[str], str] | None:
+        """What names the node of a key as it is known just now; None where one server has all keys."""
+
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
 
@@ -53,6 +57,8 @@ class AsyncTransport(Protocol):
 
 class AsyncNodeTransport:
     """A transport to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
+
+    lane_of: Callable[[str], str] | None = None
 
     def __init__(self, pool: AsyncPool) -> None:
         self._pool = pool
@@ -75,7 +81,7 @@ class AsyncNodeTransport:
             try:
                 connection = await self._pool.get_connection()
             except CONNECT_FAULTS as error:
-                return [Unsent(error)] * len(commands)
+                return [Unsent(error, self.where)] * len(commands)
             try:
                 return await exchange_on(connection, commands)
             finally:
@@ -93,7 +99,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
         await connection.check_health()
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
-        return [Unsent(error)] * len(commands)
+        return [Unsent(error, peer_of(connection))] * len(commands)
     except BaseException:
         await connection.disconnect(nowait=True)  # canceled between PING and PONG: out of step
         raise
@@ -111,7 +117,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
                 replies.append(await _read_reply(connection))
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
-        replies.extend([NoReply(_named(error, limit_s))] * (len(commands) - len(replies)))
+        replies.extend([NoReply(_named(error, limit_s), peer_of(connection))] * (len(commands) - len(replies)))
     except BaseException:
         await connection.disconnect(nowait=True)  # canceled between command and reply: out of step
         raise

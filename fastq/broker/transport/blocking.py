@@ -17,7 +17,7 @@ from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REF
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerError
 
-__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "address_of"]
+__all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "address_of", "peer_of"]
 
 T = TypeVar("T")
 
@@ -77,6 +77,9 @@ class Sent(Protocol):
     def replies(self) -> list[Any]:
         """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
 
+    def abandon(self) -> None:
+        """Drop the connection: nobody will read the replies."""
+
 
 def address_of(pool: Any) -> str:
     """Return where a pool's connections go, for messages, without any secret."""
@@ -86,6 +89,14 @@ def address_of(pool: Any) -> str:
     if path := settings.get("path"):
         return str(path)
     return f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
+
+
+def peer_of(connection: Any) -> str:
+    """Return the address that a connection was made to."""
+    if path := getattr(connection, "path", None):
+        return str(path)
+    host = getattr(connection, "host", None)
+    return f"{host}:{connection.port}" if host else ""
 
 
 class NodeTransport:
@@ -98,6 +109,7 @@ class NodeTransport:
     def __init__(self, pool: Pool, *, keep: bool = False) -> None:
         self._pool = pool
         self._keep = keep
+        self._follows_sentinels = hasattr(pool, "master_address")
         self._kept: list[_Lent] = []
         self._pid = os.getpid()
         self.where = address_of(pool)
@@ -107,7 +119,7 @@ class NodeTransport:
         try:
             lent = self._take()
         except CONNECT_FAULTS as error:
-            return Unsendable([Unsent(error)] * len(commands))
+            return Unsendable([Unsent(error, self.where)] * len(commands))
         connection = lent.connection
         try:
             if len(commands) == 1:
@@ -115,10 +127,10 @@ class NodeTransport:
             else:
                 connection.send_packed_command(connection.pack_commands([command.words for command in commands]))
         except CONNECTION_FAULTS as error:
-            self._drop(connection)
-            return Unsendable([NoReply(error)] * len(commands))
+            self.drop(connection)
+            return Unsendable([NoReply(error, peer_of(connection))] * len(commands))
         except BaseException:
-            self._drop(connection)
+            self.drop(connection)
             raise
         return _Pipeline(self, lent, len(commands))
 
@@ -130,15 +142,16 @@ class NodeTransport:
             for _ in range(count):
                 replies.append(_read_reply(connection))
         except CONNECTION_FAULTS as error:
-            self._drop(connection)
-            return replies + [NoReply(error)] * (count - len(replies))
+            self.drop(connection)
+            return replies + [NoReply(error, peer_of(connection))] * (count - len(replies))
         except BaseException:
-            self._drop(connection)  # interrupted between command and reply: the next user would read our replies
+            self.drop(connection)  # interrupted between command and reply: the next user would read our replies
             raise
         self._give_back(lent)
         return replies
 
-    def _drop(self, connection: Connection) -> None:
+    def drop(self, connection: Connection) -> None:
+        """Close a connection that is broken or out of step."""
         # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
         connection.disconnect()
         self._pool.release(connection)
@@ -156,7 +169,8 @@ class NodeTransport:
             kept = self._kept.pop()
         except IndexError:
             return _Lent(self._pool.get_connection(), time.monotonic())
-        if time.monotonic() - kept.seen_s < TRUSTED_S and not is_replaced(self._pool, kept.connection):
+        is_trusted = time.monotonic() - kept.seen_s < TRUSTED_S
+        if is_trusted and not (self._follows_sentinels and is_replaced(self._pool, kept.connection)):
             return kept
         # Redis may have closed it, or a sentinel have named another master: the pool looks, and connects again.
         self._pool.release(kept.connection)
@@ -184,6 +198,9 @@ class _Pipeline(NamedTuple):
     def replies(self) -> list[Any]:
         return self.transport.receive(self.lent, self.expected)
 
+    def abandon(self) -> None:
+        self.transport.drop(self.lent.connection)
+
 
 class Unsendable(NamedTuple):
     """Commands that could not be sent."""
@@ -193,6 +210,9 @@ class Unsendable(NamedTuple):
     def replies(self) -> list[Any]:
         """Return what went wrong, for each command."""
         return self.faults
+
+    def abandon(self) -> None:
+        """Do nothing: no connection is lent."""
 
 
 def _read_reply(connection: Connection) -> Any:

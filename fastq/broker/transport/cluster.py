@@ -1,15 +1,18 @@
 """Pipelines on a Redis Cluster: commands go to the node of their key, one pipeline a node, and follow redirections.
 
 redis-py's own cluster pipeline refuses EVALSHA. ``Routing`` decides, without I/O, which commands go where and what a
-reply means for the routes; the blocking and the asyncio transport share it. A redirected command was not carried out,
-so it is safe to send it again.
+reply means for the routes; the blocking and the asyncio transport share it. All nodes have their commands before the
+first reply is waited for. A redirected command was not carried out, so it is safe to send it again.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from functools import partial
+from threading import Lock
+from typing import Any, Final, NamedTuple
 
 import redis
 import redis.asyncio
@@ -18,15 +21,21 @@ from redis.cluster import ClusterNode
 from redis.crc import key_slot
 from redis.exceptions import AskError, MovedError, RedisClusterException, RedisError, TryAgainError
 
-from fastq.broker.transport.aio import MOST_AT_ONCE, AsyncPool, exchange_on
-from fastq.broker.transport.blocking import NodeTransport, Sent
+from fastq.broker.transport.aio import AsyncPool, AsyncTransport
+from fastq.broker.transport.blocking import NodeTransport, Sent, Unsendable
 from fastq.broker.transport.exchange import Command
-from fastq.broker.transport.faults import CONNECT_FAULTS, Unsent
+from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
+from fastq.broker.transport.gather import GatheringTransport
+from fastq.broker.transport.probing import ProbingTransport, lend
 
 __all__ = ["AsyncClusterTransport", "ClusterTransport", "Routing"]
 
 MAX_REDIRECTS = 8
 """As go-redis has it."""
+SLOTS: Final = 16384
+_ROWS: Final = (Command(("CLUSTER", "SLOTS"), None),)
+
+_log = logging.getLogger("fastq")
 
 
 class Hop(NamedTuple):
@@ -37,6 +46,11 @@ class Hop(NamedTuple):
     asking: bool
 
 
+def slot_of(key: str | None) -> int:
+    """Return the slot of a key; a command without one goes to the node of slot 0."""
+    return 0 if key is None else int(key_slot(key.encode()))
+
+
 class Routing:
     """The state of one transfer: what remains to be sent where, and the replies so far."""
 
@@ -45,12 +59,13 @@ class Routing:
         self.replies: list[Any] = [None] * len(commands)
         self.hops = [Hop(at, None, False) for at in range(len(commands))]
         self.stale = False
+        self.silent: str | None = None
+        """The node that did not answer in time; it is asked no second time."""
         self._rounds = 0
 
     def slot(self, hop: Hop) -> int:
-        """Return the slot of a command's key; a command without key goes to the node of slot 0."""
-        key = self.commands[hop.at].key
-        return 0 if key is None else int(key_slot(key.encode()))
+        """Return the slot of a command's key."""
+        return slot_of(self.commands[hop.at].key)
 
     def lines(self, hops: Sequence[Hop]) -> list[Command]:
         """Return what is sent to one node for these hops: each command, after an ASKING where Redis wants one."""
@@ -61,8 +76,10 @@ class Routing:
             for line in ((asking, self.commands[hop.at]) if hop.asking else (self.commands[hop.at],))
         ]
 
-    def receive(self, hops: Sequence[Hop], replies: Sequence[Any]) -> None:
-        """Take the replies to ``lines``; keep the answers, queue the redirections for the next round."""
+    def receive(self, hops: Sequence[Hop], replies: Sequence[Any], node: str = "") -> None:
+        """Take a node's replies to ``lines``; keep the answers, queue the redirections for the next round."""
+        if isinstance(replies[-1], Unsent) and is_timeout(replies[-1].error):
+            self.silent = node
         answers = iter(replies)
         for hop in hops:
             if hop.asking:
@@ -78,7 +95,9 @@ class Routing:
         elif isinstance(reply, MovedError):
             self.stale = True
             self.hops.append(Hop(hop.at, (reply.host, reply.port), False))
-        elif isinstance(reply, TryAgainError) or (isinstance(reply, Unsent) and self._rounds == 1):
+        elif isinstance(reply, TryAgainError) or (
+            isinstance(reply, Unsent) and not isinstance(reply, Silent) and self._rounds == 1
+        ):
             self.stale = True  # the node may be gone; its successor is in the new slot map
             self.hops.append(Hop(hop.at, None, False))
 
@@ -87,6 +106,23 @@ class Routing:
         hops, self.hops = self.hops, []
         self._rounds += 1
         return hops
+
+
+class SlotOwners:
+    """The nodes of all slots as they were seen last, so that what has moved is logged once."""
+
+    def __init__(self) -> None:
+        self._seen: list[str] = []
+        self._lock = Lock()
+
+    def see(self, slots: Mapping[int, Sequence[Any]]) -> None:
+        """Compare with redis-py's slot map."""
+        now = [nodes[0].name if (nodes := slots.get(slot)) else "" for slot in range(SLOTS)]
+        with self._lock:
+            before, self._seen = self._seen, now
+        moved = Counter((old, new) for old, new in zip(before, now, strict=False) if old and old != new)
+        for (old, new), count in moved.items():
+            _log.info("the Redis cluster moved %d slots from %s to %s", count, old, new or "no node")
 
 
 class ClusterTransport:
@@ -98,33 +134,33 @@ class ClusterTransport:
         self._cluster = cluster
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
+        self._owners = SlotOwners()
 
     def send(self, commands: Sequence[Command]) -> Sent:
-        """Note the commands; they go out when their replies are asked for, since nodes may redirect them."""
-        return _Deferred(self, commands)
+        """Send the commands, a pipeline a node."""
+        return _Spread(self, Routing(commands))
 
-    def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands, a pipeline a node, following redirections, and return their replies."""
-        routing = Routing(commands)
-        while hops := routing.next_round():
-            if routing.stale:
-                routing.stale = False
-                self._refresh()
-            by_node = defaultdict(list)
-            for hop in hops:
-                try:
-                    by_node[self._node(routing, hop)].append(hop)
-                except (RedisClusterException, RedisError) as error:
-                    routing.replies[hop.at] = Unsent(error)
-            for node, group in by_node.items():
-                lines = routing.lines(group)
-                try:
-                    pool = self._cluster.get_redis_connection(node).connection_pool
-                except CONNECT_FAULTS as error:
-                    routing.receive(group, [Unsent(error)] * len(lines))
-                else:
-                    routing.receive(group, NodeTransport(pool).send(lines).replies())
-        return routing.replies
+    def begin(self, routing: Routing) -> list["_Part"]:
+        """Send the commands of a round to their nodes; none where all is settled."""
+        hops = routing.next_round()
+        if hops and routing.stale:
+            routing.stale = False
+            self._refresh(routing.silent)
+        by_node = defaultdict(list)
+        for hop in hops:
+            try:
+                if (node := self._node(routing, hop)).name != routing.silent:
+                    by_node[node].append(hop)
+            except (RedisClusterException, RedisError) as error:
+                routing.replies[hop.at] = Unsent(error)
+        return [_Part(node.name, group, self._send(node, routing.lines(group))) for node, group in by_node.items()]
+
+    def _send(self, node: Any, lines: Sequence[Command]) -> Sent:
+        try:
+            pool = self._cluster.get_redis_connection(node).connection_pool
+        except CONNECT_FAULTS as error:
+            return Unsendable([Unsent(error, node.name)] * len(lines))
+        return NodeTransport(pool).send(lines)
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
         manager = self._cluster.nodes_manager
@@ -138,57 +174,101 @@ class ClusterTransport:
             manager.nodes_cache[node.name] = node
         return node
 
-    def _refresh(self) -> None:
+    def _refresh(self, silent: str | None) -> None:
+        manager = self._cluster.nodes_manager
+        self._owners.see(manager.slots_cache)
         try:
             # The known nodes, then the seeds: the whole cluster may have moved to other addresses.
-            self._cluster.nodes_manager.initialize(additional_startup_nodes_info=self._seeds)
+            manager.initialize(additional_startup_nodes_info=self._seeds, last_failed_node_name=silent)
         except (RedisClusterException, RedisError, OSError):
             return  # the old map stays; the next reply says what is wrong
+        self._owners.see(manager.slots_cache)
 
 
-class _Deferred(NamedTuple):
-    transport: ClusterTransport
-    commands: Sequence[Command]
+class _Part(NamedTuple):
+    """What one node was sent, and for whom."""
+
+    node: str
+    hops: list[Hop]
+    sent: Sent
+
+
+class _Spread:
+    """Commands that were sent to their nodes, and follow redirections as the replies are read."""
+
+    def __init__(self, transport: ClusterTransport, routing: Routing) -> None:
+        self._transport = transport
+        self._routing = routing
+        self._parts = transport.begin(routing)
 
     def replies(self) -> list[Any]:
-        return self.transport.transfer(self.commands)
+        """Read the replies, the redirected ones too."""
+        while parts := self._parts:
+            while parts:
+                part = parts.pop(0)
+                try:
+                    self._routing.receive(part.hops, part.sent.replies(), part.node)
+                except BaseException:
+                    self.abandon()
+                    raise
+            self._parts = self._transport.begin(self._routing)
+        return self._routing.replies
+
+    def abandon(self) -> None:
+        """Drop the connections whose replies nobody will read."""
+        for part in self._parts:
+            part.sent.abandon()
 
 
 class AsyncClusterTransport:
-    """A transport to a Redis Cluster through redis-py's asyncio slot map and its nodes' connections."""
+    """A transport to a Redis Cluster through redis-py's asyncio slot map and its nodes' connections.
+
+    With ``gather`` concurrent callers share the pipelines to each node.
+    """
 
     where = "a node of the cluster"
 
-    def __init__(self, cluster: redis.asyncio.RedisCluster) -> None:
+    def __init__(self, cluster: redis.asyncio.RedisCluster, *, gather: bool = False) -> None:
         self._cluster = cluster
+        self._gather = gather
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._nodes: dict[str, _Lane] = {}
+        self._owners = SlotOwners()
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands, a pipeline a node, following redirections."""
-        async with self._turns:
-            return await self._transfer(commands)
-
-    async def _transfer(self, commands: Sequence[Command]) -> list[Any]:
         try:
             await self._cluster.initialize()
         except (RedisClusterException, RedisError, OSError) as error:
             return [Unsent(error)] * len(commands)
         routing = Routing(commands)
+        nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(commands[0].key)) if len(commands) == 1 else None
+        if nodes:  # as below, for the one command that most callers have
+            replies = await self._lane(nodes[0]).shared.transfer(commands)
+            if not isinstance(replies[0], (Exception, NoReply, Unsent)):
+                return replies
+            routing.receive(routing.next_round(), replies, nodes[0].name)
         while hops := routing.next_round():
             if routing.stale:
                 routing.stale = False
-                await self._refresh()
+                await self._refresh(routing.silent)
             by_node = defaultdict(list)
             for hop in hops:
                 try:
-                    by_node[self._node(routing, hop)].append(hop)
+                    if (node := self._node(routing, hop)).name != routing.silent:
+                        by_node[node].append(hop)
                 except (RedisClusterException, RedisError) as error:
                     routing.replies[hop.at] = Unsent(error)
-            for node, group in by_node.items():
-                routing.receive(group, await self._send(node, routing.lines(group)))
+            sending = [self._lane(node).shared.transfer(routing.lines(group)) for node, group in by_node.items()]
+            answers = [await sending[0]] if len(sending) == 1 else await asyncio.gather(*sending)
+            for (node, group), replies in zip(by_node.items(), answers, strict=True):
+                routing.receive(group, replies, node.name)
         return routing.replies
+
+    async def close(self) -> None:
+        """End what goes on by itself; the connections are the client's."""
+        await asyncio.gather(*(lane.close() for lane in self._nodes.values()))
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Lend connections to the node of ``key``; without one, of any node."""
@@ -198,15 +278,16 @@ class AsyncClusterTransport:
         """Name the node that serves a key now."""
         return str((await self.node_of(key)).name)
 
-    async def _send(self, node: Any, lines: Sequence[Command]) -> list[Any]:
-        try:
-            connection = await lend(node)
-        except CONNECT_FAULTS as error:
-            return [Unsent(error)] * len(lines)
-        try:
-            return await exchange_on(connection, lines)
-        finally:
-            node.release(connection)
+    def lane_of(self, key: str) -> str:
+        """Name the node of a key as the slot map has it; "" before there is one."""
+        nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(key))
+        return str(nodes[0].name) if nodes else ""
+
+    def _lane(self, node: Any) -> "_Lane":
+        lane = self._nodes.get(node.name)
+        if lane is None or lane.node is not node:
+            lane = self._nodes[node.name] = _Lane.of(node, partial(self._look, node), gather=self._gather)
+        return lane
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
         manager = self._cluster.nodes_manager
@@ -226,42 +307,60 @@ class AsyncClusterTransport:
         except RedisClusterException as error:  # no subclass of RedisError
             raise redis.exceptions.ConnectionError(str(error)) from error
 
-    async def _refresh(self) -> None:
+    async def _refresh(self, silent: str | None) -> None:
         manager = self._cluster.nodes_manager
+        self._owners.see(manager.slots_cache)
         with suppress(RedisClusterException, RedisError, OSError):
-            return await manager.initialize()
+            await manager.initialize(last_failed_node_name=silent)
+            return self._owners.see(manager.slots_cache)
         # As additional nodes, as in ClusterTransport, they would keep connections that nobody closes.
         for host, port in self._seeds:
             seed = AsyncClusterNode(host, port, **manager.connection_kwargs)
             manager.startup_nodes.setdefault(seed.name, seed)
         with suppress(RedisClusterException, RedisError, OSError):
-            await manager.initialize()
+            await manager.initialize(last_failed_node_name=silent)
+            self._owners.see(manager.slots_cache)
+
+    async def _look(self, silent: Any) -> None:
+        """Ask a node that answers for the slots of a silent one; read the slot map anew if some are another's.
+
+        redis-py connects to every node anew after each reading of the map.
+        """
+        manager = self._cluster.nodes_manager
+        for lane in [self._lane(node) for node in manager.nodes_cache.values() if node is not silent]:
+            if not lane.node_transport.is_silent:
+                (rows,) = await lane.node_transport.transfer(_ROWS)
+                if isinstance(rows, list):
+                    known = sum(nodes[0] is silent for nodes in manager.slots_cache.values())
+                    if known != sum(row[1] - row[0] + 1 for row in rows if _is_at(row[2], silent)):
+                        await self._refresh(silent.name)
+                    return
 
 
-async def lend(node: Any) -> Any:
-    """Return a connection of a node's, connected and in step; the caller is to release it."""
-    connection = node.acquire_connection()
-    try:
-        await connection.connect()
-        if await _is_stale(connection):
-            await connection.disconnect(nowait=True)
-            await connection.connect()
-    except BaseException:
-        node.release(connection)
-        raise
-    return connection
+class _Lane(NamedTuple):
+    """The way to one node: its transport, and the one that callers share."""
+
+    node: Any
+    node_transport: ProbingTransport
+    shared: AsyncTransport
+
+    @classmethod
+    def of(cls, node: Any, look: Callable[[], Awaitable[None]], *, gather: bool) -> "_Lane":
+        """Return the way to a node."""
+        alone = ProbingTransport(node, look)
+        return cls(node, alone, GatheringTransport(alone) if gather else alone)
+
+    async def close(self) -> None:
+        """End what goes on by itself."""
+        if isinstance(self.shared, GatheringTransport):
+            await self.shared.close()
+        await self.node_transport.close()
 
 
-async def _is_stale(connection: Any) -> bool:
-    """Return whether there is something to read.
-
-    Nothing was requested, so something to read means that the node closed the connection while it was idle.
-    """
-    look = getattr(connection, "can_read", None) or connection.can_read_destructive  # its name before redis-py 8
-    try:
-        return bool(await look())
-    except CONNECT_FAULTS:
-        return True
+def _is_at(place: Sequence[Any], node: Any) -> bool:
+    """Return whether a row of CLUSTER SLOTS names a node; one that does not know its own name gives none."""
+    host, port = place[0], place[1]
+    return int(port) == node.port and (not host or host.decode() == node.host)
 
 
 class _NodeLender:

@@ -22,8 +22,10 @@ __all__ = [
     "CONNECT_FAULTS",
     "REFUSALS",
     "NoReply",
+    "Silent",
     "Unsent",
     "is_demoted",
+    "is_timeout",
     "refusal",
     "transport_error",
     "was_turned_away",
@@ -107,9 +109,13 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """The missing reply to a request that was sent; whether it was carried out is not known."""
+    """The missing reply to a request that was sent; whether it was carried out is not known.
+
+    ``where`` is the address of the server, where it is known.
+    """
 
     error: Exception
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,13 @@ class Unsent:
     """The missing reply to a request that was never sent, because there was no connection."""
 
     error: Exception
+    where: str = ""
+
+
+class Silent(Unsent):
+    """The missing reply to a request that was not sent, because its node has stopped answering."""
+
+    __slots__ = ()
 
 
 def refusal(error: Exception, operation: str) -> BrokerError:
@@ -154,6 +167,11 @@ _CLOSED_DOORS = (
 )
 
 
+def is_timeout(error: Exception) -> bool:
+    """Return whether a server did not answer in time."""
+    return isinstance(error, (redis_errors.TimeoutError, TimeoutError))
+
+
 def is_demoted(error: Exception) -> bool:
     """Return whether a replica answered; if it was the master, a new connection may lead to its successor."""
     # Before Redis 7 the code of an error inside a script stands in its text.
@@ -188,9 +206,12 @@ def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> Brok
     for refused in (error, error.__cause__):  # redis-py's asyncio connection wraps what happens while it connects
         if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)):
             return refusal(refused, operation)
-    timed_out = isinstance(error, (redis_errors.TimeoutError, TimeoutError))
+    timed_out = is_timeout(error)
+    where = fault.where or where
     kind = BrokerTimeoutError if timed_out else BrokerConnectionError
-    if not sent:
+    if isinstance(fault, Silent):
+        text = f"Redis at {where} has stopped answering, so this was not sent ({error})"
+    elif not sent:
         why = str(error).rstrip(".")
         text = f"cannot reach Redis at {where}: {why}. Is it running, and is FASTQ_REDIS_URL or --redis right?"
     elif timed_out:

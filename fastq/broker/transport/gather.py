@@ -34,6 +34,7 @@ class GatheringTransport:
         self._senders: set[asyncio.Task[None]] = set()
         self._under_way = 0
         self.where = transport.where
+        self.lane_of = transport.lane_of
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Return where a connection is to be had for whoever keeps one to himself."""

@@ -34,6 +34,7 @@ class LoopTransport:
         self._another = another
         self._by_loop: dict[asyncio.AbstractEventLoop, tuple[AsyncTransport, AsyncGenerator[None]]] = {}
         self.where = first.transport.where
+        self.lane_of: Callable[[str], str] | None = None if first.transport.lane_of is None else self._lane_of
 
     def transfer(self, commands: Sequence[Command]) -> Coroutine[Any, Any, list[Any]]:
         """Send commands on connections of the running loop and bring their replies."""
@@ -46,6 +47,10 @@ class LoopTransport:
     async def place_of(self, key: str) -> str:
         """Name the node of a key."""
         return await self._transport().place_of(key)
+
+    def _lane_of(self, key: str) -> str:
+        lane_of = self._transport().lane_of
+        return "" if lane_of is None else lane_of(key)
 
     async def close(self) -> None:
         """Close the connections of the running loop; the others close with theirs."""

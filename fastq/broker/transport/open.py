@@ -54,18 +54,19 @@ def open_async_broker(given: str | AsyncRedis | None, *, gather: bool = False) -
 
 def _opened(client: AsyncRedis, *, gather: bool, ours: bool) -> Opened:
     close = client.aclose if ours else _leave_open
+    transport: AsyncClusterTransport | GatheringTransport
     if isinstance(client, redis.asyncio.RedisCluster):
-        return Opened(AsyncClusterTransport(client), close)
-    node = AsyncNodeTransport(client.connection_pool)
-    if not gather:
-        return Opened(node, close)
-    gathering = GatheringTransport(node)
+        transport = AsyncClusterTransport(client, gather=gather)
+    elif gather:
+        transport = GatheringTransport(AsyncNodeTransport(client.connection_pool))
+    else:
+        return Opened(AsyncNodeTransport(client.connection_pool), close)
 
     async def close_both() -> None:
-        await gathering.close()
+        await transport.close()
         await close()
 
-    return Opened(gathering, close_both)
+    return Opened(transport, close_both)
 
 
 async def _leave_open() -> None:

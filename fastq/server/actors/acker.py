@@ -2,8 +2,9 @@
 
 Wakes: when tasks have ended; it flushes at 500 of them, 2 ms after the first, or when the pool runs dry; at once after
 a rest of 10 ms, as a pool that tells of ends so seldom tells of many. Writes: done, completed, retry, archived, pending
-of its queues, and takes the tasks off active and lease. What Redis failed to take goes to the syncer. If it dies: tasks
-stay in flight and leased until it is back.
+of its queues, and takes the tasks off active and lease. The nodes of a cluster are written to
+each by itself. What Redis failed to take goes to the syncer. If it dies: tasks stay in flight and leased until it is
+back.
 
 Tasks that go back to their queues go there in the order in which they were fetched. Children end in any order, so
 during the shutdown these tasks are kept until all are here.
@@ -11,9 +12,11 @@ during the shutdown these tasks are kept until all are here.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from fastq.server.actors.actor import Actor
+from fastq.server.actors.lanes import Lanes
 from fastq.server.inflight.ack_writer import AckWriter
 from fastq.server.inflight.in_flight import InFlight
 from fastq.server.inflight.tasks import InFlightTask
@@ -51,7 +54,9 @@ class Acker(Actor):
         self._pool_is_dry = pool_is_dry
         self._make_room = make_room
         self._wake_syncer = wake_syncer
+        self._lanes = Lanes(writer.lane_of, self.wake, self._log)
         self._waiting: list[InFlightTask] = []
+        self._behind: dict[str, list[InFlightTask]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._keeps_requeued = False
         self._kept: list[InFlightTask] = []
@@ -86,19 +91,50 @@ class Acker(Actor):
         self.wake()
 
     async def tick(self) -> None:
-        """Write everything that waits, in one round trip."""
+        """Write everything that waits, in one round trip; on a cluster begin to write it to each node that is free."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         tasks, self._waiting = self._waiting, []
         if tasks:
             self._flushed_s = self._clock.monotonic_s()
-            try:
-                # Work that was done is written whoever holds the lease, unless this process may have slept through it.
-                await self._writer.write(tasks, checks_done=self._stall.suspect)
-            finally:
-                self._wake_syncer()
+        if self._lanes.are_many:
+            for lane, part in self._lanes.split(tasks, lambda task: task.queue).items():
+                self._behind.setdefault(lane, []).extend(part)
+            for lane in [lane for lane in self._behind if lane not in self._lanes]:
+                self._lanes.begin(lane, self._write_to(lane))
+        elif tasks:
+            await self._write(tasks)
+
+    async def _write_to(self, lane: str) -> None:
+        await self._write(self._behind.pop(lane))
+
+    async def _write(self, tasks: list[InFlightTask]) -> None:
+        try:
+            # Work that was done is written whoever holds the lease, unless this process may have slept through it.
+            await self._writer.write(tasks, checks_done=self._stall.suspect)
+        finally:
+            self._wake_syncer()
 
     def tasks(self) -> set[object]:
         """Return the tasks whose ends are to be written, or are being written."""
-        return self._writer.tasks().union(self._waiting, self._kept)
+        return self._writer.tasks().union(self._waiting, self._kept, *self._behind.values())
+
+    async def finish(self, within_s: float) -> None:
+        """End once what is being written is, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._lanes.settle()
+        await super().finish(within_s)
+
+    async def stop(self) -> None:
+        """End at once; what is being written is in doubt."""
+        await super().stop()
+        await self._lanes.stop()
+
+    async def flush(self) -> None:
+        """Write what waits now; for the shutdown, after the loop of ticks has ended."""
+        await self.tick()
+        while self._lanes or self._behind:
+            await self._lanes.settle()
+            await self.tick()

@@ -5,8 +5,8 @@ Writes: pending, active and lease of its queues. If it dies: nothing new is star
 
 How much is asked for follows from what the pool has room for (``Dispatcher.free``), 500 tasks and ``MAX_BATCH_BYTES``.
 A queue that answered "empty" or "paused" rests for a jittered check interval, or until it is woken; one that fails
-rests for growing pauses, while the others are served. A dequeue whose reply was lost may have leased tasks to us; they
-are found by the score they would have.
+rests for growing pauses, while the others are served. The nodes of a cluster are asked each by itself. A dequeue whose
+reply was lost may have leased tasks to us; they are found by the score they would have.
 """
 
 import asyncio
@@ -20,7 +20,9 @@ from fastq.broker.operations.lease import Leased
 from fastq.clock import Moment
 from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.prioritizer import Prioritizer
-from fastq.server.actors.actor import Actor, backoff_s
+from fastq.server.actors.actor import Actor
+from fastq.server.actors.failing import FailingQueues
+from fastq.server.actors.lanes import Lanes
 from fastq.server.actors.waker import Waker
 from fastq.server.commands import Commands
 from fastq.server.inflight.in_flight import InFlight
@@ -41,6 +43,8 @@ WOKEN_INTERVAL_S: Final = 10.0
 MOST_CALLS: Final = 4
 """How many calls a round trip has for a queue whose messages are so large that few fill one; others are waiting."""
 IN_DOUBT_PAUSE_S: Final = 0.2
+AWAITED_S: Final = 0.25
+"""How long room is kept for what a node of a cluster was asked for; a slower one does not hold up the others."""
 NOTHING_TO_DO_S: Final = 3600.0
 
 
@@ -71,6 +75,8 @@ class Fetcher(Actor):
     ) -> None:
         super().__init__(in_flight.stats.outage)
         self._commands = commands
+        self._lanes = Lanes(commands.lane_of, self.wake, self._log)
+        self._awaited: dict[str, tuple[int, float]] = {}
         self._prioritizer = prioritizer
         self._taker = taker
         self._wakers = wakers
@@ -82,7 +88,7 @@ class Fetcher(Actor):
         self._clock = in_flight.clock
         self._lease_s = in_flight.timing.lease_s
         self._resting: dict[str, float] = {}
-        self._failing: dict[str, int] = {}
+        self._failing = FailingQueues(self, self.outage, self._log)
         self._mean_bytes: dict[str, float] = {}
         self._is_fetching = True
         self.quiet = asyncio.Event()
@@ -91,9 +97,7 @@ class Fetcher(Actor):
     def stop_fetching(self) -> None:
         """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
         self._is_fetching = False
-        # Nothing will ask these queues again, so their failures are cleared now.
-        for queue in self._prioritizer.weights:
-            self._note_answer(queue)
+        self._failing.forget()
         if self._task is None:
             self.quiet.set()
         self.wake()
@@ -111,6 +115,7 @@ class Fetcher(Actor):
     async def stop(self) -> None:
         """End at once; what was brought is handed on."""
         await super().stop()
+        await self._lanes.stop()
         self._hand_on()
 
     async def finish(self, within_s: float) -> None:
@@ -136,12 +141,13 @@ class Fetcher(Actor):
         if self._dequeues.any_lost or not self._is_fetching:
             self._hand_on()  # otherwise the look for lost dequeues would take these for lost
         if not self._is_fetching:
-            self.quiet.set()
+            if not self._lanes:
+                self.quiet.set()
             await self._take_lost()
             return min(NOTHING_TO_DO_S, max(0.001, self._dequeues.due_s() - self._clock.monotonic_s()))
         await self._take_lost()
-        room = min(self._taker.room - self._dequeues.brought, MAX_BATCH_TASKS)
-        in_doubt = self._ends.queues_in_doubt()
+        room = min(self._taker.room - self._dequeues.brought - self._expected(), MAX_BATCH_TASKS)
+        in_doubt = self._ends.queues_in_doubt() | self._lanes.busy(self._prioritizer.weights)
         quotas = self._quotas(room, self._still_resting() | in_doubt) if room > 0 else []
         if not quotas:
             if self._dequeues.brought:
@@ -151,8 +157,22 @@ class Fetcher(Actor):
                 return NO_ROOM_PAUSE_S
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
-        await self._fetch([call for queue, count in quotas for call in self._calls(queue, count)])
+        calls = [call for queue, count in quotas for call in self._calls(queue, count)]
+        if self._lanes.are_many:
+            now_s = self._clock.monotonic_s()
+            for lane, part in self._lanes.split(calls, lambda call: call.queue).items():
+                self._awaited[lane] = sum(call.most for call in part), now_s + AWAITED_S
+                self._lanes.begin(lane, self._fetch(part))
+        else:
+            await self._fetch(calls)
         return 0.0 if len(self._resting) < len(self._prioritizer.weights) else self._until_next_s()
+
+    def _expected(self) -> int:
+        """Return how many tasks the nodes that were just asked may bring."""
+        if not self._lanes:
+            return 0
+        now_s = self._clock.monotonic_s()
+        return sum(most for lane, (most, until_s) in self._awaited.items() if lane in self._lanes and now_s < until_s)
 
     def _quotas(self, room: int, skip: frozenset[str]) -> list[tuple[str, int]]:
         return self._prioritizer.split(room, skip, QUEUES_OF_A_LARGE_BATCH if room >= LARGE_BATCH else 0)
@@ -174,7 +194,7 @@ class Fetcher(Actor):
                 self._dequeues.lose(call, asked.monotonic_s)
             raise
         finally:
-            self._dequeues.end()
+            self._dequeues.end(calls)
         for call, result in zip(calls, results, strict=True):
             if isinstance(result, BrokerError):
                 self._prioritizer.give_back(call.queue, call.most)
@@ -182,7 +202,7 @@ class Fetcher(Actor):
                     self._dequeues.lose(call, asked.monotonic_s)
                 self._note_failure(call.queue, result)
                 continue
-            self._note_answer(call.queue)
+            self._failing.note_answer(call.queue)
             if isinstance(result, NoTasks):
                 self._prioritizer.give_back(call.queue, call.most)
                 self._rest(call.queue, result)
@@ -244,18 +264,9 @@ class Fetcher(Actor):
     # Failures ---------------------------------------------------------------------------------------------------
 
     def _note_failure(self, queue: str, error: BrokerError) -> None:
-        """Let a queue rest, and say why; an outage of Redis is not said for each queue."""
-        failures = self._failing.get(queue, 0) + 1
-        if self.outage.report((self, queue), error):
-            self._log.warning("queue %s: %s; trying again until it works", queue, error)
-        self._failing[queue] = failures
+        self._resting[queue] = self._clock.monotonic_s() + self._failing.note_failure(queue, error)
         if isinstance(error, BrokerReadOnlyError) and (waker := self._wakers.get(queue)):
             waker.renew()  # a name may lead to another master now, while the old one lives on as a replica
-        self._resting[queue] = self._clock.monotonic_s() + backoff_s(failures)
-
-    def _note_answer(self, queue: str) -> None:
-        if self._failing.pop(queue, 0) and (failures := self.outage.clear((self, queue))):
-            self._log.info("Redis operations succeed again after %d failed attempts", failures)
 
     async def _take_lost(self, *, at_once: bool = False) -> None:
         for found in await self._dequeues.look(self._commands, at_once=at_once):

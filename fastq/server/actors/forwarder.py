@@ -13,6 +13,7 @@ from fastq.broker.operations.maintain import Forwarded, forward
 from fastq.clock import Clock
 from fastq.errors import BrokerError
 from fastq.server.actors.actor import Actor
+from fastq.server.actors.failing import FailingQueues
 from fastq.server.commands import Commands
 from fastq.server.stats import RepairKind, ServerStats
 
@@ -41,11 +42,17 @@ class Forwarder(Actor):
         self._repairs = stats.repairs
         self._on_tasks = on_tasks
         self._commands = commands
+        self._failing = FailingQueues(self, self.outage, self._log)
         self._interval_s = interval_s
         self._clock = clock
         # Moments of the monotonic clock: a wall clock that is set back must not put off the next look.
         self._look_s = dict.fromkeys(queues, -math.inf)
         self._announced_s: dict[str, float] = {}
+
+    async def stop(self) -> None:
+        """End, in the middle of a tick if need be."""
+        await super().stop()
+        self._failing.forget()
 
     def note_due(self, queue: str, due_s: float) -> None:
         """Note that a task of a queue is due at a Unix second; until now none was to come as early."""
@@ -60,7 +67,6 @@ class Forwarder(Actor):
         """Forward what is due in every queue whose time has come; return the seconds until the next one's has."""
         began_s = self._clock.monotonic_s()
         queues = [queue for queue in self._look_s if self._look_at_s(queue) <= began_s]
-        failure: BrokerError | None = None
         while queues:
             self.get_on()
             now_ns = self._clock.unix_ns()
@@ -71,14 +77,13 @@ class Forwarder(Actor):
             more = []
             for queue, result in zip(queues, results, strict=True):
                 if isinstance(result, BrokerError):
-                    failure = result
+                    self._look_s[queue] = self._clock.monotonic_s() + self._failing.note_failure(queue, result)
                     continue
+                self._failing.note_answer(queue)
                 self._note(queue, result)
                 if result.next_due_s is not None and result.next_due_s <= now_ns // 1_000_000_000:
                     more.append(queue)
             queues = more
-        if failure is not None:
-            raise failure
         return max(SHORTEST_PAUSE_S, self._next_look_s() - self._clock.monotonic_s())
 
     def _note(self, queue: str, result: Forwarded) -> None:

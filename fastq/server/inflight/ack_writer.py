@@ -21,6 +21,7 @@ class AckWriter:
 
     def __init__(self, commands: Commands, in_flight: InFlight) -> None:
         self._commands = commands
+        self.lane_of = commands.lane_of
         self._tasks = in_flight.tasks
         self._ends = in_flight.ends
         self._owner = in_flight.owner

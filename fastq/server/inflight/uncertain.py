@@ -173,14 +173,15 @@ class UncertainDequeues:
         self._ends = ends
         self._clock = clock
         self._lease_s = lease_s
-        self._under_way: frozenset[str] = frozenset()
+        self._under_way: list[Sequence[DequeueCall]] = []
         self._brought: list[Brought] = []
         self._lost: list[_LostDequeue] = []
         self._is_over = False
 
     def may_bring(self, queue: str) -> bool:
         """Return whether tasks of a queue may be on their way here, or be leased to us without our knowing."""
-        if queue in self._under_way or any(queue == batch.call.queue for batch in self._brought):
+        asked = (call.queue for calls in self._under_way for call in calls)
+        if queue in asked or any(queue == batch.call.queue for batch in self._brought):
             return True
         return not self._is_over and any(lost.queue == queue and lost.looks == LOOKS for lost in self._lost)
 
@@ -188,11 +189,11 @@ class UncertainDequeues:
 
     def begin(self, calls: Sequence[DequeueCall]) -> None:
         """Note that queues are being asked."""
-        self._under_way = frozenset(call.queue for call in calls)
+        self._under_way.append(calls)
 
-    def end(self) -> None:
+    def end(self, calls: Sequence[DequeueCall]) -> None:
         """Note that they have answered, or will not."""
-        self._under_way = frozenset()
+        self._under_way.remove(calls)
 
     def bring(self, batch: Brought) -> None:
         """Keep what a call has brought until it is handed on."""

@@ -81,7 +81,7 @@ def test_an_end_in_doubt_waits_while_its_id_may_be_back(where: str, setup: Setup
     assert setup.due() == ["b"], "another queue's is not concerned"
     assert [task.id for task in setup.ends.waiting] == ["a"]
     if where == "under way":
-        setup.dequeues.end()
+        setup.dequeues.end([CALL])
     elif where == "brought":
         list(setup.dequeues.hand_on())
     else:

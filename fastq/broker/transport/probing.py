@@ -1,0 +1,112 @@
+"""One node of a Redis Cluster on an asyncio loop: its connections, and whether it answers.
+
+A node that did not answer in time is asked nothing more until it has answered a PING: what is meant for it fails at
+once, so that those who have business with several nodes are not held up by one.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from fastq.broker.transport.aio import AsyncNodeTransport
+from fastq.broker.transport.exchange import Command
+from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
+
+__all__ = ["ProbingTransport", "lend"]
+
+LOOK_EVERY_S: Final = 0.5
+"""How often another node is asked who has the slots of a silent one."""
+_PING: Final = (Command(("PING",), None),)
+
+
+class ProbingTransport(AsyncNodeTransport):
+    """A transport to one node; while it is silent, ``look`` finds out whether another node has its slots."""
+
+    def __init__(self, node: Any, look: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(_NodePool(node))
+        self._look = look
+        self._silence: Exception | None = None
+        self._probe: asyncio.Task[None] | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether the node has stopped answering."""
+        return self._silence is not None
+
+    async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Send the commands and read their replies, unless the node is silent."""
+        if self._silence is not None:
+            return [Silent(self._silence, self.where)] * len(commands)
+        replies = await super().transfer(commands)
+        fault = replies[-1]  # what follows a fault has it, too
+        if isinstance(fault, (NoReply, Unsent)) and is_timeout(fault.error) and self._silence is None:
+            self._silence = fault.error
+            self._probe = asyncio.create_task(self._wait_for_sign(), name="fastq probe")
+        return replies
+
+    async def close(self) -> None:
+        """Wait for no sign of life any more."""
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.wait({self._probe})
+
+    async def _wait_for_sign(self) -> None:
+        """Ask for a sign of life until there is one; a connection that is refused is one, too."""
+        asking: asyncio.Task[list[Any]] | None = None
+        try:
+            while True:
+                asking = asking or asyncio.create_task(super().transfer(_PING))
+                await self._look()
+                await asyncio.wait({asking}, timeout=LOOK_EVERY_S)
+                if asking.done():
+                    (reply,) = asking.result()
+                    if not (isinstance(reply, (NoReply, Unsent)) and is_timeout(reply.error)):
+                        return
+                    asking = None
+        finally:
+            self._silence = None
+            if asking is not None:
+                asking.cancel()
+                await asyncio.wait({asking})
+
+
+class _NodePool:
+    """The connections of one node, as a pool of redis-py's has them."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self.connection_kwargs: dict[str, Any] = node.connection_kwargs
+        self.max_connections: int = node.max_connections
+
+    async def get_connection(self) -> Any:
+        """Lend a connected connection."""
+        return await lend(self._node)
+
+    async def release(self, connection: Any) -> None:
+        """Take it back."""
+        self._node.release(connection)
+
+
+async def lend(node: Any) -> Any:
+    """Return a connection of a node's, connected and in step; the caller is to release it."""
+    connection = node.acquire_connection()
+    try:
+        await connection.connect()
+        if await _is_stale(connection):
+            await connection.disconnect(nowait=True)
+            await connection.connect()
+    except BaseException:
+        node.release(connection)
+        raise
+    return connection
+
+
+async def _is_stale(connection: Any) -> bool:
+    """Return whether there is something to read.
+
+    Nothing was requested, so something to read means that the node closed the connection while it was idle.
+    """
+    try:
+        return bool(await connection.can_read())
+    except CONNECT_FAULTS:
+        return True

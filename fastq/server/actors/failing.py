@@ -1,0 +1,39 @@
+"""The queues that Redis fails just now: each is tried again by itself, while the others are served."""
+
+from logging import Logger
+
+from fastq.errors import BrokerError
+from fastq.server.actors.actor import backoff_s
+from fastq.server.outage import Outage
+
+__all__ = ["FailingQueues"]
+
+
+class FailingQueues:
+    """The failures in a row of each queue, as one actor has met them; an outage is not logged for each queue."""
+
+    def __init__(self, actor: object, outage: Outage, log: Logger) -> None:
+        self._actor = actor
+        self._outage = outage
+        self._log = log
+        self._failures: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._failures)
+
+    def note_failure(self, queue: str, error: BrokerError) -> float:
+        """Log why a queue failed, unless that is known; return how many seconds it rests."""
+        failures = self._failures[queue] = self._failures.get(queue, 0) + 1
+        if self._outage.report((self._actor, queue), error):
+            self._log.warning("queue %s: %s; trying again until it works", queue, error)
+        return backoff_s(failures)
+
+    def note_answer(self, queue: str) -> None:
+        """Note that a queue does not fail any more."""
+        if self._failures.pop(queue, 0) and (failures := self._outage.clear((self._actor, queue))):
+            self._log.info("Redis operations succeed again after %d failed attempts", failures)
+
+    def forget(self) -> None:
+        """Note that nothing is asked any more that could tell the end of their trouble."""
+        while self._failures:
+            self._outage.clear((self._actor, self._failures.popitem()[0]))

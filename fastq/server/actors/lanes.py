@@ -1,0 +1,83 @@
+"""An actor's work on a Redis Cluster: a piece for each node, so that a slow one holds up its own queues only."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterable
+from logging import Logger
+from typing import Final, TypeVar
+
+from fastq.server.end_task import end_task
+from fastq.wire import keys
+
+__all__ = ["Lanes"]
+
+T = TypeVar("T")
+
+AFTER_A_DEFECT_S: Final = 1.0
+
+
+class Lanes:
+    """The pieces of work under way, one a node; ``done`` is called after each of them.
+
+    ``lane_of`` names the node of a key; without it there is one server, and nothing to divide.
+    """
+
+    def __init__(self, lane_of: Callable[[str], str] | None, done: Callable[[], None], log: Logger) -> None:
+        self._lane_of = lane_of
+        self._done = done
+        self._log = log
+        self._works: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def are_many(self) -> bool:
+        """Return whether there is more than one server."""
+        return self._lane_of is not None
+
+    def __contains__(self, lane: str) -> bool:
+        """Return whether a piece of work for a node is under way."""
+        return lane in self._works
+
+    def __bool__(self) -> bool:
+        return bool(self._works)
+
+    def busy(self, queues: Iterable[str]) -> frozenset[str]:
+        """Return the queues on the nodes for which work is under way."""
+        return frozenset(queue for queue in queues if self.of(queue) in self._works) if self._works else frozenset()
+
+    def of(self, queue: str) -> str:
+        """Name the node of a queue."""
+        return "" if self._lane_of is None else self._lane_of(keys.pending(queue))
+
+    def split(self, items: Iterable[T], queue_of: Callable[[T], str]) -> dict[str, list[T]]:
+        """Divide items by the node of their queue."""
+        parts = defaultdict(list)
+        nodes: dict[str, str] = {}
+        for item in items:
+            queue = queue_of(item)
+            if queue not in nodes:
+                nodes[queue] = self.of(queue)
+            parts[nodes[queue]].append(item)
+        return parts
+
+    def begin(self, lane: str, work: Coroutine[None, None, None]) -> None:
+        """Begin the next piece of work for a node; none may be under way."""
+        task = self._works[lane] = asyncio.create_task(work, name=f"fastq work at {lane}")
+        task.add_done_callback(lambda _: self._end(lane, task))
+
+    def _end(self, lane: str, task: asyncio.Task[None]) -> None:
+        del self._works[lane]
+        if task.cancelled() or (error := task.exception()) is None:
+            self._done()
+        else:
+            self._log.error("unexpected error at %s; continuing", lane, exc_info=error)
+            asyncio.get_running_loop().call_later(AFTER_A_DEFECT_S, self._done)
+
+    async def settle(self) -> None:
+        """Wait until no work is under way."""
+        while self._works:
+            await asyncio.wait(self._works.values())
+            await asyncio.sleep(0)  # then it is noted
+
+    async def stop(self) -> None:
+        """End all work."""
+        await asyncio.gather(*map(end_task, list(self._works.values())))

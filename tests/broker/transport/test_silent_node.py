@@ -1,0 +1,200 @@
+"""A node of a real cluster that stops answering: what it holds up, what is said, and how its successor is found."""
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+
+from fastq import AsyncClient, Task
+from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
+from fastq.broker.transport.connection import connect, connect_async
+from fastq.broker.transport.exchange import Command
+from fastq.broker.transport.faults import NoReply, Silent, Unsent, is_timeout
+from fastq.wire import keys
+from tests.broker.clusters import Cluster, slot_of
+from tests.broker.harness import run, until
+from tests.redis_servers import RedisServer, redis_cluster
+from tests.waiting import PATIENCE_S, wait_until
+
+SHORT_S = 0.2
+"""How long is waited for a reply that does not come."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with redis_cluster() as nodes:
+        yield Cluster(nodes)
+
+
+@contextmanager
+def silent(node: RedisServer) -> Iterator[None]:
+    node.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        node.process.send_signal(signal.SIGCONT)
+
+
+@asynccontextmanager
+async def transport_to(cluster: Cluster, read_timeout_s: float = SHORT_S) -> AsyncIterator[AsyncClusterTransport]:
+    client = connect_async(cluster.url, read_timeout_s=read_timeout_s)
+    assert isinstance(client, AsyncRedisCluster)
+    transport = AsyncClusterTransport(client)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+        await client.aclose()
+
+
+def writes(cluster: Cluster) -> list[Command]:
+    """Return a write to each node, in their order."""
+    queues = [keys.pending(cluster.queues_on(node)[0]) for node in cluster.nodes]
+    return [Command(("LPUSH", key, "a"), key) for key in queues]
+
+
+def has(node: RedisServer, command: Command) -> bool:
+    with node.client() as db:
+        return bool(db.exists(str(command.words[1])))
+
+
+def address_of(node: RedisServer) -> str:
+    return f"127.0.0.1:{node.port}"
+
+
+def test_all_nodes_are_asked_before_the_first_has_answered(cluster: Cluster) -> None:
+    async def test() -> None:
+        async with transport_to(cluster, PATIENCE_S) as transport:
+            await transport.transfer(writes(cluster))
+            commands = writes(cluster)
+            with silent(cluster.nodes[0]):
+                asking = asyncio.create_task(transport.transfer(commands))
+                await until(lambda: all(map(has, cluster.nodes[1:], commands[1:])))
+                assert not asking.done()
+            assert await asking == [1, 1, 1]
+
+    run(test)
+
+
+def test_a_blocking_client_asks_all_nodes_before_the_first_has_answered(cluster: Cluster) -> None:
+    client: Any = connect(cluster.url, read_timeout_s=PATIENCE_S)
+    transport = ClusterTransport(client)
+    transport.send(writes(cluster)).replies()
+    commands = writes(cluster)
+    replies: list[Any] = []
+    with silent(cluster.nodes[0]):
+        thread = threading.Thread(target=lambda: replies.extend(transport.send(commands).replies()))
+        thread.start()
+        wait_until(lambda: all(map(has, cluster.nodes[1:], commands[1:])))
+        assert not replies
+    thread.join()
+    assert replies == [1, 1, 1]
+    client.close()
+
+
+def test_a_silent_node_is_named_and_asked_nothing_until_it_answers(cluster: Cluster) -> None:
+    async def test() -> None:
+        async with transport_to(cluster) as transport:
+            await transport.transfer(writes(cluster))
+            stopped = cluster.nodes[0]
+            with silent(stopped):
+                lost, *answers = await transport.transfer(writes(cluster))
+                assert answers == [1, 1]
+                assert isinstance(lost, NoReply)
+                assert is_timeout(lost.error)
+                assert lost.where == address_of(stopped)
+                again = writes(cluster)
+                unsent, *answers = await transport.transfer(again)
+                assert answers == [1, 1]
+                assert isinstance(unsent, Silent)
+                assert unsent.where == address_of(stopped)
+                assert transport._owners._seen == [], "it has its slots, so no map was read, which costs connections"
+            await until(lambda: not transport._nodes[address_of(stopped)].node_transport.is_silent)
+            assert not has(stopped, again[0])
+            assert await transport.transfer(again[:1]) == [1]
+
+    run(test)
+
+
+@pytest.mark.parametrize("way", ["asyncio", "blocking"])
+def test_the_successor_of_a_silent_node_is_found_and_the_move_is_logged_once(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fastq")
+    with redis_cluster() as nodes:
+        cluster = Cluster(nodes)
+        dead, heir, third = nodes
+        for node in (heir, third):
+            cluster.ask(node, "CONFIG", "SET", "cluster-require-full-coverage", "no")
+        (first, *_), (second, *_) = writes(cluster), writes(cluster)
+
+        def take_over() -> None:
+            for command in (first, second):
+                slot = slot_of(str(command.key).partition("{")[2].partition("}")[0])
+                for node in (heir, third):
+                    cluster.ask(node, "CLUSTER", "SETSLOT", slot, "NODE", cluster.id_of(heir))
+            cluster.ask(heir, "CLUSTER", "BUMPEPOCH")
+
+        async def test() -> None:
+            async with transport_to(cluster) as transport:
+                assert await transport.transfer([first]) == [1]
+                with silent(dead):
+                    (lost,) = await transport.transfer([first])
+                    assert isinstance(lost, NoReply)
+                    take_over()
+                    await until(lambda: transport.lane_of(str(first.key)) == address_of(heir))
+
+        if way == "asyncio":
+            run(test)
+        else:
+            client: Any = connect(cluster.url, read_timeout_s=SHORT_S)
+            transport = ClusterTransport(client)
+            assert transport.send([first]).replies() == [1]
+            with silent(dead):
+                (lost,) = transport.send([first]).replies()
+                assert isinstance(lost, NoReply)
+                (unsent,) = transport.send([first]).replies()
+                assert isinstance(unsent, Unsent)
+                assert unsent.where == address_of(dead)
+                take_over()
+                assert transport.send([first, second]).replies() == [1, 1]
+            client.close()
+    said = [record.getMessage() for record in caplog.records if "slots" in record.getMessage()]
+    assert said == [f"the Redis cluster moved 2 slots from {address_of(dead)} to {address_of(heir)}"]
+
+
+def test_callers_of_an_async_client_share_the_pipelines_to_each_node(cluster: Cluster) -> None:
+    async def test() -> None:
+        queues = [cluster.queues_on(node)[0] for node in cluster.nodes]
+        async with AsyncClient(cluster.url) as client:
+            await client.enqueue_many([Task("t", queue=queue) for queue in queues])
+            for node in cluster.nodes:
+                cluster.ask(node, "CONFIG", "RESETSTAT")
+            await asyncio.gather(*(client.enqueue("t", queue=queue) for _ in range(50) for queue in queues))
+        for node in cluster.nodes:
+            with node.client() as db:
+                assert db.info("stats")["total_connections_received"] <= 3
+
+    run(test)
+
+
+def test_a_silent_node_holds_up_only_its_own_callers(cluster: Cluster) -> None:
+    async def test() -> None:
+        stopped, other = (cluster.queues_on(node)[0] for node in cluster.nodes[:2])
+        async with AsyncClient(cluster.url) as client:
+            await client.enqueue_many([Task("t", queue=queue) for queue in (stopped, other)])
+            with silent(cluster.nodes[0]):
+                held_up = [asyncio.create_task(client.enqueue("t", queue=stopped)) for _ in range(200)]
+                await asyncio.sleep(0)
+                for _ in range(50):
+                    await client.enqueue("t", queue=other)
+                assert not any(task.done() for task in held_up)
+            assert len(await asyncio.gather(*held_up)) == 200
+
+    run(test)
