@@ -5,6 +5,7 @@ blocking sockets or on an asyncio loop.
 """
 
 from collections.abc import Awaitable, Iterable, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -12,6 +13,7 @@ from fastq.broker.operations.health import ping
 from fastq.broker.transport.open import AsyncRedis, BlockingRedis, open_async_broker, open_broker
 from fastq.bulk import enqueue_many, put_part
 from fastq.clock import SystemClock
+from fastq.durations import nanoseconds_of
 from fastq.encoding import PayloadCodec
 from fastq.info import TaskInfo
 from fastq.middleware import ClientMiddleware, Sender, SentChunks, chained, only_info
@@ -23,20 +25,38 @@ from fastq.task import Task, with_options
 __all__ = ["AsyncClient", "Client"]
 
 
+def _seconds(timeout: float | timedelta | None) -> float | None:
+    if timeout is None:
+        return None
+    if (ns := nanoseconds_of(timeout, name="timeout")) <= 0:
+        raise ValueError(f"timeout must be more than 0, not {timeout!r}")
+    return ns / 1e9
+
+
 class Client:
     """A client that enqueues tasks.
 
     ``redis`` is a URL, a redis-py client (which is used and never closed), or None for ``$FASTQ_REDIS_URL``, else
     ``redis://127.0.0.1:6379/0``. Connects when first used. Safe to share among threads, and to use after a fork.
     ``codec`` encodes the payloads that are given to ``enqueue`` beside a type; a ``Task`` has its payload already.
+
+    No call takes longer than ``timeout`` (seconds or a timedelta): it then raises ``BrokerTimeoutError``, whose
+    ``maybe_applied`` says whether the task may have been enqueued. For ``enqueue_many`` it bounds each few hundred
+    tasks. None: a reply may take 3 s and a connection 5 s, and a call may meet several of these.
     """
 
     _middleware: tuple[ClientMiddleware, ...] = ()
     _through: Sender | None = None  # the middleware around ``_send``, if there is any
 
-    def __init__(self, redis: str | BlockingRedis | None = None, codec: PayloadCodec | None = None) -> None:
+    def __init__(
+        self,
+        redis: str | BlockingRedis | None = None,
+        codec: PayloadCodec | None = None,
+        *,
+        timeout: float | timedelta | None = None,
+    ) -> None:
         self._codec = codec
-        self._broker = open_broker(redis)
+        self._broker = open_broker(redis, timeout_s=_seconds(timeout))
         self._producer = Producer(SystemClock())
 
     def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
@@ -98,15 +118,22 @@ class AsyncClient:
     """A client that enqueues tasks from an asyncio program; as ``Client``, with every method awaitable.
 
     ``redis`` is a URL, a ``redis.asyncio`` client (which is used and never closed), or None as for ``Client``. With a
-    URL it may be used in any number of event loops; each has connections of its own. ``codec`` is as for ``Client``.
+    URL it may be used in any number of event loops; each has connections of its own. ``codec`` and
+    ``timeout`` are as for ``Client``.
     """
 
     _middleware: tuple[ClientMiddleware[Awaitable[EnqueueResults]], ...] = ()
     _through: Sender[Awaitable[EnqueueResults]] | None = None  # the middleware around ``_send``, if there is any
 
-    def __init__(self, redis: str | AsyncRedis | None = None, codec: PayloadCodec | None = None) -> None:
+    def __init__(
+        self,
+        redis: str | AsyncRedis | None = None,
+        codec: PayloadCodec | None = None,
+        *,
+        timeout: float | timedelta | None = None,
+    ) -> None:
         self._codec = codec
-        self._broker = open_async_broker(redis, gather=True)
+        self._broker = open_async_broker(redis, gather=True, timeout_s=_seconds(timeout))
         self._producer = Producer(SystemClock())
 
     async def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:

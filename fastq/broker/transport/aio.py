@@ -13,7 +13,16 @@ from redis.exceptions import ResponseError
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.blocking import address_of, peer_of
 from fastq.broker.transport.exchange import Command, Exchange
-from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
+from fastq.broker.transport.faults import (
+    CONNECT_FAULTS,
+    CONNECTION_FAULTS,
+    REFUSALS,
+    NoReply,
+    Unsent,
+    is_demoted,
+    transport_error,
+)
+from fastq.broker.transport.limit import Limit
 from fastq.errors import BrokerError
 
 __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
@@ -60,8 +69,9 @@ class AsyncNodeTransport:
 
     lane_of: Callable[[str], str] | None = None
 
-    def __init__(self, pool: AsyncPool) -> None:
+    def __init__(self, pool: AsyncPool, connect_within_s: float | None = None) -> None:
         self._pool = pool
+        self._connect_within_s = connect_within_s
         self._turns = asyncio.Semaphore(min(MOST_AT_ONCE, getattr(pool, "max_connections", MOST_AT_ONCE)))
         self.where = address_of(pool)
 
@@ -79,13 +89,19 @@ class AsyncNodeTransport:
         """Send the commands in one write and read their replies; a canceled call gives up its connection."""
         async with self._turns:
             try:
-                connection = await self._pool.get_connection()
+                connection = await self._connection()
             except CONNECT_FAULTS as error:
                 return [Unsent(error, self.where)] * len(commands)
             try:
                 return await exchange_on(connection, commands)
             finally:
                 await self._pool.release(connection)
+
+    async def _connection(self) -> Any:
+        if self._connect_within_s is None:
+            return await self._pool.get_connection()
+        async with asyncio.timeout(self._connect_within_s):
+            return await self._pool.get_connection()
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
@@ -141,11 +157,20 @@ async def _read_reply(connection: Any) -> Any:
 
 
 class AsyncBroker:
-    """An executor of operations and flows; concurrent calls use connections of their own."""
+    """An executor of operations and flows; concurrent calls use connections of their own.
 
-    def __init__(self, transport: AsyncTransport, close: Callable[[], Awaitable[None]] | None = None) -> None:
+    ``timeout_s`` is as for ``BlockingBroker``.
+    """
+
+    def __init__(
+        self,
+        transport: AsyncTransport,
+        close: Callable[[], Awaitable[None]] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         self.transport = transport
         self._close = close
+        self._timeout_s = timeout_s
 
     async def close(self) -> None:
         """Close the connections, unless they were given; may be called twice."""
@@ -161,20 +186,18 @@ class AsyncBroker:
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
-        exchange = Exchange(operations, self.transport.where)
-        while commands := exchange.commands():
-            if exchange.pause_s:
-                await asyncio.sleep(exchange.pause_s)
-            exchange.receive(await self.transport.transfer(commands))
-        return exchange.results
+        return await self._run_many(operations, self._limit())
 
     async def drive(self, flow: Flow[T]) -> T:
         """Run a flow to its end and return its value."""
+        limit = self._limit()
         try:
             step = next(flow)
             while True:
+                if limit is not None and isinstance(step, Send):
+                    limit = self._limit()
                 try:
-                    result = await self._take(step)
+                    result = await self._take(step, limit)
                 except BrokerError as error:
                     step = flow.throw(error)
                 else:
@@ -182,18 +205,46 @@ class AsyncBroker:
         except StopIteration as end:
             return cast("T", end.value)
 
-    async def _take(self, step: Step) -> Any:
+    def _limit(self) -> Limit | None:
+        return None if self._timeout_s is None else Limit.from_now(self._timeout_s)
+
+    async def _take(self, step: Step, limit: Limit | None) -> Any:
         match step:
             case Operation():
-                return await self.run(step)
+                (result,) = await self._run_many((step,), limit)
+                if isinstance(result, BrokerError):
+                    raise result
+                return result
             case Send(operations):
-                return await _begun(self.run_many(operations))
+                return await _begun(self._run_many(operations, limit))
             case Receive(ticket):
                 return await ticket
             case Pause(seconds):
-                return await asyncio.sleep(seconds)
+                return await asyncio.sleep(seconds if limit is None else min(seconds, limit.left_s))
             case _:
-                return await self.run_many(step)
+                return await self._run_many(step, limit)
+
+    async def _run_many(self, operations: Sequence[Operation[Any]], limit: Limit | None) -> list[Any]:
+        if limit is None:
+            return await self._exchange(operations)
+        try:
+            async with asyncio.timeout(limit.left_s):
+                return await self._exchange(operations)
+        except TimeoutError:
+            silence = NoReply(TimeoutError(f"no reply within {limit.timeout_s:g} s"))
+            return [transport_error(silence, operation.name, self._place_of(operation)) for operation in operations]
+
+    async def _exchange(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        exchange = Exchange(operations, self.transport.where)
+        while commands := exchange.commands():
+            if exchange.pause_s:
+                await asyncio.sleep(exchange.pause_s)
+            exchange.receive(await self.transport.transfer(commands))
+        return exchange.results
+
+    def _place_of(self, operation: Operation[Any]) -> str:
+        lane_of = self.transport.lane_of
+        return (lane_of(operation.keys[0]) if lane_of and operation.keys else "") or self.transport.where
 
 
 async def _begun(sending: Coroutine[Any, Any, list[Any]]) -> asyncio.Task[list[Any]]:

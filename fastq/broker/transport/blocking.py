@@ -7,13 +7,14 @@ fork the child opens new ones.
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from redis.exceptions import ResponseError
 
 from fastq.broker.operation import Flow, Operation, Pause, Receive, Send, Step
 from fastq.broker.transport.exchange import Command, Exchange
 from fastq.broker.transport.faults import CONNECT_FAULTS, CONNECTION_FAULTS, REFUSALS, NoReply, Unsent, is_demoted
+from fastq.broker.transport.limit import Limit
 from fastq.broker.transport.sentinel import is_replaced
 from fastq.errors import BrokerError
 
@@ -37,7 +38,7 @@ class Connection(Protocol):
     def send_packed_command(self, command: Any) -> None:
         """Write encoded commands."""
 
-    def read_response(self, *, disable_decoding: bool, disconnect_on_error: bool) -> Any:
+    def read_response(self, *, disable_decoding: bool, disconnect_on_error: bool, timeout: float = ...) -> Any:
         """Wait for a reply; an error reply is raised."""
 
     def disconnect(self) -> None:
@@ -67,7 +68,7 @@ class Transport(Protocol):
 
     where: str
 
-    def send(self, commands: Sequence[Command]) -> "Sent":
+    def send(self, commands: Sequence[Command], limit: Limit | None = None) -> "Sent":
         """Send commands in one write; what goes wrong shows when the replies are asked for."""
 
 
@@ -114,10 +115,10 @@ class NodeTransport:
         self._pid = os.getpid()
         self.where = address_of(pool)
 
-    def send(self, commands: Sequence[Command]) -> Sent:
+    def send(self, commands: Sequence[Command], limit: Limit | None = None) -> Sent:
         """Send the commands in one write."""
         try:
-            lent = self._take()
+            lent = self._take(limit)
         except CONNECT_FAULTS as error:
             return Unsendable([Unsent(error, self.where)] * len(commands))
         connection = lent.connection
@@ -132,15 +133,15 @@ class NodeTransport:
         except BaseException:
             self.drop(connection)
             raise
-        return _Pipeline(self, lent, len(commands))
+        return _Pipeline(self, lent, len(commands), limit)
 
-    def receive(self, lent: "_Lent", count: int) -> list[Any]:
+    def receive(self, lent: "_Lent", count: int, limit: Limit | None) -> list[Any]:
         """Read so many replies, and let the connection go."""
         connection = lent.connection
         replies: list[Any] = []
         try:
             for _ in range(count):
-                replies.append(_read_reply(connection))
+                replies.append(_read_reply(connection, limit))
         except CONNECTION_FAULTS as error:
             self.drop(connection)
             return replies + [NoReply(error, peer_of(connection))] * (count - len(replies))
@@ -161,19 +162,26 @@ class NodeTransport:
         while self._kept and self._pid == os.getpid():
             self._pool.release(self._kept.pop().connection)
 
-    def _take(self) -> "_Lent":
+    def _take(self, limit: Limit | None) -> "_Lent":
+        if limit is not None:
+            limit.require(0)
         if self._pid != os.getpid():
             # After a fork the connections are the parent's; the pool opens new ones.
             self._pid, self._kept = os.getpid(), []
         try:
             kept = self._kept.pop()
         except IndexError:
-            return _Lent(self._pool.get_connection(), time.monotonic())
+            return self._connected(limit)
         is_trusted = time.monotonic() - kept.seen_s < TRUSTED_S
         if is_trusted and not (self._follows_sentinels and is_replaced(self._pool, kept.connection)):
             return kept
         # Redis may have closed it, or a sentinel have named another master: the pool looks, and connects again.
         self._pool.release(kept.connection)
+        return self._connected(limit)
+
+    def _connected(self, limit: Limit | None) -> "_Lent":
+        if limit is not None:
+            limit.require(2)
         return _Lent(self._pool.get_connection(), time.monotonic())
 
     def _give_back(self, lent: "_Lent") -> None:
@@ -194,9 +202,10 @@ class _Pipeline(NamedTuple):
     transport: NodeTransport
     lent: _Lent
     expected: int
+    limit: Limit | None
 
     def replies(self) -> list[Any]:
-        return self.transport.receive(self.lent, self.expected)
+        return self.transport.receive(self.lent, self.expected, self.limit)
 
     def abandon(self) -> None:
         self.transport.drop(self.lent.connection)
@@ -215,9 +224,12 @@ class Unsendable(NamedTuple):
         """Do nothing: no connection is lent."""
 
 
-def _read_reply(connection: Connection) -> Any:
+def _read_reply(connection: Connection, limit: Limit | None) -> Any:
     try:
-        return connection.read_response(disable_decoding=True, disconnect_on_error=False)
+        if limit is None:
+            return connection.read_response(disable_decoding=True, disconnect_on_error=False)
+        limit.require(0)
+        return connection.read_response(disable_decoding=True, disconnect_on_error=False, timeout=limit.left_s)
     except (ResponseError, *REFUSALS) as error:
         if is_demoted(error):
             connection.mark_for_reconnect()  # behind a name or a proxy, a new one may lead to the master
@@ -225,11 +237,17 @@ def _read_reply(connection: Connection) -> Any:
 
 
 class BlockingBroker:
-    """An executor of operations and flows, one after the other, on the calling thread."""
+    """An executor of operations and flows, one after the other, on the calling thread.
 
-    def __init__(self, transport: Transport, close: Callable[[], None] | None = None) -> None:
+    ``timeout_s`` bounds each call; of a flow that uses ``Send``, the time from one ``Send`` to the next.
+    """
+
+    def __init__(
+        self, transport: Transport, close: Callable[[], None] | None = None, timeout_s: float | None = None
+    ) -> None:
         self.transport = transport
         self._close = close
+        self._timeout_s = timeout_s
 
     def close(self) -> None:
         """Close the connections, unless they were given; may be called twice."""
@@ -238,35 +256,22 @@ class BlockingBroker:
 
     def run(self, operation: Operation[T]) -> T:
         """Carry out one operation; raise its ``BrokerError``."""
-        result = self.run_many((operation,))[0]
-        if isinstance(result, BrokerError):
-            raise result
-        return cast("T", result)
+        return self._run(operation, self._limit())
 
     def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Carry out operations in one round trip; a failed one stands as its ``BrokerError`` in the list."""
-        return self._receive(self._send(operations))
-
-    def _send(self, operations: Sequence[Operation[Any]]) -> tuple[Exchange, Sent]:
-        exchange = Exchange(operations, self.transport.where)
-        return exchange, self.transport.send(exchange.commands())
-
-    def _receive(self, ticket: tuple[Exchange, Sent]) -> list[Any]:
-        exchange, sent = ticket
-        exchange.receive(sent.replies())
-        while commands := exchange.commands():
-            if exchange.pause_s:
-                time.sleep(exchange.pause_s)
-            exchange.receive(self.transport.send(commands).replies())
-        return exchange.results
+        return self._receive(self._send(operations, self._limit()))
 
     def drive(self, flow: Flow[T]) -> T:
         """Run a flow to its end and return its value."""
+        limit = self._limit()
         try:
             step = next(flow)
             while True:
+                if limit is not None and isinstance(step, Send):
+                    limit = self._limit()
                 try:
-                    result = self._take(step)
+                    result = self._take(step, limit)
                 except BrokerError as error:
                     step = flow.throw(error)
                 else:
@@ -274,15 +279,44 @@ class BlockingBroker:
         except StopIteration as end:
             return cast("T", end.value)
 
-    def _take(self, step: Step) -> Any:
+    def _limit(self) -> Limit | None:
+        return None if self._timeout_s is None else Limit.from_now(self._timeout_s)
+
+    def _take(self, step: Step, limit: Limit | None) -> Any:
         match step:
             case Operation():
-                return self.run(step)
+                return self._run(step, limit)
             case Send(operations):
-                return self._send(operations)
+                return self._send(operations, limit)
             case Receive(ticket):
                 return self._receive(ticket)
             case Pause(seconds):
-                return time.sleep(seconds)
+                return _pause(seconds, limit)
             case _:
-                return self.run_many(step)
+                return self._receive(self._send(step, limit))
+
+    def _run(self, operation: Operation[T], limit: Limit | None) -> T:
+        result = self._receive(self._send((operation,), limit))[0]
+        if isinstance(result, BrokerError):
+            raise result
+        return cast("T", result)
+
+    def _send(self, operations: Sequence[Operation[Any]], limit: Limit | None) -> "_Ticket":
+        exchange = Exchange(operations, self.transport.where)
+        return exchange, self.transport.send(exchange.commands(), limit), limit
+
+    def _receive(self, ticket: "_Ticket") -> list[Any]:
+        exchange, sent, limit = ticket
+        exchange.receive(sent.replies())
+        while commands := exchange.commands():
+            if exchange.pause_s:
+                _pause(exchange.pause_s, limit)
+            exchange.receive(self.transport.send(commands, limit).replies())
+        return exchange.results
+
+
+_Ticket: TypeAlias = tuple[Exchange, Sent, Limit | None]
+
+
+def _pause(seconds: float, limit: Limit | None) -> None:
+    time.sleep(seconds if limit is None else min(seconds, limit.left_s))

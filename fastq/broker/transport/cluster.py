@@ -8,7 +8,7 @@ first reply is waited for. A redirected command was not carried out, so it is sa
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -26,6 +26,7 @@ from fastq.broker.transport.blocking import NodeTransport, Sent, Unsendable
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
 from fastq.broker.transport.gather import GatheringTransport
+from fastq.broker.transport.limit import Limit
 from fastq.broker.transport.probing import ProbingTransport, lend
 
 __all__ = ["AsyncClusterTransport", "ClusterTransport", "Routing"]
@@ -78,7 +79,7 @@ class Routing:
 
     def receive(self, hops: Sequence[Hop], replies: Sequence[Any], node: str = "") -> None:
         """Take a node's replies to ``lines``; keep the answers, queue the redirections for the next round."""
-        if isinstance(replies[-1], Unsent) and is_timeout(replies[-1].error):
+        if isinstance(replies[-1], (NoReply, Unsent)) and is_timeout(replies[-1].error):
             self.silent = node
         answers = iter(replies)
         for hop in hops:
@@ -135,17 +136,20 @@ class ClusterTransport:
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._owners = SlotOwners()
+        self._suspect: str | None = None
+        """The node that did not answer in time, until the slot map was read again."""
 
-    def send(self, commands: Sequence[Command]) -> Sent:
+    def send(self, commands: Sequence[Command], limit: Limit | None = None) -> Sent:
         """Send the commands, a pipeline a node."""
-        return _Spread(self, Routing(commands))
+        return _Spread(self, Routing(commands), limit)
 
-    def begin(self, routing: Routing) -> list["_Part"]:
+    def begin(self, routing: Routing, limit: Limit | None) -> list["_Part"]:
         """Send the commands of a round to their nodes; none where all is settled."""
         hops = routing.next_round()
-        if hops and routing.stale:
+        self._suspect = routing.silent or self._suspect
+        if hops and (routing.stale or self._suspect):
+            self._refresh(limit)
             routing.stale = False
-            self._refresh(routing.silent)
         by_node = defaultdict(list)
         for hop in hops:
             try:
@@ -153,14 +157,16 @@ class ClusterTransport:
                     by_node[node].append(hop)
             except (RedisClusterException, RedisError) as error:
                 routing.replies[hop.at] = Unsent(error)
-        return [_Part(node.name, group, self._send(node, routing.lines(group))) for node, group in by_node.items()]
+        return [
+            _Part(node.name, group, self._send(node, routing.lines(group), limit)) for node, group in by_node.items()
+        ]
 
-    def _send(self, node: Any, lines: Sequence[Command]) -> Sent:
+    def _send(self, node: Any, lines: Sequence[Command], limit: Limit | None) -> Sent:
         try:
             pool = self._cluster.get_redis_connection(node).connection_pool
         except CONNECT_FAULTS as error:
             return Unsendable([Unsent(error, node.name)] * len(lines))
-        return NodeTransport(pool).send(lines)
+        return NodeTransport(pool).send(lines, limit)
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
         manager = self._cluster.nodes_manager
@@ -174,10 +180,15 @@ class ClusterTransport:
             manager.nodes_cache[node.name] = node
         return node
 
-    def _refresh(self, silent: str | None) -> None:
+    def _refresh(self, limit: Limit | None) -> None:
+        """Read the slot map anew, from a suspect node last; one that was silent is looked after in a later call."""
         manager = self._cluster.nodes_manager
+        silent = self._suspect
         self._owners.see(manager.slots_cache)
         try:
+            if limit is not None:
+                limit.require(3)
+            self._suspect = None
             # The known nodes, then the seeds: the whole cluster may have moved to other addresses.
             manager.initialize(additional_startup_nodes_info=self._seeds, last_failed_node_name=silent)
         except (RedisClusterException, RedisError, OSError):
@@ -196,10 +207,11 @@ class _Part(NamedTuple):
 class _Spread:
     """Commands that were sent to their nodes, and follow redirections as the replies are read."""
 
-    def __init__(self, transport: ClusterTransport, routing: Routing) -> None:
+    def __init__(self, transport: ClusterTransport, routing: Routing, limit: Limit | None) -> None:
         self._transport = transport
         self._routing = routing
-        self._parts = transport.begin(routing)
+        self._limit = limit
+        self._parts = transport.begin(routing, limit)
 
     def replies(self) -> list[Any]:
         """Read the replies, the redirected ones too."""
@@ -211,7 +223,7 @@ class _Spread:
                 except BaseException:
                     self.abandon()
                     raise
-            self._parts = self._transport.begin(self._routing)
+            self._parts = self._transport.begin(self._routing, self._limit)
         return self._routing.replies
 
     def abandon(self) -> None:
@@ -228,9 +240,12 @@ class AsyncClusterTransport:
 
     where = "a node of the cluster"
 
-    def __init__(self, cluster: redis.asyncio.RedisCluster, *, gather: bool = False) -> None:
+    def __init__(
+        self, cluster: redis.asyncio.RedisCluster, *, gather: bool = False, connect_within_s: float | None = None
+    ) -> None:
         self._cluster = cluster
         self._gather = gather
+        self._connect_within_s = connect_within_s
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._nodes: dict[str, _Lane] = {}
@@ -286,7 +301,9 @@ class AsyncClusterTransport:
     def _lane(self, node: Any) -> "_Lane":
         lane = self._nodes.get(node.name)
         if lane is None or lane.node is not node:
-            lane = self._nodes[node.name] = _Lane.of(node, partial(self._look, node), gather=self._gather)
+            alone = ProbingTransport(node, partial(self._look, node), self._connect_within_s)
+            lane = _Lane(node, alone, GatheringTransport(alone) if self._gather else alone)
+            self._nodes[node.name] = lane
         return lane
 
     def _node(self, routing: Routing, hop: Hop) -> Any:
@@ -343,12 +360,6 @@ class _Lane(NamedTuple):
     node: Any
     node_transport: ProbingTransport
     shared: AsyncTransport
-
-    @classmethod
-    def of(cls, node: Any, look: Callable[[], Awaitable[None]], *, gather: bool) -> "_Lane":
-        """Return the way to a node."""
-        alone = ProbingTransport(node, look)
-        return cls(node, alone, GatheringTransport(alone) if gather else alone)
 
     async def close(self) -> None:
         """End what goes on by itself."""

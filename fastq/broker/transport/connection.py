@@ -63,7 +63,12 @@ def default_url() -> str:
     return os.environ.get(url_variable(os.environ)) or DEFAULT_URL
 
 
-def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = READ_TIMEOUT_S) -> RedisClient:
+def connect(
+    redis: str | RedisClient | None = None,
+    *,
+    read_timeout_s: float = READ_TIMEOUT_S,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+) -> RedisClient:
     """Return a blocking client for a URL (``None``: that of the environment), or the client given, untouched.
 
     A client given is its owner's to close; the one made here is the caller's. Only a cluster is contacted at once, and
@@ -73,7 +78,7 @@ def connect(redis: str | RedisClient | None = None, *, read_timeout_s: float = R
     if isinstance(redis, Redis | RedisCluster):
         return redis
     spec = _spec(redis, "redis.Redis or redis.RedisCluster")
-    settings = _settings(spec, read_timeout_s) | {
+    settings = _settings(spec, read_timeout_s, connect_timeout_s) | {
         "retry": Retry(NoBackoff(), 0),
         "redis_connect_func": _introduce,
         "max_connections": MOST_THREADS,
@@ -98,7 +103,7 @@ def connect_async(
     if isinstance(redis, AsyncRedis | AsyncRedisCluster):
         return redis
     spec = _spec(redis, "redis.asyncio.Redis or redis.asyncio.RedisCluster")
-    settings = _settings(spec, read_timeout_s) | {"retry": AsyncRetry(NoBackoff(), 0)}
+    settings = _settings(spec, read_timeout_s, CONNECT_TIMEOUT_S) | {"retry": AsyncRetry(NoBackoff(), 0)}
     if spec.kind is ConnectionKind.CLUSTER:
         nodes = [AsyncClusterNode(*address) for address in spec.addresses]
         return _AsyncCluster(startup_nodes=nodes, client_name=CLIENT_NAME, **_without_db(settings))
@@ -128,12 +133,12 @@ def _spec(redis: object, clients: str) -> ConnectionSpec:
     return spec
 
 
-def _settings(spec: ConnectionSpec, read_timeout_s: float) -> dict[str, Any]:
+def _settings(spec: ConnectionSpec, read_timeout_s: float, connect_timeout_s: float) -> dict[str, Any]:
     return {
         "db": max(spec.db, 0),
         "username": spec.username or None,
         "password": spec.password or None,
-        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_connect_timeout": connect_timeout_s,
         "socket_timeout": read_timeout_s,
         "socket_keepalive": True,
         # Scripts then get the same replies from every server and every redis-py, and nothing is pushed unasked.

@@ -12,6 +12,7 @@ from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
 from fastq.broker.transport.connection import connect, connect_async, default_url
 from fastq.broker.transport.gather import GatheringTransport
+from fastq.broker.transport.limit import step_s
 from fastq.broker.transport.loops import LoopTransport, Opened
 
 __all__ = ["AsyncRedis", "BlockingRedis", "open_async_broker", "open_broker"]
@@ -20,47 +21,66 @@ BlockingRedis: TypeAlias = redis.Redis | redis.RedisCluster
 AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 
 
-def open_broker(given: str | BlockingRedis | None) -> BlockingBroker:
-    """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet."""
-    client = connect(given)
+def open_broker(given: str | BlockingRedis | None, *, timeout_s: float | None = None) -> BlockingBroker:
+    """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet.
+
+    ``timeout_s`` bounds each call; a client that was given keeps its own limits beside it.
+    """
+    if timeout_s is None:
+        client = connect(given)
+    else:
+        client = connect(given, read_timeout_s=step_s(timeout_s), connect_timeout_s=step_s(timeout_s))
     _check_encoding(client.get_encoder().encoding)
     ours = client is not given
     if isinstance(client, redis.RedisCluster):
-        return BlockingBroker(ClusterTransport(client), close=client.close if ours else None)
+        return BlockingBroker(ClusterTransport(client), client.close if ours else None, timeout_s)
     node = NodeTransport(client.connection_pool, keep=ours)
 
     def close() -> None:
         node.close()
         client.close()
 
-    return BlockingBroker(node, close=close if ours else None)
+    return BlockingBroker(node, close if ours else None, timeout_s)
 
 
-def open_async_broker(given: str | AsyncRedis | None, *, gather: bool = False) -> AsyncBroker:
+def open_async_broker(
+    given: str | AsyncRedis | None, *, gather: bool = False, timeout_s: float | None = None
+) -> AsyncBroker:
     """Open a broker for asyncio; as ``open_broker``. With ``gather`` concurrent callers share pipelines."""
     url_or_client = default_url() if given is None else given
-    client = connect_async(url_or_client)
+
+    def connected() -> AsyncRedis:
+        return (
+            connect_async(url_or_client)
+            if timeout_s is None
+            else connect_async(url_or_client, read_timeout_s=timeout_s)
+        )
+
+    client = connected()
     _check_encoding(client.get_encoder().encoding)
+    connect_within_s = None if timeout_s is None else timeout_s / 2
 
     def another() -> Opened:
         if client is url_or_client:
             _check_loop(client)
-            return _opened(client, gather=gather, ours=False)
-        return _opened(connect_async(url_or_client), gather=gather, ours=True)
+            return _opened(client, connect_within_s, gather=gather, ours=False)
+        return _opened(connected(), connect_within_s, gather=gather, ours=True)
 
-    transport = LoopTransport(_opened(client, gather=gather, ours=client is not url_or_client), another)
-    return AsyncBroker(transport, transport.close)
+    first = _opened(client, connect_within_s, gather=gather, ours=client is not url_or_client)
+    transport = LoopTransport(first, another)
+    return AsyncBroker(transport, transport.close, timeout_s)
 
 
-def _opened(client: AsyncRedis, *, gather: bool, ours: bool) -> Opened:
+def _opened(client: AsyncRedis, connect_within_s: float | None, *, gather: bool, ours: bool) -> Opened:
     close = client.aclose if ours else _leave_open
     transport: AsyncClusterTransport | GatheringTransport
     if isinstance(client, redis.asyncio.RedisCluster):
-        transport = AsyncClusterTransport(client, gather=gather)
-    elif gather:
-        transport = GatheringTransport(AsyncNodeTransport(client.connection_pool))
+        transport = AsyncClusterTransport(client, gather=gather, connect_within_s=connect_within_s)
     else:
-        return Opened(AsyncNodeTransport(client.connection_pool), close)
+        node = AsyncNodeTransport(client.connection_pool, connect_within_s)
+        if not gather:
+            return Opened(node, close)
+        transport = GatheringTransport(node)
 
     async def close_both() -> None:
         await transport.close()

@@ -22,8 +22,8 @@ _PING: Final = (Command(("PING",), None),)
 class ProbingTransport(AsyncNodeTransport):
     """A transport to one node; while it is silent, ``look`` finds out whether another node has its slots."""
 
-    def __init__(self, node: Any, look: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(_NodePool(node))
+    def __init__(self, node: Any, look: Callable[[], Awaitable[None]], connect_within_s: float | None = None) -> None:
+        super().__init__(_NodePool(node), connect_within_s)
         self._look = look
         self._silence: Exception | None = None
         self._probe: asyncio.Task[None] | None = None
