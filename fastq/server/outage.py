@@ -4,6 +4,7 @@ An outage meets every actor, and each tries again by itself. The first says what
 works again says that it is over.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyError
@@ -27,6 +28,8 @@ class Outage:
         self._logged: set[type[BrokerError]] = set()
         self._failures = 0
         self._own: dict[object, tuple[type[BrokerError], int]] = {}
+        self.retries: dict[object, Callable[[], None]] = {}
+        """What ends the pauses of each actor that has failed."""
 
     def __bool__(self) -> bool:
         return bool(self._sharing)
@@ -49,8 +52,15 @@ class Outage:
         _, failures = self._own.pop(who, (None, 0))
         if who in self._sharing:
             self._sharing.discard(who)
-            if not self._sharing:
+            if self._sharing:
+                self.try_again()
+            else:
                 failures += self._failures
                 self._failures = 0
                 self._logged.clear()
         return failures
+
+    def try_again(self) -> None:
+        """End the pauses of all who have failed: Redis has answered somebody, or another master is known."""
+        for retry in list(self.retries.values()):
+            retry()

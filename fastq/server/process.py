@@ -221,9 +221,15 @@ class ServerProcess:
         self.where = await describe_redis(self._broker)
         await self.archive_keeper.set_rules()
         self.presence.slots, self.presence.patterns = self.processor.slots, self.processor.patterns
+        self._broker.transport.on_change(self._go_on_elsewhere)
         self.stall.start()
         for actor in (*self.actors, self.watchdog):
             actor.start()
+
+    def _go_on_elsewhere(self) -> None:
+        """Ask at once whoever is the master now: wakers wait with another one, and who has failed may succeed."""
+        self.watch.renew()
+        self.stats.outage.try_again()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
         """Do some work, or as much of it as there is time for before the stop; tell whether it was done."""

@@ -49,3 +49,18 @@ def test_one_who_fails_for_good_does_not_hide_the_end_of_an_outage() -> None:
     assert (outage.report("a", AWAY), outage.clear("a")) == (True, 1)
     outage.report("odd", AWAY)
     assert outage.clear("odd") == 2
+
+
+def test_the_first_success_lets_all_others_try_again_and_the_last_nobody() -> None:
+    outage = Outage()
+    tried: list[str] = []
+    for who in "abc":
+        outage.retries[who] = lambda who=who: tried.append(who)  # type: ignore[misc]  # mypy on defaults of lambdas
+        outage.report(who, AWAY)
+    outage.clear("a")
+    assert tried == ["a", "b", "c"]
+    outage.clear("b")
+    tried.clear()
+    outage.clear("c")
+    outage.clear("c")
+    assert not tried

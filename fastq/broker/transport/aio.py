@@ -63,6 +63,12 @@ class AsyncTransport(Protocol):
     async def place_of(self, key: str) -> str:
         """Name the node of a key; raise redis-py's errors."""
 
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have something called whenever keys have another master, or a silent one answers again."""
+
+    async def close(self) -> None:
+        """End what goes on by itself; the connections are the client's."""
+
 
 class AsyncNodeTransport:
     """A transport to one Redis server through a redis-py asyncio connection pool, one pipeline a call."""
@@ -84,6 +90,12 @@ class AsyncNodeTransport:
         """Name the server: one has all keys."""
         del key
         return self.where
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Do nothing: it stays the same."""
+
+    async def close(self) -> None:
+        """Do nothing: nothing goes on by itself."""
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Send the commands in one write and read their replies; a canceled call gives up its connection."""

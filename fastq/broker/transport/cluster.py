@@ -116,14 +116,15 @@ class SlotOwners:
         self._seen: list[str] = []
         self._lock = Lock()
 
-    def see(self, slots: Mapping[int, Sequence[Any]]) -> None:
-        """Compare with redis-py's slot map."""
+    def see(self, slots: Mapping[int, Sequence[Any]]) -> bool:
+        """Compare with redis-py's slot map; return whether slots have moved."""
         now = [nodes[0].name if (nodes := slots.get(slot)) else "" for slot in range(SLOTS)]
         with self._lock:
             before, self._seen = self._seen, now
         moved = Counter((old, new) for old, new in zip(before, now, strict=False) if old and old != new)
         for (old, new), count in moved.items():
             _log.info("the Redis cluster moved %d slots from %s to %s", count, old, new or "no node")
+        return bool(moved)
 
 
 class ClusterTransport:
@@ -249,6 +250,7 @@ class AsyncClusterTransport:
         self._seeds = [(seed.host, seed.port) for seed in cluster.startup_nodes]
         self._get_node: Callable[[str, int], Any] = cluster.get_node
         self._nodes: dict[str, _Lane] = {}
+        self._on_change: list[Callable[[], None]] = []
         self._owners = SlotOwners()
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
@@ -283,7 +285,7 @@ class AsyncClusterTransport:
 
     async def close(self) -> None:
         """End what goes on by itself; the connections are the client's."""
-        await asyncio.gather(*(lane.close() for lane in self._nodes.values()))
+        await asyncio.gather(*(lane.shared.close() for lane in self._nodes.values()))
 
     def lender(self, key: str | None = None) -> AsyncPool:
         """Lend connections to the node of ``key``; without one, of any node."""
@@ -293,6 +295,10 @@ class AsyncClusterTransport:
         """Name the node that serves a key now."""
         return str((await self.node_of(key)).name)
 
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have something called after slots have moved, and once a silent node answers again."""
+        self._on_change.append(call)
+
     def lane_of(self, key: str) -> str:
         """Name the node of a key as the slot map has it; "" before there is one."""
         nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(key))
@@ -301,7 +307,7 @@ class AsyncClusterTransport:
     def _lane(self, node: Any) -> "_Lane":
         lane = self._nodes.get(node.name)
         if lane is None or lane.node is not node:
-            alone = ProbingTransport(node, partial(self._look, node), self._connect_within_s)
+            alone = ProbingTransport(node, partial(self._look, node), self._tell, self._connect_within_s)
             lane = _Lane(node, alone, GatheringTransport(alone) if self._gather else alone)
             self._nodes[node.name] = lane
         return lane
@@ -329,29 +335,38 @@ class AsyncClusterTransport:
         self._owners.see(manager.slots_cache)
         with suppress(RedisClusterException, RedisError, OSError):
             await manager.initialize(last_failed_node_name=silent)
-            return self._owners.see(manager.slots_cache)
+            return self._tell_if_moved()
         # As additional nodes, as in ClusterTransport, they would keep connections that nobody closes.
         for host, port in self._seeds:
             seed = AsyncClusterNode(host, port, **manager.connection_kwargs)
             manager.startup_nodes.setdefault(seed.name, seed)
         with suppress(RedisClusterException, RedisError, OSError):
             await manager.initialize(last_failed_node_name=silent)
-            self._owners.see(manager.slots_cache)
+            self._tell_if_moved()
 
-    async def _look(self, silent: Any) -> None:
-        """Ask a node that answers for the slots of a silent one; read the slot map anew if some are another's.
+    def _tell_if_moved(self) -> None:
+        if self._owners.see(self._cluster.nodes_manager.slots_cache):
+            self._tell()
 
-        redis-py connects to every node anew after each reading of the map.
+    def _tell(self) -> None:
+        for call in self._on_change:
+            call()
+
+    async def _look(self, silent: Any) -> bool:
+        """Ask a node that answers for the slots of a silent one; return whether that has any.
+
+        The slot map is read anew only if some are another's: redis-py then connects to every node anew.
         """
         manager = self._cluster.nodes_manager
         for lane in [self._lane(node) for node in manager.nodes_cache.values() if node is not silent]:
             if not lane.node_transport.is_silent:
                 (rows,) = await lane.node_transport.transfer(_ROWS)
                 if isinstance(rows, list):
-                    known = sum(nodes[0] is silent for nodes in manager.slots_cache.values())
-                    if known != sum(row[1] - row[0] + 1 for row in rows if _is_at(row[2], silent)):
+                    count: int = sum(row[1] - row[0] + 1 for row in rows if _is_at(row[2], silent))
+                    if count != sum(nodes[0] is silent for nodes in manager.slots_cache.values()):
                         await self._refresh(silent.name)
-                    return
+                    return count > 0
+        return True
 
 
 class _Lane(NamedTuple):
@@ -360,12 +375,6 @@ class _Lane(NamedTuple):
     node: Any
     node_transport: ProbingTransport
     shared: AsyncTransport
-
-    async def close(self) -> None:
-        """End what goes on by itself."""
-        if isinstance(self.shared, GatheringTransport):
-            await self.shared.close()
-        await self.node_transport.close()
 
 
 def _is_at(place: Sequence[Any], node: Any) -> bool:

@@ -6,7 +6,7 @@ meanwhile go together in the next. Each caller has his own replies, errors and l
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from fastq.broker.transport.aio import AsyncPool, AsyncTransport
@@ -44,6 +44,10 @@ class GatheringTransport:
         """Name the node of a key."""
         return await self._transport.place_of(key)
 
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have something called whenever keys have another master."""
+        self._transport.on_change(call)
+
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Return what came back for each command; a caller that is canceled leaves the others alone."""
         if self._under_way < MOST_UNDER_WAY:
@@ -80,6 +84,7 @@ class GatheringTransport:
         for sender in senders:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
+        await self._transport.close()
 
     async def _send(self) -> None:
         while batch := list(self._next_batch()):

@@ -48,6 +48,10 @@ class LoopTransport:
         """Name the node of a key."""
         return await self._transport().place_of(key)
 
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have something called in the running loop whenever keys have another master."""
+        self._transport().on_change(call)
+
     def _lane_of(self, key: str) -> str:
         lane_of = self._transport().lane_of
         return "" if lane_of is None else lane_of(key)

@@ -7,13 +7,15 @@ from typing import Any, TypeAlias
 import redis
 import redis.asyncio
 
-from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport
+from fastq.broker.transport.aio import AsyncBroker, AsyncNodeTransport, AsyncTransport
 from fastq.broker.transport.blocking import BlockingBroker, NodeTransport
 from fastq.broker.transport.cluster import AsyncClusterTransport, ClusterTransport
 from fastq.broker.transport.connection import connect, connect_async, default_url
 from fastq.broker.transport.gather import GatheringTransport
 from fastq.broker.transport.limit import step_s
 from fastq.broker.transport.loops import LoopTransport, Opened
+from fastq.broker.transport.sentinel import AsyncMasterPool
+from fastq.broker.transport.switches import MasterTransport
 
 __all__ = ["AsyncRedis", "BlockingRedis", "open_async_broker", "open_broker"]
 
@@ -72,25 +74,22 @@ def open_async_broker(
 
 
 def _opened(client: AsyncRedis, connect_within_s: float | None, *, gather: bool, ours: bool) -> Opened:
-    close = client.aclose if ours else _leave_open
-    transport: AsyncClusterTransport | GatheringTransport
+    transport: AsyncTransport
     if isinstance(client, redis.asyncio.RedisCluster):
         transport = AsyncClusterTransport(client, gather=gather, connect_within_s=connect_within_s)
+    elif isinstance(client.connection_pool, AsyncMasterPool):
+        transport = MasterTransport(client.connection_pool, connect_within_s)
     else:
-        node = AsyncNodeTransport(client.connection_pool, connect_within_s)
-        if not gather:
-            return Opened(node, close)
-        transport = GatheringTransport(node)
+        transport = AsyncNodeTransport(client.connection_pool, connect_within_s)
+    if gather and not isinstance(transport, AsyncClusterTransport):
+        transport = GatheringTransport(transport)
 
-    async def close_both() -> None:
+    async def close() -> None:
         await transport.close()
-        await close()
+        if ours:
+            await client.aclose()
 
-    return Opened(transport, close_both)
-
-
-async def _leave_open() -> None:
-    """Do nothing: a client that was given is its owner's to close."""
+    return Opened(transport, close)
 
 
 def _check_loop(client: AsyncRedis) -> None:

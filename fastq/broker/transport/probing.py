@@ -20,11 +20,21 @@ _PING: Final = (Command(("PING",), None),)
 
 
 class ProbingTransport(AsyncNodeTransport):
-    """A transport to one node; while it is silent, ``look`` finds out whether another node has its slots."""
+    """A transport to one node; while it is silent, ``look`` finds out whether it has slots, or another node has them.
 
-    def __init__(self, node: Any, look: Callable[[], Awaitable[None]], connect_within_s: float | None = None) -> None:
+    ``answers`` is called once it answers again.
+    """
+
+    def __init__(
+        self,
+        node: Any,
+        look: Callable[[], Awaitable[bool]],
+        answers: Callable[[], None],
+        connect_within_s: float | None,
+    ) -> None:
         super().__init__(_NodePool(node), connect_within_s)
         self._look = look
+        self._answers = answers
         self._silence: Exception | None = None
         self._probe: asyncio.Task[None] | None = None
 
@@ -51,17 +61,17 @@ class ProbingTransport(AsyncNodeTransport):
             await asyncio.wait({self._probe})
 
     async def _wait_for_sign(self) -> None:
-        """Ask for a sign of life until there is one; a connection that is refused is one, too."""
+        """Ask for a sign of life until there is one, or none is needed; a connection that is refused is one, too."""
         asking: asyncio.Task[list[Any]] | None = None
         try:
-            while True:
+            while await self._look():
                 asking = asking or asyncio.create_task(super().transfer(_PING))
-                await self._look()
                 await asyncio.wait({asking}, timeout=LOOK_EVERY_S)
                 if asking.done():
                     (reply,) = asking.result()
                     if not (isinstance(reply, (NoReply, Unsent)) and is_timeout(reply.error)):
-                        return
+                        self._silence = None
+                        return self._answers()
                     asking = None
         finally:
             self._silence = None

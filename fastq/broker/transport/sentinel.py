@@ -8,8 +8,11 @@ They are asked with GET-MASTER-ADDR-BY-NAME, as asynq does. redis-py asks SENTIN
 until every replica follows the new one: up to the failover-timeout, while writes to the old one are lost.
 """
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any
 
 from redis import Redis
@@ -26,7 +29,9 @@ from fastq.broker.transport.faults import CONNECT_FAULTS, REFUSALS
 from fastq.broker.transport.uri import ConnectionSpec
 from fastq.clock import Clock, SystemClock
 
-__all__ = ["SentinelSchedule", "async_master", "is_replaced", "master"]
+__all__ = ["AsyncMasterPool", "SentinelSchedule", "async_master", "is_replaced", "master"]
+
+_log = logging.getLogger("fastq")
 
 _LOOK_INTERVAL_S = 1.0
 _LONGEST_LOOK_S = 60.0  # beyond it, somebody else looks: in a child that was forked meanwhile, there is nobody who does
@@ -36,14 +41,14 @@ _LONGEST_PAUSE_S = 30.0  # but a partition ends, and then the old master must be
 
 def master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
     """Return a blocking client of the master; ``settings`` are those of its connections."""
-    sentinels = _Sentinels(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
+    sentinels = _Sentinels(spec.addresses, _sentinel_settings(spec, settings))
     return Redis.from_pool(_MasterPool(spec.master_name, sentinels, **settings))
 
 
 def async_master(spec: ConnectionSpec, settings: dict[str, Any]) -> AsyncRedis:
     """Return an asyncio client of the master; ``settings`` are those of its connections."""
-    sentinels = _AsyncSentinels(spec.addresses, sentinel_kwargs=_sentinel_settings(spec, settings))  # type: ignore[no-untyped-call]  # redis-py's
-    return AsyncRedis.from_pool(_AsyncMasterPool(spec.master_name, sentinels, **settings))
+    sentinels = _AsyncSentinels(spec.addresses, _sentinel_settings(spec, settings))
+    return AsyncRedis.from_pool(AsyncMasterPool(spec.master_name, sentinels, **settings))
 
 
 def _sentinel_settings(spec: ConnectionSpec, settings: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +140,29 @@ class _Search:
         self._said.append(words if address in words else f"{address}: {words}")
 
 
+class _Named:
+    """The address of the master that was named last, so that each switch is logged once."""
+
+    def __init__(self) -> None:
+        self._address: tuple[str, int] | None = None
+        self._lock = Lock()
+
+    def note(self, service_name: str, address: tuple[str, int]) -> bool:
+        """Return whether it is another one than before."""
+        with self._lock:
+            before, self._address = self._address, address
+        if before is None or before == address:
+            return False
+        text = "the sentinels name %s:%d as the master of %r, in place of %s:%d"
+        _log.info(text, *address, service_name, *before)
+        return True
+
+
 class _Sentinels(Sentinel):
+    def __init__(self, addresses: Sequence[tuple[str, int]], settings: dict[str, Any]) -> None:
+        super().__init__(addresses, sentinel_kwargs=settings)  # type: ignore[no-untyped-call]  # redis-py's
+        self._named = _Named()
+
     def discover_master(self, service_name: str) -> tuple[str, int]:
         search = _Search(service_name)
         for at, sentinel in enumerate(self.sentinels):
@@ -146,11 +173,17 @@ class _Sentinels(Sentinel):
                 continue
             if found := search.master_of(sentinel, answers):
                 _put_first(self.sentinels, at)
+                self._named.note(service_name, found)
                 return found
         raise search.failure()
 
 
 class _AsyncSentinels(AsyncSentinel):
+    def __init__(self, addresses: Sequence[tuple[str, int]], settings: dict[str, Any]) -> None:
+        super().__init__(addresses, sentinel_kwargs=settings)  # type: ignore[no-untyped-call]  # redis-py's
+        self._named = _Named()
+        self.on_switch: list[Callable[[], None]] = []
+
     async def discover_master(self, service_name: str) -> tuple[str, int]:
         search = _Search(service_name)
         for at, sentinel in enumerate(self.sentinels):
@@ -161,6 +194,9 @@ class _AsyncSentinels(AsyncSentinel):
                 continue
             if found := search.master_of(sentinel, answers):
                 _put_first(self.sentinels, at)
+                if self._named.note(service_name, found):
+                    for call in self.on_switch:
+                        asyncio.get_running_loop().call_soon(call)  # once the pool has the address, too
                 return found
         raise search.failure()
 
@@ -207,16 +243,28 @@ class _MasterPool(SentinelConnectionPool):
             sentinel.close()
 
 
-class _AsyncMasterPool(AsyncSentinelConnectionPool):
+class AsyncMasterPool(AsyncSentinelConnectionPool):
+    """The connections to the master."""
+
+    sentinel_manager: _AsyncSentinels
+
     def __init__(self, service_name: str, sentinels: AsyncSentinel, **settings: Any) -> None:
         super().__init__(service_name, sentinels, **settings)  # type: ignore[no-untyped-call]  # redis-py's
         self._schedule = SentinelSchedule()
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> AsyncConnection:
+        """Lend a connection to the master, once a second after a question to the sentinels."""
         if self._schedule.begin():
             await self._look()
         connection: AsyncConnection = await super().get_connection()  # type: ignore[no-untyped-call]  # redis-py's
         return connection
+
+    async def ask_first(self, sentinel: AsyncRedis) -> None:
+        """Ask who the master is now, first the sentinel that has told of a change."""
+        sentinels = self.sentinel_manager.sentinels
+        _put_first(sentinels, sentinels.index(sentinel))
+        with suppress(RedisError):
+            await self.get_master_address()  # type: ignore[no-untyped-call]  # redis-py's
 
     async def _look(self) -> None:
         answered = False
@@ -235,6 +283,7 @@ class _AsyncMasterPool(AsyncSentinelConnectionPool):
             await super().ensure_connection(connection)
 
     async def aclose(self) -> None:
+        """Close the connections, those to the sentinels too."""
         await super().aclose()
         for sentinel in self.sentinel_manager.sentinels:
             await sentinel.aclose()

@@ -57,7 +57,9 @@ class TaskWatch:
             raise transport_error(Unsent(error), "CLIENT TRACKING", self._transport.where) from error
         line = self._lines.get(place)
         if line is None or line.is_over:
-            line = self._lines[place] = _Line(self._transport.lender(key), self._transport.where)
+            line = self._lines[place] = _Line(
+                self._transport.lender(key), self._transport.where, may_move=self._transport.lane_of is not None
+            )
         return await line.wait(key.encode(), timeout_s)
 
     def renew(self) -> None:
@@ -73,8 +75,9 @@ class TaskWatch:
 class _Line:
     """One connection, the keys that are watched on it, and the requests that have no reply yet."""
 
-    def __init__(self, pool: AsyncPool, where: str) -> None:
+    def __init__(self, pool: AsyncPool, where: str, *, may_move: bool) -> None:
         self._pool = pool
+        self._may_move = may_move
         self._where = where
         self._waits: dict[bytes, asyncio.Future[bool]] = {}
         self._watched: set[bytes] = set()
@@ -191,9 +194,10 @@ class _Line:
                 self._take_reply(heard, error)
 
     def _look_after(self) -> None:
-        """See that Redis answers: ask it, if nothing else was asked."""
+        """See that Redis answers: ask it, if nothing else was asked; on a cluster for all lists, as slots move."""
         if not self._asked:
-            self._ask(_PING)
+            for key in (self._may_move and tuple(self._watched)) or (_PING,):
+                self._ask(key)
         elif asyncio.get_running_loop().time() - self._asked[0][1] >= ANSWER_WITHIN_S:
             raise TimeoutError("no answer to EXISTS or PING")
 

@@ -68,6 +68,7 @@ class Actor:
 
     def start(self) -> None:
         """Begin on the running loop."""
+        self.outage.retries[self] = self.try_again
         self._task = asyncio.create_task(self._run(), name=f"fastq {self.name}")
 
     def wake(self) -> None:
@@ -81,6 +82,11 @@ class Actor:
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=within_s)
 
+    def try_again(self) -> None:
+        """End the pause after a failed tick."""
+        if self._failures:
+            self.wake()
+
     async def finish(self, within_s: float) -> None:
         """End once the tick under way is through, or in the middle of it after so many seconds.
 
@@ -92,6 +98,7 @@ class Actor:
     async def stop(self) -> None:
         """End, in the middle of a tick if need be; may be called twice."""
         self._finishing = True
+        self.outage.retries.pop(self, None)
         if self._task is not None:
             await end_task(self._task)
             self._task = None

@@ -1,5 +1,6 @@
 """The queues that Redis fails just now: each is tried again by itself, while the others are served."""
 
+from collections.abc import Iterator
 from logging import Logger
 
 from fastq.errors import BrokerError
@@ -20,6 +21,9 @@ class FailingQueues:
 
     def __bool__(self) -> bool:
         return bool(self._failures)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._failures)
 
     def note_failure(self, queue: str, error: BrokerError) -> float:
         """Log why a queue failed, unless that is known; return how many seconds it rests."""

@@ -112,6 +112,14 @@ class Fetcher(Actor):
         self._resting.clear()
         self.wake()
 
+    def try_again(self) -> None:
+        """Let the queues that fail be asked at once."""
+        for queue in self._failing:
+            self._resting.pop(queue, None)
+        super().try_again()
+        if self._failing:
+            self.wake()
+
     async def stop(self) -> None:
         """End at once; what was brought is handed on."""
         await super().stop()

@@ -49,6 +49,13 @@ class Forwarder(Actor):
         self._look_s = dict.fromkeys(queues, -math.inf)
         self._announced_s: dict[str, float] = {}
 
+    def try_again(self) -> None:
+        """Let the queues that fail be looked at at once."""
+        super().try_again()
+        for queue in self._failing:
+            self._look_s[queue] = -math.inf
+            self.wake()
+
     async def stop(self) -> None:
         """End, in the middle of a tick if need be."""
         await super().stop()

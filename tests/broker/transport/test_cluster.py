@@ -453,3 +453,33 @@ def test_queues_are_waited_for_on_their_nodes_also_when_a_slot_has_moved(cluster
         await broker.close()
 
     run(test)
+
+
+def test_a_slot_that_moves_while_its_queue_is_waited_for_is_noticed_and_told(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastq.broker.transport.wait.PING_EVERY_S", 0.02)
+    source, target = cluster.nodes[:2]
+    queue, other = cluster.queues_on(source, 2)
+
+    async def test() -> None:
+        broker = open_async_broker(cluster.url)
+        watch = TaskWatch(broker.transport)
+        changes: list[int] = []
+        broker.transport.on_change(lambda: changes.append(1))
+        waits = [asyncio.create_task(watch.wait(name, PATIENCE_S)) for name in (queue, other)]
+        await until(lambda: any(len(line._watched) == 2 for line in watch._lines.values()))
+        cluster.begin_move(queue, source, target)
+        cluster.end_move(queue, target)
+        with pytest.raises(BrokerError, match="has moved to another node"):
+            await waits[0]
+        assert not waits[1].done(), "its slot is where it was"
+        assert not changes
+        await broker.run(list_leases(queue, "-inf", "0", 1))
+        assert changes == [1]
+        watch.renew()
+        assert await waits[1] is False
+        await watch.close()
+        await broker.close()
+
+    run(test)

@@ -402,6 +402,12 @@ class SilentTransport:
     async def place_of(self, key: str) -> str:
         raise NotImplementedError(key)
 
+    def on_change(self, call: object) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
 
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_a_flow_that_is_cancelled_leaves_nothing_running(turns: int) -> None:

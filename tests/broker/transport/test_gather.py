@@ -41,6 +41,12 @@ class Server:
     async def place_of(self, key: str) -> str:
         raise NotImplementedError
 
+    def on_change(self, call: object) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
 
 def ask(*words: str, size: int = 0) -> list[Command]:
     return [Command((word, b"x" * size), None) for word in words]

@@ -91,6 +91,25 @@ def test_a_wake_during_a_tick_is_not_forgotten() -> None:
     run(test)
 
 
+def test_who_waits_after_a_failure_goes_on_as_soon_as_somebody_has_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastq.server.actors.actor.backoff_s", lambda _: 3600.0)
+    monkeypatch.setattr(Worker, "longest_backoff_s", 3600.0)
+
+    async def test() -> None:
+        actor = Worker(fail, fail, again)
+        actor.start()
+        await actor.until_ticked(1)
+        actor.outage.report("another", BrokerConnectionError("Redis is away"))
+        actor.outage.clear("another")
+        await actor.until_ticked(2)
+        actor.outage.try_again()
+        await actor.until_ticked(3)
+        await actor.stop()
+        assert not actor.outage.retries, "nobody is left to try again"
+
+    run(test)
+
+
 def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fastq")
 

@@ -1,0 +1,62 @@
+"""The master that sentinels name, on an asyncio loop: left as soon as one of them tells of a switch.
+
+Each sentinel has a subscriber. What it publishes is no answer: it is asked who the master is, as it may know the
+promoted replica before the others do. The look once a second stays, for what is not heard.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+from fastq.broker.transport.aio import AsyncNodeTransport
+from fastq.broker.transport.exchange import Command
+from fastq.broker.transport.sentinel import AsyncMasterPool
+from fastq.broker.transport.subscription import listen
+from fastq.errors import BrokerError
+
+__all__ = ["MasterTransport"]
+
+EVENTS: Final = ("+switch-master", "+promoted-slave")
+LISTEN_AGAIN_S: Final = 1.0
+
+
+class MasterTransport(AsyncNodeTransport):
+    """A transport to the master; its listeners begin with the first transfer."""
+
+    def __init__(self, pool: AsyncMasterPool, connect_within_s: float | None = None) -> None:
+        super().__init__(pool, connect_within_s)
+        self._master = pool
+        self._listeners: list[asyncio.Task[None]] = []
+
+    def on_change(self, call: Callable[[], None]) -> None:
+        """Have something called after each switch to another master."""
+        self._master.sentinel_manager.on_switch.append(call)
+
+    async def transfer(self, commands: Sequence[Command]) -> list[Any]:
+        """Send the commands in one write and read their replies."""
+        if not self._listeners:
+            sentinels = list(self._master.sentinel_manager.sentinels)
+            self._listeners = [asyncio.create_task(self._listen(one), name="fastq sentinel") for one in sentinels]
+        return await super().transfer(commands)
+
+    async def close(self) -> None:
+        """Listen no more."""
+        for listener in self._listeners:
+            listener.cancel()
+        await asyncio.gather(*self._listeners, return_exceptions=True)
+
+    async def _listen(self, sentinel: Any) -> None:
+        place = sentinel.connection_pool.connection_kwargs
+        where = f"{place['host']}:{place['port']}"
+        while True:
+            try:
+                async with aclosing(listen(sentinel.connection_pool, where, *EVENTS)) as events:  # type: ignore[type-var]  # a generator, though typed as an iterator
+                    async for heard in events:
+                        if heard is not None and self._master.service_name in heard.text.split():
+                            await self._master.ask_first(sentinel)
+            except BrokerError as error:
+                if not error.transient:
+                    return  # a user who may not subscribe: who connects asks once a second
+            await asyncio.sleep(LISTEN_AGAIN_S * random.uniform(0.5, 1.5))

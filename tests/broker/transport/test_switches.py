@@ -1,0 +1,70 @@
+"""A switch of masters that a sentinel tells of: it is left while nobody asks anything."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from fastq.broker.operations.health import ping
+from fastq.broker.transport.open import open_async_broker
+from fastq.broker.transport.switches import EVENTS
+from fastq.broker.transport.wait import TaskWatch
+from fastq.wire import keys
+from tests.broker.harness import run, until
+from tests.redis_servers import SentinelSetup, redis_sentinel
+from tests.waiting import PATIENCE_S
+
+
+@pytest.fixture
+def setup() -> Iterator[SentinelSetup]:
+    with redis_sentinel() as running:
+        yield running
+
+
+def url_of(setup: SentinelSetup) -> str:
+    return f"redis-sentinel://127.0.0.1:{setup.sentinel_port}/0?master=mymaster"
+
+
+def is_heard(setup: SentinelSetup) -> bool:
+    with setup.sentinel() as sentinel:
+        return any(client["sub"] == f"{len(EVENTS)}" for client in sentinel.client_list())
+
+
+def fail_over(setup: SentinelSetup) -> None:
+    with setup.sentinel() as sentinel:
+        sentinel.execute_command("SENTINEL", "FAILOVER", "mymaster")
+
+
+def test_the_old_master_is_left_although_nobody_asks_anything(
+    setup: SentinelSetup, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "fastq")
+
+    async def test() -> None:
+        broker = open_async_broker(url_of(setup))
+        watch = TaskWatch(broker.transport)
+        switched = asyncio.Event()
+        broker.transport.on_change(switched.set)
+        broker.transport.on_change(watch.renew)
+        await broker.run(ping())
+        await until(lambda: is_heard(setup))
+        wait = asyncio.create_task(watch.wait("q", PATIENCE_S))
+        await until(lambda: any(line._watched for line in watch._lines.values()))
+        fail_over(setup)
+        await switched.wait()
+        assert await wait is False, "the wait ends, for one on the new master"
+        wait = asyncio.create_task(watch.wait("q", PATIENCE_S))
+        await until(lambda: any(line._watched for line in watch._lines.values() if not line.is_over))
+        with setup.replica.client() as new:
+            await until(lambda: new.info("replication")["role"] == "master")
+            new.lpush(keys.pending("q"), "a")
+        assert await wait is True
+        await watch.close()
+        await broker.close()
+        await until(lambda: not is_heard(setup))
+
+    run(test)
+    said = [record.getMessage() for record in caplog.records if "sentinels" in record.getMessage()]
+    old, new = (f"127.0.0.1:{server.port}" for server in (setup.master, setup.replica))
+    assert said == [f"the sentinels name {new} as the master of 'mymaster', in place of {old}"]
