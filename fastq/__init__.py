@@ -1,6 +1,7 @@
 """fastq: a task queue for heavy batch work that speaks Go asynq's protocol on Redis.
 
-What a producer and a handler need is imported at once; the rest, and all that it pulls in, when it is first asked for.
+The names for producers and handlers are imported at once. The others, with their dependencies, are imported on first
+use.
 """
 
 from importlib import import_module
@@ -190,7 +191,7 @@ _LATER: Final = {
 """Where the names are that are imported when they are first asked for."""
 
 
-if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours
+if not TYPE_CHECKING:  # a type checker that saw it would accept any name
 
     def __getattr__(name: str) -> Any:
         module = _LATER.get(name)

@@ -80,7 +80,7 @@ class Chunk:
         ]
 
     def result(self, report: EnqueueReport, *, keep_tasks: bool) -> ChunkResult:
-        """Pack what became of the tasks."""
+        """Pack the results of the tasks."""
         types = [task.type for task in self._tasks]
         first = self._options[0]
         return ChunkResult(
@@ -127,7 +127,7 @@ def _all_equal(values: Sequence[object]) -> bool:
 
 
 def not_a_task(given: object) -> TypeError:
-    """Return the error for what is no ``Task``."""
+    """Return the error for an item that is not a ``Task``."""
     return TypeError(f"enqueue_many takes Task objects, not {type(given).__name__}: {given!r}")
 
 
@@ -140,7 +140,7 @@ class BulkComposer:
         self._most = min(most, MAX_CHUNK_TASKS)
 
     def check(self, tasks: Sequence[object]) -> None:
-        """Refuse what could not be composed, before anything is sent."""
+        """Raise for bad tasks or options before anything is sent."""
         now_ns = self._clock.unix_ns()
         for index, task in enumerate(tasks):
             try:
@@ -221,7 +221,7 @@ def _put_chunks(
 
 
 def _next(chunks: Iterator[Chunk]) -> tuple[Chunk | None, BaseException | None]:
-    """Return the next chunk, or what the caller's iterable raised while it was composed, Ctrl-C included."""
+    """Return the next chunk, or the exception that the caller's iterable raised, Ctrl-C included."""
     try:
         return next(chunks, None), None
     except BaseException as error:  # noqa: BLE001 - raised once the chunk that is under way is settled
@@ -242,6 +242,6 @@ def note_progress(error: BaseException, sent: EnqueueResults, *, is_part: bool =
             f"tells of the {len(sent)} tasks that were tried, the rest was not"
         )
     else:
-        note = f"the first {len(sent)} tasks were sent before this, {sent.enqueued} were enqueued"
+        note = f"{len(sent)} tasks were sent before this error; {sent.enqueued} of them were enqueued"
     if not is_part:
         error.add_note(f"enqueue_many: {note}")

@@ -1,7 +1,7 @@
 """Client and AsyncClient: what producers use to put tasks into queues.
 
-Both are thin: the work is a flow of broker operations, written once in ``Producer``; the clients drive it with
-blocking sockets or on an asyncio loop.
+Both are thin. The work is a flow of broker operations, written once in ``Producer``. The clients drive it with blocking
+sockets or on an asyncio loop.
 """
 
 from collections.abc import Awaitable, Iterable, Sequence
@@ -62,9 +62,9 @@ class Client:
     def enqueue(self, task: Task | str, payload: Any = None, **options: Unpack[EnqueueOptions]) -> TaskInfo:
         """Put one task into its queue, at once or not at all.
 
-        The options, ``EnqueueOptions``, win over those of the Task.
-        Raises ``DuplicateTaskError``, ``TaskIDConflictError``, ``BrokerError``; ``ValueError`` or ``TypeError`` for
-        bad input, before anything is sent.
+        The options, ``EnqueueOptions``, win over those of the Task. Raises ``DuplicateTaskError``,
+        ``TaskIDConflictError`` or ``BrokerError``. Bad input raises ``ValueError`` or ``TypeError`` before anything is
+        sent.
         """
         task = as_task(task, payload, self._codec)
         if self._through is None:
@@ -72,11 +72,11 @@ class Client:
         return only_info(self._through((with_options(task, check_options(options)),)))
 
     def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
-        """Put many tasks into their queues, a few hundred a round trip, and tell what became of each.
+        """Put many tasks into their queues, a few hundred per round trip; return a result for each.
 
-        Takes any iterable, also one that does not fit into memory. Each task is put at once or not at all; together
-        they are not atomic. A duplicate or id conflict is that task's result and stops nothing. When Redis fails, the
-        ``BrokerError`` is raised with the results so far as its ``results``.
+        Takes any iterable, even one that does not fit into memory. Each task is put completely or not at all, but the
+        tasks together are not atomic. A duplicate or an id conflict is the result of that task and does not stop the
+        others. When Redis fails, the ``BrokerError`` has the results so far in its ``results``.
         """
         if self._through is None:
             return self._broker.drive(enqueue_many(self._producer, tasks, options))
@@ -147,7 +147,7 @@ class AsyncClient:
         return only_info(await self._through((with_options(task, check_options(options)),)))
 
     async def enqueue_many(self, tasks: Iterable[Task], **options: Unpack[EnqueueOptions]) -> EnqueueResults:
-        """Put many tasks into their queues and tell what became of each; see ``Client.enqueue_many``."""
+        """Put many tasks into their queues; return a result for each. See ``Client.enqueue_many``."""
         if self._through is None:
             return await self._broker.drive(enqueue_many(self._producer, tasks, options))
         with SentChunks(tasks, options) as chunks:

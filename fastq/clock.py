@@ -10,7 +10,7 @@ EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 class Clock(Protocol):
-    """A source of time; everything that waits or takes timestamps gets one, so tests need not sleep."""
+    """A source of time. Everything that waits or takes timestamps gets one, so that tests need not sleep."""
 
     def unix_ns(self) -> int:
         """Return wall time in nanoseconds since the Unix epoch."""
@@ -69,7 +69,7 @@ class ManualClock:
 
 
 def at_unix_ns(unix_ns: int) -> datetime:
-    """Return a time in UTC, cut to the microseconds of a datetime; beyond its years the nearest that it can hold."""
+    """Return a time in UTC with microseconds; times that a datetime cannot hold become its first or last one."""
     try:
         return EPOCH + timedelta(microseconds=unix_ns // 1000)
     except OverflowError:

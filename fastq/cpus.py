@@ -1,7 +1,7 @@
 """How many processors this process may use: its affinity, and the CPU quotas of its control groups.
 
-A container with two CPUs on a machine of 64 has a quota, and sees 64 processors. Both versions of cgroups are read, and
-every group between this process' own and the root of what is mounted, as the least quota counts.
+A container with two CPUs on a machine with 64 has a quota, but sees 64 processors. Both versions of cgroups are read.
+Every group from this process' own up to the mounted root is read, because the smallest quota counts.
 """
 
 import math

@@ -27,8 +27,8 @@ _TERM = re.compile(r"([0-9]*)(\.[0-9]*)?([^.0-9]*)")
 def nanoseconds_of(value: object, *, name: str) -> int:
     """Return a ``timedelta``, or seconds, in nanoseconds; ``name`` is that of the option, for the errors.
 
-    Raises ``TypeError`` for anything else, bools included, and ``ValueError`` for what Go cannot hold: not a number,
-    infinite, or beyond 292 years.
+    Raises ``TypeError`` for anything else, including bools, and ``ValueError`` for durations that Go cannot hold: NaN,
+    infinity, or more than 292 years.
     """
     if isinstance(value, timedelta):
         ns = (value.days * 86_400 + value.seconds) * _SECOND + value.microseconds * 1_000

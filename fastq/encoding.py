@@ -1,9 +1,9 @@
-"""Values as bytes: by a payload codec of the app's, or as JSON, strictly or leniently.
+"""Values as bytes: by a payload codec of the app, or as JSON, strictly or leniently.
 
-What JSON cannot hold is found by its path, and refused or replaced.
+Parts that JSON cannot hold are found by their path, and refused or replaced.
 
-orjson writes NaN and infinity as null without a word, and names neither path nor value of what it refuses. So a value
-that may hold such a thing is walked; all others cost one search for "null" in what was written.
+orjson silently writes NaN and infinity as null, and names neither path nor value of a part that it refuses. So values
+with such parts are walked. All others cost only a search for "null" in the output.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ class Fault:
 
 
 def encode_strictly(value: object, what: str) -> bytes:
-    """Return a value as JSON; ``TypeError`` or, for NaN and infinity, ``ValueError`` names ``what`` and the path."""
+    """Return a value as JSON. ``TypeError``, or ``ValueError`` for NaN and infinity, names ``what`` and the path."""
     try:
         data = orjson.dumps(value)
     except TypeError:
@@ -79,7 +79,7 @@ def encode_strictly(value: object, what: str) -> bytes:
 
 
 def encode_leniently(value: object) -> tuple[bytes, list[Fault]]:
-    """Return a value as JSON, whatever it is, and what had to be replaced.
+    """Return any value as JSON, and the parts that had to be replaced.
 
     null stands for NaN and infinity, a marker for the rest: ``{"fastq:unencodable": type, "why": …, "repr": …}``.
     """
@@ -95,14 +95,14 @@ def encode_leniently(value: object) -> tuple[bytes, list[Fault]]:
 
 
 def marker(value: object, why: str) -> dict[str, str]:
-    """Return what is stored for a value that JSON cannot hold."""
+    """Return the marker that is stored for a value that JSON cannot hold."""
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return {UNENCODABLE: _utf8(name), "why": _utf8(why), "repr": _described(value)}
 
 
 def _checked(data: bytes, value: object) -> tuple[bytes, list[Fault]]:
-    """Return what orjson made of a value, with the numbers that it wrote as null."""
+    """Return the output of orjson, and the numbers that it wrote as null."""
     return _encode_by_parts(value) if b"null" in data and _holds_odd_number(value) else (data, [])
 
 
@@ -113,7 +113,7 @@ def _encode_by_parts(value: object) -> tuple[bytes, list[Fault]]:
 
 
 def _dumps(value: object) -> bytes:
-    # With the option orjson imports numpy at the first type that it does not know, which takes long.
+    # With this option orjson imports numpy at the first type that it does not know, which takes long.
     return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY if "numpy" in sys.modules else None)
 
 
@@ -136,7 +136,7 @@ def _holds_odd_number(value: object) -> bool:
 
 
 def _copy(value: object, path: str, depth: int, faults: list[Fault]) -> Any:
-    """Return a value that orjson takes, and note what had to be replaced."""
+    """Return a value that orjson accepts, and note the parts that had to be replaced."""
     if _is_array(value):
         value = _plain_array(value)
     if _is_odd_number(value) and not _is_array(value):
@@ -157,7 +157,7 @@ def _copy(value: object, path: str, depth: int, faults: list[Fault]) -> Any:
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
-    """Return what a container holds, by key or place; None for what is no container to orjson."""
+    """Return the items of a container by key or place; None for a value that orjson does not see as a container."""
     if isinstance(value, dict):
         return value.items()
     if isinstance(value, list) or type(value) is tuple:
@@ -165,7 +165,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
     if isinstance(value, Enum):
         return [("", value.value)]
     if _is_array(value):
-        # One that orjson takes whole is none to be walked, which saves minutes for a large one.
+        # A container that orjson accepts is not walked, which saves minutes for a large one.
         return enumerate(value) if _is_odd_number(value) or not _is_taken(value) else None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = dict.fromkeys([*(field.name for field in dataclasses.fields(value)), *getattr(value, "__dict__", ())])
@@ -174,7 +174,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, object]] | None:
 
 
 def _flaw(value: object, parts: Iterable[tuple[Any, object]] | None, depth: int) -> str:
-    """Return why a value cannot be written, its parts apart; "" if it can."""
+    """Return why a value cannot be written, apart from its parts; "" if it can."""
     if parts is None:
         return "" if _is_taken(value) else _reason(value)
     if depth >= MAX_DEPTH:
@@ -214,7 +214,7 @@ def _is_odd_number(value: Any) -> bool:
 
 
 def _plain_array(array: Any) -> Any:
-    """Return an array as orjson takes it, if it can be: C contiguous; the scalar of one without dimensions."""
+    """Return an array in the form that orjson takes, if it has one: C contiguous; a scalar if it has no dimensions."""
     return array.copy() if array.ndim else array[()]
 
 

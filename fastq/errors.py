@@ -1,6 +1,6 @@
-"""Every error of fastq, and apart from them the signals with which a handler says what is to happen to its task.
+"""Every error of fastq, and the signals with which a handler decides how its task ends.
 
-``FastqError`` is the base of all errors. Facts (queue, task id, operation) are attributes, the text says what to do.
+``FastqError`` is the base of all errors. Facts (queue, task id, operation) are attributes; the text says what to do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -139,7 +139,7 @@ class QueueStateError(FastqError):
 
 
 class QueuePausedError(QueueStateError):
-    """Raised where tasks are waited for that nobody takes: the queue is paused; ``sizes`` says what is in it."""
+    """Raised when waiting for the tasks of a paused queue, which no server takes; ``sizes`` counts them by state."""
 
     def __init__(self, queue: str = "", sizes: Mapping[str, int] | None = None) -> None:
         self.queue = queue
@@ -150,9 +150,10 @@ class QueuePausedError(QueueStateError):
 
 
 class BadLinesError(FastqError, ValueError):
-    """Raised where lines of an import cannot be read: nothing was put of a list, nor of the 200 lines of an iterator.
+    """Raised when lines of an import cannot be read.
 
-    ``report``, an ``ImportReport``, says what was done before, and names the first bad lines.
+    Of a list nothing was imported, of an iterator nothing of the 200 lines in progress. ``report``, an
+    ``ImportReport``, says what was imported before, and names the first bad lines.
     """
 
     def __init__(self, report: Any, total: int = 1) -> None:
@@ -168,11 +169,11 @@ class ServerClosedError(FastqError):
 
 
 class ServerNotListeningError(FastqError):
-    """Raised where a server cannot be told anything: it is one of Go's, is gone, or may not subscribe."""
+    """Raised when a server takes no orders: it is a Go server, is gone, or may not subscribe."""
 
     def __init__(self, server_id: str) -> None:
         self.server_id = server_id
-        super().__init__(f"server does not listen: it is a server of Go, or gone, or may not (server_id={server_id!r})")
+        super().__init__(f"server takes no orders: it is Go's, is gone, or may not listen (server_id={server_id!r})")
 
 
 class ServerStartError(FastqError):
@@ -229,14 +230,14 @@ class TaskEndedError(FastqError, RuntimeError):
 
 
 class WorkerCrashedError(FastqError):
-    """Raised when the worker process died running the task, or was killed since the task blocked its event loop."""
+    """Raised when the worker process died running the task, or was killed because the task blocked its event loop."""
 
 
 class BrokerError(FastqError):
     """Raised when Redis refused an operation or failed to carry it out.
 
-    ``operation`` names it. ``maybe_applied`` is true when the request was sent and its reply lost, so it may or may not
-    have been carried out. ``transient`` is true when trying again later may work. An error that ends an
+    ``operation`` is its name. ``maybe_applied`` is true if the request was sent and its reply was lost, so that it may
+    or may not have been carried out. ``transient`` is true if a later try may succeed. An error that ends an
     ``enqueue_many`` has the results so far in ``results``.
     """
 

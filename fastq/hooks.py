@@ -1,4 +1,4 @@
-"""The app's hooks that belong to a task: what a server asks about a task that failed."""
+"""The app's hooks for failed tasks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

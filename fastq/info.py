@@ -1,4 +1,4 @@
-"""What is known of a task in Redis, as ``Client.enqueue`` and ``Inspector`` return it."""
+"""``TaskInfo``: the data of a task in Redis, as ``Client.enqueue`` and ``Inspector`` return it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ __all__ = ["TaskInfo", "task_info"]
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """What was known of a task when it was read.
+    """The data of a task at the time when it was read.
 
-    Times are in UTC, None where there is none; a ``timeout`` or ``retention`` of zero means none. ``result`` is what
-    the handler wrote, None if nothing. ``is_orphaned`` tells that an active task's lease has expired. ``lost`` is how
-    often it was lost with its server, which uses up no retry.
+    Times are in UTC, or None if there is none. A ``timeout`` or ``retention`` of zero means none. ``result`` is the
+    handler's result, or None. ``is_orphaned`` means that the lease of an active task has expired. ``lost`` is the
+    number of times that the task was lost with its server; a loss uses up no retry.
     """
 
     id: str

@@ -31,7 +31,7 @@ class _Typed(Protocol):
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    # So that ``ServeMux()`` and ``Handler`` need no parameter; the language has defaults from 3.13 on only.
+    # So that ``ServeMux()`` and ``Handler`` need no parameter; type parameters have defaults only from Python 3.13 on.
     TaskT = TypeVarWithDefault("TaskT", bound=_Typed, default=RunningTask)
 else:
     TaskT = TypeVar("TaskT", bound=_Typed)
@@ -89,7 +89,7 @@ def _middleware_of(enter: Callable[[Any], Any]) -> Callable[[Callable[..., Any]]
 
     def middleware(handler: Callable[..., Any]) -> Callable[..., Any]:
         if handler is _not_found:
-            return handler  # nothing runs, so there is nothing to be around, and its error must stay what it is
+            return handler  # no handler runs, so there is nothing to wrap, and its error must stay as it is
         if is_async(handler):
 
             @functools.wraps(handler)
@@ -126,7 +126,7 @@ def _checked_hook(hook: Callable[[], object], what: str) -> Callable[[], object]
 
 
 def _not_found(task: _Typed) -> object:
-    """Fail the task as asynq does, inside the middleware."""
+    """Fail the task inside the middleware, as asynq does."""
     raise HandlerNotFoundError(task.type)
 
 
@@ -148,8 +148,8 @@ _NOT_FOUND: Final = _Registered(_not_found)
 class ServeMux(Generic[TaskT]):
     """A map from patterns to handlers: an exact pattern first, then the longest one that the type begins with.
 
-    This is asynq's rule, and it knows no separator: ``image:resize`` also takes ``image:resize_v2`` unless that has a
-    handler of its own. The log says so once at debug level. Case and white space count. Handlers and middleware may be
+    This is asynq's rule. There is no separator: ``image:resize`` also takes ``image:resize_v2`` unless that type has
+    its own handler, which is logged once at debug level. Case and white space matter. Handlers and middleware may be
     added at any time and from any thread, but a server reads ``patterns`` once, when a child has imported the app.
     """
 
@@ -160,9 +160,9 @@ class ServeMux(Generic[TaskT]):
         self._middleware: tuple[Middleware[TaskT], ...] = ()
         self._start_hooks: tuple[Callable[[], object], ...] = ()
         self._stop_hooks: tuple[Callable[[], object], ...] = ()
-        self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around; None: no pattern matches
+        self._built: dict[str | None, Handler[TaskT]] = {}  # with the middleware around it; None: no pattern matches
         self._routes: dict[str, Handler[TaskT]] = {}  # the same by type
-        self._noted: set[str] = set()  # patterns that take other names, as the log has said or their end shows
+        self._noted: set[str] = set()  # patterns known to take other names: logged, or clear from their end
         self._included: tuple[ServeMux[TaskT], ...] = ()  # by this one, or by one of these
         self._is_included = False
 
@@ -180,14 +180,15 @@ class ServeMux(Generic[TaskT]):
     def handle(self, pattern: str, handler: Handler[TaskT]) -> None:
         """Register a handler, ``def`` or ``async def``, for all types that begin with ``pattern``.
 
-        A blank or known pattern is a ``ValueError``; a generator function, or what cannot be called, a ``TypeError``.
+        A blank or already registered pattern raises ``ValueError``. A generator function, or an object that cannot be
+        called, raises ``TypeError``.
         """
         self._register(pattern, handler)
 
     def use(self, *middleware: Middleware[TaskT]) -> None:
-        """Wrap all handlers, those to come and "not found" too: ``middleware(next) -> handler``, the first outermost.
+        """Wrap all handlers, also later ones and "not found": ``middleware(next) -> handler``, the first outermost.
 
-        Middleware is called once a pattern, when its first task comes, not once a task as in asynq.
+        Middleware is called once per pattern, when its first task arrives, not once per task as in asynq.
         """
         for item in middleware:
             if not callable(item):
@@ -200,9 +201,9 @@ class ServeMux(Generic[TaskT]):
     def around(self, enter: E) -> E:
         """Run every handler, plain or async, inside ``with enter(task):``; also as a decorator. The first is outermost.
 
-        ``enter`` is any function of the task that returns a context manager, as one made by ``contextmanager``, or a
-        ``Semaphore``. Around an async handler one that has an async form is entered by ``async with``; a plain handler
-        needs the plain form.
+        ``enter`` is a function of the task that returns a context manager, for example one made by ``contextmanager``,
+        or a ``Semaphore``. Around an async handler, a context manager with an async form is entered by ``async with``.
+        A plain handler needs the plain form.
         """
         self.use(_middleware_of(enter))
         return enter
@@ -210,9 +211,9 @@ class ServeMux(Generic[TaskT]):
     def include(self, other: "ServeMux[TaskT]") -> None:
         """Add the handlers of another mux, plain and async, each inside that mux's middleware and then this one's.
 
-        Its ``child_start`` and ``child_stop`` hooks come with them. ``ValueError`` names a pattern that both have, or a
-        mux that is included already, and nothing is added then. Nothing can be added to ``other`` afterwards: that
-        raises ``RuntimeError``.
+        Its ``child_start`` and ``child_stop`` hooks are added too. If both have the same pattern, or ``other`` is
+        already included, ``ValueError`` names it and nothing is added. Adding to ``other`` afterwards raises
+        ``RuntimeError``.
         """
         if not isinstance(other, ServeMux):
             raise TypeError(f"mux.include takes a ServeMux, not {other!r}")
@@ -238,7 +239,7 @@ class ServeMux(Generic[TaskT]):
             self._stop_hooks = (*other._stop_hooks, *self._stop_hooks)
 
     def check(self) -> None:
-        """Put the middleware around every handler now; ``TypeError`` names what does not fit."""
+        """Put the middleware around every handler now; ``TypeError`` names a middleware that does not fit."""
         for pattern, found in list(self._handlers.items()):
             if isinstance(found.handler, ServeMux) and any(found.handler.patterns().values()):
                 raise TypeError(
@@ -250,26 +251,27 @@ class ServeMux(Generic[TaskT]):
     def child_start(self, hook: C) -> C:
         """Register the decorated function to be called in each child process before its first task.
 
-        It takes nothing, and may be ``async``; then it runs in the event loop of the handlers. What it opens is the
-        child's own: connections, threads, sessions. A child in which it raises does not serve: the traceback is logged,
-        and another child is started after a while. Only those of the mux that is served, and of those it includes, are
-        called, as they were registered.
+        It takes no arguments. If it is ``async``, it runs in the event loop of the handlers. Connections, threads and
+        sessions that it opens belong to the child. If it raises, the child runs no tasks: the traceback is logged, and
+        another child is started after a while. Only the hooks of the served mux, and of the muxes that it includes, are
+        called, in the order of registration.
         """
         self._check_open()
         self._start_hooks += (_checked_hook(hook, "child_start"),)
         return hook
 
     def child_stop(self, hook: C) -> C:
-        """Register the decorated function to be called in each child that ends in order, the last registered first.
+        """Register the decorated function to be called in each child that ends normally, the last registered first.
 
-        It has 5 s in all. It is not called in a child that is killed: with a task whose time is up, or with the server.
+        All these functions together have 5 s. They are not called in a child that is killed because of a task's time
+        limit or with the server.
         """
         self._check_open()
         self._stop_hooks = (_checked_hook(hook, "child_stop"), *self._stop_hooks)
         return hook
 
     def child_hooks(self) -> tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]:
-        """Return what is called at the start and at the end of a child, in that order."""
+        """Return the functions to call at the start and at the end of a child, in that order."""
         return self._start_hooks, self._stop_hooks
 
     def match(self, task_type: str) -> tuple[Handler[TaskT], str]:
@@ -279,12 +281,12 @@ class ServeMux(Generic[TaskT]):
             return (_not_found, "") if pattern is None else (self._handlers[pattern].handler, pattern)
 
     def dispatch(self, task_type: str) -> Handler[TaskT]:
-        """Return the handler of a type with all middleware around it; with no match it raises HandlerNotFoundError."""
+        """Return the handler of a type with its middleware; without a match it raises HandlerNotFoundError."""
         handler = self._routes.get(task_type)
         return self._route(task_type) if handler is None else handler
 
     def __call__(self, task: TaskT) -> object:
-        """Run a task; so a mux can be a handler of another one, as a plain function would."""
+        """Run a task; so a mux can be the handler of another mux, like a plain function."""
         return self.dispatch(task.type)(task)
 
     def patterns(self) -> dict[str, bool]:
@@ -296,7 +298,7 @@ class ServeMux(Generic[TaskT]):
             return {pattern: is_async(found.handler) for pattern, found in self._handlers.items()}
 
     def _check_open(self) -> None:
-        """Raise ``RuntimeError`` if this mux is part of another one, which would not hear of what is added here."""
+        """Raise ``RuntimeError`` if this mux is included in another one, which would not see later additions."""
         if self._is_included:
             raise RuntimeError(
                 "this ServeMux is included in another one; add handlers, middleware and hooks before mux.include"
@@ -323,10 +325,10 @@ class ServeMux(Generic[TaskT]):
         self._handlers[pattern] = registered
         self._routes = {}  # some of these types may be the new pattern's now
         if not pattern[-1].isalnum():
-            self._noted.add(pattern)  # it ends in a separator, so it is meant as a prefix
+            self._noted.add(pattern)  # it ends in a separator, so it is intended as a prefix
 
     def _route(self, task_type: str) -> Handler[TaskT]:
-        """Find the handler of a type that is not remembered, and remember it while there is room."""
+        """Find the handler of a type that is not cached, and cache it while there is room."""
         pattern = self._index.find(task_type)
         if pattern is not None and pattern not in self._noted and pattern != task_type:
             self._note(pattern, task_type)

@@ -1,11 +1,11 @@
 """The options of a task: one table of them, checked where they are given, merged, and completed with the defaults.
 
-``check_options`` turns what the user wrote into exact values, or raises before anything is sent. Options given to
-``Task`` come first, those given to ``enqueue`` after them; the last of a kind wins. ``process_at`` and ``process_in``
-are of one kind, as in asynq.
+``check_options`` turns the user's values into exact values, or raises before anything is sent. Options of ``Task`` come
+first, then those of ``enqueue``; the last of a kind wins. ``process_at`` and ``process_in`` are of one kind, as in
+asynq.
 
-An option is one entry of ``OPTIONS`` and one key of ``EnqueueOptions``. What the clients, the scheduler and the command
-do with it follows from these; a test holds both, and the table on the page of the clients, together.
+An option is one entry of ``OPTIONS`` and one key of ``EnqueueOptions``. The clients, the scheduler and the command all
+use these. A test checks that the two agree with each other and with the table in docs/api/client.md.
 """
 
 import difflib
@@ -67,8 +67,9 @@ class EnqueueOptions(TypedDict, total=False):
 class TaskOptions:
     """The options of one task, complete.
 
-    ``fields`` are those of the message that options set. ``headers`` are those given to ``enqueue``. ``unique_ttl_ns``
-    is 0 for "not unique", ``unique_key`` None for the payload's, ``process_at_ns`` None for "now".
+    ``fields`` are the fields of the message that options set. ``headers`` are those given to ``enqueue``.
+    ``unique_ttl_ns`` is 0 for "not unique", ``unique_key`` is None for the key of the payload, ``process_at_ns`` is
+    None for "now".
     """
 
     fields: Mapping[str, Any]
@@ -148,11 +149,11 @@ def _unknown(name: str) -> str:
 
 
 def check_text(value: object, name: str) -> str:
-    """Return ``value`` if it is text that can stand on the wire; blank and lone surrogates are refused."""
+    """Return ``value`` if it is text that can be sent; blank text and lone surrogates are refused."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}: {value!r}")
     if value.__class__ is not str:
-        value = str.__str__(value)  # what the message holds: in a key, an enum would write its own name instead
+        value = str.__str__(value)  # a plain str, as the message holds it: an enum would put its own name into a key
     if not value.isascii():
         try:
             value.encode()
@@ -245,7 +246,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class OptionKind(Enum):
-    """What an option's value is: it decides how the command and the scheduler read and write it."""
+    """The kind of an option's value, which decides how the command and the scheduler read and write it."""
 
     TEXT = auto()
     NUMBER = auto()
@@ -277,7 +278,7 @@ OPTIONS: Final = (
     OptionSpec(
         "queue", OptionKind.TEXT, check_queue_name, "the queue  [default: default]", "Queue", "queue", "default"
     ),
-    OptionSpec("task_id", OptionKind.TEXT, check_text, "its id  [default: a random UUID]", "TaskID"),
+    OptionSpec("task_id", OptionKind.TEXT, check_text, "the task's id  [default: a random UUID]", "TaskID"),
     OptionSpec(
         "max_retry", OptionKind.NUMBER, _count, "how often to retry the task  [default: 25]", "MaxRetry", "retry", 25
     ),
@@ -295,19 +296,19 @@ OPTIONS: Final = (
         "unique",
         OptionKind.DURATION,
         _lock_ns,
-        "refuse another of its type and payload until it is done, at most so long",
+        "refuse a second task of this type and payload until this one is done, at most this long",
         "Unique",
     ),
     OptionSpec("unique_key", OptionKind.TEXT, check_text, "text that --unique compares instead of the payload"),
-    OptionSpec("process_at", OptionKind.TIME, _process_at, "when it may start", "ProcessAt", key="process"),
+    OptionSpec("process_at", OptionKind.TIME, _process_at, "the earliest time to run it", "ProcessAt", key="process"),
     OptionSpec(
-        "process_in", OptionKind.DURATION, _process_in, "how long from now it may start", "ProcessIn", key="process"
+        "process_in", OptionKind.DURATION, _process_in, "how long to wait before running it", "ProcessIn", key="process"
     ),
     OptionSpec(
         "retention",
         OptionKind.DURATION,
         _seconds,
-        "how long to keep the task after it completed",
+        "how long to keep the task after it has completed",
         "Retention",
         "retention",
         0,
@@ -316,7 +317,7 @@ OPTIONS: Final = (
         "group",
         OptionKind.TEXT,
         check_text,
-        "the group in which it waits to be made into one task with others",
+        "the group in which it waits to be combined with others into one task",
         "Group",
         "group_key",
         "",

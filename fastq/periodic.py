@@ -1,7 +1,7 @@
 """``PeriodicTaskManager``: a scheduler whose entries come from a provider, asked again and again.
 
-What the provider returns is compared with what is registered: entries that are gone are removed, new ones registered,
-the rest goes on undisturbed. A provider that fails changes nothing.
+The provider's entries are compared with the registered ones: missing entries are removed, new ones are registered, and
+the others continue undisturbed. A provider that fails changes nothing.
 """
 
 import logging
@@ -57,7 +57,7 @@ Provider: TypeAlias = Callable[[], Iterable[PeriodicTaskConfig]]
 
 
 class SchedulerOptions(TypedDict, total=False):
-    """What a manager hands on to its ``Scheduler``."""
+    """The options that a manager passes on to its ``Scheduler``."""
 
     location: str | tzinfo
     heartbeat_interval: float | timedelta
@@ -68,10 +68,10 @@ class SchedulerOptions(TypedDict, total=False):
 class PeriodicTaskManager:
     """A scheduler whose entries a provider names: ``run`` until a signal, or ``start`` … ``shutdown`` on threads.
 
-    ``provider()`` returns all ``PeriodicTaskConfig`` there are to be; it is asked at the start, and every
-    ``sync_interval`` (seconds or a ``timedelta``) on a thread of its own. When it raises, or returns anything else,
-    that is logged, and the entries stay; at the start it is a ``ServerStartError``. Of a configuration that cannot be
-    registered the others hear nothing: it is logged, and tried again at every sync.
+    ``provider()`` returns all entries as ``PeriodicTaskConfig``. It is called at the start, and then every
+    ``sync_interval`` (seconds or a ``timedelta``) on its own thread. If it raises, or returns anything else, this is
+    logged and the entries stay; at the start it is a ``ServerStartError``. A configuration that cannot be registered is
+    logged and tried again at every sync, without affecting the others.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class PeriodicTaskManager:
             self.shutdown()
 
     def start(self) -> None:
-        """Ask the provider, begin on threads, and return."""
+        """Call the provider, start the threads, and return."""
         self._begin()
         self._scheduler.start()
 
     def shutdown(self) -> None:
-        """End, and take back what was published; may be called twice."""
+        """Shut down, and remove the published entries; may be called twice."""
         self._ended.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(PROVIDER_MAY_TAKE_S)
@@ -123,7 +123,7 @@ class PeriodicTaskManager:
         self._scheduler.ping()
 
     def sync(self) -> None:
-        """Ask the provider now, and do as it says; what it raises passes, ``TypeError`` is for a senseless answer."""
+        """Call the provider now, and apply its answer. Exceptions propagate; a wrong answer raises ``TypeError``."""
         with self._syncing:
             self._follow(_configs_of(self._provider()))
 
@@ -163,7 +163,7 @@ class PeriodicTaskManager:
         while not self._ended.wait(self._interval_s):
             try:
                 self.sync()
-            except Exception as error:  # noqa: BLE001 - the provider is the user's code, and asked again
+            except Exception as error:  # noqa: BLE001 - the provider is the user's code, and is called again later
                 if not self._ended.is_set():
                     _log.warning("the provider failed; keeping its last entries: %s: %s", type(error).__name__, error)
 
@@ -192,12 +192,12 @@ def _configs_of(answer: object) -> list[tuple[Hashable, PeriodicTaskConfig]]:
 
 
 def _identity(config: PeriodicTaskConfig) -> Hashable:
-    """Return what tells a configuration from a changed one: asynq's hash, and what that leaves out."""
+    """Return what distinguishes a configuration from a changed one: asynq's hash, and the parts that it leaves out."""
     try:
         task = config.task if isinstance(config.task, Task) else Task(config.task)
         known = config_hash(config.cronspec, task.type, task.payload, option_strings(config.options))
     except (TypeError, ValueError):
-        return repr(config)  # it cannot be registered; nothing but its looks is known
+        return repr(config)  # it cannot be registered; only its repr is known
     unlisted = [config.options.get(spec.name) for spec in OPTIONS if not spec.go]
     further = {**task.headers}, {**task.options}, lock_payload(task) is None, unlisted
     return known, config.cronspec, task.type, repr(further), config.name, str(config.tz), config.missed

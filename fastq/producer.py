@@ -1,6 +1,6 @@
-"""How tasks are enqueued: a task and its options become a message, the place where it starts, and a flow that puts it.
+"""How tasks are enqueued: a task and its options become a message, a starting state, and a flow that puts it.
 
-Thread-safe: all that is kept between calls is which queues were registered when.
+Thread-safe: between calls, only the times at which queues were registered are kept.
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ from fastq.wire.messages import TaskMessage
 __all__ = ["Producer", "as_task", "compose", "enqueued_info", "message_of", "new_task_of"]
 
 SECOND_NS = 1_000_000_000
-PENDING = TaskState.PENDING  # on the way of each task, and slow to look up in its class
+PENDING = TaskState.PENDING  # used for each task, and slow to look up in its class
 
 
 class Producer:
-    """The flows that enqueue tasks, for a client of either kind to drive; ``fastq.bulk`` has that of many tasks."""
+    """The flows that enqueue tasks, driven by either kind of client; ``fastq.bulk`` has the flow for many tasks."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -52,13 +52,14 @@ def as_task(task: Task | str, payload: Any, codec: PayloadCodec | None = None) -
     """Return the task that the first arguments of ``enqueue`` mean."""
     if isinstance(task, Task):
         if payload is not None:
-            raise TypeError(f"a Task has its payload already; payload={payload!r} goes with a type name only")
+            raise TypeError(f"a Task already has a payload; payload={payload!r} goes only with a type name")
         return task
     return Task(task, payload) if codec is None else Task(task, payload, codec=codec)
 
 
 def compose(task: Task, given: Mapping[str, Any], now_ns: int, task_id: str = "") -> tuple[EnqueueBatch, TaskInfo]:
-    """Return what enqueues a task, and how it is described; ``given`` are checked options that win over the task's.
+    """Return the flow that enqueues a task, and its description; ``given`` are checked options that win over the
+    task's.
 
     ``task_id`` wins over all options. ``ValueError`` for a message above Redis' size limit.
     """
@@ -85,14 +86,16 @@ def _lock(task: Task, options: TaskOptions) -> str:
 
 
 def new_task_of(message: TaskMessage, options: TaskOptions, now_ns: int) -> NewTask:
-    """Encode a message, and add what the scripts need beside it; ``ValueError`` above Redis' size limit."""
+    """Encode a message, and add the other arguments of the scripts; ``ValueError`` above Redis' size limit."""
     data = encode_task_message(message)
     if len(data) > MAX_MESSAGE_BYTES:
-        raise ValueError(f"task {message.id} makes a message of {len(data)} bytes; Redis takes {MAX_MESSAGE_BYTES}")
+        raise ValueError(
+            f"task {message.id} has a message of {len(data)} bytes; the limit of Redis is {MAX_MESSAGE_BYTES}"
+        )
     if options.state is PENDING and not options.unique_ttl_ns:
         return NewTask(message.id, data)
     run_at_ns = options.process_at_ns
-    # The lock of a scheduled task lasts from its time on (asynq: time until processAt + ttl).
+    # The lock of a scheduled task counts from its due time (asynq: time until processAt + ttl).
     delay_ns = 0 if run_at_ns is None else run_at_ns - now_ns
     return NewTask(
         id=message.id,

@@ -1,6 +1,6 @@
 """The results of ``enqueue_many``: a TaskInfo or an error for each task, made when asked for.
 
-What is kept is columns, not objects: 41 bytes a task with generated ids, under 100 with every option different.
+The results are kept in columns, not objects: 41 bytes per task with generated ids, under 100 if every option differs.
 """
 
 from array import array
@@ -21,7 +21,7 @@ __all__ = ["ChunkResult", "Column", "EnqueueResults", "ResultPart", "Texts", "jo
 
 
 class Texts:
-    """Strings in one piece: their length and 4 bytes each, where objects of their own would take over 50."""
+    """Strings in one buffer: their length plus 4 bytes each, where separate objects would take over 50."""
 
     __slots__ = ("_data", "_ends")
 
@@ -44,8 +44,8 @@ Column: TypeAlias = "array[int] | Texts"
 class ChunkResult:
     """A chunk of tasks and their results, in columns; a column of equal values is one value.
 
-    ``options`` are those of the first task; ``columns`` hold the fields that differ, and ``process_at_us`` where that
-    differs: microseconds, as a datetime has it, 0 for None. After 2262 nanoseconds are over 64 bits.
+    ``options`` are those of the first task. ``columns`` hold the fields that differ, among them ``process_at_us``: in
+    microseconds, as in a datetime, and 0 for None, because after 2262 nanoseconds exceed 64 bits.
     """
 
     now_ns: int
@@ -124,8 +124,8 @@ class ResultPart(Protocol):
 class EnqueueResults(Sequence[TaskInfo | FastqError]):
     """The results of ``enqueue_many``: a ``TaskInfo`` or the error of each task, in order, made when asked for.
 
-    The tasks of a list or tuple are kept (they are the caller's), so that an info has payload and headers; those of an
-    iterator are not, and their infos have an empty payload and no headers.
+    The tasks of a list or tuple are kept, since the caller keeps them anyway, so their infos have payload and headers.
+    The tasks of an iterator are not kept, so their infos have an empty payload and no headers.
     """
 
     def __init__(self, parts: Iterable[ResultPart] = ()) -> None:
@@ -155,7 +155,7 @@ class EnqueueResults(Sequence[TaskInfo | FastqError]):
         return self._parts[number], at - self._starts[number]
 
     def ids(self) -> Iterator[str]:
-        """Yield the id of each task in order, whatever became of it."""
+        """Yield the id of each task in order, whether it was enqueued or not."""
         return (part.task_id(at) for part in self._parts for at in range(len(part)))
 
     def errors(self) -> Iterator[tuple[int, FastqError]]:

@@ -1,4 +1,4 @@
-"""How long asynq waits before it tries a failed task again."""
+"""The delay before a failed task is retried, as in asynq."""
 
 import random
 from typing import Protocol
@@ -11,8 +11,8 @@ class _Random(Protocol):
 
 
 def default_retry_delay(retried: int, rng: _Random = random) -> int:
-    """Return seconds to wait: n⁴ + 15, plus 0 to 29 times n + 1 by chance, where n is the retries before this failure.
+    """Return the delay in seconds: n⁴ + 15 + (random 0 to 29) · (n + 1), where n is the retries before this failure.
 
-    The chance keeps tasks that failed together from coming back together.
+    The random part keeps tasks that failed together from coming back together.
     """
     return retried**4 + 15 + int(rng.random() * 30) * (retried + 1)

@@ -17,7 +17,7 @@ MAX_RESULT_BYTES = 64 * 1024 * 1024
 
 
 class Context(Protocol):
-    """What a running task needs of the pool."""
+    """The part of the pool that a running task uses."""
 
     @property
     def started_ns(self) -> int:
@@ -32,14 +32,14 @@ class Context(Protocol):
 
 
 class RunningTask(Task):
-    """A task inside its handler: the producer's task, and what is known only while it runs."""
+    """A task inside its handler: the producer's task, and the facts of this attempt."""
 
     __slots__ = ("_context", "_message", "_rule")
 
     _rule: Any  # a FailureRule; there for the tasks that have one, so that others need not say they have none
 
     def __init__(self, message: TaskMessage, context: Context) -> None:
-        # Not Task.__init__: what came through the codec needs no checks, and this is on the hot path.
+        # Not Task.__init__: data from the codec needs no checks, and this is on the hot path.
         self.type = message.type
         self.payload = message.payload
         self.headers = message.headers
@@ -82,9 +82,10 @@ class RunningTask(Task):
     def write_result(self, data: Any) -> None:
         """Store a result now, before the handler returns; the last one written wins. JSON unless bytes.
 
-        It can be read while the task runs, and after that for as long as the task is kept (retention).
-        May be called from any thread. ``ValueError`` above 64 MB and for NaN and infinity, ``TypeError`` for what JSON
-        cannot hold, by its path; ``TaskEndedError`` once the handler has ended, and in a process that it has forked.
+        It can be read while the task runs, and afterwards for as long as the task is kept (retention). May be called
+        from any thread. Raises ``ValueError`` above 64 MB and for NaN and infinity. Raises ``TypeError``, with the
+        path, for a value that JSON cannot hold. Raises ``TaskEndedError`` after the handler has ended, and in a process
+        that it forked.
         """
         encoded = encode_result(data)
         try:
@@ -99,7 +100,7 @@ class GroupedTask(Task):
     __slots__ = ("id",)
 
     def __init__(self, message: TaskMessage) -> None:
-        # Not Task.__init__: what came through the codec needs no checks, and a peer's type may be blank.
+        # Not Task.__init__: data from the codec needs no checks, and a peer's type may be blank.
         self.id = message.id
         self.type = message.type
         self.payload = message.payload
@@ -109,7 +110,7 @@ class GroupedTask(Task):
 
 
 def encode_result(data: Any) -> bytes:
-    """Return what a handler writes as bytes: JSON unless it is bytes; errors are those of ``write_result``."""
+    """Return a handler's result as bytes: JSON unless it is bytes already. Raises as ``write_result`` does."""
     encoded = encode_payload(data, "result")
     if len(encoded) > MAX_RESULT_BYTES:
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Semaphore: how many tasks may do something at once, on all servers together, Go's too (asynq's x/rate).
+"""Semaphore: a limit on how many tasks use a resource at once, across all servers, also Go's (asynq's x/rate).
 
-It counts; it knows no time window. A token belongs to a task and ends with that task's deadline, so that a holder
-that dies without a word keeps it no longer.
+It limits concurrency, not the rate per time window. A token belongs to a task and expires at that task's deadline, so a
+holder that dies does not keep it longer.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ _log = logging.getLogger("fastq.semaphore")
 
 
 class Semaphore:
-    """At most ``max_tokens`` tasks hold a token of ``scope`` at once; all who share a scope give the same number.
+    """At most ``max_tokens`` tasks hold a token of ``scope`` at once; all users of a scope must give the same number.
 
-    Inside a handler ``with semaphore:`` or ``async with semaphore:`` holds a token of the task that runs, or raises
-    ``SemaphoreFullError``, upon which the task is tried again; ``is_failure`` can say that this does not count.
-    ``mux.use(semaphore.middleware)`` does so around every handler, ``@semaphore.middleware`` around one. ``redis`` is
-    as for ``Client``. Nothing is sent before the first use. Safe to share among threads and coroutines, and to make at
-    import, before children are forked.
+    Inside a handler, ``with semaphore:`` or ``async with semaphore:`` takes a token for the running task, or raises
+    ``SemaphoreFullError``, so that the task is retried. The hook ``is_failure`` can keep this from counting as a
+    failure. ``mux.use(semaphore.middleware)`` does the same around every handler, ``@semaphore.middleware`` around one.
 
-    ``ValueError`` or ``TypeError`` for a blank scope and for less than one token.
+    ``redis`` is as for ``Client``. Nothing is sent before the first use. A semaphore may be shared among threads and
+    coroutines, and created at import, before children are forked. A blank scope, or less than one token, raises
+    ``ValueError`` or ``TypeError``.
     """
 
     def __init__(self, scope: str, max_tokens: int, redis: str | BlockingRedis | None = None) -> None:
@@ -46,22 +46,22 @@ class Semaphore:
     def acquire(self, task: RunningTask | None = None) -> bool:
         """Take a token for a task, the current one unless given; False if none is free.
 
-        It ends when the task's time is up, if ``release`` does not come first. As in asynq a task that asks again needs
-        another free token, and has one after that. ``LookupError`` outside of handlers, ``ValueError`` for a task
-        without a deadline, ``BrokerError``.
+        The token expires when the task's time is up, unless it is released before. As in asynq, a task that asks again
+        needs another free token, but still holds only one afterwards. Raises ``LookupError`` outside of handlers,
+        ``ValueError`` for a task without a deadline, and ``BrokerError``.
         """
         holder = task or current_task()
         if holder.deadline is None:
             raise ValueError(
                 f"task {holder.id} has neither timeout nor deadline, so that its token of semaphore {self.scope!r} "
-                "would be lost for ever if its process died; give it one"
+                "would be lost forever if its process died; give it one"
             )
         token = Token(self.scope, holder.id, int(holder.deadline.timestamp()))
         try:
             return self._broker.drive(acquire_token(token, self.max_tokens, self._now_s()))
         except Exception:
             raise
-        except BaseException:  # the task is canceled or its time is up, and it may have the token by now
+        except BaseException:  # the task was canceled or its time is up, but it may have the token already
             self._give_back(holder)
             raise
 
@@ -107,16 +107,16 @@ class Semaphore:
         holder = current_task()
         try:
             self._give_back(holder)
-        except BaseException:  # the task was canceled, or its time ran out, before it was through
+        except BaseException:  # the task was canceled, or its time ran out, before this was finished
             self._give_back(holder)
             raise
 
     async def __aenter__(self) -> Self:
-        # In a thread, since the connection blocks; the current task goes with the context.
+        # In a thread, because the connection blocks; the context carries the current task.
         entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
         try:
             return await asyncio.shield(entering)
-        except BaseException:  # what a signal raises may show here as well as a cancellation
+        except BaseException:  # an exception raised by a signal may appear here as well as a cancellation
             while not entering.done():
                 with suppress(asyncio.CancelledError):  # once more; the first is raised below
                     await asyncio.wait({entering})
@@ -133,7 +133,7 @@ class Semaphore:
         try:
             self.release(holder)
         except BrokerError as failure:
-            # The work is done: it must not be done again for the token, which ends by itself.
+            # The work is done and must not be repeated because of the token, which expires by itself.
             _log.warning(
                 "could not release a token of semaphore %r; it stays taken until its task's deadline: %s",
                 self.scope,

@@ -1,4 +1,4 @@
-"""Where a task can be in its life; the strings are the ``state`` field of the task hash on the wire."""
+"""The states of a task; the strings are the ``state`` field of the task hash on the wire."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""A task as its producer makes it: a type, a payload of bytes, headers and options, checked when it is made."""
+"""A task as its producer creates it: a type, a payload of bytes, headers and options, checked at creation."""
 
 from collections.abc import Mapping
 from copy import copy
@@ -26,8 +26,8 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 def encode_payload(payload: object, what: str = "payload", codec: PayloadCodec | None = None) -> bytes:
     """Return bytes as they are, and anything else by the codec, without one as JSON; ``None`` is no payload at all.
 
-    ``TypeError`` names what cannot be encoded and its path, ``ValueError`` NaN and infinity, or the size beyond Redis'
-    limit of 512 MB. ``what`` it is stands in these texts.
+    ``TypeError`` names a part that cannot be encoded, and its path. ``ValueError`` names NaN or infinity, or a size
+    above Redis' limit of 512 MB. ``what`` is the name of the value in these errors.
     """
     if payload is None:
         return b""
@@ -45,17 +45,17 @@ def _check_size(size: int, what: str) -> None:
     if size > MAX_MESSAGE_BYTES:
         raise ValueError(
             f"{what} of {size} bytes is over Redis' limit of {MAX_MESSAGE_BYTES} bytes for a value; "
-            "store it elsewhere and enqueue where it is"
+            "store it elsewhere and enqueue a reference"
         )
 
 
 class Task:
-    """A unit of work: ``type`` chooses the handler, ``payload`` is bytes, options say how it is to be run.
+    """A unit of work: ``type`` chooses the handler, ``payload`` is bytes, and options control how it runs.
 
-    A payload that is not bytes is encoded: by ``codec``, which its header ``content-type`` then names, else as JSON,
-    numpy's scalars and arrays too; there NaN and infinity are refused.
-    ``None``, the default, means no payload: Go's ``nil``. On the wire it is the same as ``b""``, Go's ``[]byte{}``, but
-    with its own unique lock. Options are those of ``Client.enqueue``.
+    A payload that is not bytes is encoded. ``codec`` encodes it, and is named in the header ``content-type``; otherwise
+    it becomes JSON, including numpy's scalars and arrays, without NaN and infinity. ``None``, the default, means no
+    payload: Go's ``nil``. On the wire it is the same as ``b""``, Go's ``[]byte{}``, but it has its own unique lock. The
+    options are those of ``Client.enqueue``.
     """
 
     __slots__ = ("_has_payload", "headers", "options", "payload", "type")
@@ -64,7 +64,7 @@ class Task:
         self, type: str, payload: Any = None, codec: PayloadCodec | None = None, **options: Unpack[EnqueueOptions]
     ) -> None:
         self.type = check_text(type, "task type")
-        # The common case first: encode_payload returns bytes as they are, but checks more than a short one needs.
+        # The common case first: encode_payload returns bytes as they are, but checks more than a short payload needs.
         self.payload: bytes = (
             payload
             if payload.__class__ is bytes and len(payload) < MAX_MESSAGE_BYTES
@@ -83,7 +83,7 @@ class Task:
             self.headers = {CONTENT_TYPE: check_text(codec.content_type, "content_type"), **self.headers}
 
     def json(self) -> Any:
-        """Decode the payload as JSON; ``ValueError`` if it is none."""
+        """Decode the payload as JSON; ``ValueError`` if it is not JSON."""
         return orjson.loads(self.payload)
 
     def decode(self, *codecs: PayloadCodec) -> Any:
@@ -117,7 +117,7 @@ class Task:
 
 
 def lock_payload(task: Task) -> bytes | None:
-    """Return what the unique lock of a task is made from: its payload, or None if it has none."""
+    """Return the basis of a task's unique lock: its payload, or None if it has none."""
     return task.payload if task._has_payload else None
 
 

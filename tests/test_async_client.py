@@ -49,7 +49,7 @@ def test_a_bad_option_writes_nothing(
 
 
 def test_a_task_has_its_payload_already(db: Redis, url: str) -> None:
-    with pytest.raises(TypeError, match=r"^a Task has its payload already"):
+    with pytest.raises(TypeError, match=r"^a Task already has a payload"):
         on_loop(url, lambda client: client.enqueue(Task("t"), b"x"))
     assert db.keys("*") == []
 

@@ -122,7 +122,7 @@ def test_a_task_can_be_enqueued_again_and_is_not_changed(db: Redis, url: str) ->
 
 @pytest.mark.parametrize("payload", [b"", {"a": 1}, "text", 0, False])
 def test_a_task_has_its_payload_already(payload: Any, db: Redis, url: str) -> None:
-    with Client(url) as client, pytest.raises(TypeError, match=r"^a Task has its payload already; payload="):
+    with Client(url) as client, pytest.raises(TypeError, match=r"^a Task already has a payload; payload="):
         client.enqueue(Task("t", b"x"), payload)
     assert nothing_is_written(db)
 
@@ -170,7 +170,7 @@ def test_a_payload_above_the_limit_of_redis_writes_nothing(db: Redis, url: str) 
 def test_a_message_above_the_limit_of_redis_writes_nothing(db: Redis, url: str) -> None:
     """The payload alone would just do."""
     task = Task("t", bytes(MAX_MESSAGE_BYTES))
-    text = r"^task a makes a message of 53687\d{4} bytes; Redis takes 536870912$"
+    text = r"^task a has a message of 53687\d{4} bytes; the limit of Redis is 536870912$"
     with Client(url) as client, pytest.raises(ValueError, match=text):
         client.enqueue(task, task_id="a")
     assert nothing_is_written(db)

@@ -264,7 +264,7 @@ def test_an_error_of_the_iterable_says_how_many_tasks_were_enqueued(
         with pytest.raises(kind, match="mine") as caught:
             client.enqueue_many(endless())
         assert caught.value.__notes__ == [
-            "enqueue_many: the first 1500 tasks were sent before this, 1499 were enqueued"
+            "enqueue_many: 1500 tasks were sent before this error; 1499 of them were enqueued"
         ]
         assert db.llen(PENDING) == 1499
         client.enqueue("t")  # the client is as good as before
@@ -277,7 +277,7 @@ def test_an_error_before_the_first_chunk_says_so(db: Redis, enqueue_many: Enqueu
 
     with pytest.raises(BrokenPipelineError) as caught:
         enqueue_many(broken())
-    assert caught.value.__notes__ == ["enqueue_many: the first 0 tasks were sent before this, 0 were enqueued"]
+    assert caught.value.__notes__ == ["enqueue_many: 0 tasks were sent before this error; 0 of them were enqueued"]
     assert db.keys("*") == []
 
 
@@ -301,7 +301,7 @@ def test_what_is_no_task_is_refused(bad: Any, text: str, db: Redis, enqueue_many
     with pytest.raises(TypeError) as caught:
         enqueue_many(iter([*good, bad]))
     assert str(caught.value) == text
-    assert caught.value.__notes__ == ["enqueue_many: the first 500 tasks were sent before this, 500 were enqueued"]
+    assert caught.value.__notes__ == ["enqueue_many: 500 tasks were sent before this error; 500 of them were enqueued"]
     assert db.llen(PENDING) == 500
 
 
@@ -331,7 +331,7 @@ def test_a_unique_key_without_a_time_is_refused(in_a_list: bool, db: Redis, enqu
     assert caught.value.__notes__ == [
         "this is task number 1; nothing was enqueued"
         if in_a_list
-        else "enqueue_many: the first 0 tasks were sent before this, 0 were enqueued"
+        else "enqueue_many: 0 tasks were sent before this error; 0 of them were enqueued"
     ]
     assert db.keys("*") == []
 

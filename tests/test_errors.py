@@ -53,7 +53,7 @@ def test_a_copy_has_the_same_text_and_facts(error: FastqError) -> None:
         (ERRORS[4], "queue is already paused (queue='q')"),
         (QueueStateError("q"), "queue is not paused (queue='q')"),
         (ERRORS[7], "queue is paused, with 1,200 pending in it (queue='q')"),
-        (ERRORS[8], "server does not listen: it is a server of Go, or gone, or may not (server_id='id-1')"),
+        (ERRORS[8], "server takes no orders: it is Go's, is gone, or may not listen (server_id='id-1')"),
         (ERRORS[9], "2 of 1,200 lines are bad"),
         (BadLinesError(ImportReport(bad=1, bad_lines=[{"line": 3, "error": "no"}])), "line 3: no"),
     ],

@@ -194,7 +194,7 @@ def test_a_config_that_cannot_be_registered_is_said_once_and_tried_again(
         manager.sync()
         assert caplog.text.count("cannot be registered") == 7
         assert "position 8: day of the week: '7' is outside 0-6" in caplog.text
-        assert "name 'n' is another entry's already" in caplog.text
+        assert "name 'n' is already taken by another entry" in caplog.text
         del provider.answer[6]
         manager.sync()
         published(db, "second", "good")

@@ -92,7 +92,7 @@ def test_a_payload_above_the_limit_of_redis_is_refused(make: type[bytes] | type[
     with pytest.raises(
         ValueError,
         match=r"^payload of 629145600 bytes is over Redis' limit of 536870912 bytes for a value; "
-        r"store it elsewhere and enqueue where it is$",
+        r"store it elsewhere and enqueue a reference$",
     ):
         Task("t", make(600 * 1024 * 1024))
 

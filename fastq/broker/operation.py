@@ -29,8 +29,8 @@ def as_is(reply: Any) -> Any:
 class Operation(Generic[T_co]):
     """One request to Redis: a script with its keys and arguments, or a plain command.
 
-    ``idempotent`` says that sending it twice is the same as once; only then does an executor send it again by itself
-    when the reply was lost. ``keys`` share one hash tag; the first decides the node of a cluster.
+    ``idempotent`` means that sending it twice has the same effect as once; only then does an executor send it again
+    when the reply was lost. ``keys`` share one hash tag; the first key determines the node of a cluster.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Pause:
 class Send:
     """A request to the executor to send operations without waiting; the flow gets a ticket for ``Receive``.
 
-    What the flow does until then, it does while Redis works. Every ticket is to be received, whatever happens.
+    Until then, the flow continues while Redis works. Every ticket must be received, whatever happens.
     """
 
     operations: tuple[Operation[Any], ...]
@@ -90,7 +90,7 @@ Flow: TypeAlias = Generator[Step, Any, T]
 
 
 def together(*operations: Operation[Any]) -> Flow[list[Any]]:
-    """Carry out operations in one round trip; the first error of one is raised, the others are done all the same."""
+    """Carry out operations in one round trip; the first error is raised, but the other operations are done."""
     results: list[Any] = (yield operations) if operations else []
     for result in results:
         if isinstance(result, BrokerError):

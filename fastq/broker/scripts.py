@@ -1,8 +1,8 @@
-"""The Lua scripts: one file each in ``lua/``, opened by a header that says what goes in and what comes out.
+"""The Lua scripts: one file each in ``lua/``, with a header that describes its input and output.
 
-A test holds the header against the body. Lines that several scripts share stand in a file ``_<name>.lua``;
-``-- include: <name>`` puts them in its place. Scripts are known to Redis by the SHA-1 of their text; the executors send
-the text when Redis has forgotten one.
+A test checks the header against the body. Lines shared by several scripts are in a file ``_<name>.lua``;
+``-- include: <name>`` inserts them. Redis knows a script by the SHA-1 of its text; the executors send the text when
+Redis has forgotten it.
 """
 
 import hashlib
@@ -35,13 +35,13 @@ def _read_all() -> dict[str, Script]:
     return found
 
 
-# All at once, at the import: a process that runs while fastq is upgraded in place goes on with its own scripts, and
-# none is missing to one that is out of descriptors. Takes 3 ms.
+# All at once, at the import: a process that runs during an in-place upgrade of fastq keeps its own scripts, and a #
+# process without free descriptors can still load them. Takes 3 ms.
 _SCRIPTS = _read_all()
 
 
 def load_script(name: str) -> Script:
-    """Return ``lua/<name>.lua`` as it was when this process began; an unknown name is a ``KeyError``."""
+    """Return ``lua/<name>.lua`` as it was when this process started; an unknown name raises ``KeyError``."""
     return _SCRIPTS[name]
 
 

@@ -1,1 +1,1 @@
-"""The commands: ``fastq``, one noun a file, and ``fastq-worker``."""
+"""The commands: ``fastq``, one noun per file, and ``fastq-worker``."""

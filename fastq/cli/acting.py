@@ -1,4 +1,4 @@
-"""What a command that acts on what is named says of it: a line for each, or as JSON how many were done, what failed."""
+"""The output of commands that act on named items: a line for each, or JSON with the count and the failures."""
 
 from collections.abc import Callable, Sequence
 from typing import Self
@@ -10,7 +10,7 @@ __all__ = ["Acting"]
 
 
 class Acting:
-    """An action on each named thing, whatever happens to the others; ``end`` prints the results as JSON."""
+    """An action on each named item; a failure does not stop the others. ``end`` prints the results as JSON."""
 
     def __init__(self, session: Session, *, as_json: bool) -> None:
         self._session = session
@@ -19,12 +19,12 @@ class Acting:
         self._failed: dict[str, str] = {}
 
     def look(self, names: Sequence[str], act: Callable[[str], None]) -> Self:
-        """Do to each what is done before; one that fails is not acted on, and counts as failed."""
+        """Run a preparation for each item; an item for which it fails is not acted on, and counts as failed."""
         each(self._session, names, act, self._failed)
         return self
 
     def each(self, names: Sequence[str], act: Callable[[str], str]) -> Self:
-        """Act on each, and say the line that this returns."""
+        """Act on each item, and print the line that the action returns."""
 
         def act_and_say(name: str) -> None:
             line = act(name)
@@ -35,7 +35,7 @@ class Acting:
         return self.look(names, act_and_say)
 
     def end(self) -> int:
-        """Write the JSON, if it is wanted; returns the exit code."""
+        """Write the JSON, if requested; returns the exit code."""
         if self._as_json:
             emit(acted_record(self._done, self._failed))
         return 1 if self._failed else 0

@@ -26,7 +26,7 @@ __all__ = ["bench"]
 
 EXIT_SIGNAL: Final = 128
 _NOISE: Final = 0.1
-"""From which part of the cores on others count as a disturbance."""
+"""The share of the cores from which other processes count as a disturbance."""
 
 
 @click.command(
@@ -84,11 +84,9 @@ def bench(session: Session, seconds: float, output: Path | None, children: int |
 
 
 def _look(session: Session, extent: Extent, *, yes: bool) -> None:
-    """See that it can be measured here, and ask where somebody else may use this Redis."""
+    """Check that this machine and Redis can be measured, and ask first if other programs may use this Redis."""
     if sys.platform != "linux":
-        raise FastqError(
-            f"fastq bench reads what processes use from /proc, which is Linux; this is {platform.system()}"
-        )
+        raise FastqError(f"fastq bench reads /proc, so it needs Linux; this is {platform.system()}")
     if session.is_cluster:
         raise FastqError("fastq bench measures one Redis; name one that is like the nodes of the cluster")
     info = session.inspector.redis_info()
@@ -134,8 +132,8 @@ def _show(screen: Screen, profile: Profile, path: Path) -> None:
         [
             ("Round trip to Redis", microseconds(redis.round_trip_s)),
             ("No-op tasks", f"{number(round(server.no_op_rate))}/s on {profile.children} children"),
-            ("Computing with all cores busy", f"{machine.crowding:.2f} x what it takes alone"),
-            ("Work of main process and Redis that overlaps", percent(max(0.0, server.overlap))),
+            ("Computing with all cores busy", f"{machine.crowding:.2f} x the cost alone"),
+            ("Overlap of main process and Redis", percent(max(0.0, server.overlap))),
             ("An idle server", f"{server.idle_commands_a_s:.1f} commands/s"),
             (
                 "Memory of a server, of each child",
@@ -146,11 +144,11 @@ def _show(screen: Screen, profile: Profile, path: Path) -> None:
     screen.say()
     _show_costs(screen, profile)
     screen.say()
-    screen.say(f"Kept in {path}; fastq plan reads it.")
+    screen.say(f"Saved to {path}; fastq plan reads it.")
     if machine.others_cores > _NOISE * machine.cores:
         screen.say(
             f"Other processes used {machine.others_cores:.1f} cores meanwhile: the gaps and the overlap are worse than "
-            "on a quiet machine, the CPU a task less so.",
+            "on a quiet machine, the CPU per task less so.",
             fg="yellow",
         )
 

@@ -1,6 +1,6 @@
-"""What destructive commands share: they ask, show how far they are, and stop without harm when they are interrupted.
+"""The common parts of destructive commands: they ask, show progress, and stop without harm when interrupted.
 
-A signal is noted, and acted on between two pieces of work: each piece is done wholly or not at all.
+A signal is noted and acted on between two pieces of work. Each piece is done completely or not at all.
 """
 
 import signal
@@ -34,7 +34,7 @@ def confirm(what: str, *, yes: bool) -> None:
     if yes:
         return
     click.echo(f"{what} Go on? [y/N] ", nl=False, err=True)
-    answer = sys.stdin.readline() if sys.stdin else ""  # None where it was closed before the command began
+    answer = sys.stdin.readline() if sys.stdin else ""  # None if it was closed before the command started
     if not answer:
         click.echo(err=True)
         raise click.UsageError("there was no answer, so nothing was done; --yes skips the question")
@@ -54,9 +54,9 @@ def looking() -> Iterator[None]:
 
 
 def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, total: int) -> T:
-    """Do work on many tasks and show how far it is; a signal ends it between two pieces, and the command with it.
+    """Do work on many tasks and show its progress; a signal ends the work between two pieces, and with it the command.
 
-    An error of Redis is raised with how far it came.
+    An error of Redis is raised with the progress so far.
     """
     line, last = StatusLine(session.notes), Progress()
 
@@ -70,7 +70,7 @@ def carry_out(session: Session, work: Callable[[OnProgress], T], done: str, tota
             last = now
             if now.done:
                 line.show(how_far())
-            if now.done < now.total:  # else it is too late to end it
+            if now.done < now.total:  # otherwise it is too late to stop
                 interruption.check()
 
         try:

@@ -1,4 +1,4 @@
-"""The frame of the commands: nouns with verbs, aliases, "did you mean", and what the words of several commands mean."""
+"""The frame of the commands: nouns with verbs, aliases, "did you mean", and common parameter types."""
 
 import difflib
 import math
@@ -33,7 +33,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_REDIS: Final = "The options for Redis, listed by fastq --help, may stand here, too."
+_REDIS: Final = "The Redis options listed by fastq --help are also accepted here."
 _EXITS: Final = "0 done, 1 failed, 2 misused, 130 interrupted"
 EXITS_OF_MANY: Final = "0 done, 1 failed for at least one (the others are done), 2 misused, 130 interrupted"
 
@@ -43,7 +43,7 @@ SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 1
 class Verb(click.Command):
     """A command that talks to Redis; it also takes the connection options, which only the top-level help lists.
 
-    ``examples`` are arguments of ``fastq``. ``exits`` describes the exit codes where they differ from the usual ones.
+    ``examples`` are arguments of ``fastq``. ``exits`` describes the exit codes if they differ from the usual ones.
     """
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), exits: str = _EXITS, **named: Any) -> None:
@@ -70,7 +70,7 @@ class Noun(click.Group):
         return self.command(name, cls=Verb, **more)
 
     def add(self, command: click.Command, *aliases: str) -> None:
-        """Take in a command that was made elsewhere."""
+        """Add a command that is defined elsewhere."""
         assert command.name is not None
         self.aliases.update(dict.fromkeys(aliases, command.name))
         self.add_command(command)
@@ -82,7 +82,7 @@ class Noun(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the words begin with."""
+        """Find the command at the start of the words."""
         word = args[0]
         if not ctx.resilient_parsing and not word.startswith("-") and self.get_command(ctx, word) is None:
             known = [*self.list_commands(ctx), *self.aliases]
@@ -154,7 +154,7 @@ class QueueName(_Name):
     name = "queue"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """List the queues that begin so."""
+        """List the queues with this prefix."""
         try:
             with Inspector(redis_url(ctx)) as inspector:
                 return [CompletionItem(name) for name in inspector.queues() if name.startswith(incomplete)]
@@ -189,5 +189,5 @@ def queue_option(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """Give a command the option for output that programs read."""
+    """Give a command the option for JSON output."""
     return click.option("--json", "as_json", is_flag=True, help="write JSON, as in docs/cli.schema.json")(command)

@@ -1,8 +1,8 @@
-"""Which Redis a command talks to: options, environment and configuration file, made into one URL.
+"""The Redis that a command talks to: options, environment and configuration file, combined into one URL.
 
 Options come first, then the file of ``--config``, then ``$FASTQ_<NAME>`` (the URL: ``$FASTQ_REDIS_URL`` or
-``$FASTQ_REDIS``), then the user's own file. Where one names a server, nothing counts that comes after it: its password
-is for no other server. What a URL says itself gives way to options only.
+``$FASTQ_REDIS``), then the user's own file. A source that names a server hides the later ones, because their password
+is meant for another server. Only options override the parts of a URL.
 """
 
 import difflib
@@ -41,7 +41,7 @@ _SENTINELS: Final = ("redis-sentinel", "rediss-sentinel")
 
 
 def connection_options(*, hidden: bool) -> list[click.Parameter]:
-    """Make the options that say where Redis is; each command takes them, the frame alone shows them."""
+    """Return the Redis options; each command accepts them, but only the frame shows them."""
 
     def option(*words: str, **more: Any) -> click.Option:
         return click.Option([*words], expose_value=False, callback=_note, hidden=hidden, **more)
@@ -49,7 +49,7 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
     return [
         option(
             "--redis", "--uri", "-u", "redis", metavar="URL",
-            help="where Redis is: a URL or host:port  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379]",
+            help="the Redis server: a URL or host:port  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379]",
         ),
         option("--db", "-n", type=click.IntRange(0), metavar="N", help="the database number"),
         option("--username", "-U", metavar="NAME", help="the Redis user"),
@@ -69,14 +69,14 @@ def connection_options(*, hidden: bool) -> list[click.Parameter]:
 
 
 def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep what was given; what is given behind the command wins over what stands before it."""
+    """Keep the given options; those after the command win over those before it."""
     given = context.meta.setdefault(GIVEN, {})
     if value is not None and parameter.name is not None:
         given[parameter.name] = value
 
 
 def redis_url(context: click.Context) -> str:
-    """Return the URL; ``UsageError`` says what is wrong with the options, a variable or the file."""
+    """Return the URL; ``UsageError`` names a bad option, variable or setting of the file."""
     flags: dict[str, Any] = dict(context.meta.get(GIVEN, {}))
     named = flags.pop("config", None)
     try:
@@ -92,7 +92,7 @@ def redis_url(context: click.Context) -> str:
 
 
 def _layers(named: str | None) -> Iterator[dict[str, Any]]:
-    """Read what there is beside the options, in the order in which it counts; a file that is named must be there."""
+    """Read the other sources in order of precedence; a file that is named must exist."""
     if named is not None:
         yield _from_file(Path(named))
     yield _from_environment(os.environ)
@@ -101,7 +101,7 @@ def _layers(named: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put layers together, the first one on top, down to the one that names a server."""
+    """Merge layers, the first one on top, down to the one that names a server."""
     parts: dict[str, Any] = {}
     for layer in layers:
         parts = {**layer, **parts}
@@ -111,7 +111,7 @@ def _merged(layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _check_server_name(spec: ConnectionSpec, name: str | None) -> None:
-    """Refuse a name that would not be checked: a certificate is held against the host that is connected to."""
+    """Refuse a name that would not be checked: the certificate is checked against the host of the connection."""
     for host in [address.host for address in spec.addresses if name and address.host != name]:
         raise ValueError(
             f"--tls-server {name!r} is not the host, {host!r}, whose name the certificate must have; "
@@ -120,7 +120,7 @@ def _check_server_name(spec: ConnectionSpec, name: str | None) -> None:
 
 
 def given_defaults(context: click.Context) -> dict[str, Any]:
-    """Return what was said of Redis and the file before a command that has such options of its own."""
+    """Return the options for Redis and the file given before a command that has such options itself."""
     given = dict(context.meta.get(GIVEN, {}))
     file = given.pop("config", None)
     return ({"redis": redis_url(context)} if given else {}) | ({"config": file} if file else {})
@@ -140,7 +140,7 @@ def runner_url(option: str | None, file: Mapping[str, Any]) -> str | None:
 
 
 def config_path(given: str | None) -> Path | None:
-    """Return the file to read: the one that is named, else the user's own if there is one."""
+    """Return the file to read: the given one, else the user's own file if it exists."""
     if named := given or os.environ.get("FASTQ_CONFIG"):
         return Path(named)
     home = os.environ.get("XDG_CONFIG_HOME")
@@ -170,7 +170,7 @@ def _from_file(path: Path) -> dict[str, Any]:
         name = "redis" if name == "uri" else name
         if name in CONNECTION_NAMES:
             found[name] = _value(name, value, f"{key} in {path}")
-        elif name not in SETTINGS and name not in EXTRA_KEYS:  # those of a worker may stand beside ours
+        elif name not in SETTINGS and name not in EXTRA_KEYS:  # the file may also have settings of a worker
             close = difflib.get_close_matches(name, CONNECTION_NAMES, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"settings are {', '.join(CONNECTION_NAMES)}"
             raise ValueError(f"{path}: unknown setting {key!r}; {hint}")
@@ -193,7 +193,7 @@ def _value(name: str, value: object, where: str) -> Any:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
+        raise ValueError(f"{value!r} is not a string")
     return value
 
 
@@ -224,7 +224,7 @@ def _composed(parts: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
 
 
 def _own_parts(scheme: str, rest: str) -> set[str]:
-    """Return what a URL says itself of database, user and password."""
+    """Return the database, user and password in a URL."""
     authority, path, query = _split(rest)
     username, _, password = authority.rpartition("@")[0].partition(":")
     said = dict(parse_qsl(query[1:]))
@@ -232,14 +232,14 @@ def _own_parts(scheme: str, rest: str) -> set[str]:
         said = {"db": path.strip("/")}
     elif scheme in _SENTINELS:
         said["db"] = path.strip("/")
-    if scheme not in _SENTINELS:  # there they are the sentinels'
+    if scheme not in _SENTINELS:  # there they belong to the sentinels
         said = {"username": username, "password": password, **{name: text for name, text in said.items() if text}}
     return {name for name in ("db", "username", "password") if said.get(name)}
 
 
 def _base(parts: Mapping[str, Any]) -> str:
     given: str | None = parts.get("redis")
-    if given is not None and not given.strip():  # as from a variable of the shell that is not set
+    if given is not None and not given.strip():  # for example from an unset shell variable
         raise ValueError(f"--redis, or redis in the file, is empty: {given!r}; leave it out for {DEFAULT_URL}")
     if given is not None and "://" in given:
         if parts.get("cluster") and "cluster" not in given.partition("://")[0]:
@@ -269,5 +269,5 @@ def _with_user(authority: str, parts: Mapping[str, Any]) -> str:
 
 
 def _with_parameter(query: str, name: str, value: object) -> str:
-    """Put a parameter first, since of several of a name the first counts."""
+    """Put a parameter first, because the first one of a name counts."""
     return f"?{name}={quote(str(value), safe='')}{'&' if query[1:] else ''}{query[1:]}"

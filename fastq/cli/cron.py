@@ -61,9 +61,9 @@ def ls(session: Session, as_json: bool) -> None:
 
 @cron.verb("history", examples=["cron history 21f50a8d-c173-409d-a90c-ffa564248cf7 --size 3"], exits=EXITS_OF_MANY)
 @click.argument("entry_ids", nargs=-1, required=True, metavar="ENTRY_ID...")
-@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="which page")
+@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="page number")
 @click.option(
-    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="events a page"
+    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="events per page"
 )
 @json_option
 @pass_session
@@ -81,7 +81,7 @@ def history(session: Session, entry_ids: Sequence[str], page: int, size: int, as
             rows = [(clean(event.task_id), stamp(event.enqueue_time)) for event in events]
             table(session.screen, [Column("TASK ID"), Column("ENQUEUED AT")], rows)
         else:
-            session.screen.say("There are no times on this page; they go when the scheduler ends.")
+            session.screen.say("There are no times on this page; they are deleted when the scheduler ends.")
         session.screen.say()
 
     code = each(session, entry_ids, describe)

@@ -27,7 +27,7 @@ Examples:
 
 \b
 $NO_COLOR switches colors off; pipes and files get plain lines.
-Exit codes: 0 everything added up, 1 something did not or the demo could not run, 2 misused, 130 interrupted."""
+Exit codes: 0 all tasks accounted for, 1 some not, or the demo could not run, 2 misused, 130 interrupted."""
 
 
 def _check_url(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -70,7 +70,7 @@ def main(tasks: int, seed: int, concurrency: int, redis: str | None) -> None:
             added_up = run_demo(DemoOptions(tasks, seed, concurrency, redis), screen, interruption)
     except Interrupted as error:
         screen.say()
-        screen.say(f"{error}: the worker is stopped, and what the demo made is removed.")
+        screen.say(f"{error}: stopping the worker and removing the demo's data.")
         sys.exit(EXIT_SIGNAL + error.signum)
     except (BrokerError, QueuesInUseError, StalledError, WorkerEndedError) as error:
         click.echo(f"fastq demo: {error}", err=True)

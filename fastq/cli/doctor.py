@@ -105,7 +105,7 @@ def _named(repair: Repair, count: int) -> str:
 
 
 def _repair(session: Session, repairs: Sequence[Repair]) -> list[tuple[Repair, int]]:
-    """Carry out repairs; an interruption ends the command between two steps, and tells how far it came."""
+    """Carry out repairs; an interruption ends the command between two steps and prints the progress."""
     done: list[tuple[Repair, int]] = []
     with Interruption() as interruption:
         try:

@@ -1,4 +1,4 @@
-"""Checks the ``FASTQ_…`` variables of the environment: one that no command reads is not passed over in silence."""
+"""Checks the ``FASTQ_…`` variables of the environment, so that an unknown one is not silently ignored."""
 
 import difflib
 import re
@@ -25,15 +25,15 @@ _OF_A_SERVICE: Final = re.compile(r".*_(SERVICE_(HOST|PORT)(_\w+)?|PORT_\d+_(TCP
 def check_environment(environment: Mapping[str, str]) -> list[str]:
     """Return a warning for each ``FASTQ_…`` variable that no command reads.
 
-    ``ValueError`` names one that looks like a misspelled setting. Variables that Kubernetes sets are passed over.
+    ``ValueError`` names one that looks like a misspelled setting. Variables that Kubernetes sets are ignored.
     """
     warnings = []
     for variable, value in environment.items():
         if not variable.startswith(PREFIX) or variable in KNOWN_VARIABLES or _is_of_a_service(variable, value):
             continue
         if (meant := _closest(variable)) and meant not in environment:
-            raise ValueError(f"${variable} is no setting; did you mean ${meant}?")
-        warnings.append(f"${variable} is no setting of fastq and is ignored")
+            raise ValueError(f"${variable} is not a setting; did you mean ${meant}?")
+        warnings.append(f"${variable} is not a setting of fastq and is ignored")
     return warnings
 
 
@@ -42,7 +42,7 @@ def _is_of_a_service(variable: str, value: str) -> bool:
 
 
 def _closest(variable: str) -> str | None:
-    # Without the prefix, which would make any two of them alike.
+    # Without the prefix, which would make any two of them similar.
     names = sorted(known.removeprefix(PREFIX) for known in KNOWN_VARIABLES)
     close = difflib.get_close_matches(variable.removeprefix(PREFIX).upper(), names, 1, _LIKENESS)
     return PREFIX + close[0] if close else None

@@ -1,4 +1,4 @@
-"""How plans and measurements write figures: three digits, and a unit that fits."""
+"""The figures of plans and measurements: three digits and a suitable unit."""
 
 import math
 
@@ -6,19 +6,19 @@ __all__ = ["count", "duration", "microseconds", "percent", "rate", "traffic"]
 
 
 def _three(value: float) -> str:
-    """Write three digits, or all of a greater whole number."""
+    """Write three digits, or all digits of a larger whole number."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}".rstrip("0").rstrip(".") or "0"
 
 
 def count(value: float) -> str:
-    """Write a number of things that need not be whole."""
+    """Write a count that need not be a whole number."""
     return "no limit" if math.isinf(value) else _three(value)
 
 
 def rate(a_second: float) -> str:
-    """Write tasks a second."""
+    """Write tasks per second."""
     return "no limit" if math.isinf(a_second) else f"{_three(a_second)}/s"
 
 
@@ -38,12 +38,12 @@ def microseconds(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share, with a digit behind the point where it is small."""
+    """Write a share, with one decimal if it is small."""
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
 def traffic(bytes_a_second: float) -> str:
-    """Write bytes a second, in units of 1000 as networks have them."""
+    """Write bytes per second, in units of 1000 as usual for networks."""
     for limit, unit in ((1e3, "B"), (1e6, "kB"), (1e9, "MB")):
         if bytes_a_second < limit:
             return f"{_three(bytes_a_second / limit * 1e3)} {unit}/s"

@@ -1,4 +1,4 @@
-"""How the commands write numbers, sizes, times and bytes for people; nothing here can upset a terminal."""
+"""Numbers, sizes, times and bytes as text for people; control characters are escaped."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -60,12 +60,12 @@ def stamp(moment: datetime | None) -> str:
 
 
 def share(failed: int, processed: int) -> str:
-    """Write which part of what was processed failed."""
+    """Write the failed share of the processed tasks."""
     return f"{100 * failed / processed:.2f}%" if processed else NOTHING
 
 
 def payload_text(data: bytes | None) -> str:
-    """Return bytes as text on one line; of what is not text the size and the beginning."""
+    """Return bytes as text on one line; for bytes that are not text, the size and the beginning."""
     if data is None:
         return NOTHING
     try:

@@ -1,4 +1,4 @@
-"""``fastq``: the command with which people look at queues and act on them; also ``python -m fastq``."""
+"""``fastq``: the command that shows queues and acts on them; also ``python -m fastq``."""
 
 import os
 import sys
@@ -44,7 +44,7 @@ __all__ = ["main"]
 
 NAME: Final = "fastq"
 RUNNERS: Final = frozenset({"worker", "scheduler"})
-"""What runs apps: these commands read the environment and the file by themselves."""
+"""The commands that run apps; they read the environment and the file themselves."""
 TOLD_WHERE_REDIS_IS: Final = RUNNERS | {"run"}
 """Commands whose own option is what was said before them."""
 EXIT_FAILED: Final = 1
@@ -58,7 +58,7 @@ Examples:
   fastq task ls --queue default --state retry
   fastq --redis rediss://:secret@redis.example:6380/0 server ls
 
-The options for Redis may stand before or after a command. Each is also read from FASTQ_<NAME> (FASTQ_REDIS_URL,
+The Redis options may be given before or after a command. Each is also read from FASTQ_<NAME> (FASTQ_REDIS_URL,
 FASTQ_PASSWORD), and from a TOML file, by default ~/.config/fastq/config.toml, as redis = "redis://host:6379/0".
 
 \b
@@ -103,8 +103,8 @@ class _Frame(Noun):
 
 @click.pass_context
 def _begin(context: click.Context) -> int:
-    """Show help where no command was named; tell a worker where Redis is, since it has options of its own."""
-    if context.invoked_subcommand not in RUNNERS:  # these check by themselves
+    """Show help if no command was named; pass the URL on to a worker, which has its own options."""
+    if context.invoked_subcommand not in RUNNERS:  # these check it themselves
         try:
             warnings = check_environment(os.environ)
         except ValueError as error:
@@ -160,7 +160,7 @@ Examples:
 def _completion(shell: str) -> None:
     """Print the shell code that completes commands, flags, states, and names of queues."""
     completion = get_completion_class(shell)
-    assert completion is not None  # click knows these three
+    assert completion is not None  # the three shells that click supports
     click.echo(completion(main, {}, NAME, "_FASTQ_COMPLETE").source())
 
 

@@ -1,4 +1,4 @@
-"""``fastq plan``: what a load needs, and what it would run into next, from what ``fastq bench`` measured."""
+"""``fastq plan``: the needs and the next limit of a load, computed from the figures of ``fastq bench``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -134,7 +134,7 @@ def _single(given: dict[str, Any]) -> list[Load]:
     needed = {name: given[name] for name in ("rate", "duration", "payload")}
     others = {name: given[name] for name in ("cpu", "retention", "result") if given[name] is not None}
     if given["burst"] and needed["rate"] is None and needed["duration"] is not None:
-        needed["rate"] = 0.0  # nothing but the burst
+        needed["rate"] = 0.0  # only the burst
     missing = [f"--{name}" for name, value in needed.items() if value is None]
     if len(missing) == len(needed) and not others and not given["is_async"]:
         if not given["more"]:

@@ -1,4 +1,4 @@
-"""A plan as JSON, as docs/cli.schema.json has it; what never comes, or has no limit, is null."""
+"""A plan as JSON, as in docs/cli.schema.json; infinite values are null."""
 
 import math
 from typing import Any

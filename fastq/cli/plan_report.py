@@ -1,4 +1,4 @@
-"""A plan for people: figure after figure, each with where it comes from, and at the end what to do about it."""
+"""A plan as text: each figure with its source, and advice at the end."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ Row: TypeAlias = tuple[str, str, str]
 
 _COLUMNS: Final = (Column("WHAT"), Column("FIGURE", right=True), Column("WHY", cut=True))
 _WAITING: Final = 0.5
-"""From which part of its time on waiting a plain handler had better be a coroutine."""
+"""The share of waiting time from which a plain handler should rather be a coroutine."""
 
 
 def show_plan(screen: Screen, profile: Profile, plan: Plan) -> None:
@@ -35,7 +35,7 @@ def show_plan(screen: Screen, profile: Profile, plan: Plan) -> None:
         ("Servers", _servers(profile, plan)),
         ("Redis", _redis(profile, plan)),
         ("Time", _time(plan)),
-        ("Limits, the next one first", _limits(plan)),
+        ("Limits, lowest first", _limits(plan)),
     ):
         screen.say()
         heading(screen, title)
@@ -57,17 +57,17 @@ def _servers(profile: Profile, plan: Plan) -> Iterator[Row]:
     if use.slots:
         yield "plain handlers at once", count(use.slots), "rate x time in a slot (Little's law)"
     if use.coroutines:
-        why = f"rate x time, and a gap until the next begins; {fleet.async_concurrency} a child"
+        why = f"rate x time plus a gap before the next one; {fleet.async_concurrency} per child"
         yield "coroutines at once", count(use.coroutines), why
     yield "children needed", number(plan.children_needed), f"no more than {percent(wish.utilization)} busy"
     yield (
         "CPU of handlers",
         f"{count(use.handler_cores)} cores",
-        f"x {profile.machine.crowding:.2f}, as computing with all cores busy costs",
+        f"x {profile.machine.crowding:.2f} for computing with all cores busy",
     )
-    main = f"{microseconds(use.main_cores / plan.rate)} a task, waking up included" if plan.rate else "nothing to do"
+    main = f"{microseconds(use.main_cores / plan.rate)} per task, wake-ups included" if plan.rate else "nothing to do"
     yield "CPU of main processes", f"{count(use.main_cores)} cores", main
-    yield "CPU of children beside handlers", f"{count(use.child_cores)} cores", "taking tasks, answering, waiting"
+    yield "other CPU of children", f"{count(use.child_cores)} cores", "taking tasks, returning results, waiting"
     needed = "no number is enough" if plan.servers_needed is None else number(plan.servers_needed)
     yield (
         "servers needed",
@@ -77,31 +77,27 @@ def _servers(profile: Profile, plan: Plan) -> Iterator[Row]:
     yield (
         "servers x children",
         f"{number(fleet.servers)} x {number(fleet.children)}",
-        ("as given" if wish.servers or wish.children else "so planned below"),
+        ("as given" if wish.servers or wish.children else "assumed below"),
     )
-    app = (
-        "the app's own memory comes on top"
-        if not wish.child_memory
-        else f"{size(wish.child_memory)} a child of the app"
-    )
+    app = "plus the app's own memory" if not wish.child_memory else f"{size(wish.child_memory)} per child for the app"
     yield "memory of a server", size(round(plan.memory.a_server)), app
 
 
 def _redis(profile: Profile, plan: Plan) -> Iterator[Row]:
     use, memory, redis = plan.use, plan.memory, plan.redis
     if plan.rate:
-        yield "CPU", percent(redis.share), f"{microseconds(use.redis_cores / plan.rate)} a task, enqueue and process"
+        yield "CPU", percent(redis.share), f"{microseconds(use.redis_cores / plan.rate)} per task, enqueue and process"
     yield (
         "one Redis carries",
         rate(redis.rate_with_room),
         f"of this mix at {percent(plan.wish.utilization)} of its one core",
     )
-    yield "and at the very most", rate(redis.rate_at_most), "with its core full"
+    yield "at the very most", rate(redis.rate_at_most), "with its core full"
     yield "network", f"{traffic(use.redis_received)} in", f"{traffic(use.redis_sent)} out"
     yield "memory of a waiting task", size(round(memory.a_task)), "as measured at this payload"
     if memory.kept:
         yield "completed tasks kept", number(round(memory.kept)), "rate x retention"
-    yield "memory", size(round(memory.steady)), f"{size(profile.redis.used_bytes)} that it had; tasks in the system"
+    yield "memory", size(round(memory.steady)), f"{size(profile.redis.used_bytes)} before, plus the tasks in the system"
     if plan.burst:
         yield "memory with the burst", size(round(memory.with_burst)), f"{number(plan.burst.tasks)} tasks waiting"
 
@@ -109,35 +105,35 @@ def _redis(profile: Profile, plan: Plan) -> Iterator[Row]:
 def _time(plan: Plan) -> Iterator[Row]:
     wait = plan.wait
     if plan.growth:
-        yield "queues grow by", rate(plan.growth), f"{rate(plan.rate)} come, {rate(plan.capacity)} go"
+        yield "queues grow by", rate(plan.growth), f"{rate(plan.rate)} arrive, {rate(plan.capacity)} are processed"
         if plan.memory.limit:
             yield "Redis is full after", duration(plan.memory.full_after_s), f"at {size(plan.memory.limit)}"
     elif plan.use.slots:
         yield (
             "tasks that wait for a slot",
             percent(wait.probability),
-            "Erlang C: tasks come independently of one another",
+            "Erlang C: assumes that tasks arrive independently",
         )
-        yield "mean wait", duration(wait.mean_s), "of all tasks, those that do not wait included"
+        yield "mean wait", duration(wait.mean_s), "of all tasks, including those that do not wait"
         yield "one in a hundred waits", duration(wait.p99_s), "or longer"
     if plan.burst:
         yield "to enqueue the burst", duration(plan.burst.enqueue_s), "by one producer, enqueue_many"
-        spare = f"{rate(plan.burst.tasks / plan.burst.drain_s)} beside the load" if plan.burst.drain_s else ""
+        spare = f"{rate(plan.burst.tasks / plan.burst.drain_s)} on top of the load" if plan.burst.drain_s else ""
         yield (
-            "to work it off",
+            "to process the burst",
             duration(plan.burst.drain_s),
-            spare if math.isfinite(plan.burst.drain_s) else "no rate is left",
+            spare if math.isfinite(plan.burst.drain_s) else "no capacity is left",
         )
 
 
 def _limits(plan: Plan) -> Iterator[Row]:
-    yield "all together", rate(plan.capacity), "what the fleet carries; parts that are full together hinder one another"
+    yield "all together", rate(plan.capacity), "capacity of the fleet; parts that are full at once slow each other down"
     for limit in plan.limits:
         colour = "red" if limit.share >= 1 else "yellow" if limit.share > plan.wish.utilization else None
         yield limit.part, rate(limit.rate), Cell(f"{percent(limit.share)} busy at this load", fg=colour)
     if plan.memory.limit:
         part = plan.memory.with_burst / plan.memory.limit
-        yield "Redis memory", size(plan.memory.limit), f"{percent(part)} full, with all that is to wait"
+        yield "Redis memory", size(plan.memory.limit), f"{percent(part)} full, with all waiting tasks"
 
 
 def _verdict(plan: Plan) -> Iterator[tuple[str, str | None]]:
@@ -148,13 +144,13 @@ def _verdict(plan: Plan) -> Iterator[tuple[str, str | None]]:
         yield f"This is not enough: queues grow by {rate(plan.growth)}. The limit: {plan.limits[0].part}.", "red"
     else:
         over = ", ".join(limit.part for limit in plan.limits if limit.share > plan.wish.utilization)
-        yield f"This works, with less head-room than asked for: over {room} busy: {over}.", "yellow"
+        yield f"This works, but with less headroom than asked for. More than {room} busy: {over}.", "yellow"
     yield from ((line, None) for line in _advice(plan))
 
 
 def _advice(plan: Plan) -> Iterator[str]:
     if plan.redis.nodes is None:
-        yield "No cluster of 1,000 nodes carries this: make tasks fewer and bigger."
+        yield "Even a cluster of 1,000 nodes cannot carry this: use fewer and bigger tasks."
     elif plan.redis.nodes > 1:
         yield (
             f"One Redis is not enough: spread the tasks over {plan.redis.nodes} queues or more, in a cluster of "
@@ -164,8 +160,8 @@ def _advice(plan: Plan) -> Iterator[str]:
         yield f"Redis would need {size(round(plan.memory.with_burst))}, and may use {size(plan.memory.limit)}."
     plain = [load for load in plan.wish.loads if not load.is_async]
     if any(load.wait_s > _WAITING * load.duration for load in plain):
-        yield "Handlers that mostly wait take a child each; as async def a child runs many of them."
+        yield "Handlers that mostly wait take a child each; written as async def, many of them share a child."
     if plain and len(plain) < len(plan.wish.loads):
-        yield "A child runs plain handlers or coroutines at a time: serve them by servers and queues of their own."
+        yield "A child runs either plain handlers or coroutines: give each sort its own queues and servers."
     if plan.use.shares[Part.MAIN] > plan.wish.utilization:
         yield "A server has one main process: more and smaller servers share its work."

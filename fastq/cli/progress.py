@@ -1,4 +1,4 @@
-"""How far a command is: a line on a terminal that is written over, some times a second, and taken away at the end."""
+"""The progress of a command: a terminal line that is rewritten some times a second and removed at the end."""
 
 import time
 from types import TracebackType
@@ -21,29 +21,29 @@ class StatusLine:
         self._shown_s = 0.0
 
     def show(self, text: object) -> None:
-        """Show it, unless another was shown just now."""
+        """Show a text, unless another one was shown just before."""
         now_s = time.monotonic()
         if self._screen.is_live and now_s - self._shown_s >= SHOWN_EVERY_S:
             self._shown_s = now_s
             self._screen.show([f"{text} …"])
 
     def clear(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._shown_s:
             self._screen.show([""])
             self._shown_s = 0.0
 
 
 class Look:
-    """How many tasks were looked at for a filter, shown on a terminal."""
+    """The number of tasks read for a filter, shown on a terminal."""
 
     def __init__(self, screen: Screen) -> None:
         self._line = StatusLine(screen)
 
     def note(self, now: Progress) -> None:
-        """Show how many were looked at."""
+        """Show how many tasks were read."""
         of = f" of {number(now.total)}" if now.total >= now.done else ""
-        self._line.show(f"looked at {number(now.done)}{of} tasks")
+        self._line.show(f"read {number(now.done)}{of} tasks")
 
     def __enter__(self) -> Self:
         return self

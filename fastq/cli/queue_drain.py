@@ -1,4 +1,4 @@
-"""``fastq queue drain``: waits until a queue's work is done, and shows how it goes."""
+"""``fastq queue drain``: waits until a queue's work is done, and shows the progress."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -100,7 +100,7 @@ def _listed(sizes: Mapping[TaskState, int]) -> str:
 
 
 class _Watch:
-    """The looks at a queue that is drained, shown on a terminal."""
+    """The progress of a drain, shown on a terminal."""
 
     last: Drain
 
@@ -110,7 +110,7 @@ class _Watch:
         self._seen: list[tuple[float, int]] = []
 
     def show(self, now: Drain) -> None:
-        """Show how far it is; at first say whether any server works on the queue."""
+        """Show the progress; at first, note if no server works on the queue."""
         self.last = now
         if not self._seen and not now.empty:
             if not any(now.queue in server.queues for server in self._session.inspector.servers()):

@@ -17,9 +17,9 @@ from fastq.inspector.transfer import MOVABLE, MovePlan
 __all__ = ["move"]
 
 _BEYOND: Final = {
-    "trim": "the next that fails for good there deletes the oldest but {}",
-    "pause": "the next that fails for good there pauses it, as its archive keeps {}",
-    "spill": "its servers write the oldest but {} to files",
+    "trim": "the next task archived there deletes all but the newest {}",
+    "pause": "the next task archived there pauses the queue, because its archive keeps {}",
+    "spill": "its servers write all but the newest {} to files",
 }
 
 

@@ -33,7 +33,7 @@ def rm(session: Session, queues: Sequence[str], force: bool, yes: bool, as_json:
     found: dict[str, QueueInfo] = {}
 
     def look(name: str) -> None:
-        info = session.inspector.get_queue_info(name, search=True)  # groups that it does not list count, too
+        info = session.inspector.get_queue_info(name, search=True)  # unlisted groups count, too
         if info.active or (info.size and not force):
             raise QueueNotEmptyError(name, {state: getattr(info, state) for state in TaskState})
         found[name] = info
@@ -55,14 +55,14 @@ def _remove(session: Session, info: QueueInfo, *, force: bool) -> str:
         carry_out(session, work, "deleted", info.size)
         done = True
     finally:
-        if not done and not info.paused:  # it was paused to be deleted; what is left of it is to be worked on
+        if not done and not info.paused:  # it was paused for the deletion; its remaining tasks must be processed
             _resume(session, info.queue)
     return f"Deleted {clean(info.queue)}."
 
 
 def _resume(session: Session, queue: str) -> None:
     try:
-        with suppress(QueueStateError):  # it did not come as far as that
+        with suppress(QueueStateError):  # it was not paused yet
             session.inspector.unpause_queue(queue)
     except BrokerError:
         say_failure(f"{clean(queue)} may still be paused: fastq queue resume {queue}")

@@ -1,4 +1,4 @@
-"""``fastq scheduler APP``: run the App, Scheduler or PeriodicTaskManager that a module holds."""
+"""``fastq scheduler APP``: run the App, Scheduler or PeriodicTaskManager of a module."""
 
 import os
 from typing import Any, Final
@@ -40,7 +40,7 @@ def _choices(name: str) -> click.Choice[str]:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.argument("app", required=False)
-@click.option("--redis", "-u", metavar="URL", help="where Redis is  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
+@click.option("--redis", "-u", metavar="URL", help="the Redis URL  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
 @click.option("--connect-timeout", metavar="SECONDS", help="how long to wait for Redis at the start  [default: 30]")
 @click.option(
     "--log-level", type=_choices("log_level"), help=f"{SETTINGS['log_level'].metadata['help']}  [default: info]"

@@ -1,4 +1,4 @@
-"""Run the scheduler that a module holds: find it, wait for Redis, run until a signal; say what happens on stderr."""
+"""Runs the scheduler of a module: imports it, waits for Redis, runs until a signal; logs to stderr."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ _log = logging.getLogger("fastq")
 
 @dataclass(frozen=True, slots=True)
 class SchedulingOptions:
-    """What to run, and how; ``redis`` applies to a scheduler that names none."""
+    """The scheduler to run, and its options; ``redis`` applies to a scheduler without a URL."""
 
     app: str
     redis: str | None
@@ -50,12 +50,12 @@ def run_scheduler(options: SchedulingOptions) -> int:
     """Run until a signal, and return the exit code: 0, or 1 when it cannot begin; ``AppNameError`` for a bad app."""
     set_up_logging(options.log_level, options.log_format)
     if options.redis is not None:
-        os.environ["FASTQ_REDIS_URL"] = options.redis  # where a Scheduler looks that is made without a URL
+        os.environ["FASTQ_REDIS_URL"] = options.redis  # the URL of a Scheduler that was created without one
     try:
         scheduler = _load(options.app)
     except AppNameError:
         raise
-    except (Exception, SystemExit):  # noqa: BLE001 - an app may raise anything at its import, and it is shown
+    except (Exception, SystemExit):  # noqa: BLE001 - an app may raise anything at its import, and it is logged
         _log.critical("%s cannot be imported:", options.app, exc_info=True)
         return EXIT_FAILED
     python = ".".join(map(str, sys.version_info[:3]))
@@ -99,7 +99,7 @@ def _scheduler_of(app: App) -> Scheduler:
 
 
 def _where(error: BaseException) -> str:
-    """Return which line of the user's code made the call that raised."""
+    """Return the line of the user's code that made the failing call."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     return f", line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
 
@@ -131,7 +131,7 @@ def _wait_for_redis(scheduler: Scheduler | PeriodicTaskManager, within_s: float)
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let SIGTERM and SIGINT raise, wherever the wait is."""
+    """Let SIGTERM and SIGINT raise at any point of the wait."""
 
     def tell(signum: int, frame: FrameType | None) -> NoReturn:
         raise _ToldToStop

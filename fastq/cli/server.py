@@ -1,4 +1,4 @@
-"""``fastq server``: lists the servers that are running, Go's and fastq's; ``server_control`` has what ends them."""
+"""``fastq server``: lists the running servers of Go and fastq; ``server_control`` has stop and quiet."""
 
 from collections.abc import Sequence
 from datetime import datetime

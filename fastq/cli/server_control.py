@@ -1,4 +1,4 @@
-"""``fastq server stop`` and ``quiet``: tell servers to shut down, or to fetch no more, and see that they do."""
+"""``fastq server stop`` and ``quiet``: order servers to shut down or to stop fetching, and wait for the effect."""
 
 import time
 from collections.abc import Callable, Sequence

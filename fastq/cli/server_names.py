@@ -13,7 +13,7 @@ SHORT: Final = 8
 
 
 def short_ids(servers: Sequence[ServerInfo]) -> dict[str, str]:
-    """Return as much of each server's id as tells it from the others, eight characters at least."""
+    """Return the shortest unambiguous beginning of each server's id, at least eight characters."""
     length = SHORT
     while len({info.id[:length] for info in servers}) < len({info.id for info in servers}):
         length += 1
@@ -26,7 +26,7 @@ def name_of(info: ServerInfo) -> str:
 
 
 def the_server(name: str, servers: Sequence[ServerInfo]) -> ServerInfo:
-    """Return the one server that a name means; ``FastqError`` names those that it may mean."""
+    """Return the server with this name; if it is ambiguous, ``FastqError`` lists the candidates."""
     exact = [info for info in servers if name in (info.id, f"{info.host}:{info.pid}")]
     found = exact or [info for info in servers if name and info.id.startswith(name)]
     if len(found) == 1:

@@ -1,4 +1,4 @@
-"""What a command works with: the Redis that was named, what looks into it, and where to write."""
+"""The session of a command: its Redis, its inspector and its output."""
 
 import difflib
 import functools
@@ -49,7 +49,7 @@ class Session:
 
     @functools.cached_property
     def inspector(self) -> Inspector:
-        """Open the inspector, the first time that it is needed."""
+        """Open the inspector on first use."""
         return Inspector(self.url)
 
     def __enter__(self) -> Self:
@@ -105,14 +105,14 @@ def pass_session(function: Callable[Concatenate[Session, P], int | None]) -> Cal
             except FastqError as error:
                 session.fail(error)
                 return 1
-            except (ValueError, TypeError) as error:  # what an inspector was asked cannot be asked
+            except (ValueError, TypeError) as error:  # the inspector refused an argument
                 raise click.UsageError(str(error)) from None
 
     return run
 
 
 def askable(names: Sequence[str]) -> list[str]:
-    """Return the queues that can be asked for; of others, as anybody may list them, say that they are skipped."""
+    """Return the queues with valid names; others, which any program may list, are skipped with a note."""
     known = []
     for name in names:
         try:
@@ -125,9 +125,10 @@ def askable(names: Sequence[str]) -> list[str]:
 def each(
     session: Session, names: Sequence[str], act: Callable[[str], None], failed: dict[str, str] | None = None
 ) -> int:
-    """Do something to each, whatever becomes of the others; returns the exit code. Redis away ends it at once.
+    """Do something to each item; a failure does not stop the others, but an outage of Redis does. Returns the exit
+    code.
 
-    ``failed`` gets the error of each that failed.
+    ``failed`` gets the error of each item that failed.
     """
     code = 0
     for name in dict.fromkeys(names):
@@ -144,10 +145,10 @@ def each(
 
 
 def say_failure(text: str) -> None:
-    """Write what went wrong to stderr, as one line."""
+    """Write an error to stderr as one line."""
     click.echo(f"fastq: {clean(' '.join(text.split()))}", err=True)
 
 
 def emit(data: Any) -> None:
-    """Write what a command found as JSON."""
+    """Write a command's result as JSON."""
     click.echo(json.dumps(data, indent=2))

@@ -1,4 +1,4 @@
-"""What a command is told by flag, environment variable or file, in this order; and where it looks for the app."""
+"""The settings of a command from flag, environment variable or file, in this order; and the search path for the app."""
 
 import math
 import os
@@ -34,7 +34,7 @@ class Sources:
         return 30.0 if seconds is None else seconds
 
     def first(self, name: str, read: Callable[[Any], T]) -> T | None:
-        """Return what the first source says, None if none does; ``ValueError`` names the source."""
+        """Return the value of the first source that has one, else None; ``ValueError`` names the source."""
         variable = f"FASTQ_{name.upper()}"
         for source, value in (
             (name.replace("_", "-"), self._flags[name]),
@@ -50,14 +50,14 @@ class Sources:
 
 
 def read_text(value: object) -> str:
-    """Return a text as it is."""
+    """Return a string as it is."""
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
+        raise ValueError(f"{value!r} is not a string")
     return value
 
 
 def read_flag(value: object) -> bool:
-    """Return what is true or false, or says so."""
+    """Return a boolean, also from a text such as "true"."""
     flag: bool = value if isinstance(value, bool) else parse_kind("flag", read_text(value))
     return flag
 
@@ -80,6 +80,6 @@ def checked_app(app: str | None, what: str) -> str:
 
 
 def search_here() -> None:
-    """Let the app be found in the directory where the command is started, as ``python -m`` would."""
+    """Let the app be found in the current directory, as with ``python -m``."""
     if not any(entry in ("", os.getcwd()) for entry in sys.path):
         sys.path.insert(0, os.getcwd())

@@ -1,4 +1,4 @@
-"""``fastq stats``: everything at a glance; its JSON is asynq's, key for key."""
+"""``fastq stats``: everything at a glance; its JSON has the same keys as asynq's."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -89,7 +89,7 @@ def _redis_facts(session: Session) -> Mapping[str, str]:
     try:
         return session.inspector.cluster_info() if session.is_cluster else session.inspector.redis_info()
     except BrokerAuthError:
-        return {}  # not every user may ask; what he may see is shown all the same
+        return {}  # not every Redis user may read it; the rest is shown all the same
 
 
 def _total(queues: Sequence[QueueInfo], name: str) -> int:
@@ -127,7 +127,7 @@ def _asynq_record(info: QueueInfo) -> dict[str, Any]:
 
 
 def state_counts(info: QueueInfo) -> list[str]:
-    """Write how many tasks are in each state, in the order of ``STATES``."""
+    """Write the number of tasks in each state, in the order of ``STATES``."""
     return [_count(getattr(info, state.value), state) for state in STATES]
 
 
@@ -186,7 +186,7 @@ def _row(info: QueueInfo) -> list[str]:
 def _show_redis(session: Session, redis: Mapping[str, str]) -> None:
     heading(session.screen, "Redis cluster" if session.is_cluster else "Redis")
     if not redis:
-        session.screen.say("This user may not ask for it.")
+        session.screen.say("The Redis user may not read it.")
     elif session.is_cluster:
         facts(session.screen, cluster_pairs(redis))
     else:
@@ -194,13 +194,13 @@ def _show_redis(session: Session, redis: Mapping[str, str]) -> None:
 
 
 def cluster_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Name and write what is worth knowing of what a cluster says of itself."""
+    """Return names and values of the important facts of CLUSTER INFO."""
     names = {"cluster_state": "State", "cluster_known_nodes": "Known nodes", "cluster_size": "Size"}
     return [(title, _fact(redis, name)) for name, title in names.items()]
 
 
 def redis_pairs(redis: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Name and write what is worth knowing of what Redis says of itself."""
+    """Return names and values of the important facts of INFO."""
     product = ("Valkey", "valkey_version") if "valkey_version" in redis else ("Redis", "redis_version")
     return [
         ("Version", f"{product[0]} {_fact(redis, product[1])}"),

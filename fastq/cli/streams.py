@@ -1,6 +1,6 @@
-"""What becomes of output that nobody takes: the reader went away, the disk is full, the stream was closed before.
+"""Output that cannot be written: the reader went away, the disk is full, or the stream was closed before.
 
-Where a reader went away the command ends without a word, and with code 1, as click has it.
+If the reader went away, the command ends silently with code 1, as in click.
 """
 
 import errno
@@ -18,24 +18,24 @@ _UNWRITABLE: Final = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.E
 
 
 def open_streams() -> None:
-    """Make stdout and stderr fit to be written to: one that is closed swallows all, and each takes any character."""
+    """Make stdout and stderr writable: a closed one discards all output, and both accept any character."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - as long as the process
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 - open as long as the process
         stream = getattr(sys, name)
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what the encoding lacks is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # a character that the encoding lacks is no reason to fail
 
 
 def was_closed(stream: Any) -> bool:
-    """Return whether a stream was closed before the command began."""
+    """Return whether a stream was closed before the command started."""
     return getattr(stream, "name", None) == os.devnull
 
 
 def end_unwritten(error: OSError) -> str:
-    """Write no more, and return what to say about it, if anything; raise ``error`` if it is not of a standard stream.
+    """Stop writing, and return the message about it, if any; raise ``error`` if it is not of a standard stream.
 
-    What is still to be flushed at the interpreter's end would fail again, and be told with a traceback.
+    The flush at the interpreter's end would otherwise fail again and print a traceback.
     """
     if error.errno not in _UNWRITABLE or error.filename is not None:
         raise error
@@ -51,7 +51,7 @@ def end_unwritten(error: OSError) -> str:
 
 
 def check_reader() -> None:
-    """Raise ``BrokenPipeError`` if nobody reads stdout any more."""
+    """Raise ``BrokenPipeError`` if stdout has no reader any more."""
     try:
         number = sys.stdout.fileno()
     except UnsupportedOperation:

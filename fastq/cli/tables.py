@@ -1,6 +1,6 @@
-"""Tables for terminals and pipes: aligned columns; on a terminal also colour, and no line wider than the window.
+"""Tables for terminals and pipes: aligned columns; on a terminal also color, and no line wider than the window.
 
-In a pipe nothing is cut and nothing coloured. Where the encoding lacks a character, an escape stands in its place.
+In a pipe nothing is cut or colored. A character that the encoding lacks is replaced by an escape.
 """
 
 import shutil
@@ -17,15 +17,15 @@ T = TypeVar("T")
 
 GAP: Final = "  "
 LEAST_WIDTH: Final = 12
-"""To how many columns a text is cut at most, however narrow the window."""
+"""The least width to which a text is cut, however narrow the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column; ``right`` is for numbers.
 
-    What a narrow window does to it: it shows the ``short`` title, a text of a column with ``cut`` is shortened, and at
-    last columns are left out, those with the highest ``rank`` first, those with rank 0 never.
+    In a narrow window, first the ``short`` title is shown, then texts of columns with ``cut`` are shortened, and then
+    columns are left out: the highest ``rank`` first, rank 0 never.
     """
 
     title: str
@@ -44,19 +44,19 @@ class Cell(str):
     dim: bool
 
     def __new__(cls, text: str, fg: str | None = None, *, dim: bool = False) -> Self:
-        """Make one."""
+        """Create a cell."""
         cell = super().__new__(cls, text)
         cell.fg, cell.dim = fg, dim
         return cell
 
 
 def heading(screen: Screen, text: str) -> None:
-    """Write a headline above what comes."""
+    """Write a heading."""
     screen.say(screen.paint(text, bold=True))
 
 
 def facts(screen: Screen, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write names and values, a pair a line."""
+    """Write names and values, one pair per line."""
     rows = list(pairs)
     width = max((width_of(name) for name, _ in rows), default=0)
     for name, value in rows:
@@ -90,11 +90,11 @@ class Layout(NamedTuple):
         return cls(columns, rows, widths)
 
     def over(self, window: int) -> int:
-        """Count by how much a line is wider than the window."""
+        """Return the number of columns by which a line exceeds the window."""
         return sum(self.widths) + len(GAP) * (len(self.widths) - 1) - window
 
     def fitted(self, window: int) -> "Layout":
-        """Do what is needed, and no more, for a line to fit."""
+        """Shorten only as much as needed for a line to fit."""
         if self.over(window) <= 0:
             return self
         laid = self.of([replace(column, title=column.short or column.title) for column in self.columns], self.rows)
@@ -111,7 +111,7 @@ class Layout(NamedTuple):
         return Layout(left(self.columns), [left(row) for row in self.rows], left(self.widths))
 
     def cut(self, window: int) -> "Layout":
-        """Take from the widest column that may be cut, until the line fits or none may be cut any more."""
+        """Shorten the widest column that may be cut, until the line fits or no column may be cut further."""
         widths = list(self.widths)
         while (over := self._replace(widths=widths).over(window)) > 0:
             may = [at for at, column in enumerate(self.columns) if column.cut and widths[at] > LEAST_WIDTH]
@@ -136,7 +136,7 @@ def _painted(screen: Screen, text: str, shown: str) -> str:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return text that takes no more columns than this, with a sign where something is missing."""
+    """Return text of at most this many columns, with a sign where something is missing."""
     if width_of(text) <= width:
         return text
     kept = ""
@@ -148,7 +148,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Return text that fills so many columns."""
+    """Return text padded to this many columns."""
     blank = " " * (width - width_of(text))
     return blank + text if right else text + blank
 

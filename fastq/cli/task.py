@@ -1,4 +1,4 @@
-"""``fastq task``: lists and describes tasks, and acts on those that are named."""
+"""``fastq task``: lists and describes tasks, and acts on single tasks."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -57,7 +57,7 @@ group_option = click.option(
 
 
 def of_group(state: TaskState, group: str | None) -> str | None:
-    """Return the group that goes with a state; ``UsageError`` if there is one too many or too few."""
+    """Return the group for a state; ``UsageError`` if it is missing or not allowed."""
     if state is TaskState.AGGREGATING and group is None:
         raise click.UsageError("aggregating tasks are in groups: name one with --group; fastq group ls lists them")
     if state is not TaskState.AGGREGATING and group is not None:
@@ -77,9 +77,9 @@ def of_group(state: TaskState, group: str | None) -> str | None:
 @queue_option
 @state_option(*STATES)
 @group_option
-@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="which page")
+@click.option("--page", type=click.IntRange(1, MAX_PAGE), default=1, show_default=True, metavar="N", help="page number")
 @click.option(
-    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="tasks a page"
+    "--size", type=click.IntRange(1, MOST_A_PAGE), default=30, show_default=True, metavar="N", help="tasks per page"
 )
 @filter_options
 @json_option
@@ -109,7 +109,7 @@ def ls(session: Session, /, queue: str, state: str, page: int, size: int, as_jso
 
 
 def _found(session: Session, queue: str, state: TaskState, group: str | None, where: TaskFilter) -> Iterator[TaskInfo]:
-    """Go through all tasks in a state, and show on a terminal how far that is."""
+    """Iterate over all tasks in a state, and show the progress on a terminal."""
     with Look(session.notes) as look:
         yield from session.inspector.find_tasks(queue, state, where, group=group, progress=look.note)
 
@@ -155,7 +155,9 @@ _ENDS: Final = {"archive": "archived", "delete": "deleted for good"}
 @click.argument("ids", type=TaskId(), nargs=-1, required=True, metavar="TASK_ID...")
 @click.option("--queue", "-q", type=QueueName(), metavar="QUEUE", help="the queue, if several queues have the id")
 @click.option(
-    "--outcome", type=click.Choice(["retry", "archive", "delete"]), help="what becomes of them; Go servers always retry"
+    "--outcome",
+    type=click.Choice(["retry", "archive", "delete"]),
+    help="how the canceled tasks end; Go servers always retry",
 )
 @yes_option
 @json_option
@@ -167,7 +169,7 @@ def cancel(
     if outcome in _ENDS:
         where = "any queue" if queue is None else clean(queue)
         listed = ", ".join(map(clean, ids))
-        confirm(f"What runs in {where} as {listed} will be stopped and {_ENDS[outcome]}.", yes=yes)
+        confirm(f"{listed} in {where} will be stopped and {_ENDS[outcome]}.", yes=yes)
 
     def act(task_id: str) -> str:
         session.inspector.cancel_processing(task_id, outcome, queue=queue)

@@ -1,4 +1,4 @@
-"""``fastq task run-all``, ``archive-all`` and ``delete-all``: do something to all tasks of a state."""
+"""``fastq task run-all``, ``archive-all`` and ``delete-all``: actions on all tasks of a state."""
 
 from typing import Final, Protocol
 
@@ -18,7 +18,7 @@ _WAITING: Final = (TaskState.PENDING, TaskState.AGGREGATING, TaskState.SCHEDULED
 
 
 class _All(Protocol):
-    """A method that does something to all tasks of a state."""
+    """A method that acts on all tasks of a state."""
 
     def __call__(
         self, queue: str, state: TaskState | str, *, group: str | None = None, progress: OnProgress | None = None

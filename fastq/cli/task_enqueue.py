@@ -28,7 +28,7 @@ _FLAGS: Final = {
     "process_at": ("--process-at", "--process_at"),
     "process_in": ("--process-in", "--process_in"),
 }
-"""The flags of options that are not called as these are, or have an alias; as asynq's command has them."""
+"""The flags that differ from their option's name or have an alias; as in asynq's command."""
 
 
 def _headers(words: Sequence[str]) -> dict[str, str]:

@@ -56,20 +56,20 @@ def export(
     """
     as_json, yes = bool(more.pop("as_json")), bool(more.pop("yes"))
     if as_json and output == STDOUT:
-        raise click.UsageError("--json prints how many tasks were written to a file: name it with --output")
+        raise click.UsageError("--json prints the number of tasks written to a file; name the file with --output")
     if group is not None and states and set(states) != {TaskState.AGGREGATING.value}:
         raise click.UsageError("--group goes with --state aggregating only")
     known = [TaskState.AGGREGATING] if group else [state for state in EXPORTED if state in states or not states]
     wanted = read_filter(known, session.now, **more)
-    session.inspector.count_tasks(queue, TaskState.PENDING)  # is there such a queue? before a file is made
+    session.inspector.count_tasks(queue, TaskState.PENDING)  # check that the queue exists before creating a file
     try:
         with _opened(output, yes=yes) as out:
             exporting = _Exporting(session, out)
             code = exporting.run(queue, known, group, wanted)
     except OSError as error:
         if output == STDOUT:
-            raise  # as with all commands
-        raise FastqError(f"cannot write {clean(output)}: {os.strerror(error.errno or 0)}; it is not whole") from None
+            raise  # as in all commands
+        raise FastqError(f"cannot write {clean(output)}: {os.strerror(error.errno or 0)}; it is incomplete") from None
     if as_json:
         emit({"count": exporting.count, "file": output})
     elif not code:

@@ -34,7 +34,7 @@ def read_filter(
     since: str | None = None,
     error: str | None = None,
 ) -> TaskFilter:
-    """Read the words; ``UsageError`` names what is wrong."""
+    """Read the options; ``UsageError`` names a bad one."""
     try:
         where = TaskFilter(type, error, None if since is None else _moment(since, now))
         where.check(states)
@@ -46,7 +46,7 @@ def read_filter(
 def page_of(infos: Iterable[TaskInfo], page: int, size: int) -> list[TaskInfo]:
     """Return one page of tasks, each once, reading no further than needed.
 
-    Of those on the pages before only the ids are kept.
+    Only the ids of earlier pages are kept.
     """
     start, end = (page - 1) * size, page * size
     seen: set[str] = set()

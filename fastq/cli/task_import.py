@@ -1,4 +1,4 @@
-"""``fastq task import``: puts tasks into queues that ``task export`` wrote, in the states that they had."""
+"""``fastq task import``: imports the tasks that ``task export`` wrote, in the states that they had."""
 
 import os
 import sys
@@ -86,7 +86,7 @@ def _opened(file: str) -> BinaryIO:
 
 
 class _Lines:
-    """The lines of a file, from where it is; a signal ends the wait for one."""
+    """The lines of a file from its current position; a signal ends the wait for a line."""
 
     def __init__(self, source: BinaryIO, interruption: Interruption) -> None:
         self._source = source
@@ -105,7 +105,7 @@ class _Lines:
 
 
 class _Watch:
-    """How far an import is, shown on a terminal; lines that are left out are named as soon as they are known."""
+    """The progress of an import, shown on a terminal; omitted lines are listed as soon as they are known."""
 
     def __init__(self, session: Session, interruption: Interruption, *, names_bad: bool) -> None:
         self.line = StatusLine(session.notes)
@@ -134,7 +134,7 @@ class _Watch:
         self._said = {name: len(getattr(report, name)) for name in self._said}
 
     def told(self, error: BadLinesError) -> str:
-        """Name the bad lines, one a line but for a single one, and return what is to be said at last."""
+        """List the bad lines, one per line unless there is only one, and return the final message."""
         self.report = error.report
         if error.report.bad > 1:
             self.line.clear()
@@ -143,7 +143,7 @@ class _Watch:
         return str(error)
 
     def stopped(self, why: str, code: int) -> int:
-        """Print why the import ended early, and how far it came."""
+        """Print why the import ended early, and its progress."""
         self.line.clear()
         self._say_new()
         lines = self.report.lines
@@ -155,11 +155,11 @@ class _Watch:
 
 def _text(report: ImportReport, *, ended: bool = False) -> str:
     more = [
-        (report.exists, "left out, since their ids exist already"),
-        (report.active, "left out, since they were active"),
-        (report.expired, "left out, since their retention is over"),
-        (report.archive_full, "left out, since the archive is full"),
-        (0 if ended else report.bad, "left out, since they are bad"),
+        (report.exists, "left out because their ids exist already"),
+        (report.active, "left out because they were active"),
+        (report.expired, "left out because their retention is over"),
+        (report.archive_full, "left out because the archive is full"),
+        (0 if ended else report.bad, "left out because they are bad"),
         (report.locks_held, "without their unique locks, which other tasks hold"),
         (report.locks_expired, "without their unique locks, which have expired"),
     ]

@@ -1,4 +1,4 @@
-"""``fastq task retry``: runs failed tasks again now, those that are named or all whose failure matches."""
+"""``fastq task retry``: runs failed tasks again now, single ones or all that match a filter."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How tasks are shown to people: the columns of each state, and all that is known of one task."""
+"""The display of tasks: the columns of each state, and all facts about one task."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -43,7 +43,7 @@ BY_STATE: Final[dict[TaskState, tuple[tuple[Column, Show], ...]]] = {
 
 
 def task_facts(info: TaskInfo, now: datetime) -> list[tuple[str, str]]:
-    """Name and write what is known of a task beside payload and result; what it has not is blank."""
+    """Return names and values of a task's facts except payload and result; missing ones are blank."""
 
     def at(moment: datetime | None) -> str:
         return f"{stamp(moment)} ({when(moment, now)})" if moment else ""

@@ -1,4 +1,4 @@
-"""``fastq task tail``: follows what happens in a queue."""
+"""``fastq task tail``: follows the events of a queue."""
 
 import fnmatch
 import json

@@ -7,6 +7,6 @@ __all__ = ["read_duration", "read_time"]
 
 
 def read_duration(text: str) -> float:
-    """Return the seconds of ``90``, ``1.5`` or ``1h30m``; a ``ValueError`` says what it takes."""
+    """Return the seconds of ``90``, ``1.5`` or ``1h30m``; a ``ValueError`` names the accepted forms."""
     seconds: float = parse_kind("seconds", text)
     return seconds

@@ -93,7 +93,7 @@ class _PlainSpoken(click.Command):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.argument("app", required=False)
-@click.option("--redis", "-u", metavar="URL", help="where Redis is  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
+@click.option("--redis", "-u", metavar="URL", help="the Redis URL  [default: $FASTQ_REDIS_URL, else 127.0.0.1:6379/0]")
 @click.option("--burst", is_flag=True, default=None, help="exit when the queues are empty and all tasks taken are done")
 @click.option("--reload", is_flag=True, default=None, help="reload the app when a Python file here or below changes")
 @click.option("--connect-timeout", metavar="SECONDS", help="how long to wait for Redis at the start  [default: 30]")

@@ -1,4 +1,4 @@
-"""When periodic tasks are due: asynq's cron grammar (robfig's, five fields, ``@every``, ``TZ=``), and the next times.
+"""Cron schedules: asynq's grammar (robfig's, five fields, ``@every``, ``TZ=``), and the next due times.
 
 ``parse("0 9 * * mon-fri", tz="Europe/Paris").next(now)`` is a time with the zone of the schedule, or None for never.
 """

@@ -1,4 +1,4 @@
-"""The five fields of a cron spec, as robfig's parser reads them, and as croniter is to be told of them."""
+"""The five fields of a cron spec, as robfig's parser reads them, and their translation for croniter."""
 
 import re
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ class _Field:
 
     @property
     def text(self) -> str:
-        """Return the values as every cron reads them."""
+        """Return the values in a form that every cron reads."""
         if len(self.values) > self.kind.high - self.kind.low:
             return "*"
         return ",".join(map(str, sorted(self.values)))
@@ -67,12 +67,12 @@ class Fields:
     def expression(self) -> str | None:
         """Return an equal expression that means the same to croniter, None if it can never be due.
 
-        Where both day fields are restricted either is enough, as in croniter. It is robfig that decides what is
-        restricted: a field with a star is not, one that lists all values is, so that with it every day will do.
+        If both day fields are restricted, either is enough, as in croniter. Whether a field is restricted follows
+        robfig: a field with a star is not, but a field that lists all values is, so with it every day matches.
         """
         day = self.day.text
         if day != "*":
-            # Days that no month of these has: croniter would go through all years for them.
+            # Days that none of these months has: croniter would search all years for them.
             days = frozenset(number for number in self.day.values if number <= self._longest_month())
             day = _Field(self.day.kind, days, has_star=False).text
         weekday = self.weekday.text
@@ -89,7 +89,7 @@ class Fields:
 
 
 def read_fields(spec: str, start: int) -> Fields:
-    """Read the fields that follow ``start`` in a spec; ``CronSpecError`` says what is wrong and where."""
+    """Read the fields after ``start`` in a spec; ``CronSpecError`` has the reason and the position."""
     words = [(word.start(), word[0]) for word in _WORD.finditer(spec, start)]
     if len(words) != len(_KINDS):
         at = words[len(_KINDS)][0] if len(words) > len(_KINDS) else len(spec)
@@ -114,7 +114,7 @@ class _Reader:
     def field(self, start: int, word: str) -> _Field:
         values: set[int] = set()
         has_star = False
-        for item in _ITEM.finditer(word):  # empty items count for nothing, as in robfig
+        for item in _ITEM.finditer(word):  # empty items are ignored, as in robfig
             found, is_star = self._item(start + item.start(), item[0])
             values |= set(found)
             has_star = has_star or is_star
@@ -139,7 +139,7 @@ class _Reader:
     def _bounds(self, at: int, text: str) -> tuple[bool, int, int]:
         first, *rest = text.split("-")
         if first in ("*", "?"):
-            return True, self.kind.low, self.kind.high  # whatever follows a hyphen is ignored, as in robfig
+            return True, self.kind.low, self.kind.high  # anything after a hyphen is ignored, as in robfig
         low = self._number(at, first)
         if len(rest) > 1:
             raise self._error(at, f"{text!r} has more than one '-'")

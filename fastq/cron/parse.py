@@ -28,8 +28,8 @@ _DESCRIPTORS: Final = {
 def parse(spec: str, tz: str | tzinfo = "UTC") -> Schedule:
     """Read a spec as asynq does: ``*/5 9-17 * * mon-fri``, ``@every 1h30m``, ``CRON_TZ=Asia/Tokyo @daily``.
 
-    ``tz`` counts where the spec names no zone. ``CronSpecError`` has the position and the reason; an unknown ``tz`` is
-    a ``ValueError``.
+    ``tz`` applies if the spec names no zone. ``CronSpecError`` has the position and the reason; an unknown ``tz``
+    raises ``ValueError``.
     """
     if not isinstance(spec, str):
         raise TypeError(f"a cron spec must be a str, not {type(spec).__name__}: {spec!r}")
@@ -47,7 +47,7 @@ def parse(spec: str, tz: str | tzinfo = "UTC") -> Schedule:
 
 
 def _read_zone(spec: str, default: tzinfo) -> tuple[tzinfo, int]:
-    """Return the zone that a spec begins with, and where it ends; a space, not any blank, must follow."""
+    """Return the zone at the start of a spec, and its end; a space must follow, not just any white space."""
     start = spec.index("=") + 1
     end = spec.find(" ", start)
     if end < 0:

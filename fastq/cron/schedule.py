@@ -1,8 +1,8 @@
-"""Schedules: from one moment to the next at which something is due.
+"""Schedules: the next due time after a moment.
 
-A calendar schedule is stepped by croniter on the wall clock of its zone, one stretch of constant UTC offset after the
-other: in each the wall clock runs evenly. So what a change of the clocks skips is not due that day, and what it repeats
-is due twice, as with robfig.
+croniter steps a calendar schedule on the wall clock of its zone, one stretch of constant UTC offset after the other; in
+each stretch the wall clock runs evenly. So a time that a clock change skips is not due that day, and a time that it
+repeats is due twice, as with robfig.
 """
 
 from abc import ABC, abstractmethod
@@ -14,21 +14,21 @@ SECOND = timedelta(seconds=1)
 PROBE = timedelta(days=1)
 """No zone changes its offset twice within a day."""
 MAX_YEARS = 5
-"""What is not due until the end of the fifth year from now counts as never, as with robfig."""
+"""A schedule that is not due until the end of the fifth year from now is never due, as with robfig."""
 
 
 class Schedule(ABC):
-    """What ``parse`` makes of a spec."""
+    """A parsed spec, as ``parse`` returns it."""
 
     def __init__(self, spec: str, zone: tzinfo) -> None:
         self.spec = spec
         self.zone = zone
 
     def next(self, after: datetime) -> datetime | None:
-        """Return the first time due later than ``after``, None if there is none in 5 years.
+        """Return the first due time later than ``after``, None if there is none in 5 years.
 
-        Whole seconds, at the UTC offset that the schedule's zone has then; ``after`` must have a time zone, or it is a
-        ``ValueError``.
+        The result is in whole seconds, at the UTC offset that the schedule's zone has then. ``after`` must have a time
+        zone; otherwise this raises ``ValueError``.
         """
         if not isinstance(after, datetime):
             raise TypeError(f"after must be a datetime with a time zone, not {after!r}")
@@ -42,10 +42,10 @@ class Schedule(ABC):
 
     @abstractmethod
     def _next(self, after: datetime) -> datetime | None:
-        """Return the first time due later than ``after``, both in UTC and whole seconds."""
+        """Return the first due time later than ``after``, both in UTC and whole seconds."""
 
     def _local(self, moment: datetime) -> datetime:
-        """Show a moment in the zone, at a fixed offset: Python lets a time that is repeated there equal no other."""
+        """Convert a moment to the zone, at a fixed offset: Python never finds a repeated time equal to another."""
         local = moment.astimezone(self.zone)
         offset, name = local.utcoffset(), local.tzname()
         if isinstance(self.zone, timezone) or offset is None:
@@ -57,7 +57,7 @@ class Schedule(ABC):
 
 
 class IntervalSchedule(Schedule):
-    """A schedule with a fixed interval, counted from whenever it is asked; the wall clock does not matter."""
+    """A schedule with a fixed interval, counted from the given time; the wall clock does not matter."""
 
     def __init__(self, spec: str, zone: tzinfo, every_s: int) -> None:
         super().__init__(spec, zone)
@@ -96,7 +96,7 @@ class CalendarSchedule(Schedule):
         return moment.astimezone(self.zone).utcoffset() or timedelta(0)
 
     def _first_change(self, start: datetime, end: datetime, offset: timedelta) -> datetime | None:
-        """Return the first second after ``start``, up to ``end``, that has another offset."""
+        """Return the first second after ``start``, up to ``end``, with another offset."""
         if isinstance(self.zone, timezone):
             return None
         while start < end:
@@ -107,7 +107,7 @@ class CalendarSchedule(Schedule):
         return None
 
     def _bisect(self, start: datetime, end: datetime, offset: timedelta) -> datetime:
-        """Return the first second with another offset: ``start`` has this one, ``end`` has not."""
+        """Return the first second with another offset, given that ``start`` has this one and ``end`` has not."""
         while end - start > SECOND:
             middle = start + (end - start) // 2
             middle = middle.replace(microsecond=0)
@@ -123,7 +123,8 @@ def _wall(moment: datetime, offset: timedelta) -> datetime:
 
 
 def _step(expression: str, wall: datetime) -> datetime | None:
-    # Here, since whoever imports fastq, each child of a server among them, would pay for it and few need it.
+    # Imported here, because every importer of fastq, including each child of a server, would pay for it and few need
+    # it.
     from croniter import CroniterBadDateError, croniter
 
     try:

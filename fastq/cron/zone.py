@@ -1,4 +1,4 @@
-"""Time zones by the names that Go knows: those of the IANA database, in their own spelling."""
+"""Time zones by the names that Go knows: those of the IANA database, in their exact spelling."""
 
 from datetime import UTC, tzinfo
 from functools import cache
@@ -8,14 +8,14 @@ __all__ = ["load_zone"]
 
 
 def load_zone(name: str | tzinfo) -> tzinfo:
-    """Return the zone of this name, a zone as it is; ``ValueError`` if there is none, ``TypeError`` for neither."""
+    """Return the zone of a name, or a zone as it is; ``ValueError`` for unknown names, ``TypeError`` otherwise."""
     if isinstance(name, tzinfo):
         return name
     if not isinstance(name, str):
         raise TypeError(f"a time zone must be a name such as 'Europe/Paris', or a tzinfo, not {name!r}")
     if name == "UTC":
         return UTC
-    # Looked up in the list: a file system that folds case, or a path with dots, would find more.
+    # Looked up in the list, because a case-insensitive file system, or a path with dots, would find more.
     if name not in _names():
         raise ValueError(f"unknown time zone {name!r}{_hint(name)}")
     return ZoneInfo(name)

@@ -1,5 +1,5 @@
 """``make demo``: a real workload through a real Redis and a real ``fastq-worker``, every task accounted for.
 
-``app`` is what the worker runs and the part to read first; ``run`` is what happens in order. An end, like ``cli``:
-nothing of fastq imports from here but the command.
+``app`` is the app of the worker, and the part to read first; ``run`` has the steps in order. An end, like ``cli``: only
+the command imports from here.
 """

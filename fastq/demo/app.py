@@ -1,6 +1,6 @@
 """The demo's app, as ``fastq-worker fastq.demo.app:mux`` runs it: handlers that work, fail, hang and crash.
 
-An app of your own looks the same, with ``from fastq import ServeMux, SkipRetry, Task``.
+Your own app looks the same, with ``from fastq import ServeMux, SkipRetry, Task``.
 """
 
 import os
@@ -21,7 +21,7 @@ if path := os.environ.get(LEDGER_VARIABLE):
 
 
 def retry_soon(retried: int, error: BaseException, task: Task) -> float:
-    """Return the seconds until the next attempt: asynq's 15 and more would be a long demo."""
+    """Return the seconds until the next attempt: asynq's 15 and more would make the demo long."""
     return 1.0 + retried
 
 
@@ -45,7 +45,7 @@ def text_features(task: Task) -> Facts:
 
 @mux.handler("flaky:fingerprint")
 def flaky(task: Task) -> Facts:
-    """Fail the first time, as if a service had not been there, and work the second time."""
+    """Fail the first time, as if a service were down, and succeed the second time."""
     if task.retried == 0:
         raise ConnectionError("the storage did not answer")
     return fingerprint(task.payload)
@@ -65,34 +65,34 @@ def fail_at_once(task: Task) -> None:
 
 @mux.handler("fail:revoke")
 def revoke(task: Task) -> None:
-    """Find that the task is not wanted any more."""
+    """Find that the task is no longer wanted."""
     raise RevokeTask("this text has been withdrawn")
 
 
 @mux.handler("hang:loop")
 def loop(task: Task) -> None:
-    """Compute for ever; the timeout raises in here."""
+    """Compute forever; the timeout raises in here."""
     while True:
         pass
 
 
 @mux.handler("hang:sleep")
 def sleep(task: Task) -> None:
-    """Sleep for ever; ended by its timeout, or by a cancellation."""
+    """Sleep forever; ended by its timeout, or by a cancellation."""
     time.sleep(10**6)
 
 
 @mux.handler("hang:stubborn")
 def refuse_to_end(task: Task) -> None:
-    """Hang, and swallow what the timeout raises: after the grace time the whole process is killed."""
+    """Hang, and swallow the exception of the timeout: after the grace time the whole process is killed."""
     while True:
         try:
             time.sleep(10**6)
-        except BaseException:  # noqa: BLE001 - the defect that this handler is there to have
+        except BaseException:  # noqa: BLE001 - this handler has this defect on purpose
             continue
 
 
 @mux.handler("crash:exit")
 def crash(task: Task) -> None:
-    """Take the process along, as a segmentation fault would."""
+    """Kill the process, as a segmentation fault would."""
     os._exit(70)

@@ -1,6 +1,6 @@
-"""The audit: holds what was ordered, what Redis holds and what the handlers wrote down against one another.
+"""The audit: compares the enqueued tasks, the data in Redis, and the ledger of the handlers.
 
-Every task must have exactly the fate that it was to have, and have run exactly so often; every counter must agree.
+Every task must have exactly its expected fate and number of runs, and every counter must agree.
 """
 
 from collections import Counter
@@ -24,14 +24,14 @@ __all__ = ["Audit", "audit", "fate_of"]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """How many tasks met which fate, and a sentence for each discrepancy."""
+    """The number of tasks per fate, and a sentence for each discrepancy."""
 
     found: Mapping[Fate, int]
     faults: Sequence[str]
 
 
 def audit(books: Books, before: Mapping[str, QueueCounts], findings: Findings) -> Audit:
-    """Compare what was ordered with what was found; ``before`` was counted before the first task was enqueued."""
+    """Compare the books with the findings; ``before`` was counted before the first task was enqueued."""
     found: Counter[Fate] = Counter()
     faults = list(books.faults)
     for task_id, order in books.by_id.items():
@@ -46,7 +46,10 @@ def audit(books: Books, before: Mapping[str, QueueCounts], findings: Findings) -
     found[Fate.REFUSED] = books.refused
     faults += _strangers(books, findings)
     faults += (fault for queue in before for fault in _counters(books, queue, before[queue], findings.counts[queue]))
-    faults += (f"task {task_id} (queue {queue}) is in no state, but its data is" for queue, task_id in findings.orphans)
+    faults += (
+        f"task {task_id} (queue {queue}) is in no state, but its data is still there"
+        for queue, task_id in findings.orphans
+    )
     faults += (f"the lock {lock} is still held" for lock in findings.locks)
     return Audit(found, faults)
 
@@ -62,7 +65,7 @@ _ARCHIVED: Final = {
 def fate_of(states: Sequence[str], stored: StoredTask | None, runs: Sequence[Run]) -> Fate:
     """Return the fate of a task.
 
-    It follows from the task's place in Redis and the error stored with it, else from how its last run ended.
+    It follows from the task's place in Redis and its stored error, or else from the end of its last run.
     """
     last = runs[-1].ending if runs else None
     if not states:
@@ -87,18 +90,18 @@ def _error(message: bytes) -> str:
 
 
 def _task(order: Ordered, fate: Fate, runs: Sequence[Run]) -> Iterator[str]:
-    """Describe what is wrong with a task's end and its runs."""
+    """Describe the faults of a task's end and its runs."""
     lot = order.lot
     if fate is not lot.fate:
-        yield f"was to be {lot.fate.value!r}, and is {fate.value!r} after {len(runs)} runs"
+        yield f"should be {lot.fate.value!r}, but is {fate.value!r} after {len(runs)} runs"
     elif [run.retried for run in runs] != list(range(lot.runs)):
-        yield f"was to run {lot.runs} times, and ran {len(runs)} times: attempts {[run.retried for run in runs]}"
+        yield f"should run {lot.runs} times, but ran {len(runs)} times: attempts {[run.retried for run in runs]}"
     if runs and runs[0].begun_ns < order.due_ns:
         yield f"began {(order.due_ns - runs[0].begun_ns) / 1e9:.3f} s before its time"
 
 
 def _result(order: Ordered, stored: StoredTask) -> str | None:
-    """Do the work again, and say whether the result in Redis is another."""
+    """Do the work again, and report a different result in Redis."""
     right = orjson.dumps(WORK[order.type](order.text))
     return None if stored.result == right else f"has the result {stored.result!r} instead of {right!r}"
 
@@ -107,9 +110,9 @@ def _strangers(books: Books, findings: Findings) -> Iterator[str]:
     for queue, task_id in findings.states:
         order = books.by_id.get(task_id)
         if order is None or order.queue != queue:
-            yield f"task {task_id} is in queue {queue}, and nobody enqueued it there"
+            yield f"task {task_id} is in queue {queue}, but was not enqueued there"
     for task_id in findings.runs.keys() - books.by_id.keys():
-        yield f"task {task_id} ran, and nobody enqueued it"
+        yield f"task {task_id} ran, but was not enqueued"
 
 
 def _counters(books: Books, queue: str, before: QueueCounts, after: QueueCounts) -> Iterator[str]:
@@ -123,7 +126,7 @@ def _counters(books: Books, queue: str, before: QueueCounts, after: QueueCounts)
     )
     for name, right, found in zip(QueueCounts._fields, expected, after, strict=True):
         if right != found:
-            yield f"queue {queue}: {name} is {found}, and should be {right}"
+            yield f"queue {queue}: {name} is {found}, but should be {right}"
 
 
 _ARCHIVED_FATES: Final = {*_ARCHIVED.values(), Fate.EXHAUSTED}

@@ -1,4 +1,4 @@
-"""The books: every task that was ordered, by the id under which Redis took it, and the duplicates that it refused."""
+"""The books: every enqueued task by its id, and the duplicates that Redis refused."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ _CHUNK: Final = 5_000
 
 
 class Books:
-    """The record of what was ordered."""
+    """The record of the enqueued tasks."""
 
     def __init__(self) -> None:
         self.by_id: dict[str, Ordered] = {}
         self.duplicates = 0
         self.refused = 0
         self.faults: list[str] = []
-        """What went otherwise than ordered at the enqueue."""
+        """The discrepancies during the enqueue."""
 
     def enqueue(self, client: Client, offers: Iterable[Offer]) -> Iterator[int]:
-        """Enqueue what is offered, and yield after each few thousand how many tasks there are by now.
+        """Enqueue the offered tasks, and yield their number so far after each few thousand.
 
-        What is enqueued is in the books before the next step, so that it can be cleared away whenever this ends.
+        Enqueued tasks are in the books before the next step, so that they can be cleaned up whenever this ends.
         """
         waiting = iter(offers)
         while True:
@@ -50,7 +50,7 @@ class Books:
             self.duplicates += is_duplicate
             self.refused += is_refused
             if is_duplicate is not is_refused:
-                what = "enqueued, though it is a duplicate" if error is None else f"not enqueued: {error}"
+                what = "enqueued, although it is a duplicate" if error is None else f"not enqueued: {error}"
                 self.faults.append(f"task {task_id} ({order.type}, queue {order.queue}) was {what}")
 
     def ids(self, queue: str) -> list[str]:
@@ -62,7 +62,7 @@ class Books:
         return next(task_id for task_id, order in self.by_id.items() if order.lot.name == name)
 
     def expected(self) -> Counter[Fate]:
-        """Count the tasks by their expected fates, the duplicates too."""
+        """Count the tasks, including duplicates, by their expected fates."""
         return Counter(order.lot.fate for order in self.by_id.values()) + Counter({Fate.REFUSED: self.duplicates})
 
 

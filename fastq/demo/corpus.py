@@ -1,4 +1,4 @@
-"""The data set: text made on the spot, in which each word depends on the one before, as in a language."""
+"""The data set: generated text in which each word depends on the previous one, as in a language."""
 
 import random
 from typing import Final
@@ -14,7 +14,7 @@ _LONGEST: Final = 1_600
 
 
 class Corpus:
-    """Some 2 MB of text; the same seed makes the same text."""
+    """About 2 MB of text; the same seed makes the same text."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
@@ -23,7 +23,7 @@ class Corpus:
         word = words[0]
         text = []
         for _ in range(_LENGTH):
-            # The product favours the first of the followers, so that some pairs are common and compression has a job.
+            # The product favors the first followers, so that some pairs are common and compression has work to do.
             word = followers[word][int(rng.random() * rng.random() * _FOLLOWERS)]
             text.append(word)
         self._text = " ".join(text).encode()

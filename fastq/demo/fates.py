@@ -1,4 +1,4 @@
-"""What may become of a task, and the lots: tasks that are alike and have the same fate ahead."""
+"""The fates of tasks, and the lots: similar tasks with the same expected fate."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -31,10 +31,10 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lot:
-    """A number of tasks that are alike: at most ``most`` of them, or one in ``one_in`` if that is fewer.
+    """A number of similar tasks: at most ``most`` of them, or one in ``one_in`` if that is fewer.
 
-    ``type`` is empty for one of the three kinds of text work. ``runs`` is how often each task starts, ``failures`` how
-    many of these runs count as failed.
+    ``type`` is empty for one of the three kinds of text work. ``runs`` is the number of runs of each task, ``failures``
+    the number of runs that count as failed.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Lot:
     failures: int = 0
 
     def count(self, tasks: int) -> int:
-        """Return how many of so many tasks are of this lot."""
+        """Return the number of tasks of this lot, given the number of all tasks."""
         return min(self.most, tasks // self.one_in)
 
 
@@ -57,7 +57,7 @@ UNIQUE: Final = Lot("unique", Fate.DONE, "text:squeeze", {"unique": 3600}, most=
 DUPLICATE: Final = Lot("duplicate", Fate.REFUSED, runs=0)
 DELAYED: Final = Lot("delayed", Fate.DONE, most=500, one_in=20)
 LATE: Final = Lot("late", Fate.DONE, most=60, one_in=50)
-"""Delayed tasks that are enqueued once the others are done: they find a server that has nothing else to do."""
+"""Delayed tasks that are enqueued once the others are done, so that they find an idle server."""
 
 SCATTERED: Final = (
     KEPT,
@@ -68,7 +68,7 @@ SCATTERED: Final = (
     Lot("unreadable", Fate.SKIPPED, "fail:skip", most=10, one_in=100, failures=1),
     Lot("withdrawn", Fate.REVOKED, "fail:revoke", most=10, one_in=100),
 )
-"""The lots that are strewn over the first wave by chance."""
+"""The lots that are scattered randomly over the first wave."""
 
 STUCK: Final = Lot("stuck", Fate.CANCELED, "hang:sleep", _NO_RETRY, failures=1)
 """Canceled by the demo as soon as it has begun."""
@@ -80,4 +80,4 @@ SINGLES: Final = (
     (Lot("crashing", Fate.CRASHED, "crash:exit", _NO_RETRY, failures=1), 1, 0.1),
     (STUCK, 1, 0.25),
 )
-"""A lot of one each, the number of its queue, and how far into the first wave: apart, so that one at a time hangs."""
+"""Lots of one task, their queue numbers, and their positions in the first wave: apart, so that one hangs at a time."""

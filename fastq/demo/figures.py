@@ -1,4 +1,4 @@
-"""The figures of a run, all from the times in the handlers' ledger."""
+"""The figures of a run, all computed from the times in the handlers' ledger."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ __all__ = ["Figures", "measure", "quantile"]
 class Figures:
     """Rates in runs a second, shares from 0 to 1, lateness in seconds.
 
-    The busy time lasts from the start of the first run until the first queue has worked off its backlog. ``busy_runs``
-    started in it; ``shares`` are each queue's part of them. ``late_busy`` and ``late_idle`` are how late delayed tasks
-    started: those of the first wave, behind the backlog, and those of the second.
+    The busy time lasts from the start of the first run until the first queue has no backlog. ``busy_runs`` started in
+    it; ``shares`` are each queue's part of them. ``late_busy`` and ``late_idle`` are the delays of delayed tasks: those
+    of the first wave, behind the backlog, and those of the second.
     """
 
     runs: int
@@ -35,7 +35,7 @@ class Figures:
 
 
 def measure(books: Books, ledger: Mapping[str, Sequence[Run]]) -> Figures:
-    """Work out the figures."""
+    """Compute the figures."""
     begun: list[tuple[int, str]] = []
     last_of_backlog: dict[str, int] = {}
     ended_ns = 0
@@ -67,5 +67,5 @@ def _lateness(books: Books, ledger: Mapping[str, Sequence[Run]], *, late: bool) 
 
 
 def quantile(ascending: Sequence[float], part: float) -> float:
-    """Return the value below which a part of the values lies; NaN of none."""
+    """Return the value below which a given part of the values lies; NaN without values."""
     return ascending[min(len(ascending) - 1, int(len(ascending) * part))] if ascending else float("nan")

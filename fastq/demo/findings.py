@@ -1,4 +1,4 @@
-"""The findings: what Redis holds once the worker has ended, and what the handlers wrote down."""
+"""The findings: the data in Redis after the worker has ended, and the ledger of the handlers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ _CHUNK: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found in Redis and in the ledgers.
+    """The findings in Redis and in the ledgers.
 
     ``states`` lists the places of each task that is anywhere in Redis, ``stored`` the contents of its hash. ``orphans``
-    are ordered tasks with a hash and no place, ``locks`` are unique locks that are still held.
+    are enqueued tasks with a hash but no place, ``locks`` are unique locks that are still held.
     """
 
     counts: Mapping[str, QueueCounts]
@@ -47,7 +47,7 @@ def read_counts(broker: BlockingBroker, queues: Sequence[str]) -> dict[str, Queu
 
 
 def find(broker: BlockingBroker, books: Books, ledger: Path, check: Callable[[], None]) -> Findings:
-    """Look at everything; ``check`` is called now and then, and may raise to end the search."""
+    """Collect the findings; ``check`` is called now and then, and may raise to stop."""
     queues = sorted({order.queue for order in books.by_id.values()})
     states: dict[TaskKey, list[str]] = {}
     for queue in queues:
@@ -98,4 +98,4 @@ def _all(results: list[T | BrokerError]) -> list[T]:
     for result in results:
         if isinstance(result, BrokerError):
             raise result
-    return results  # type: ignore[return-value]  # no error is left in it
+    return results  # type: ignore[return-value]  # it contains no errors

@@ -1,6 +1,6 @@
-"""Ctrl-C that leaves nothing behind: a signal is noted, and acted on where everything that was begun can be undone.
+"""Ctrl-C that leaves nothing behind: a signal is noted, and acted on at points where all work can be undone.
 
-An exception out of a signal handler could come between starting a process and knowing of it.
+An exception from a signal handler could come between starting a process and recording it.
 """
 
 import signal
@@ -27,7 +27,7 @@ class Interrupted(Exception):  # noqa: N818 - no defect
 class Interruption:
     """A guard that records signals while it is entered; ``check`` and ``wait`` raise ``Interrupted`` after one.
 
-    After one that came it stays: whoever is impatient must not kill the process between its last words and its end.
+    After a signal the handlers stay, so that an impatient second one cannot kill the process just before its end.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         for signum in _SIGNALS:
-            # What was started by nohup goes on when its terminal is closed.
+            # A process started by nohup continues when its terminal is closed.
             if signum is not signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:
                 self._before[signum] = signal.signal(signum, self._note)
         return self
@@ -53,7 +53,7 @@ class Interruption:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Let a signal raise ``Interrupted`` in the midst of what is done, such as a read that may wait for ever."""
+        """Let a signal raise ``Interrupted`` immediately, for example during a read that may wait forever."""
         self._raises = True
         try:
             self.check()
@@ -67,7 +67,7 @@ class Interruption:
             raise Interrupted(self._signum)
 
     def wait(self, seconds: float) -> None:
-        """Let time pass, until a signal comes."""
+        """Let time pass, or raise when a signal comes."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self.check()

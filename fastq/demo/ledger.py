@@ -1,7 +1,7 @@
 """The handlers' own account of what ran: a file to which every child appends when it begins and ends a task.
 
-It owes nothing to Redis, so that the two can be held against each other. A record is one write to a file opened for
-appending, which the kernel keeps whole and apart from those of other processes.
+It does not depend on Redis, so that the two can be compared. A record is one write to a file opened for appending,
+which the kernel keeps whole and separate from those of other processes.
 """
 
 import os
@@ -19,14 +19,14 @@ from fastq.running import RunningTask
 __all__ = ["LEDGER_VARIABLE", "Ending", "LedgerTail", "LedgerWriter", "Run", "read_ledger"]
 
 LEDGER_VARIABLE: Final = "FASTQ_DEMO_LEDGER"
-"""Names the file to the worker; without it nothing is written down."""
+"""The variable that names the file to the worker; without it nothing is recorded."""
 
 # Task id, how often the task had been retried, the ending (0: it begins), Unix nanoseconds.
 _RECORD: Final = Struct("<36sBBxxQ")
 
 
 class Ending(IntEnum):
-    """How a run ended, as its handler saw it; a run whose process died has no ending."""
+    """The end of a run as its handler saw it; a run whose process died has none."""
 
     RETURNED = 1
     RAISED = 2
@@ -34,7 +34,7 @@ class Ending(IntEnum):
 
 
 class LedgerWriter:
-    """The writer of the ledger, one record a run; ``middleware`` is for ``ServeMux.use``."""
+    """The writer of the ledger, a record at the begin and end of a run; ``middleware`` is for ``ServeMux.use``."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -59,7 +59,7 @@ class LedgerWriter:
 
 
 class Run(NamedTuple):
-    """One run of a task: how often it had been retried, and when it began and ended in Unix ns (0: it did not end)."""
+    """One run of a task: its earlier retries, and its begin and end in Unix ns (0: it did not end)."""
 
     retried: int
     begun_ns: int
@@ -75,10 +75,10 @@ def read_ledger(path: Path) -> dict[str, list[Run]]:
         if not ending:
             of_task.append(Run(retried, at_ns, 0, None))
             continue
-        # Two runs of one task at once would be the defect that this is here to find: end the one that is meant.
+        # Two runs of one task at once would be a defect that this must reveal: end the right one.
         open_at = next((at for at, run in enumerate(of_task) if run.retried == retried and run.ending is None), None)
         if open_at is None:
-            raise ValueError(f"the ledger has an end without a beginning, of task {task_id}")
+            raise ValueError(f"the ledger has an end without a beginning for task {task_id}")
         of_task[open_at] = of_task[open_at]._replace(ended_ns=at_ns, ending=Ending(ending))
     return runs
 
@@ -86,7 +86,7 @@ def read_ledger(path: Path) -> dict[str, list[Run]]:
 def _records(path: Path) -> Iterator[tuple[str, int, int, int]]:
     data = path.read_bytes() if path.exists() else b""
     if len(data) % _RECORD.size:
-        raise ValueError(f"the ledger has {len(data)} bytes, which is no multiple of a record's {_RECORD.size}")
+        raise ValueError(f"the ledger has {len(data)} bytes, which is not a multiple of the record size {_RECORD.size}")
     for task_id, retried, ending, at_ns in _RECORD.iter_unpack(data):
         yield task_id.rstrip(b"\0").decode(), retried, ending, at_ns
 
@@ -105,6 +105,6 @@ class LedgerTail:
         with self._path.open("rb") as file:
             file.seek(self._read)
             data = file.read()
-        # Whole records only: what follows may be under way.
+        # Only whole records: the rest may be in the middle of a write.
         self._read += len(data) // _RECORD.size * _RECORD.size
         return task_id.encode() in data

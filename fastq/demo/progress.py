@@ -19,7 +19,7 @@ _COLOURS: Final = ("red", "yellow", "blue")
 class Progress:
     """The display of the demo's progress; rate and shares are those of the last three seconds.
 
-    ``before`` is what was counted when nothing had been done.
+    ``before`` are the counts before the first task.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Progress:
         self._past = deque([(self._start_s, _processed(before))])
 
     def show(self, counts: Mapping[str, QueueCounts], enqueued: int, *, last: bool = False) -> None:
-        """Show what was counted when so many had been enqueued; ``last`` shows it even if it is not time for a line."""
+        """Show the counts, given the number of enqueued tasks; ``last`` shows them even if no line is due."""
         now_s = time.monotonic()
         self._past.append((now_s, _processed(counts)))
         while now_s - self._past[0][0] > _WINDOW_S:
@@ -91,6 +91,6 @@ def _shares(rates: Mapping[str, float]) -> dict[str, float]:
 def _waiting(counts: Mapping[str, QueueCounts]) -> str:
     every = counts.values()
     return (
-        f"{sum(count.scheduled for count in every)} scheduled, {sum(count.retry for count in every)} to be retried, "
+        f"{sum(count.scheduled for count in every)} scheduled, {sum(count.retry for count in every)} in retry, "
         f"{sum(count.archived for count in every)} archived"
     )

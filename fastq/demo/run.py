@@ -1,4 +1,4 @@
-"""The demo from its beginning to its end; whatever happens, what was started is ended and what was made is removed."""
+"""The demo from start to end; whatever happens, its processes are ended and its data is removed."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ from fastq.demo.workload import WEIGHTS, Workload
 __all__ = ["DemoOptions", "QueuesInUseError", "run_demo"]
 
 _PREFIX: Final = "demo:"
-"""Before the names of the queues in a Redis that others may use."""
+"""The prefix of the queues in a Redis that other programs may use."""
 
 
 class QueuesInUseError(Exception):
@@ -39,7 +39,7 @@ class QueuesInUseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How many tasks, from which seed, on how many children; ``redis`` is a URL, or None for a private server."""
+    """The number of tasks, the seed, the number of children; ``redis`` is a URL, or None for a private server."""
 
     tasks: int
     seed: int
@@ -48,7 +48,7 @@ class DemoOptions:
 
 
 def run_demo(options: DemoOptions, screen: Screen, interruption: Interruption) -> bool:
-    """Run the demo, and tell whether everything added up."""
+    """Run the demo; return whether all tasks are accounted for."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="fastq-demo-")))
         url = options.redis or stack.enter_context(EmbeddedRedis()).url
@@ -79,19 +79,19 @@ def run_demo(options: DemoOptions, screen: Screen, interruption: Interruption) -
 
 def _say_where(screen: Screen, broker: BlockingBroker, options: DemoOptions) -> None:
     redis = broker.run(server_version()) or "Redis"
-    where = "yours, queues demo:*" if options.redis else "private, on a Unix socket"
+    where = "your Redis, queues demo:*" if options.redis else "private, on a Unix socket"
     screen.say(f"fastq {__version__} on {redis} ({where})", bold=True)
 
 
 def _counts_of_empty(broker: BlockingBroker, queues: Sequence[str]) -> Mapping[str, QueueCounts]:
-    """Return what the counters say; refuse queues that hold tasks."""
+    """Return the counters; refuse queues that contain tasks."""
     counts = read_counts(broker, queues)
     held = {queue: count.unfinished + count.completed + count.archived for queue, count in counts.items()}
     if any(held.values()):
         which = ", ".join(f"{queue} holds {grouped(number)}" for queue, number in held.items() if number)
         raise QueuesInUseError(
-            f"the demo's queues are in use: {which} tasks. Another demo may run; what one left that was killed is "
-            "removed by `asynq queue rm --force <queue>`"
+            f"the demo's queues are in use: {which} tasks. Another demo may be running. If one was "
+            "killed, remove its queues: `fastq queue rm --force QUEUE`"
         )
     return counts
 
@@ -103,5 +103,5 @@ def _enqueue(screen: Screen, books: Books, client: Client, workload: Workload, i
     seconds = time.monotonic() - start_s
     screen.say(
         f"Made and enqueued {grouped(len(books.by_id))} tasks in {seconds:.1f} s, {grouped(books.refused)} duplicates "
-        f"were refused; {workload.late} more come later. Now the worker:"
+        f"were refused; {workload.late} more follow later. Starting the worker:"
     )

@@ -1,4 +1,4 @@
-"""Where the demo writes: a terminal, with colour and lines that are written over, or anything else, in plain lines."""
+"""The output of the demo: a terminal with color and rewritten lines, or plain lines for anything else."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def grouped(number: float) -> str:
 class Screen:
     """A writer to ``out``, stdout by default.
 
-    ``is_live`` tells whether lines can be written over; colour needs that too, and no ``$NO_COLOR``. ``can_draw`` tells
+    ``is_live`` tells whether lines can be rewritten; color needs that too, and no ``$NO_COLOR``. ``can_draw`` tells
     whether the encoding has block characters.
     """
 
@@ -30,16 +30,16 @@ class Screen:
         self._block = 0
 
     def paint(self, text: str, **style: Any) -> str:
-        """Return the text in a style of click's, where there is colour."""
+        """Return the text in a style of click, if there is color."""
         return click.style(text, **style) if style and self._has_colour else text
 
     def say(self, text: str = "", **style: Any) -> None:
-        """Write a line, below what stands there."""
+        """Write a line below the others."""
         self._block = 0
         click.echo(self.paint(text, **style), self._out, color=True)
 
     def show(self, lines: list[str]) -> None:
-        """Write lines over those that the last call wrote, if nothing was said since."""
+        """Rewrite the lines of the last call, if no other line was written since."""
         width = shutil.get_terminal_size().columns
         up = f"\x1b[{self._block}F" if self._block else ""
         text = "".join(f"\x1b[2K{_cut(line, width - 1)}\n" for line in lines)
@@ -48,7 +48,7 @@ class Screen:
 
 
 def _cut(line: str, width: int) -> str:
-    """Shorten a line that would wrap, without its colour: a wrapped one cannot be written over."""
+    """Shorten a line that would wrap, and drop its color: a wrapped line cannot be rewritten."""
     return line if len(click.unstyle(line)) <= width else click.unstyle(line)[:width]
 
 

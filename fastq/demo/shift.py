@@ -1,4 +1,4 @@
-"""The shift: from the worker's start until nothing is left to be done, watched through Redis' counters."""
+"""The shift: from the worker's start until all tasks are finished, observed through Redis' counters."""
 
 import time
 from collections.abc import Mapping
@@ -85,13 +85,13 @@ class Shift:
             self._last, self._last_change_s = counts, now_s
         elif now_s - self._last_change_s > self._patience_s:
             raise StalledError(
-                f"nothing has moved for {self._patience_s:g} s, and {grouped(unfinished)} tasks are left\n"
+                f"no progress for {self._patience_s:g} s; {grouped(unfinished)} tasks are left\n"
                 + self._worker.last_words()
             )
 
     def _cancel_stuck(self) -> None:
         self._stuck_has_begun = self._stuck_has_begun or self._tail.names(self._stuck)
         if self._stuck_has_begun and not self._is_canceled:
-            # Heard by nobody while the worker's subscription is being renewed: said again at the next look.
+            # It is lost while the worker's subscription is being renewed, so it is repeated at the next look.
             cancel = Operation("PUBLISH", (), (keys.CANCEL_CHANNEL, self._stuck), int, idempotent=True)
             self._is_canceled = self._broker.run(cancel) > 0

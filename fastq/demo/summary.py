@@ -1,4 +1,4 @@
-"""The summary: what became of the tasks, how fast it went, what does not add up, and where to go next."""
+"""The summary: the outcome of the tasks, the speed, the discrepancies, and pointers for further reading."""
 
 import shutil
 import sys
@@ -18,7 +18,7 @@ _MOST_FAULTS: Final = 20
 
 
 def print_summary(screen: Screen, books: Books, audit: Audit, figures: Figures, weights: Mapping[str, int]) -> None:
-    """Print everything that there is to know after a run."""
+    """Print the summary of a run."""
     _print_fates(screen, books, audit)
     _print_figures(screen, figures, weights)
     if audit.faults:
@@ -27,14 +27,14 @@ def print_summary(screen: Screen, books: Books, audit: Audit, figures: Figures, 
     tick = "✓ " if screen.can_draw else ""
     tasks, runs = grouped(len(books.by_id)), grouped(figures.runs)
     screen.say(f"{tick}Every one of {tasks} tasks is accounted for: Redis' counters and states,", fg="green", bold=True)
-    screen.say(f"  and the handlers' own ledger of {runs} runs, say the same.", fg="green", bold=True)
+    screen.say(f"  and the handlers' own ledger of {runs} runs, agree.", fg="green", bold=True)
     screen.say()
     _print_next(screen)
 
 
 def _print_fates(screen: Screen, books: Books, audit: Audit) -> None:
     expected = books.expected()
-    screen.say(f"{'What became of the tasks':<40}{'expected':>10}{'found':>10}", bold=True)
+    screen.say(f"{'Outcome of the tasks':<40}{'expected':>10}{'found':>10}", bold=True)
     for fate in Fate:
         right, found = expected[fate], audit.found.get(fate, 0)
         if right or found:
@@ -44,16 +44,16 @@ def _print_fates(screen: Screen, books: Books, audit: Audit) -> None:
 
 
 def _print_figures(screen: Screen, figures: Figures, weights: Mapping[str, int]) -> None:
-    screen.say("How it went", bold=True)
+    screen.say("The run", bold=True)
     screen.say(f"  {grouped(figures.runs)} runs in {figures.seconds:.1f} s")
     screen.say(f"  while all queues were full: {grouped(figures.busy_rate)} runs/s over {figures.busy_seconds:.1f} s")
     total = sum(weights.values())
     for queue, weight in weights.items():
         share = figures.shares.get(queue, 0.0)
         screen.say(f"    {queue:<16} weight {weight}   {share:6.2%} of the runs ({weight / total:.0%} by weight)")
-    screen.say("  delayed tasks began after their second")
-    _print_lateness(screen, "in turn, behind the backlog", figures.late_busy)
-    _print_lateness(screen, "with nothing else to do", figures.late_idle)
+    screen.say("  delayed tasks began this long after their due time")
+    _print_lateness(screen, "with a backlog", figures.late_busy)
+    _print_lateness(screen, "without a backlog", figures.late_idle)
     screen.say()
 
 
@@ -67,7 +67,7 @@ def _time(seconds: float) -> str:
 
 
 def _print_faults(screen: Screen, audit: Audit) -> None:
-    screen.say(f"{len(audit.faults)} things do not add up:", fg="red", bold=True)
+    screen.say(f"{len(audit.faults)} discrepancies:", fg="red", bold=True)
     for fault in audit.faults[:_MOST_FAULTS]:
         screen.say(f"  {fault}")
     if len(audit.faults) > _MOST_FAULTS:
@@ -77,17 +77,17 @@ def _print_faults(screen: Screen, audit: Audit) -> None:
 def _print_next(screen: Screen) -> None:
     screen.say("Where to go next", bold=True)
     for what, where in (
-        ("the handlers that ran just now", "fastq/demo/app.py"),
-        ("a worker and a producer of your own", "README.md"),
+        ("the handlers of this demo", "fastq/demo/app.py"),
+        ("your own worker and producer", "README.md"),
         ("every setting of the worker", f"{_program('fastq-worker')} --help"),
-        ("the same on a Redis of yours", "fastq demo --redis redis://127.0.0.1:6379/0"),
+        ("the same on your Redis", "fastq demo --redis redis://127.0.0.1:6379/0"),
         ("how it is built", "ARCHITECTURE.md"),
     ):
         screen.say(f"  {what:<38}{screen.paint(where, bold=True)}")
 
 
 def _program(name: str) -> str:
-    """Return how to call one of our programs from here."""
+    """Return the command line for one of our programs."""
     if shutil.which(name):
         return name
     beside = Path(sys.executable).with_name(name)

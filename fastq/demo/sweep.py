@@ -1,4 +1,4 @@
-"""Clear the demo's queues out of a Redis that is not the demo's own."""
+"""Removes the demo's queues from a Redis that is not its own."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -15,7 +15,7 @@ _CHUNK: Final = 500
 
 
 def sweep(broker: BlockingBroker, books: Books, queues: Sequence[str]) -> None:
-    """Delete all tasks in the books, and all that there is of the queues."""
+    """Delete all tasks in the books, and everything else of the queues."""
     for queue in queues:
         names = [*_task_keys(books, queue), *keys_of_queue(queue)]
         for start in range(0, len(names), _CHUNK):

@@ -22,7 +22,7 @@ def fingerprint(text: bytes) -> Facts:
 
 
 def squeeze(text: bytes) -> Facts:
-    """Compress a text, and look whether the same comes out again."""
+    """Compress a text, and check that it decompresses to the same text."""
     packed = zlib.compress(text, 9)
     return {"bytes": len(text), "packed": len(packed), "intact": zlib.decompress(packed) == text}
 
@@ -38,4 +38,4 @@ WORK: Final[Mapping[str, Callable[[bytes], Facts]]] = {
     "text:squeeze": squeeze,
     "text:features": features,
 }
-"""What the handler of each of these task types does with the payload."""
+"""The work of the handler for each of these task types."""

@@ -1,4 +1,4 @@
-"""The worker of the demo: ``fastq-worker`` as anybody would start it, in a process of its own, its log in a file."""
+"""The worker of the demo: a normal ``fastq-worker`` in a separate process, with its log in a file."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 class WorkerEndedError(Exception):
-    """Raised when fastq-worker ended by itself or with an error; the text has the last lines of its log."""
+    """Raised when fastq-worker exited unexpectedly or with an error; the text has the last lines of its log."""
 
 
 class Worker:
@@ -59,7 +59,7 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End it, in a hurry where the demo did not come to its own end."""
+        """End it, at once if the demo did not finish normally."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -75,12 +75,12 @@ class Worker:
         if process is not None:
             process.terminate()
             if (code := _wait_or_kill(process)) != 0:
-                raise WorkerEndedError(f"fastq-worker ended with code {code} when told to stop\n{self.last_words()}")
+                raise WorkerEndedError(f"fastq-worker exited with code {code} at its shutdown\n{self.last_words()}")
 
     def check(self) -> None:
         """Raise ``WorkerEndedError`` if it has ended."""
         if self._process is not None and (code := self._process.poll()) is not None:
-            raise WorkerEndedError(f"fastq-worker ended by itself, with code {code}\n{self.last_words()}")
+            raise WorkerEndedError(f"fastq-worker exited unexpectedly with code {code}\n{self.last_words()}")
 
     def last_words(self) -> str:
         """Return the last lines of its log."""
@@ -107,7 +107,7 @@ def _environment() -> dict[str, str]:
 
 
 def _end_with_demo() -> None:
-    # Between fork and exec. Only for a demo that is killed: it has no time to say goodbye.
+    # Between fork and exec. Only for a demo that is killed, which cannot stop its worker.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -1,7 +1,7 @@
-"""The workload: so many tasks of all lots, in three queues, made one by one from a seed.
+"""The workload: tasks of all lots, in three queues, generated one by one from a seed.
 
-The queues get a third of the first wave each. So the shares in which they are worked off show the weights, and are not
-those in which the tasks came in.
+Each queue gets a third of the first wave. So the shares in which they are processed show the weights, not the shares in
+which the tasks were enqueued.
 """
 
 import random
@@ -20,7 +20,7 @@ from fastq.task import Task
 __all__ = ["LEAST_TASKS", "WEIGHTS", "Offer", "Ordered", "Workload"]
 
 LEAST_TASKS: Final = 1_000
-"""With fewer there would be no room for every lot."""
+"""With fewer tasks there would be no room for every lot."""
 
 WEIGHTS: Final = {"critical": 6, "default": 3, "low": 1}
 
@@ -30,7 +30,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What was ordered: a task's lot, queue and type, its text if the result is checked, its lock if it is unique.
+    """The order for a task: its lot, queue and type, its text if the result is checked, its lock if it is unique.
 
     ``due_ns`` is the Unix time before which a delayed task must not start, 0 if it is not delayed.
     """
@@ -44,7 +44,7 @@ class Ordered:
 
 
 class Offer(NamedTuple):
-    """A task, as a client takes it, and what to remember of it."""
+    """A task in the form that a client takes, and its order."""
 
     task: Task
     ordered: Ordered
@@ -63,11 +63,11 @@ class Workload:
         self._rng = random.Random(seed)
         self._corpus = Corpus(seed)
         self._clock = clock or SystemClock()
-        # A delayed task of a small demo need not be waited for as long.
+        # A small demo should not wait as long for its delayed tasks.
         self._spread_s = max(2, min(10, tasks // 10_000))
 
     def first_wave(self) -> Iterator[Offer]:
-        """Yield all but the late tasks, and at the end duplicates that are to be refused."""
+        """Yield all tasks except the late ones, and then duplicates that must be refused."""
         unique: list[Offer] = []
         places = self._places()
         for at in range(self.first):
@@ -85,7 +85,7 @@ class Workload:
             yield self._offer(LATE, self.queues[at % len(self.queues)], 2)
 
     def _places(self) -> dict[int, Lot]:
-        """Strew the lots over the first wave, and keep those that hang apart."""
+        """Scatter the lots over the first wave, and keep hanging tasks apart."""
         queues = len(self.queues)
         singles = {int(self.first * part) // queues * queues + queue: lot for lot, queue, part in SINGLES}
         scattered = [lot for lot in SCATTERED for _ in range(lot.count(self.tasks))]

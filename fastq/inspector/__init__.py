@@ -1,8 +1,7 @@
-"""Inspector and AsyncInspector: look at queues, tasks, servers and schedulers, and act on what is there.
+"""Inspector and AsyncInspector, which read queues, tasks, servers and schedulers, and act on them.
 
-Each method is a flow of broker operations, written once as part of a class such as ``QueueMethods``; ``driver`` makes
-both inspectors of these. The command, its dashboard and other pages talk to Redis through this package only. Servers
-use none of it.
+Each method is a flow of broker operations, written once in a class such as ``QueueMethods``; ``driver`` makes both
+inspectors from these. The command and its dashboard talk to Redis only through this package. Servers use none of it.
 """
 
 from fastq.inspector.doctor.examination import Report

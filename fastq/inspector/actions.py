@@ -1,4 +1,4 @@
-"""What an inspector does to one task."""
+"""The inspector's actions on one task."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,13 +35,13 @@ CHANGED: Final = -1
 
 
 class ActionMethods(Driver):
-    """What an inspector does to one task."""
+    """The inspector's actions on one task."""
 
     @operation
     def delete_task(self, queue: str, task_id: str, *, expected: TaskState | str | None = None) -> Flow[None]:
         """Delete a task and release its unique lock; ``TaskStateError`` while a server works on it.
 
-        A task that is in another state than ``expected`` is left alone, which is a ``TaskStateError``, too.
+        A task in a state other than ``expected`` is left alone; this also raises ``TaskStateError``.
         """
         return delete(queue, task_id, _known(expected))
 
@@ -59,29 +59,30 @@ class ActionMethods(Driver):
     def update_task_payload(self, queue: str, task_id: str, payload: Any) -> Flow[None]:
         """Give a scheduled task another payload, as ``Task`` takes it; ``TaskStateError`` for a task in another state.
 
-        Its unique lock stays that of the payload it was made with, as in asynq.
+        As in asynq, its unique lock stays the lock of the original payload.
         """
         check_queue(queue)
         check_task_id(task_id)
         data = encode_payload(payload)
         outcome: int | str = CHANGED
-        while outcome == CHANGED:  # somebody else rewrote it between our look and our write
+        while outcome == CHANGED:  # another program rewrote it between our read and our write
             message = yield from _message(queue, task_id)
             outcome = yield update_payload(queue, task_id, message, rewrite_task_message(message, payload=data))
         _settle(queue, task_id, "update", outcome)
 
     @operation
     def cancel_processing(self, task_id: str, outcome: str | None = None, *, queue: str | None = None) -> Flow[None]:
-        """Ask the server that runs a task to stop it; nobody answers, so nothing tells whether it was running.
+        """Ask the server that runs a task to stop it. Servers do not answer, so it is not known whether the task was
+        running.
 
-        ``outcome`` says what becomes of it then: "retry" (as asynq has it: archived if no attempt is left), "archive"
-        or "delete"; Go's servers retry whatever it says. ``queue`` tells tasks apart that have the same id.
+        ``outcome`` chooses how the task ends: "retry" (as in asynq: archived if no attempt is left), "archive" or
+        "delete". Go servers always retry. ``queue`` distinguishes tasks with the same id.
         """
         return cancel(task_id, outcome, queue)
 
 
 def cancel(task_id: str, outcome: str | None, queue: str | None) -> Flow[None]:
-    """Ask the server that runs a task to stop it, and say what is to become of it."""
+    """Ask the server that runs a task to stop it, and to end it in the given way."""
     return cancel_processing(check_task_id(task_id), None if queue is None else check_queue(queue), outcome)
 
 
@@ -90,7 +91,7 @@ def _known(expected: TaskState | str | None) -> TaskState | None:
 
 
 def delete(queue: str, task_id: str, expected: TaskState | None = None) -> Flow[None]:
-    """Delete a task that nobody works on, with its unique lock."""
+    """Delete a task that is not active, with its unique lock."""
     yield from _require(queue, task_id)
     task = Target(queue, task_id, expected)
     outcome = yield from _found(task, delete_task)
@@ -101,14 +102,14 @@ def delete(queue: str, task_id: str, expected: TaskState | None = None) -> Flow[
 
 
 def archive(queue: str, task_id: str, now_ns: int, expected: TaskState | None = None) -> Flow[None]:
-    """Move a task that nobody works on to the archive."""
+    """Move a task that is not active to the archive."""
     yield from _require(queue, task_id)
     now, task = at_unix_ns(now_ns), Target(queue, task_id, expected)
     _settle(queue, task_id, "archive", (yield from _found(task, lambda each: archive_task(each, now))))
 
 
 def run(queue: str, task_id: str, now_ns: int, expected: TaskState | None = None) -> Flow[None]:
-    """Move a task that waits, or was put away, to pending."""
+    """Move a waiting, archived or completed task to pending."""
     yield from _require(queue, task_id)
     _settle(queue, task_id, "run", (yield run_task(Target(queue, task_id, expected), now_ns)))
 

@@ -1,4 +1,4 @@
-"""What an inspector does to all tasks of a state, or to all of a queue; in pieces, so not atomic."""
+"""The inspector's actions on all tasks of a state, or on a whole queue; in pieces, so not atomic."""
 
 import logging
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def _archive_group(self: Driver, state: TaskState, queue: str, group: str) -> Fl
 
 
 class BulkMethods(Driver):
-    """What an inspector does to all tasks of a state, or to all of a queue."""
+    """The inspector's actions on all tasks of a state, or on a whole queue."""
 
     @operation
     def delete_all_tasks(
@@ -69,8 +69,8 @@ class BulkMethods(Driver):
     ) -> Flow[int]:
         """Delete all tasks in ``state`` (any but active), with their unique locks; returns how many there were.
 
-        As many as there are now, a few hundred a round trip; what comes meanwhile may stay. ``progress`` is called
-        before each piece, and may end the work by raising an exception.
+        It deletes as many tasks as there are now, a few hundred per round trip; tasks that arrive meanwhile may stay.
+        ``progress`` is called before each piece, and may end the work by raising an exception.
         """
         return delete_all_tasks(queue, state, group, progress)
 
@@ -87,7 +87,7 @@ class BulkMethods(Driver):
     ) -> Flow[int]:
         """Move all tasks in ``state`` (any but active and archived) to the archive; returns how many there were.
 
-        The archive keeps the last 10 000 tasks, those beyond are deleted.
+        The archive keeps the last 10 000 tasks; older ones are deleted.
         """
         return archive_all_tasks(queue, state, group, self._now_ns(), progress)
 
@@ -108,7 +108,7 @@ class BulkMethods(Driver):
 
     @operation
     def count_tasks(self, queue: str, state: TaskState | str, *, group: str | None = None) -> Flow[int]:
-        """Count the tasks of a queue in a state; of aggregating ones those of a group."""
+        """Count the tasks of a queue in a state; for aggregating ones, the tasks of a group."""
         known, name = check_state(state, group)
         source = Source(check_queue(queue), container(queue, known, name), known, name)
         exists, size = yield from together(queue_exists(queue), source.size())
@@ -119,14 +119,15 @@ class BulkMethods(Driver):
 
     @operation
     def delete_queue(self, queue: str, *, force: bool = False, progress: OnProgress | None = None) -> Flow[None]:
-        """Delete a queue with all its keys; ``QueueNotEmptyError`` if it has tasks, of whatever state.
+        """Delete a queue with all its keys; ``QueueNotEmptyError`` if it has tasks, in any state.
 
-        With ``force`` its tasks are deleted, too, but for active ones, which are in the way. It is paused meanwhile.
-        All keys of Redis are gone through, in pieces, for what was left over by others. What is enqueued into it in
-        that time makes it a queue anew; with ``force`` it may be deleted. Where Redis fails on the way the queue stays
-        paused, and what is left of it goes when this is called again; so it does where ``progress`` ends the work.
-        Clients of other processes list a queue every 10 s while they enqueue: until then one that they use again is not
-        listed.
+        With ``force`` its tasks are deleted too, except active ones: a queue with active tasks is not deleted. The
+        queue is paused meanwhile. All keys of Redis are scanned in pieces for leftovers. A task enqueued meanwhile
+        creates the queue anew; with ``force`` that task may be deleted.
+
+        If Redis fails, or ``progress`` ends the work, the queue stays paused; call this again to delete the rest.
+        Clients in other processes list a queue every 10 s while they enqueue, so a queue that they use again is
+        unlisted until then.
         """
         return reporting(delete_queue(queue, self._now_ns(), force=force), progress, _count_all(queue))
 
@@ -181,7 +182,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
     if not closing.closed:
         in_groups = 0 if any(closing.sizes.values()) else (yield from _count_grouped(queue))
         raise _not_empty(queue, closing.sizes, in_groups)
-    if force:  # else what is in it now came when it was found empty
+    if force:  # otherwise its tasks arrived after it was found empty
         yield from delete_contents(queue)
     swept = yield from sweep_queue(queue)
     yield from forget_queue(queue)
@@ -189,7 +190,7 @@ def delete_queue(queue: str, now_ns: int, *, force: bool) -> Flow[None]:
 
 
 def _require_empty(queue: str, now_ns: int) -> Flow[None]:
-    """Refuse a queue that has tasks; take the groups of one that has none off its list."""
+    """Raise if the queue has tasks; otherwise take its groups off the list."""
     stats: QueueStats = yield queue_stats(queue, now_ns / SECOND_NS)
     in_groups = 0 if any(stats.sizes.values()) else (yield from _count_grouped(queue))
     if in_groups or any(stats.sizes.values()):

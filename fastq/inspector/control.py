@@ -1,4 +1,4 @@
-"""What an inspector tells servers of fastq: to shut down, or to fetch no more; and how it sees that they do."""
+"""The inspector's orders to fastq servers (shut down, quiet), and the wait for their effect."""
 
 import time
 from datetime import timedelta
@@ -17,25 +17,25 @@ __all__ = ["ControlMethods"]
 
 LOOK_EVERY_S: Final = 0.2
 AS_FAR_AS: Final = {"quiet": {"quiet", "stopping"}, "stopping": {"stopping"}}
-"""What a server may show once it is as far as that; then it is gone."""
+"""The states that a server may show from that point on, before it is gone."""
 
 
 class ControlMethods(Driver):
-    """What an inspector tells servers of fastq."""
+    """The inspector's orders to fastq servers."""
 
     @operation
     def stop_server(self, server_id: str) -> Flow[None]:
-        """Let a server of fastq shut down, as SIGTERM does; ``wait_for_server(id, "stopping")`` waits until it does.
+        """Let a fastq server shut down, as SIGTERM does; ``wait_for_server(id, "stopping")`` waits until it does.
 
-        Go's servers cannot be told: ``ServerNotListeningError``.
+        Go servers take no orders: ``ServerNotListeningError``.
         """
         return _tell(server_id, ServerOrder.STOP)
 
     @operation
     def quiet_server(self, server_id: str) -> Flow[None]:
-        """Let a server of fastq fetch no more and finish its tasks, as SIGTSTP does; only a restart takes it back.
+        """Let a fastq server stop fetching and finish its tasks, as SIGTSTP does; only a restart ends this.
 
-        ``wait_for_server(id, "quiet")`` waits until it does. Go's servers cannot be told: ``ServerNotListeningError``.
+        ``wait_for_server(id, "quiet")`` waits until it does. Go servers take no orders: ``ServerNotListeningError``.
         """
         return _tell(server_id, ServerOrder.QUIET)
 
@@ -43,7 +43,7 @@ class ControlMethods(Driver):
     def wait_for_server(
         self, server_id: str, status: str, *, timeout: float | timedelta = 15.0
     ) -> Flow[ServerInfo | None]:
-        """Wait until a server is "quiet" or "stopping"; returns what it shows, None if it is gone.
+        """Wait until a server is "quiet" or "stopping"; returns its ``ServerInfo``, None if it is gone.
 
         ``TimeoutError`` after the ``timeout``. A server that died is gone from the list within 10 s.
         """
@@ -65,7 +65,7 @@ def _tell(server_id: str, order: ServerOrder) -> Flow[None]:
     try:
         listeners: int = yield count_listeners(server_id)
     except BrokerAuthError:
-        listeners = 1  # not every user may count them; whoever waits will see
+        listeners = 1  # not every Redis user may count them; the wait will show it
     if not listeners:
         raise ServerNotListeningError(server_id)
     yield send_order(server_id, order)

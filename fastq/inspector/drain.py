@@ -18,7 +18,7 @@ __all__ = ["DRAINABLE", "WAITED_FOR", "DrainMethods"]
 
 SECOND_NS: Final = 1_000_000_000
 POLL_S: Final = 0.25
-"""The time between two looks, at the least; where a look takes long, as there are many groups, it is more."""
+"""The shortest time between two looks. It is longer where a look takes long because there are many groups."""
 LOOK_SHARE: Final = 0.1
 DRAINABLE: Final = (
     TaskState.PENDING,
@@ -31,7 +31,7 @@ WAITED_FOR: Final = (TaskState.PENDING, TaskState.ACTIVE, TaskState.AGGREGATING,
 
 
 class DrainMethods(Driver):
-    """What an inspector waits for in a queue."""
+    """The inspector's wait for an empty queue."""
 
     @operation
     def drain_queue(
@@ -45,9 +45,9 @@ class DrainMethods(Driver):
     ) -> Flow[Drain]:
         """Wait until a queue has no tasks in ``states``, or until the ``timeout``; ``Drain.empty`` tells which.
 
-        Nothing is stopped: clients go on enqueuing. With ``pause_after`` the empty queue is paused, and what was taken
-        before that is waited for. ``progress`` is called after each look, and may end the wait by raising. A paused
-        queue with pending tasks would not become empty: ``QueuePausedError``.
+        Clients may continue to enqueue. With ``pause_after``, the empty queue is paused, and tasks taken before that
+        are waited for. ``progress`` is called after each look, and may end the wait by raising. A paused queue with
+        pending tasks would never become empty, so it raises ``QueuePausedError``.
         """
         timeout_s = None if timeout is None else check_timeout(timeout)
         drain = _Drain(self, check_queue(queue), check_states(states, DRAINABLE), timeout_s, progress)
@@ -63,7 +63,7 @@ class _Counts(NamedTuple):
 
 
 class _Drain:
-    """The looks at a queue, one after the other."""
+    """The repeated looks at a queue."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Drain:
             yield from self._pause(now, max(POLL_S, took_s / LOOK_SHARE))
 
     def pause(self) -> Flow[Drain]:
-        """Pause the empty queue; what was taken in between is waited for, what came and was not taken stays."""
+        """Pause the empty queue; tasks taken meanwhile are waited for, tasks that arrived and were not taken stay."""
         yield pause_queue(self._queue, self._now_ns() // SECOND_NS)
         self._states = [TaskState.ACTIVE]
         return (yield from self.wait())
@@ -132,7 +132,7 @@ class _Drain:
 
 
 def _count(queue: str, now_ns: int) -> Flow[_Counts]:
-    """Count what is in a queue; groups are counted in pieces beside the rest."""
+    """Count the tasks of a queue; groups are counted separately, in pieces."""
     exists, stats, sets = yield from together(
         queue_exists(queue),
         queue_stats(queue, now_ns / SECOND_NS),

@@ -1,8 +1,8 @@
-"""One definition of an inspector's methods, and the two drivers that make classes of it: blocking, and for asyncio.
+"""The definitions of an inspector's methods, and the two drivers that turn them into methods: blocking and asyncio.
 
-A method is written once, as a flow of broker operations: ``operation`` marks one that returns a value, ``stream`` one
-that gives items one after the other. A class that inherits such definitions and a driver gets a plain function for
-each of them. Type checkers learn the same from the overloads of ``__get__``.
+A method is written once, as a flow of broker operations. ``operation`` marks a method that returns a value, ``stream``
+one that yields items. A class that inherits such definitions and a driver gets a plain function for each of them. Type
+checkers learn the same from the overloads of ``__get__``.
 """
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Sequence
@@ -27,7 +27,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class Given(Generic[T]):
-    """A step of a stream: items for its reader."""
+    """A step of a stream: the items for its reader."""
 
     items: Sequence[T]
 
@@ -101,7 +101,7 @@ def _set_name(flow: Callable[..., Any], owner: type, name: str) -> None:
 
 
 class Driver:
-    """The base of definitions: what they use of the driver that will carry them out."""
+    """The base of definitions: the part of the driver that they use."""
 
     where: str
     """The address of Redis, without secrets."""
@@ -111,10 +111,10 @@ class Driver:
 
 
 class _Driving(Driver):
-    """A driver: makes a function of each definition that a subclass of it inherits."""
+    """A driver, which makes a function from each definition that its subclass inherits."""
 
     _iterator: Any
-    """The type of iterator that its streams are."""
+    """The type of its streams' iterators."""
 
     @staticmethod
     def _value_of(flow: Callable[..., Flow[Any]]) -> Callable[..., Any]:
@@ -178,7 +178,7 @@ class BlockingDriver(_Driving):
 
 
 class AsyncDriver(_Driving):
-    """A driver for asyncio; each loop has connections of its own."""
+    """A driver for asyncio; each loop has its own connections."""
 
     _iterator = AsyncIterator
 
@@ -222,7 +222,7 @@ class AsyncDriver(_Driving):
 
 
 def _shown(method: Callable[..., T], flow: Callable[..., Any], returned: Callable[[Any], Any]) -> Callable[..., T]:
-    """Let ``inspect.signature`` and ``help`` show what a method returns, not what its flow does."""
+    """Let ``inspect.signature`` and ``help`` show the return type of the method, not of its flow."""
     its = signature(flow)
     method.__signature__ = its.replace(return_annotation=returned(its.return_annotation))  # type: ignore[attr-defined]
     return method
@@ -239,7 +239,7 @@ def _item_type(given: Any) -> Any:
 
 
 def _until_given(given: Stream[T]) -> Flow[Sequence[T] | None]:
-    """Go on with a stream until it gives items; None is its end."""
+    """Continue a stream until it yields items; None is its end."""
     try:
         step = next(given)
         while not isinstance(step, Given):

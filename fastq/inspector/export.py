@@ -1,4 +1,4 @@
-"""Gives tasks as lines of JSON, exact to the byte; ``task_lines`` says what a line is."""
+"""The export of tasks as lines of JSON, exact to the byte; ``task_lines`` defines a line."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -18,7 +18,7 @@ from fastq.states import TaskState
 
 __all__ = ["EXPORTED", "ExportMethods"]
 
-# What moves on while it is read goes down this list, so that it comes twice rather than never.
+# Tasks that change state during the export move down this list, so they come twice rather than never.
 EXPORTED: Final = (
     TaskState.SCHEDULED,
     TaskState.AGGREGATING,
@@ -31,7 +31,7 @@ EXPORTED: Final = (
 
 
 class ExportMethods(Driver):
-    """What an inspector writes down of tasks."""
+    """The inspector's export."""
 
     @stream
     def export_tasks(
@@ -43,11 +43,11 @@ class ExportMethods(Driver):
         where: TaskFilter | None = None,
         progress: OnProgress | None = None,
     ) -> Stream[str]:
-        """Give tasks as lines of JSON, which ``import_tasks`` reads: every byte of them, and what people can read.
+        """Yield tasks as lines of JSON for ``import_tasks``: every byte of them, and readable fields.
 
-        200 tasks are read at a time, each time at one moment. A task that changes its state meanwhile may come twice,
-        or not at all: a queue at rest is exported exactly. ``group`` is for aggregating tasks. ``progress`` is called
-        before each page; ``done`` are the lines that were given.
+        200 tasks are read at a time, each time atomically. A task that changes its state meanwhile may come twice or
+        not at all; a queue at rest is exported exactly. ``group`` is for aggregating tasks. ``progress`` is called
+        before each page; its ``done`` counts the lines yielded so far.
         """
         known = check_states(states, EXPORTED)
         if group is not None and known != [TaskState.AGGREGATING]:

@@ -1,4 +1,4 @@
-"""Which tasks are meant, by their type, their error, and when they failed or were completed."""
+"""The selection of tasks by type, by error, and by the time when they failed or were completed."""
 
 import re
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ from fastq.states import TaskState
 __all__ = ["DATED", "TaskFilter"]
 
 DATED: Final = (TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
-"""The states of which it is known when a task failed or was completed."""
+"""The states that record when a task failed or was completed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
     """Tasks of a ``type`` (``*`` and ``?`` match as in file names), whose last error matches a regular expression.
 
-    ``since`` are those that failed or were completed since a time, or in the last so much time. What is None matches
-    any task.
+    ``since`` selects tasks that failed or were completed since a time, or within the given last period. A field that is
+    None matches any task.
     """
 
     type: str | None = None
@@ -34,7 +34,7 @@ class TaskFilter:
             try:
                 object.__setattr__(self, "error", re.compile(self.error))
             except re.error as flaw:
-                raise ValueError(f"error: {self.error!r} is no regular expression: {flaw}") from None
+                raise ValueError(f"error: {self.error!r} is not a regular expression: {flaw}") from None
         if isinstance(self.since, timedelta):
             try:
                 object.__setattr__(self, "since", datetime.now(UTC) - self.since)
@@ -45,16 +45,16 @@ class TaskFilter:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether the filter has any condition."""
         return (self.type, self.since, self.error) != (None, None, None)
 
     def check(self, states: Iterable[TaskState]) -> None:
-        """Refuse ``since`` for states of which no time is known."""
+        """Refuse ``since`` for states that record no time."""
         if self.since is not None and (undated := [state for state in states if state not in DATED]):
-            raise ValueError(f"since goes with {', '.join(DATED)}; of {undated[0]} tasks no time is known")
+            raise ValueError(f"since goes with {', '.join(DATED)}; {undated[0]} tasks have no such time")
 
     def wants(self, info: TaskInfo) -> bool:
-        """Return whether a task is meant."""
+        """Return whether a task matches."""
         if self.type is not None and not fnmatchcase(info.type, self.type):
             return False
         if isinstance(self.error, re.Pattern) and not self.error.search(info.last_err):

@@ -1,7 +1,7 @@
-"""What happens in a queue, told from looks at it: there is no stream of events in asynq's protocol.
+"""The events of a queue, derived from snapshots: asynq's protocol has no stream of events.
 
-Each look is bounded: the ids that came last into each state, and the tasks behind at most ``LOOKED_UP`` of them. What
-comes and goes between two looks is not seen, and only counted, as far as Redis counts it.
+Each snapshot is bounded: the ids that entered each state last, and the tasks of at most ``LOOKED_UP`` of them. Tasks
+that come and go between two snapshots are not seen, only counted, as far as Redis counts them.
 """
 
 from collections import OrderedDict
@@ -49,15 +49,16 @@ class _Known:
 
 
 class FollowMethods(Driver):
-    """What an inspector sees happen in a queue."""
+    """The inspector's view of the events in a queue."""
 
     @stream
     def follow(self, queue: str, *, interval: float = 0.5, progress: OnProgress | None = None) -> Stream[TaskEvent]:
-        """Give what happens in a queue from now on, without end; the queue is looked at every ``interval`` seconds.
+        """Yield the events of a queue from now on, without end; the queue is read every ``interval`` seconds.
 
-        Redis has no stream of it, so each look compares the last 200 ids of each state with those of the look before.
-        A task that came and was done between two looks is not seen; runs that ended unseen are counted ("missed").
-        ``progress`` is called now and then while nothing happens, and may end it by raising an exception.
+        Redis has no stream of events, so the last 200 ids of each state are compared with those of the previous
+        snapshot. A task that came and was done between two snapshots is not seen, but runs that ended unseen are
+        counted ("missed"). ``progress`` is called now and then while nothing happens, and may end the stream by raising
+        an exception.
         """
         if not interval > 0:
             raise ValueError(f"interval must be more than 0 seconds: {interval!r}")
@@ -78,7 +79,7 @@ class FollowMethods(Driver):
 
 
 class Follower:
-    """The follower of a queue: compares each look with the one before; the first look yields nothing."""
+    """The follower of a queue, which compares each snapshot with the previous one; the first yields nothing."""
 
     def __init__(self, queue: str) -> None:
         self._queue = check_queue(queue)
@@ -87,7 +88,7 @@ class Follower:
         self._looked = at_unix_ns(0)
 
     def look(self, now_ns: int) -> Flow[list[TaskEvent]]:
-        """Return what happened since the last look."""
+        """Return the events since the last snapshot."""
         if self._last is None:
             return (yield from self._begin(now_ns))
         last: Peek = self._last
@@ -100,7 +101,7 @@ class Follower:
         return events + ([TaskEvent("missed", runs=missed)] if missed > 0 else [])
 
     def _begin(self, now_ns: int) -> Flow[list[TaskEvent]]:
-        """Note what there is."""
+        """Note the present tasks."""
         yield from require_queue(self._queue)
         peek: Peek = yield peek_queue(self._queue, WINDOW)
         self._last, self._looked = peek, at_unix_ns(now_ns)
@@ -119,7 +120,7 @@ class Follower:
         return {task_id: describe(self._queue, task_id, task, now_ns) for task_id, task in pairs}
 
     def _in_question(self, peek: Peek) -> Iterator[bytes]:
-        """Name the tasks to look up: first those that ran, then those that came, then those that left."""
+        """Return the ids to look up: first tasks that ran, then tasks that came, then tasks that left."""
         yield from self._left(peek, TaskState.ACTIVE)
         for state in (TaskState.ACTIVE, TaskState.ARCHIVED, TaskState.RETRY, TaskState.COMPLETED, TaskState.SCHEDULED):
             yield from self._came(peek, state)
@@ -128,13 +129,13 @@ class Follower:
             yield from self._left(peek, state)
 
     def _came(self, peek: Peek, state: TaskState) -> Iterable[bytes]:
-        """Name those that are in a state anew; those of most big sets do not stand in the order in which they came."""
+        """Return the ids that are new in a state; most big sets are not in the order of arrival."""
         is_whole = state in (TaskState.ACTIVE, TaskState.ARCHIVED) or peek.sizes[state] <= WINDOW
         ids = peek.ids[state] if is_whole else []
         return [task_id for task_id in ids if not self._is_known_in(task_id, state)]
 
     def _new_in_pending(self, peek: Peek) -> Iterator[bytes]:
-        """Name those that stand before the first one that stood there before: those behind it are older."""
+        """Return the ids before the first known one; those behind it are older."""
         for task_id in peek.ids[TaskState.PENDING]:
             if self._is_known_in(task_id, TaskState.PENDING):
                 return
@@ -153,7 +154,7 @@ class Follower:
         return known is not None and known.state is state
 
     def _noted(self, task_id: bytes, info: TaskInfo | None, peek: Peek) -> TaskEvent | None:
-        """Note in which state a task is; returns what that is, if it is another."""
+        """Note the state of a task; returns it if it has changed."""
         known = self._known.pop(task_id, None)
         name = task_id.decode(errors="replace")
         if info is None:
@@ -171,6 +172,6 @@ class Follower:
         return TaskEvent(_NAMES[info.state], name, info.type, info.state, previous, info.last_err if failed else "")
 
     def _is_old(self, info: TaskInfo, peek: Peek) -> bool:
-        """Return whether a task was already in a big archive: it comes into view when others are removed."""
+        """Return whether a task was already in a big archive, and only comes into view because others were removed."""
         is_big = info.state is TaskState.ARCHIVED and peek.sizes[TaskState.ARCHIVED] > WINDOW
         return is_big and info.last_failed_at is not None and info.last_failed_at < self._looked - CLOCKS_APART

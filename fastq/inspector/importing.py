@@ -1,4 +1,4 @@
-"""Puts tasks into queues that ``export_tasks`` wrote down, in the states that they had."""
+"""The import of tasks that ``export_tasks`` wrote, in the states that they had."""
 
 import time
 from collections import Counter
@@ -27,11 +27,11 @@ __all__ = ["NAMED", "ImportMethods"]
 LINES_A_CALL: Final = 200
 MAX_CALL_BYTES: Final = 256_000
 NAMED: Final = 20
-"""The number of lines that were left out and are named, of each kind."""
+"""The number of omitted lines that are listed, of each kind."""
 
 
 class ImportMethods(Driver):
-    """What an inspector reads of tasks that were written down."""
+    """The inspector's import."""
 
     @operation
     def import_tasks(
@@ -43,13 +43,16 @@ class ImportMethods(Driver):
         active_as_pending: bool = False,
         progress: Callable[[ImportReport], object] | None = None,
     ) -> Flow[ImportReport]:
-        """Put tasks back that ``export_tasks`` wrote, each into the state that it had, or all into ``queue``.
+        """Import tasks that ``export_tasks`` wrote, each into the state that it had; all go to ``queue`` if it is
+        given.
 
-        Lines that can be gone through twice, such as a list, are all checked before anything is written; those of an
-        iterator 200 at a time. Bad ones are a ``BadLinesError``, or left out with ``skip_bad``. So is a task whose id
-        the queue has, what its archive has no room for, and what was active, unless that is to be pending. So an
-        import that was interrupted can be run again. A unique lock is set if it has not expired and nobody has it.
-        ``progress`` is called before each piece, and may end the import by raising.
+        Lines that can be iterated twice, such as a list, are all checked before anything is written; those of an
+        iterator are checked 200 at a time. Bad lines raise ``BadLinesError``, or are left out with ``skip_bad``. Also
+        left out are tasks whose id exists in the queue, archived tasks for which the archive has no room, and active
+        tasks, unless ``active_as_pending`` is set. So an interrupted import can be run again.
+
+        A unique lock is set if it has not expired and no other task has it. ``progress`` is called before each piece,
+        and may end the import by raising.
         """
         wishes = _Wishes(queue, False, skip_bad, active_as_pending)
         return _Importing(wishes, progress).run(lines)
@@ -64,14 +67,14 @@ class ImportMethods(Driver):
         active_as_pending: bool = False,
         progress: Callable[[ImportReport], object] | None = None,
     ) -> Flow[ImportReport]:
-        """Return what ``import_tasks`` would do with these lines; nothing is written."""
+        """Return the report that ``import_tasks`` would return for these lines; nothing is written."""
         wishes = _Wishes(queue, True, skip_bad, active_as_pending)
         return _Importing(wishes, progress).run(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """What is wished of an import; ``queue`` None is that of each line."""
+    """The options of an import; with ``queue`` None, each line's own queue is used."""
 
     queue: str | None
     is_trial: bool
@@ -102,10 +105,10 @@ class _Importing:
         self._rules: dict[str, ArchiveRule] = {}
 
     def run(self, lines: Iterable[str | bytes]) -> Flow[ImportReport]:
-        """Import all lines; the report is the same object all the time."""
+        """Import all lines; the report is always the same object."""
         if isinstance(lines, str | bytes):
             raise TypeError("lines must be an iterable of lines; use text.splitlines()")
-        yield list_queues()  # before a line is waited for: is there a Redis?
+        yield list_queues()  # fail early if there is no Redis, before waiting for a line
         if iter(lines) is not lines and not self._wishes.skip_bad:
             yield from self._check(lines)
         for first, chunk in _chunks(lines):
@@ -116,7 +119,7 @@ class _Importing:
     # Reading
 
     def _check(self, lines: Iterable[str | bytes]) -> Flow[None]:
-        """Read all lines for the bad ones among them, and tell what an archive will not take."""
+        """Read all lines, note the bad ones, and warn of tasks that an archive will not take."""
         archived: Counter[str] = Counter()
         for first, chunk in _chunks(lines):
             found = self._read_all(first, chunk)
@@ -135,7 +138,7 @@ class _Importing:
         most = (yield from self._rule(queue)).most
         if (left_out := min(count, size + count - most)) > 0:
             self._report.warnings.append(
-                f"the archive of {clean(queue)} has {size:,} tasks, and {most:,} are the most, "
+                f"the archive of {clean(queue)} has {size:,} tasks, and its limit is {most:,}, "
                 f"so {left_out:,} of {count:,} archived tasks will be left out"
             )
 
@@ -204,7 +207,7 @@ class _Importing:
                 report.conflicts.append({"line": each.number, "queue": each.line.queue, "id": each.line.id})
 
     def _task_to_put(self, line: Line, now: datetime) -> TaskToPut | None:
-        """Return a task as it is to be put, None if it is left out."""
+        """Return a task in the form to be stored, None if it is left out."""
         fields = {**line.fields, b"msg": line.message}
         state = line.state
         if state is TaskState.ACTIVE:

@@ -1,6 +1,7 @@
-"""Jobs: something to do to tasks or queues, as a question to confirm, and then the work, in pieces that are counted.
+"""Jobs: an action on tasks or queues as a question to confirm, and then the work, in pieces that are counted.
 
-``Inspector.carry_out`` does one. It ends between two pieces when ``progress`` raises: each task is done, or as it was.
+``Inspector.carry_out`` runs a job. It stops between two pieces when ``progress`` raises; each task is then done or
+unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ __all__ = ["Job", "JobMethods", "Place", "canceling", "doing", "doing_all", "may
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to do: ``question`` says what and to how many, ``done`` is what was done then, ``work`` does it."""
+    """An action to confirm: the ``question``, the ``work``, and ``done``, the words for its result."""
 
     question: str
     done: str
@@ -34,21 +35,21 @@ class Job:
     thing: str = "task"
 
     def outcome(self, progress: Progress) -> str:
-        """Return what the job did."""
+        """Return a sentence about what the job did."""
         said = f"{progress.done:,} {self.thing}{'' if progress.done == 1 else 's'} {self.done}{progress.doubt}."
         if progress.failures:
-            said += f" {len(progress.failures):,} left as it was: {clean(progress.failures[0])}"
+            said += f" {len(progress.failures):,} left unchanged: {clean(progress.failures[0])}"
         return said
 
 
 class JobMethods(Driver):
-    """What an inspector does with jobs."""
+    """The inspector's execution of jobs."""
 
     @operation
     def carry_out(self, job: Job, *, progress: OnProgress | None = None) -> Flow[Progress]:
-        """Do a job; returns how far it came. What it could not do to single tasks is in ``Progress.failures``.
+        """Run a job; returns its progress. The errors of single tasks are in ``Progress.failures``.
 
-        ``progress`` is called before each piece, and may end the work by raising an exception. Where Redis does not
+        ``progress`` is called before each piece, and may end the work by raising an exception. If Redis does not
         answer, a job of ``plan_retry`` or ``plan_move`` ends with the error; plan it again to do the rest.
         """
         now, note = Progress(job.total), progress or _ignore
@@ -76,7 +77,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Something that is done to tasks: to one, and to all of a state; ``states`` are those in which it can be done."""
+    """An action on one task, and on all of a state; ``states`` are the states in which it is possible."""
 
     verb: str
     past: str
@@ -87,7 +88,7 @@ class Deed:
 
 
 AGGREGATION: Final = "aggregation"
-"""The state of a task that is being made into another, in an error."""
+"""The state, in an error, of a task that is being combined into another one."""
 IDLE: Final = frozenset(TaskState) - {TaskState.ACTIVE}
 
 RUN: Final = Deed(
@@ -123,7 +124,7 @@ def may(name: str, state: TaskState) -> bool:
 
 
 def doing(name: str, infos: Sequence[TaskInfo]) -> Job:
-    """Do something to tasks that are named, one after the other, whatever becomes of the others."""
+    """Do something to the given tasks, one after the other; a failure does not stop the others."""
     deed = DEEDS[name]
 
     def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:
@@ -134,7 +135,7 @@ def doing(name: str, infos: Sequence[TaskInfo]) -> Job:
 
 
 def canceling(infos: Sequence[TaskInfo]) -> Job:
-    """Ask the servers that run tasks to stop them; what becomes of them then is the servers' to say."""
+    """Ask the servers that run tasks to stop them; the servers decide how the tasks end."""
 
     def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:
         return _each(infos, now, note, lambda info: actions.cancel(info.id, None, info.queue))
@@ -143,7 +144,7 @@ def canceling(infos: Sequence[TaskInfo]) -> Job:
 
 
 def doing_all(name: str, place: Place, count: int) -> Job:
-    """Do something to all tasks of a state, some hundreds at a time, however long Redis is away meanwhile."""
+    """Do something to all tasks of a state, some hundreds at a time, however long Redis is down meanwhile."""
     deed = DEEDS[name]
 
     def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[int]:
@@ -154,7 +155,7 @@ def doing_all(name: str, place: Place, count: int) -> Job:
 
 
 def pausing(info: QueueInfo) -> Job:
-    """Pause a queue, or let it go on if it is paused."""
+    """Pause a queue, or resume it if it is paused."""
     name, pending = clean(info.queue), f"its {info.pending:,} pending tasks"
 
     def work(now_ns: int, now: Progress, note: OnProgress) -> Flow[None]:

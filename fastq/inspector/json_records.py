@@ -1,4 +1,4 @@
-"""The JSON that commands write; ``docs/cli.schema.json`` says it for those who read it, and tests hold them together.
+"""The JSON that commands write; ``docs/cli.schema.json`` is its schema, and tests check the JSON against it.
 
 Times are RFC 3339 in UTC, durations are seconds and named so, bytes are text where they are UTF-8 and base64 elsewhere.
 """
@@ -87,7 +87,7 @@ def queue_record(info: QueueInfo) -> dict[str, Any]:
 
 
 def daily_record(day: DailyStats) -> dict[str, Any]:
-    """Describe what ended on one UTC day."""
+    """Describe the runs that ended on one UTC day."""
     return {"date": day.date.isoformat(), "processed": day.processed, "failed": day.failed}
 
 
@@ -117,7 +117,7 @@ def task_record(info: TaskInfo) -> dict[str, Any]:
 
 
 def server_record(server: ServerInfo) -> dict[str, Any]:
-    """Describe a server and what it runs."""
+    """Describe a server and the tasks that it runs."""
     return {
         "id": server.id,
         "host": server.host,
@@ -156,7 +156,7 @@ def drain_record(drain: Drain) -> dict[str, Any]:
 
 
 def follow_record(event: TaskEvent, at: datetime) -> dict[str, Any]:
-    """Describe what happened to a task, or how many runs were missed."""
+    """Describe an event of a task, or the number of runs missed."""
     is_task = event.name != "missed"
     return {
         "at": time_text(at),
@@ -171,7 +171,7 @@ def follow_record(event: TaskEvent, at: datetime) -> dict[str, Any]:
 
 
 def moved_record(moved: Moved) -> dict[str, Any]:
-    """Describe what a move came to."""
+    """Describe the result of a move."""
     return {
         "count": moved.count,
         "stayed": {"exists": moved.id_conflicts, "lock_held": moved.lock_conflicts},
@@ -180,7 +180,7 @@ def moved_record(moved: Moved) -> dict[str, Any]:
 
 
 def import_record(report: ImportReport, *, error: str | None = None, dry_run: bool = False) -> dict[str, Any]:
-    """Describe what became of the lines of an import; ``error`` is what ended it early."""
+    """Describe the result of an import; ``error`` is the error that ended it early."""
     return {
         "lines": report.lines,
         "count": report.count,
@@ -200,12 +200,12 @@ def import_record(report: ImportReport, *, error: str | None = None, dry_run: bo
 
 
 def acted_record(count: int, failed: Mapping[str, str]) -> dict[str, Any]:
-    """Describe what was done: to how many, and to which not, and why."""
+    """Describe the result of an action: the number of tasks done, and the failed ones with the reason."""
     return {"count": count, "failed": [{"id": name, "error": error} for name, error in failed.items()]}
 
 
 def report_record(report: Report, repaired: Sequence[tuple[Repair, int]]) -> dict[str, Any]:
-    """Describe what the doctor found, and what was repaired of it."""
+    """Describe the doctor's findings and repairs."""
     return {
         "healthy": not report.of_level(Level.PROBLEM),
         "checks": [

@@ -1,7 +1,7 @@
-"""Reads the lines that ``task_lines`` writes, a task each.
+"""Reads the lines that ``task_lines`` writes, one task each.
 
-``message``, ``fields``, ``score`` and ``unique_until`` are the task. What else a line says must agree with them, so
-that no change to it is lost.
+``message``, ``fields``, ``score`` and ``unique_until`` are the task. The other fields of a line must agree with them,
+so that an edit of a line is not silently lost.
 """
 
 import base64
@@ -33,7 +33,7 @@ MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One task: its message decoded and raw, the other fields of its hash, its score, and when its lock ends."""
+    """One task: its message decoded and raw, the other fields of its hash, its score, and the end of its lock."""
 
     queue: str
     id: str
@@ -51,12 +51,12 @@ class Line:
 
     @property
     def group(self) -> str:
-        """Return the group that the task is in, or goes to."""
+        """Return the group that the task is in or will join."""
         named = self.fields.get(b"group")
         return self.decoded.group_key if named is None else named.decode("utf-8", "surrogateescape")
 
     def of_queue(self, queue: str) -> Self:
-        """Return the task as it is in another queue."""
+        """Return the task as it would be in another queue."""
         fields = readdress({**self.fields, b"msg": self.message}, self.queue, queue)
         message = fields.pop(b"msg")
         return replace(self, queue=queue, decoded=decode_task_message(message), message=message, fields=fields)
@@ -75,7 +75,7 @@ def read_line(text: bytes) -> Line:
     try:
         decoded = decode_task_message(message)
     except InvalidMessageError as error:
-        raise ValueError(f"message is none of asynq's: {error}") from None
+        raise ValueError(f"message is not a message of asynq: {error}") from None
     fields = found.fields()
     line = Line(queue, task_id, state, decoded, message, fields, found.score(state), found.moment("unique_until"))
     _check_agreement(line, found)
@@ -93,7 +93,7 @@ class Read:
     @classmethod
     def of(cls, text: bytes) -> "Read":
         """Read the JSON."""
-        cut = "" if text.endswith(b"\n") else "; it is the last one, and cut off?"
+        cut = "" if text.endswith(b"\n") else "; it is the last line and may be cut off"
         try:
             values = json.loads(text.decode())
         except UnicodeDecodeError as error:
@@ -110,7 +110,7 @@ class Read:
         return cls(values)
 
     def of_kind(self, name: str, kind: type) -> Any:
-        """Return a value that must be there, and of this type."""
+        """Return a required value of a given type."""
         value = self.values.get(name, MISSING)
         if value is MISSING:
             raise ValueError(f"{name} is missing")
@@ -127,7 +127,7 @@ class Read:
             raise ValueError(f"state must be one of {', '.join(TaskState)}, not {_short(value)}") from None
 
     def score(self, state: TaskState) -> float | None:
-        """Return the score, which all states have but pending."""
+        """Return the score, which all states except pending have."""
         value = self.values.get("score", MISSING)
         if value is MISSING:
             raise ValueError("score is missing")
@@ -148,7 +148,7 @@ class Read:
             raise ValueError(f"{name}: {error}") from None
 
     def fields(self) -> dict[bytes, bytes]:
-        """Return the fields of the hash but for message and state."""
+        """Return the fields of the hash except message and state."""
         found: dict[bytes, bytes] = {}
         for name, value in self.of_kind("fields", dict).items():
             is_bytes = isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str)
@@ -194,16 +194,16 @@ def _bytes(text: str, where: str) -> bytes:
 
 
 def _check_agreement(line: Line, found: Read) -> None:
-    """Refuse a line that says other than its message: whoever changed it meant something by it."""
+    """Refuse a line that contradicts its message: somebody has edited it with an intention."""
     score = None if line.score is None else repr(line.score).encode()
     hash_fields = {**line.fields, b"msg": line.message, b"state": line.state.value.encode()}
     listed = WalkedTask(id_word(line.id), score or b"", hash_fields)
     info = describe_listed(line.queue, line.state, listed, _ANY_TIME)
-    assert info is not None  # its message was decoded, and its state is the one that was asked for
+    assert info is not None  # its message was decoded, and its state is the requested one
     for name, value in readable(info, line.decoded.unique_key).items():
         said = found.values.get(name, value)
         if said != value:
-            raise ValueError(f"{name} says {_short(said)}, but message has {_short(value)}; a line is taken as it was")
+            raise ValueError(f"{name} is {_short(said)}, but the message has {_short(value)}; a line cannot be edited")
 
 
 _ANY_TIME: Final = datetime.fromisoformat("2000-01-01T00:00:00Z")

@@ -1,4 +1,4 @@
-"""Moves tasks from one queue to another, as a flow; what an interrupted one left is finished by the next."""
+"""The flow that moves tasks from one queue to another; the next move finishes an interrupted one."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ MOST_NAMED: Final = 20
 class Move:
     """A move of the ``wanted`` tasks of ``origin`` to ``target``; each move has another ``token``.
 
-    ``stayed`` tells of how many it could not be done and why, by ``PutOutcome``, ``named`` which the first of them are.
+    ``stayed`` counts the tasks that could not be moved, by reason (``PutOutcome``); ``named`` are the first of them.
     """
 
     origin: str
@@ -53,7 +53,7 @@ class Move:
     moved: int = 0
 
     def run(self, sources: Sequence[Source]) -> Flow[int]:
-        """Finish what was begun before, then move all tasks that the sources have now; returns how many were moved."""
+        """Finish interrupted moves, then move all tasks that the sources have now; returns how many were moved."""
         yield register_queue(self.target)
         yield from self._finish()
         yield from self._tidy()
@@ -78,7 +78,7 @@ class Move:
             walk.passed(page, [task for task in page.tasks if task.id not in gone])
 
     def _finish(self) -> Flow[set[bytes]]:
-        """Bring what is parked to its end; returns the ids of those that had to be put back."""
+        """Finish the parked tasks; returns the ids of those that had to be put back."""
         back: set[bytes] = set()
         for token, tasks in (yield from self._parked(self.origin, b"move_to", self.target)).items():
             back |= yield from self._bring(token, tasks)
@@ -87,7 +87,7 @@ class Move:
         return back
 
     def _tidy(self) -> Flow[None]:
-        """Forget what is noted of tasks that arrived; the notes are read first, as each is younger than its parking."""
+        """Delete the notes on tasks that have arrived; notes are read first, as each is younger than its parking."""
         notes: dict[bytes, bytes] = yield read_notes(self.origin)
         parked = yield from self._parked(self.target, b"move_from", self.origin)
         waiting = {(token, task.id) for token, tasks in parked.items() for task in tasks}
@@ -98,7 +98,7 @@ class Move:
                 yield forget_move(self.origin, token.decode(), [task_id])
 
     def _parked(self, queue: str, role: bytes, peer: str) -> Flow[dict[str, list[WalkedTask]]]:
-        """Read some tasks that are parked, by the move that did it."""
+        """Read some parked tasks, by the move that parked them."""
         found: dict[str, list[WalkedTask]] = defaultdict(list)
         walk = Walk(Source(queue, keys.moving(queue), TaskState.SCHEDULED))
         while True:
@@ -111,7 +111,7 @@ class Move:
                 return found
 
     def _bring(self, token: str, tasks: Sequence[WalkedTask]) -> Flow[set[bytes]]:
-        """Park tasks in the other queue; those that cannot be there are put back."""
+        """Park tasks in the other queue; those that it cannot take are put back."""
         locks = [_lock_of(self.origin, task) for task in tasks]
         left = yield from together(*(read_lock(lock, task.id) for task, lock in zip(tasks, locks, strict=True) if lock))
         each_left = iter(left)
@@ -130,17 +130,17 @@ class Move:
         return {task.id for task in back}
 
     def _copy(self, task: WalkedTask) -> ParkedTask:
-        """Name a task that is parked in the other queue, as it was found there."""
+        """Return a task that is parked in the other queue, as it was found there."""
         lock = _lock_of(self.target, task)
         old_lock = keys.queue_prefix(self.origin) + lock.removeprefix(keys.queue_prefix(self.target)) if lock else ""
         return ParkedTask(task.id, task.fields.get(COPY, b"").decode(errors="replace"), lock, old_lock)
 
     def _settle(self, token: str, parked: Sequence[ParkedTask]) -> Flow[None]:
-        """Bring tasks that are parked in the other queue to their end."""
+        """Finish tasks that are parked in the other queue."""
         outcomes: list[int] = yield commit_move(self.origin, token, parked)
         ours = [copy for copy, outcome in zip(parked, outcomes, strict=True) if outcome]
         others = [copy for copy, outcome in zip(parked, outcomes, strict=True) if not outcome]
-        if others:  # another who finished this move was quicker
+        if others:  # another run has already finished this move
             yield drop_parked(self.target, token, others)
         if ours:
             taken = yield unpark_tasks(self.target, token, ours)
@@ -150,12 +150,12 @@ class Move:
     def _task_to_put(self, task: WalkedTask, lock_ms: int) -> TaskToPut:
         fields = {name: value for name, value in task.fields.items() if name not in MARKS}
         marks = {name: task.fields[name] for name in (b"move_state", b"move_score", b"move_group", TOKEN)}
-        with suppress(InvalidMessageError):  # nobody can read it, in whichever queue
+        with suppress(InvalidMessageError):  # unreadable in any queue
             fields = readdress(fields, self.origin, self.target)
         parked = WalkedTask(task.id, b"", fields)
         lock = _lock_of(self.target, parked) if lock_ms != NOT_HELD else ""
         marks |= {b"move_from": self.origin.encode(), COPY: self.token.encode()}
-        left_ms = None if lock_ms == FOR_EVER else max(1, lock_ms)  # Redis refuses a lock that lasts 0 ms
+        left_ms = None if lock_ms == FOR_EVER else max(1, lock_ms)  # Redis refuses a lock of 0 ms
         return TaskToPut(task.id, MOVING, {**fields, **marks}, task.score.decode() or "0", b"", lock, left_ms)
 
     def _note(self, task: WalkedTask, outcome: PutOutcome) -> None:

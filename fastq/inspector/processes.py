@@ -1,4 +1,4 @@
-"""What an inspector reads of servers, schedulers, cluster nodes and Redis."""
+"""The inspector's view of servers, schedulers, cluster nodes and Redis."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ __all__ = ["ServerMethods", "running_servers"]
 
 SECOND_NS: Final = 1_000_000_000
 SHOWN_STATUS: Final = {"stopped": "quiet", "closed": "stopping"}
-"""Our words for asynq's, as ``stop`` means to shut down everywhere else."""
+"""fastq's words for asynq's states, because ``stop`` means "shut down" everywhere else."""
 
 T = TypeVar("T")
 
@@ -40,11 +40,11 @@ _log = logging.getLogger("fastq.inspector")
 
 
 class ServerMethods(Driver):
-    """What an inspector reads of servers, schedulers, cluster nodes and Redis."""
+    """The inspector's view of servers, schedulers, cluster nodes and Redis."""
 
     @operation
     def servers(self) -> Flow[list[ServerInfo]]:
-        """List the servers that are running, Go's and fastq's, and what each is working on."""
+        """List the running servers of Go and fastq, with the tasks that each is working on."""
         return running_servers(self._now_ns())
 
     @operation
@@ -59,14 +59,14 @@ class ServerMethods(Driver):
     def list_scheduler_enqueue_events(
         self, entry_id: str, *, page: int = 1, page_size: int = DEFAULT_PAGE_SIZE
     ) -> Flow[list[SchedulerEnqueueEvent]]:
-        """Read a page of when an entry's task was enqueued, the latest first; Redis keeps 1000 events an entry."""
+        """Read a page of the times when an entry's task was enqueued, the latest first; Redis keeps 1000 per entry."""
         start, count = check_page(page, page_size)
         found = yield list_history(check_text(entry_id, "entry_id"), start, count)
         return list(_decoded(decode_scheduler_enqueue_event, found))
 
     @operation
     def cluster_key_slot(self, queue: str) -> Flow[int]:
-        """Return the slot of a Redis Cluster in which all keys of a queue are; computed here."""
+        """Return the Redis Cluster slot of a queue's keys; computed locally."""
         yield from ()
         return slot_of(check_queue(queue))
 
@@ -84,12 +84,12 @@ class ServerMethods(Driver):
 
     @operation
     def redis_info(self) -> Flow[Mapping[str, str]]:
-        """Read what Redis says of itself with INFO, as it is named there; not every user may ask for it."""
+        """Read Redis' INFO, with its own names; not every Redis user may read it."""
         return _one(redis_info())
 
     @operation
     def cluster_info(self) -> Flow[Mapping[str, str]]:
-        """Read what a Redis Cluster says of itself with CLUSTER INFO."""
+        """Read the CLUSTER INFO of a Redis Cluster."""
         return _one(cluster_info())
 
 
@@ -99,7 +99,7 @@ def _one(operation: Operation[T]) -> Flow[T]:
 
 
 def running_servers(now_ns: int) -> Flow[list[ServerInfo]]:
-    """List the servers that sent a heartbeat of late, by host and process."""
+    """List the servers with a recent heartbeat, by host and process."""
     found = yield from read_servers(now_ns // SECOND_NS)
     running = [
         ServerInfo(
@@ -124,7 +124,7 @@ def _started(worker: WorkerInfo) -> tuple[float, str]:
 
 
 def _decoded(decode: Callable[[bytes], T], found: Iterable[bytes]) -> Iterator[T]:
-    """Decode what a peer wrote; what cannot be read hides nothing else."""
+    """Decode an entry of a peer; an unreadable entry does not hide the others."""
     for data in found:
         try:
             yield decode(data)

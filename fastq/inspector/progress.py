@@ -1,7 +1,7 @@
-"""Work on many tasks in pieces: how far it is, and how it is stopped between two of them.
+"""Work on many tasks in pieces: its progress, and how it is stopped between two pieces.
 
-What works on many tasks takes ``progress``, a function that is called with a ``Progress`` before each piece. An
-exception that it raises ends the work there, and comes out of the method: each task is done, or as it was.
+A method that works on many tasks takes ``progress``, a function that is called with a ``Progress`` before each piece.
+An exception raised by it stops the work there and propagates out of the method. Each task is then done or unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +19,15 @@ T = TypeVar("T")
 ASKED_EVERY_S: Final = 0.5
 
 PIECES: Final = frozenset({"delete_tasks", "run_tasks", "archive_tasks", "claim_tasks", "run_chosen", "sweep_queue"})
-"""The operations before which work may end: whatever the last one left to be done has been done then."""
+"""The operations before which work may end: by then, everything that the previous one left open is done."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far work is: ``done`` of the ``total`` tasks that there were when it began; the same object each time.
+    """The progress of work: ``done`` of the ``total`` tasks at its start; the same object each time.
 
-    ``unsure`` counts tasks that may be done besides, as a reply about them was lost. ``trouble`` is why the work waits
-    for Redis, None while it goes on. ``failures`` are the errors of single tasks.
+    ``unsure`` counts further tasks that may be done, because a reply about them was lost. ``trouble`` is the reason why
+    the work waits for Redis, None while it continues. ``failures`` are the errors of single tasks.
     """
 
     total: int = 0
@@ -38,11 +38,11 @@ class Progress:
 
     @property
     def doubt(self) -> str:
-        """Text that says how many more may be done, if any."""
-        return f"; up to {self.unsure:,} more, since an answer was lost" if self.unsure else ""
+        """Text about further tasks that may be done, if any."""
+        return f"; up to {self.unsure:,} more, because an answer was lost" if self.unsure else ""
 
     def _add(self, result: Any) -> None:
-        """Count the tasks to which an operation did something."""
+        """Count the tasks that an operation changed."""
         results = result if isinstance(result, Sequence) and not isinstance(result, BulkResult) else (result,)
         self.done += sum(taken.tasks for taken in results if isinstance(taken, BulkResult))
 
@@ -67,10 +67,10 @@ def reporting(flow: Flow[T], progress: OnProgress | None, total: Flow[int]) -> F
 
 
 def counting(flow: Flow[T], now: Progress, progress: OnProgress, *, insist: bool = False) -> Flow[T]:
-    """Carry out a flow, count in ``now`` what it does, and call ``progress`` before each piece of it.
+    """Carry out a flow, count its work in ``now``, and call ``progress`` before each piece of it.
 
-    With ``insist`` an error that may pass ends nothing: Redis is waited for, ``progress`` called now and then, and the
-    same asked again. That does no harm: each piece takes what is to be taken, however much of it was taken before.
+    With ``insist`` a transient error does not end the work: it waits for Redis, calls ``progress`` now and then, and
+    repeats the call. That does no harm: each piece takes what is left, however much was taken before.
     """
     try:
         step: Step = next(flow)
@@ -123,7 +123,7 @@ def _insisting(step: Step, now: Progress, progress: OnProgress) -> Flow[Any]:
             if trouble is None or not trouble.transient:
                 now.trouble = None
                 return result
-        assert trouble is not None  # it was caught, or found
+        assert trouble is not None  # the flow caught it, or found it
         if not trouble.transient:
             raise trouble
         _lost(trouble, now, progress)
@@ -138,10 +138,10 @@ def _lost(error: BrokerError, now: Progress, progress: OnProgress) -> None:
 
 
 def _until_it_answers(step: Step, now: Progress, progress: OnProgress) -> Flow[None]:
-    """Ask where the step asks, but for nothing: a Redis that stands still would do each piece that it was sent."""
+    """Send a harmless call to the node of the step: a Redis that hangs would later do each piece that it was sent."""
     first = step[0] if isinstance(step, tuple) else step
     key = first.keys[:1] if isinstance(first, Operation) else ()
-    # Asked once each time, for the broker's own patience would keep whoever wants to stop it waiting.
+    # Asked only once each time: the broker's own retries would delay a user who wants to stop.
     question: Operation[Any] = Operation("EXISTS" if key else "PING", key, ())
     while True:
         yield Pause(ASKED_EVERY_S)

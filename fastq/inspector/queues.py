@@ -1,4 +1,4 @@
-"""What an inspector does with a queue as a whole."""
+"""The inspector's methods for whole queues."""
 
 from datetime import timedelta
 from typing import Final
@@ -30,7 +30,7 @@ MAX_DAYS: Final = 3650
 
 
 class QueueMethods(Driver):
-    """What an inspector does with a queue as a whole."""
+    """The inspector's methods for whole queues."""
 
     @operation
     def queues(self) -> Flow[list[str]]:
@@ -40,9 +40,9 @@ class QueueMethods(Driver):
 
     @operation
     def get_queue_info(self, queue: str, *, search: bool = False) -> Flow[QueueInfo]:
-        """Describe a queue: how many tasks in which states, its counters, latency, memory.
+        """Describe a queue: the number of tasks in each state, its counters, latency and memory.
 
-        With ``search`` all keys of Redis are gone through, in pieces, to count tasks of groups that it does not list.
+        With ``search`` all keys of Redis are scanned, in pieces, to count the tasks of unlisted groups.
         """
         now_ns = self._now_ns()
         exists, stats, memory = yield (
@@ -64,7 +64,7 @@ class QueueMethods(Driver):
     def history(self, queue: str, days: int) -> Flow[list[DailyStats]]:
         """Read how many tasks were processed and failed on each of the last UTC days, today first.
 
-        Redis keeps 90 days; before them all are 0.
+        Redis keeps 90 days; earlier days are 0.
         """
         check_queue(queue)
         check_count(days, "days", MAX_DAYS)
@@ -79,15 +79,15 @@ class QueueMethods(Driver):
 
     @operation
     def groups(self, queue: str) -> Flow[list[GroupInfo]]:
-        """List a queue's groups and how many tasks wait in each; none if there is no such queue, as asynq does."""
+        """List a queue's groups with their number of tasks; empty if there is no such queue, as in asynq."""
         sizes = yield from group_sizes(check_queue(queue))
         return [GroupInfo(name, size) for name, size in sorted(sizes.items())]
 
     @operation
     def pause_queue(self, queue: str, *, ahead: bool = True) -> Flow[None]:
-        """Let servers take nothing more from a queue; ``QueueStateError`` if it is paused already.
+        """Stop servers from taking tasks of a queue; ``QueueStateError`` if it is paused already.
 
-        As in asynq a queue may be paused before it exists; with ``ahead=False`` that is a ``QueueNotFoundError``.
+        As in asynq, a queue may be paused before it exists; with ``ahead=False`` this raises ``QueueNotFoundError``.
         """
         if not ahead:
             yield from require_queue(check_queue(queue))
@@ -106,7 +106,7 @@ def require_queue(queue: str) -> Flow[None]:
 
 
 def pause(queue: str, now_ns: int) -> Flow[None]:
-    """Let servers take nothing more from a queue."""
+    """Stop servers from taking tasks of a queue."""
     if not (yield pause_queue(check_queue(queue), now_ns // SECOND_NS)):
         raise QueueStateError(queue, paused=True)
 
@@ -119,7 +119,7 @@ def unpause(queue: str) -> Flow[None]:
 
 def _memory(sample: MemorySample | BrokerError, stats: QueueStats, aggregating: int) -> int | None:
     if isinstance(sample, BrokerError):
-        return None  # not every Redis lets every user ask for it
+        return None  # not every Redis user may read it
     return sample.ungrouped + sample.grouped_task * aggregating + sample.group * stats.groups
 
 

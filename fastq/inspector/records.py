@@ -1,4 +1,4 @@
-"""What an inspector returns about queues, groups, servers and nodes; a task is a ``TaskInfo``."""
+"""The inspector's records of queues, groups, servers and nodes; a task is a ``TaskInfo``."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +25,12 @@ __all__ = [
 class QueueInfo:
     """A queue at the moment ``timestamp`` (UTC).
 
-    ``size`` counts the tasks of all states, the completed ones that are kept included. ``latency`` is how long the
-    oldest pending task has waited. ``processed`` and ``failed`` are those of the UTC day; a failure counts as
-    processed, too. ``memory_usage`` is an estimate in bytes from a few tasks, None where Redis does not tell. The
-    archive keeps ``archive_max`` tasks; ``archive_full`` is what happens then: "trim", "pause" or "spill".
-    ``archive_dropped`` counts the failed tasks that it has deleted unseen. ``lost`` counts, for the UTC day, how often
-    fastq's servers found a task whose server had died.
+    ``size`` counts the tasks of all states, including completed ones that are kept. ``latency`` is the time that the
+    oldest pending task has waited. ``processed`` and ``failed`` are the counts of the UTC day; a failure also counts as
+    processed. ``memory_usage`` is an estimate in bytes from a few tasks, None if Redis does not report it. The archive
+    keeps ``archive_max`` tasks; ``archive_full`` is its rule when it is full: "trim", "pause" or "spill".
+    ``archive_dropped`` counts the failed tasks that the archive has deleted. ``lost`` counts the tasks that were lost
+    with their servers on the UTC day.
     """
 
     queue: str
@@ -59,7 +59,7 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class DailyStats:
-    """How many runs ended on one UTC day, and how many of them failed."""
+    """The runs that ended on one UTC day, and the failed ones among them."""
 
     queue: str
     processed: int
@@ -77,10 +77,10 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A running server and what it is working on.
+    """A running server and the tasks that it is working on.
 
-    ``status`` is "active", "quiet" (fetches no more), "stopping" (shuts down) or "new". In Redis, and in asynq's tools,
-    "quiet" is "stopped" and "stopping" is "closed".
+    ``status`` is "active", "quiet" (no longer fetching), "stopping" (shutting down) or "new". In Redis, and in asynq's
+    tools, "quiet" is "stopped" and "stopping" is "closed".
     """
 
     id: str
@@ -104,10 +104,10 @@ class ClusterNode:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """How far a queue is drained: the tasks that are ``left`` in the states waited for, and what was done meanwhile.
+    """The state of a drain: the tasks ``left`` in the states waited for, and the work done meanwhile.
 
-    ``processed`` and ``failed`` count attempts since the wait began. A set of a group that is being made into one task
-    counts as one more aggregating task.
+    ``processed`` and ``failed`` count attempts since the wait began. An aggregation set that is being turned into a
+    task counts as one more aggregating task.
     """
 
     queue: str
@@ -125,10 +125,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class TaskEvent:
-    """A task that was found in another state than before; None is for what there was not, or is not.
+    """A task that was found in a new state; a field is None if it does not apply.
 
-    "done" was active and is gone, "gone" was waiting and is gone: it ran between two looks, or was deleted. Of
-    "missed" there is no task: ``runs`` ended that were not seen.
+    "done" was active and is gone. "gone" was waiting and is gone: it ran between two snapshots, or was deleted.
+    "missed" has no task: ``runs`` runs ended unseen.
     """
 
     name: str
@@ -142,9 +142,9 @@ class TaskEvent:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What a move came to: ``count`` tasks were moved; some stayed, as the other queue has their ids or locks.
+    """The result of a move: ``count`` tasks were moved; others stayed, because the other queue has their ids or locks.
 
-    ``failed`` names the first of those, with the reason.
+    ``failed`` lists the first of those, with the reason.
     """
 
     count: int
@@ -155,12 +155,12 @@ class Moved:
 
 @dataclass(slots=True)
 class ImportReport:
-    """What became of lines: ``lines`` are done, ``count`` of them were put into a queue, the others were left out.
+    """The result of an import: of ``lines`` processed lines, ``count`` became tasks and the others were left out.
 
-    ``exists`` are those whose ids are there, ``active`` and ``expired`` (retention) by the state that they had,
-    ``archive_full`` for want of room, ``bad`` as they cannot be read. Tasks of ``locks_held`` and ``locks_expired``
-    were put without their unique locks. ``checked`` lines were read before anything was put; ``warnings`` say what of
-    them will be left out.
+    They were left out because their ids exist already (``exists``), because they were ``active``, because their
+    retention has ``expired``, because the archive had no room (``archive_full``), or because they cannot be read
+    (``bad``). The tasks in ``locks_held`` and ``locks_expired`` were imported without their unique locks. ``checked``
+    lines were read before anything was written; ``warnings`` announce the ones that will be left out.
     """
 
     checked: int = 0

@@ -1,4 +1,4 @@
-"""Redis URLs, for ends that read them from people: the default, the variable that gives one, and what one means."""
+"""Redis URLs given by users: the default, the environment variable, and their interpretation."""
 
 from fastq.broker.transport.connection import DEFAULT_URL, url_variable
 from fastq.broker.transport.uri import ConnectionKind, ConnectionSpec, parse_redis_uri

@@ -1,4 +1,4 @@
-"""Runs failed tasks again now: those that are named, or all that a filter leaves."""
+"""The retry of failed tasks now: the given ones, or all that match a filter."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
@@ -25,11 +25,11 @@ FAILED: Final = (TaskState.RETRY, TaskState.ARCHIVED)
 
 
 class RetryMethods(Driver):
-    """What an inspector runs again."""
+    """The inspector's retries."""
 
     @operation
     def retry_task(self, queue: str, task_id: str) -> Flow[None]:
-        """Run a failed task again now: it goes to pending from retry or the archive; else ``TaskStateError``."""
+        """Run a failed task again now: it moves from retry or the archive to pending, or raises ``TaskStateError``."""
         check_task_id(task_id)
         yield from require_queue(check_queue(queue))
         for source in (yield from sources_of(queue, FAILED)):
@@ -51,9 +51,9 @@ class RetryMethods(Driver):
     ) -> Flow[int]:
         """Run all failed tasks again now, from retry and the archive; returns how many were moved to pending.
 
-        With ``where`` all of them are read first, and those run that it leaves and that did not change since.
-        ``progress`` is called after each page that is read, with the number of tasks that were looked at, and then
-        before each piece of the work; it may end either by raising an exception.
+        With ``where``, all of them are read first; those that match and have not changed since are run. ``progress`` is
+        called after each page read, with the number of tasks read so far, and then before each piece of the work. It
+        may end either by raising an exception.
         """
         job = yield from _plan(self._now_ns(), queue, states, where, progress)
         now = Progress(job.total)
@@ -71,9 +71,9 @@ class RetryMethods(Driver):
     ) -> Flow[Job]:
         """Find the tasks that ``retry_tasks`` would run, and return a job for ``carry_out``.
 
-        With a filter the job runs just these, as far as they did not change since; about 150 bytes of each are kept.
-        Without one it only counts them, and the job runs all that have failed by then. ``progress`` is called with the
-        number of tasks that were looked at.
+        With a filter, the job runs exactly these tasks, unless they have changed since; about 150 bytes of each are
+        kept. Without a filter, this only counts the tasks, and the job runs all that have failed by then. ``progress``
+        is called with the number of tasks read so far.
         """
         return _plan(self._now_ns(), queue, states, where, progress)
 
@@ -108,7 +108,7 @@ def _job(queue: str, states: Sequence[TaskState], total: int, flow: Callable[[in
 def _choose(
     sources: Sequence[Source], where: TaskFilter, now: Progress, progress: OnProgress | None, now_ns: int
 ) -> Flow[list[list[Chosen]]]:
-    """Read all tasks, and keep those that are meant, as they were then."""
+    """Read all tasks, and keep those that match, as they were then."""
     found = []
     for source in sources:
         chosen: list[Chosen] = []

@@ -1,4 +1,4 @@
-"""Goes through all tasks of a state for those that are meant, a page of some hundreds at a time."""
+"""The search through all tasks of a state, some hundreds at a time."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,7 +25,7 @@ ACTIVE_A_PAGE: Final = 200
 
 
 class SearchMethods(Driver):
-    """What an inspector looks for among the tasks of a state."""
+    """The inspector's search among the tasks of a state."""
 
     @stream
     def find_tasks(
@@ -37,9 +37,9 @@ class SearchMethods(Driver):
         group: str | None = None,
         progress: OnProgress | None = None,
     ) -> Stream[TaskInfo]:
-        """Give the tasks in a state that a filter leaves, the oldest first; no more than a page is read ahead.
+        """Yield the tasks in a state that match a filter, the oldest first; at most one page is read ahead.
 
-        ``progress`` is called after each page, with the number of tasks that were looked at. What moves meanwhile may
+        ``progress`` is called after each page, with the number of tasks read so far. A task that moves meanwhile may
         come twice.
         """
         known, name = check_state(state, group)
@@ -56,7 +56,7 @@ class SearchMethods(Driver):
                 progress(now)
             return Given([info for info in infos if where.wants(info)])
 
-        if source.state is TaskState.ACTIVE:  # few, and whether they have leases stands elsewhere
+        if source.state is TaskState.ACTIVE:  # few, and their leases are stored elsewhere
             listing = Listing(source.queue, source.state, "")
             for ids in listing.pieces((yield from listing.ids()), ACTIVE_A_PAGE):
                 yield looked_at((yield from listing.read(ids, self._now_ns())), len(ids))
@@ -68,14 +68,14 @@ class SearchMethods(Driver):
 
 
 def described(source: Source, page: WalkPage, now_ns: int) -> list[tuple[WalkedTask, TaskInfo]]:
-    """Return the tasks of a page that are really in the state, with what they are."""
+    """Return the tasks of a page that are really in the state, with their description."""
     now = at_unix_ns(now_ns)
     found = ((task, describe_listed(source.queue, source.state, task, now)) for task in page.tasks)
     return [(task, info) for task, info in found if info is not None]
 
 
 def sources_of(queue: str, states: Sequence[TaskState], group: str | None = None) -> Flow[list[Source]]:
-    """Return what holds the tasks of some states; of aggregating ones each group, or the one that is named."""
+    """Return the sources of the tasks of some states; for aggregating, each group or the given one."""
     sources: list[Source] = []
     for state in states:
         names = [""]

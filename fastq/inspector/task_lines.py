@@ -1,7 +1,7 @@
-"""A task as one line of JSON: what people and jq read, and beside it, to the byte, what Redis has of it.
+"""A task as one line of JSON: fields for people and jq, and the exact bytes that Redis has of it.
 
 ``message`` is the encoded TaskMessage, base64, and ``fields`` all other fields of the task's hash; with ``score`` and
-``unique_until`` they are the task. Export writes such lines, and servers whose archives spill; import reads them.
+``unique_until`` they are the task. Export writes such lines, as do servers whose archives spill; import reads them.
 """
 
 import base64
@@ -37,7 +37,7 @@ _TIMED: Final = frozenset({TaskState.SCHEDULED, TaskState.RETRY})
 def lines_of(
     source: Source, page: WalkPage, now: datetime, wants: Callable[[TaskInfo], bool] = lambda info: True
 ) -> Flow[list[tuple[WalkedTask, str]]]:
-    """Return the tasks of a page that are wanted, each with its line; a task that left its state meanwhile has none."""
+    """Return the wanted tasks of a page, each with its line; a task that left its state meanwhile has none."""
     found: list[tuple[WalkedTask, TaskInfo, str]] = []
     for task in page.tasks:
         info = describe_listed(source.queue, source.state, task, now)
@@ -51,7 +51,7 @@ def lines_of(
 
 
 def _lock_ends(queue: str, found: list[tuple[WalkedTask, str]]) -> Flow[list[datetime | None]]:
-    """Return until when tasks hold their unique locks; those that asynq groups do not note theirs in the hash."""
+    """Return until when tasks hold their unique locks; asynq does not note the locks of grouped tasks in the hash."""
     left = [task.lock_ms for task, _ in found]
     asked = [at for at, (task, key) in enumerate(found) if lock_of(queue, key) and b"unique_key" not in task.fields]
     if asked:
@@ -84,7 +84,7 @@ def describe_listed(queue: str, state: TaskState, task: WalkedTask, now: datetim
 
 
 def write_line(queue: str, task: WalkedTask, info: TaskInfo, unique_key: str, unique_until: datetime | None) -> str:
-    """Write a task as a line; JSON has no infinite numbers, so the greatest finite one stands for such a score."""
+    """Write a task as a line; an infinite score becomes the greatest finite number, since JSON has no infinity."""
     score = max(-GREATEST, min(float(task.score), GREATEST)) if task.score else None
     line = {
         **readable(info, unique_key),
@@ -99,7 +99,7 @@ def write_line(queue: str, task: WalkedTask, info: TaskInfo, unique_key: str, un
 
 
 def readable(info: TaskInfo, unique_key: str) -> dict[str, Any]:
-    """Return what a line says of a task that can be told from its message and its place."""
+    """Return the fields of a line that follow from the task's message and place."""
     record = task_record(info)
     del record["is_orphaned"]
     if info.state not in _TIMED:

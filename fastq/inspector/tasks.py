@@ -1,4 +1,4 @@
-"""What an inspector reads of tasks: one by its id, a page of a state, or all of a state."""
+"""The inspector's reading of tasks: one by id, a page of a state, or all of a state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Listing:
 
     @classmethod
     def of(cls, queue: str, state: TaskState | str, group: str | None) -> "Listing":
-        """Check what the user asks for; ``ValueError`` or ``TypeError`` names what is wrong."""
+        """Check the user's arguments; ``ValueError`` or ``TypeError`` names the bad one."""
         return cls(check_queue(queue), *check_state(state, group))
 
     def page(self, page: int, page_size: int, now_ns: int) -> Flow[list[TaskInfo]]:
@@ -59,8 +59,8 @@ class Listing:
     def ids(self) -> Flow[list[bytes]]:
         """Read the ids of all tasks in this state, in the order of the pages.
 
-        Tasks leave a state at its oldest end, so it is read from the newest on: what leaves shifts nothing that is
-        still to be read, and what comes in is read twice and counted once.
+        Tasks leave a state at its oldest end, so it is read from the newest on. Then a task that leaves shifts none of
+        the unread ones, and a task that arrives makes one be read twice, which is counted once.
         """
         yield from require_queue(self.queue)
         ids: dict[bytes, None] = {}
@@ -73,7 +73,7 @@ class Listing:
                 return list(reversed(ids))
 
     def pieces(self, ids: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
-        """Cut ids into pieces, each to be read when it is its turn."""
+        """Cut ids into pieces, each read in its turn."""
         return [ids[start : start + size] for start in range(0, len(ids), size)]
 
 
@@ -90,7 +90,7 @@ def _list_group(
 
 
 class TaskMethods(Driver):
-    """What an inspector reads of tasks."""
+    """The inspector's reading of tasks."""
 
     @operation
     def get_task_info(self, queue: str, task_id: str) -> Flow[TaskInfo]:
@@ -117,8 +117,8 @@ class TaskMethods(Driver):
     ) -> Flow[list[TaskInfo]]:
         """Read a page of the tasks in a state, ``page`` from 1 on; empty past the end.
 
-        Oldest first: the longest waiting of pending and active, the lowest time of the others. ``group`` is for
-        aggregating. A page is shorter than its size where tasks leave the state while it is read.
+        The oldest come first: the longest waiting for pending and active, the lowest time for the other states.
+        ``group`` is for aggregating tasks. A page is shorter than its size if tasks leave the state while it is read.
         """
         return Listing.of(queue, state, group).page(page, page_size, self._now_ns())
 
@@ -138,10 +138,11 @@ class TaskMethods(Driver):
     def iter_tasks(
         self, queue: str, state: TaskState | str, *, group: str | None = None, page_size: int = 100
     ) -> Stream[TaskInfo]:
-        """Go through all tasks in a state, ``page_size`` a round trip, in the order of ``list_tasks``.
+        """Iterate over all tasks in a state, ``page_size`` per round trip, in the order of ``list_tasks``.
 
-        The ids are read at the beginning, about 100 bytes each. A task comes once at most, and only if it is still in
-        the state when its turn comes; so tasks may be deleted or moved on the way. Those that come later are left out.
+        The ids are read at the beginning, about 100 bytes each. A task comes at most once, and only if it is still in
+        the state at its turn, so tasks may be deleted or moved during the iteration. Tasks that arrive later are left
+        out.
         """
         listing = Listing.of(queue, state, group)
         check_page(1, page_size)
@@ -153,7 +154,7 @@ class TaskMethods(Driver):
 
 
 def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskInfo | None:
-    """Describe a task; None if there is none, or one of a state that asynq does not know."""
+    """Describe a task; None if there is none, or if it is in a state that asynq does not know."""
     if found.message is None or found.state not in STATES:
         return None
     state = TaskState(found.state)
@@ -174,7 +175,7 @@ def describe(queue: str, task_id: bytes, found: FoundTask, now_ns: int) -> TaskI
 
 
 def _message_of(queue: str, task_id: bytes, data: bytes) -> TaskMessage:
-    """Decode a message; one that cannot be is shown as servers put it into the archive (asynq hides it)."""
+    """Decode a message; an undecodable one is shown as servers archive it (asynq hides it)."""
     try:
         return decode_task_message(data)
     except InvalidMessageError as error:

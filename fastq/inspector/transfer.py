@@ -1,4 +1,4 @@
-"""Moves the tasks of a queue that are meant to another queue; ``move`` has the steps."""
+"""The move of selected tasks to another queue; ``move`` has the steps."""
 
 import secrets
 from collections.abc import Callable, Iterable
@@ -37,17 +37,18 @@ MOVABLE: Final = (
     TaskState.COMPLETED,
 )
 REASONS: Final = {
-    PutOutcome.ID_CONFLICT: "its id is there already",
+    PutOutcome.ID_CONFLICT: "its id exists there already",
     PutOutcome.DUPLICATE: "another task there has its unique lock",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """A move that can be confirmed: ``job`` does it, then ``moved`` tells what it came to.
+    """A move to confirm: ``job`` does it, and ``moved`` has the result afterwards.
 
     ``parked`` counts the tasks that an interrupted move left between the queues; the job moves them on. ``archived`` is
-    how many archived tasks the other queue may have then, if any are moved, and ``archive`` the rule of its archive.
+    the number of archived tasks that the other queue may have then, if any are moved; ``archive`` is the rule of its
+    archive.
     """
 
     job: Job
@@ -58,14 +59,14 @@ class MovePlan:
 
     @property
     def moved(self) -> Moved:
-        """What was moved so far."""
+        """The result so far."""
         move = self._move
         named = [(task_id, REASONS[why]) for task_id, why in move.named]
         return Moved(move.moved, move.stayed[PutOutcome.ID_CONFLICT], move.stayed[PutOutcome.DUPLICATE], named)
 
 
 class TransferMethods(Driver):
-    """What an inspector moves to other queues."""
+    """The inspector's moves to other queues."""
 
     @operation
     def move_tasks(
@@ -77,12 +78,12 @@ class TransferMethods(Driver):
         where: TaskFilter | None = None,
         progress: OnProgress | None = None,
     ) -> Flow[Moved]:
-        """Move tasks to another queue, with their ids, states, times and unique locks; any but active ones.
+        """Move tasks, except active ones, to another queue, with their ids, states, times and unique locks.
 
-        200 at a time are parked where no server takes them, first in one queue, then in the other, so each is in one
-        of them only, whatever happens. What an interrupted move has parked goes on when the same is called again. A
-        task stays if the other queue has its id, or another holder of its lock. ``progress`` is called before each
-        piece, and may end the move by raising an exception.
+        200 tasks at a time are parked where no server takes them, first in one queue, then in the other, so that each
+        can run in only one of them, whatever happens. Tasks parked by an interrupted move are moved on by the next
+        call. A task stays if the other queue has its id, or if another task there holds its lock. ``progress`` is
+        called before each piece, and may end the move by raising an exception.
         """
         plan = yield from _plan(self._now_ns(), (origin, target), states, where)
         yield from plan.job.work(self._now_ns(), Progress(plan.job.total), progress or (lambda _: None))
@@ -97,7 +98,7 @@ class TransferMethods(Driver):
         states: Iterable[TaskState | str] = MOVABLE,
         where: TaskFilter | None = None,
     ) -> Flow[MovePlan]:
-        """Look what ``move_tasks`` would do, and return it as a plan whose ``job`` goes to ``carry_out``."""
+        """Return a plan of what ``move_tasks`` would do; its ``job`` goes to ``carry_out``."""
         return _plan(self._now_ns(), (origin, target), states, where)
 
 
@@ -113,7 +114,7 @@ def _plan(
     sources = yield from sources_of(origin, known)
     total = yield from sizes_of(*sources)
     parked = sum((yield from together(count_parked(origin), count_parked(target))))
-    if not parked:  # else its last tasks may be on their way, and Go's tools may have taken it off the list since
+    if not parked:  # otherwise its last tasks may be in transit, and Go's tools may have taken it off the list since
         yield from require_queue(origin)
     move = Move(origin, target, secrets.token_hex(8), _wanted(origin, where or TaskFilter(), now_ns))
     rule: ArchiveRule = yield read_archive_rule(target)
@@ -137,7 +138,7 @@ def _wanted(origin: str, where: TaskFilter, now_ns: int) -> Callable[[Source, Wa
 
 
 def _archived(origin: str, target: str) -> Flow[int]:
-    """Count how many archived tasks will be in a queue, 0 if none are moved there."""
+    """Count the archived tasks that a queue will have, 0 if none are moved there."""
     (leaving,) = yield from sources_of(origin, [TaskState.ARCHIVED])
     (there,) = yield from sources_of(target, [TaskState.ARCHIVED])
     count = yield from sizes_of(leaving)

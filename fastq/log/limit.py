@@ -1,4 +1,4 @@
-"""How many lines of a kind are logged; the rest is counted."""
+"""The rate limit of log lines per kind; further lines are counted."""
 
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
@@ -51,7 +51,7 @@ class LogLimit(Generic[K]):
 
     @property
     def holds_back(self) -> bool:
-        """Return whether any line was held back that has not been counted aloud."""
+        """Return whether any line was held back whose count has not been logged."""
         return bool(self._held_back or self._ended)
 
     def ended(self, now_s: float) -> list[tuple[K | None, int]]:

@@ -1,6 +1,7 @@
-"""A stderr that blocks nobody: a pipe without a reader, a stopped terminal or a full disk costs lines, not beats.
+"""A stderr that never blocks: a pipe without a reader, a stopped terminal or a full disk costs lines, not heartbeats.
 
-A thread hands on what was written. Not O_NONBLOCK, which all who share the descriptor would get, the children too.
+A thread does the writing. O_NONBLOCK is not used: it would apply to all processes that share the descriptor, such as
+the children.
 """
 
 import io
@@ -16,7 +17,7 @@ from typing import Final
 __all__ = ["FINISH_S", "MAX_WAITING", "UnblockedStderr", "unblocked_stderr"]
 
 MAX_WAITING: Final = 1_000_000
-"""Characters that wait for stderr to take them; beyond it, what is written is dropped and its lines are counted."""
+"""The characters buffered for stderr; further output is dropped, and its lines are counted."""
 FINISH_S: Final = 1.0
 
 _log = logging.getLogger("fastq.log")
@@ -52,11 +53,11 @@ class UnblockedStderr(io.TextIOBase):
         return os.isatty(self._fd)
 
     def flush(self) -> None:
-        """Do nothing: nobody is to wait."""
+        """Do nothing: the caller must not wait."""
 
     def write(self, text: str) -> int:
-        """Take text to be written soon, or drop it if too much waits."""
-        if not isinstance(text, str):  # as any text stream; click tries it with bytes
+        """Buffer text to be written soon, or drop it if the buffer is full."""
+        if not isinstance(text, str):  # as in any text stream; click tries it with bytes
             raise TypeError(f"write takes a str, not {type(text).__name__}")
         if os.getpid() != self._pid:  # a fork of this process has no such thread
             os.write(self._fd, text.encode(self.encoding, self.errors))
@@ -71,7 +72,7 @@ class UnblockedStderr(io.TextIOBase):
         return len(text)
 
     def finish(self, within_s: float) -> bool:
-        """Wait until all is written, but no longer than that; return whether it is."""
+        """Wait until all is written, up to a limit; return whether it is."""
         with self._changed:
             self._is_finished = True
             self._changed.notify_all()
@@ -92,31 +93,31 @@ class UnblockedStderr(io.TextIOBase):
                 with self._changed:
                     self._dropped += text.count("\n")
                 continue
-            with self._changed:  # what was dropped meanwhile, too: another line may never come
+            with self._changed:  # including the count of dropped lines: another line may never come
                 dropped, self._dropped = self._dropped, 0
             if dropped:
                 _log.error("%d lines of this log were dropped here because stderr was blocked", dropped)
 
     def _put(self, data: bytes) -> bool:
-        """Write data, however long it takes; return whether it was taken."""
+        """Write data, however long it takes; return whether it was written."""
         left = memoryview(data)
         while left:
             try:
                 left = left[os.write(self._fd, left) :]
-            except BlockingIOError:  # somebody who shares it has made it so
+            except BlockingIOError:  # a process that shares the descriptor has set it
                 poll = select.poll()
                 poll.register(self._fd, select.POLLOUT)
                 poll.poll()
-            except OSError:  # no reader any more, a full disk
+            except OSError:  # the reader is gone, or the disk is full
                 return False
         return True
 
 
 @contextmanager
 def unblocked_stderr() -> Iterator[None]:
-    """Let nothing in this process wait for its stderr, neither its log nor a traceback, while the block lasts.
+    """Keep the log and tracebacks of this process from waiting for stderr during the block.
 
-    What is left at the end has a second; a stderr that is stuck even then is waited for no more.
+    At the end, the rest of the output gets one second.
     """
     before = sys.stderr
     if isinstance(before, UnblockedStderr):
@@ -124,7 +125,7 @@ def unblocked_stderr() -> Iterator[None]:
         return
     try:
         stream = UnblockedStderr(before.fileno())
-    except (AttributeError, OSError, ValueError):  # there is none, it is closed, or it is no file: a test's
+    except (AttributeError, OSError, ValueError):  # there is none, it is closed, or it is not a file, as in a test
         yield
         return
     sys.stderr = stream

@@ -1,10 +1,10 @@
-"""Text that others made, as it may be shown: on one line, and with nothing that a terminal would act on."""
+"""Foreign text made safe to show: on one line, and without anything that a terminal would act on."""
 
 __all__ = ["clean"]
 
 
 def clean(text: str) -> str:
-    """Return text in which what a terminal would act on, or could not show, is escaped."""
+    """Return text with all characters escaped that a terminal would act on, or could not show."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -1,7 +1,7 @@
-"""The log of servers and schedulers: on stderr, a line an event, in asynq's form or as JSON. Payloads are never in it.
+"""The log of servers and schedulers: on stderr, a line per event, in asynq's form or as JSON. Payloads are never in it.
 
-What is in a message may come from any producer: control characters are escaped. A traceback, and any other text of
-several lines, stands below its message, indented, so that nothing in it looks like a line of the log's own.
+Parts of a message may come from any producer, so control characters are escaped. A traceback, and any other text of
+several lines, is indented below its message, so that nothing in it looks like a separate log line.
 """
 
 import logging
@@ -34,7 +34,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """The JSON format, one object a line: time (RFC 3339, UTC), level, logger, pid, message, its facts, a traceback."""
+    """The JSON format, one object per line: time (RFC 3339, UTC), level, logger, pid, message, facts, traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -62,7 +62,7 @@ class _StderrHandler(logging.Handler):
         try:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
-        except Exception:  # noqa: BLE001 - as logging's own handlers: a log that fails is no reason to fail
+        except Exception:  # noqa: BLE001 - as in logging's own handlers: a failing log is no reason to fail
             self.handleError(record)
 
 
@@ -77,7 +77,7 @@ def _lines_below(formatter: logging.Formatter, record: logging.LogRecord) -> lis
 
 
 def log_text(logger: logging.Logger, level: int, text: str) -> None:
-    """Log a text of several lines: the first is the message, the others stand below it."""
+    """Log a text of several lines: the first is the message, the others are indented below it."""
     first, _, below = text.partition("\n")
     logger.log(level, "%s", first, extra={"below": below})
 

@@ -1,6 +1,6 @@
-"""The app that a measurement serves: handlers that do nothing, compute for so many loops, or wait for so long.
+"""The app of a measurement: handlers that do nothing, compute for a number of loops, or wait for a time.
 
-What a task is to do stands at the head of its payload, as ``loops microseconds``; the rest is padding.
+The beginning of a task's payload, ``loops microseconds``, says what to do; the rest is padding.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ mux = ServeMux()
 
 
 def order(size: int, loops: int = 0, wait_us: int = 0) -> bytes:
-    """Return a payload of ``size`` bytes, 24 at least, that asks for so much work."""
+    """Return a payload of ``size`` bytes, at least 24, that asks for this much work."""
     return f"{loops} {wait_us} ".encode().ljust(_HEAD, b".").ljust(size, b"\xa5")
 
 
 def spin(loops: int) -> int:
-    """Compute; each loop is the same work, as the numbers stay small."""
+    """Compute; each loop is the same work, because the numbers stay small."""
     total = 0
     for _ in range(loops):
         total = (31 * total + 7) % 1009

@@ -1,4 +1,4 @@
-"""A load: tasks that are alike, how many a second, how long and how big; ``rate=5000/s,duration=20ms,payload=2kB``."""
+"""A load: similar tasks, with their rate, duration and size; ``rate=5000/s,duration=20ms,payload=2kB``."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +10,16 @@ from fastq.planning.units import parse_rate, parse_size, parse_span
 __all__ = ["Load", "parse_load", "scaled", "total_rate"]
 
 MOST_PAYLOAD: Final = 512 * 2**20
-"""What a Redis string holds at most."""
+"""The largest size of a Redis string."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Tasks that are alike: ``rate`` a second; handlers take ``duration`` seconds, ``cpu`` of them computing.
+    """Similar tasks: ``rate`` per second; handlers take ``duration`` seconds, ``cpu`` of them computing.
 
-    ``cpu`` None is all of it for a plain handler, none of it for an ``async def`` one. ``payload`` is in bytes,
-    ``result`` what is kept of a task with ``retention`` seconds beyond its payload. ``ValueError`` names what is wrong.
+    ``cpu`` None means all of it for a plain handler, none of it for an ``async def`` one. ``payload`` is in bytes.
+    ``result`` is the size kept beside the payload of a task with ``retention`` seconds. ``ValueError`` names a bad
+    value.
     """
 
     rate: float
@@ -35,7 +36,7 @@ class Load:
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{name} must be finite and not negative: {value!r}")
         if self.payload > MOST_PAYLOAD:
-            raise ValueError(f"payload must be at most 512 MB, which is all that Redis takes: {self.payload}")
+            raise ValueError(f"payload must be at most 512 MB, the limit of Redis: {self.payload}")
         if self.cpu is not None and not 0 <= self.cpu <= self.duration:
             raise ValueError(f"cpu must be from 0 to the duration of {self.duration:g} s: {self.cpu:g} s")
 
@@ -48,17 +49,17 @@ class Load:
 
     @property
     def wait_s(self) -> float:
-        """Return the seconds that a handler waits for others."""
+        """Return the seconds that a handler waits."""
         return self.duration - self.cpu_s
 
 
 def total_rate(loads: Sequence[Load]) -> float:
-    """Return the tasks a second of all loads."""
+    """Return the tasks per second of all loads."""
     return sum(load.rate for load in loads)
 
 
 def scaled(loads: Sequence[Load], factor: float) -> tuple[Load, ...]:
-    """Return the same mix at so many times the rate."""
+    """Return the same mix at a multiple of the rate."""
     return tuple(replace(load, rate=load.rate * factor) for load in loads)
 
 
@@ -84,9 +85,9 @@ def parse_load(text: str) -> Load:
             found = _PARSERS[name](value)
         else:
             words = ", ".join(f"{word}=" for word in _PARSERS)
-            raise ValueError(f"{part.strip()!r} is none of {words} and async")
+            raise ValueError(f"{part.strip()!r} is not one of {words} and async")
         if name in given:
-            raise ValueError(f"{part.strip()!r} is there twice")
+            raise ValueError(f"{part.strip()!r} is given twice")
         given[name] = found
     if missing := [name for name in _NEEDED if name not in given]:
         raise ValueError(f"{text!r} lacks {' and '.join(f'{name}=' for name in missing)}")

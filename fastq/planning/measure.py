@@ -1,4 +1,4 @@
-"""The measurement: rounds of trials on a site, in turn, so that what disturbs one disturbs all alike."""
+"""The measurement: rounds of trials on a site, in turn, so that a disturbance affects all of them alike."""
 
 import platform
 import statistics
@@ -27,7 +27,7 @@ _MOST_CHILDREN: Final = 64
 
 
 def check_room(limit_bytes: int, used_bytes: int, extent: Extent) -> None:
-    """Refuse a Redis whose maxmemory would not hold what is to be put into it."""
+    """Refuse a Redis whose maxmemory is too small for the measurement."""
     if limit_bytes and limit_bytes - used_bytes < 2 * extent.bytes:
         raise FastqError(
             f"Redis has {max(0, limit_bytes - used_bytes) >> 20} MB left below its maxmemory, and the measurement puts "
@@ -36,14 +36,14 @@ def check_room(limit_bytes: int, used_bytes: int, extent: Extent) -> None:
 
 
 def default_children() -> int:
-    """Return how many children are measured with: one a core."""
+    """Return the number of children of the measurement: one per core."""
     return max(1, min(_MOST_CHILDREN, whole_cpus()))
 
 
 def measure_profile(
     url: str, extent: Extent, children: int | None, check: Callable[[], None], say: Callable[[str], None]
 ) -> Profile:
-    """Measure, and return what was found; ``check`` raises to end it before, ``say`` is told what is being done."""
+    """Measure, and return the profile; ``check`` raises to stop early, ``say`` is called with each step."""
     children = children or default_children()
     start_s = time.monotonic()
     with Site(url, children, check) as site:
@@ -80,7 +80,7 @@ def measure_profile(
 
 
 def _run(site: Site, extent: Extent, say: Callable[[str], None]) -> Samples:
-    """Take all samples, and tell before each trial which it is; a slow machine gets fewer rounds, two at least."""
+    """Take all samples, and announce each trial; a slow machine gets fewer rounds, at least two."""
     samples = Samples()
     end_s = time.monotonic() + extent.seconds
     site.pause()
@@ -111,7 +111,7 @@ class _Work:
 
 
 def _loop_s(site: Site) -> float:
-    """Find how long a loop of the handlers takes alone, roughly."""
+    """Measure roughly how long one loop of the handlers takes alone."""
     site.enqueue(_Work(handlers.PLAIN, loops=_FIRST_LOOPS).tasks(site, 2))
     return site.drain().child_s / _FIRST_LOOPS
 
@@ -129,7 +129,7 @@ def _singly(site: Site, extent: Extent, samples: Samples) -> None:
 
 
 def _completed(site: Site, extent: Extent, samples: Samples) -> None:
-    """Keep tasks with a retention; what they cost beyond those that are deleted at once."""
+    """Measure the additional cost of tasks with a retention over tasks that are deleted at once."""
     count = extent.count(SIZES[100] / 4)
     before = float(site.info()["used_memory"])
     site.enqueue(_Work(handlers.NOOP).tasks(site, count, retention=3_600))
@@ -176,8 +176,8 @@ def _idle(site: Site, extent: Extent, samples: Samples) -> None:
 
 _TRIALS: Final[dict[str, Callable[[Site, Extent, Samples], None]]] = {
     "payloads of 100 B to 100 kB": _sizes,
-    "one task a call": _singly,
-    "tasks that are kept": _completed,
+    "one task per call": _singly,
+    "completed tasks": _completed,
     "short handlers": _short,
     "handlers that wait": _waits,
     "a steady trickle": _paced,

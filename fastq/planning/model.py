@@ -1,7 +1,7 @@
-"""The model: how busy a load keeps each part of a fleet, and how much of a mix the fleet carries. Pure functions.
+"""The model: the utilization of each part of a fleet by a load, and the capacity of the fleet. Pure functions.
 
-Each part has a share, 1 where it can do no more. Work in full batches costs the same for each task; what waking up adds
-falls as the rate grows, and has no room where the main process is never idle.
+Each part has a share, which is 1 when it is full. Work in full batches costs the same for each task. The cost of
+wake-ups falls as the rate grows, and vanishes when the main process is never idle.
 """
 
 import math
@@ -16,7 +16,7 @@ from fastq.planning.profile import Profile
 __all__ = ["Fleet", "Part", "Use", "awake", "capacity", "combined", "factor_until", "use"]
 
 SHARPNESS: Final = 6.0
-"""Two parts that are both full to the brim do 12 % less than either alone: each waits for the other now and then."""
+"""Two parts that are both full do 12 % less than either alone, because each sometimes waits for the other."""
 _STEPS: Final = 45
 _MOST_FACTOR: Final = 1e12
 
@@ -33,9 +33,9 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Servers that are alike: their cores and children each, and the bytes a second of Redis' network.
+    """Identical servers: the cores and children of each, and the bytes per second of Redis' network.
 
-    ``shares_redis``: Redis runs on the cores of the one server. ``ValueError`` names what is wrong.
+    ``shares_redis``: Redis runs on the cores of the one server. ``ValueError`` names a bad value.
     """
 
     servers: int
@@ -54,10 +54,10 @@ class Fleet:
 
 
 class Use(NamedTuple):
-    """How busy a load keeps a fleet: the shares, and the figures behind them.
+    """The utilization of a fleet by a load: the shares, and the figures behind them.
 
-    ``slots`` is how many plain handlers run at once, ``coroutines`` how many ``async def`` ones. ``*_cores`` are CPU
-    seconds a second of the whole fleet. ``waiting`` is the part of the slots' time in which handlers wait.
+    ``slots`` is the number of plain handlers that run at once, ``coroutines`` that of ``async def`` ones. ``*_cores``
+    are CPU seconds per second of the whole fleet. ``waiting`` is the part of the slots' time in which handlers wait.
     """
 
     shares: Mapping[Part, float]
@@ -73,7 +73,7 @@ class Use(NamedTuple):
 
 
 def use(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool = False) -> Use:
-    """Reckon how busy a load keeps a fleet; with ``backlog`` from a full queue, to which nothing is added."""
+    """Compute the utilization of a fleet by a load; with ``backlog``, from a full queue without new tasks."""
     costs, server = profile.costs, profile.server
     rate = total_rate(loads)
     main_s = sum(load.rate * _main_s(profile, load) for load in loads)
@@ -113,9 +113,9 @@ def use(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool 
 
 
 def awake(waking: float) -> float:
-    """Return which part of its idle time a process is awake, if waking up took so many seconds a second.
+    """Return the part of its idle time in which a process is awake, given the cost of wake-ups in seconds per second.
 
-    One that is awake need not be woken up.
+    A process that is awake need not be woken up.
     """
     return waking / (1 + waking)
 
@@ -131,14 +131,14 @@ def _redis_s(profile: Profile, load: Load) -> float:
 
 
 def _child_s(profile: Profile, load: Load) -> float:
-    """Return the CPU seconds that a child needs for a task beside the handler's own."""
+    """Return the CPU seconds of a child per task, without the handler's own."""
     costs = profile.costs
     extra_s = costs.coroutine_child_s if load.is_async else costs.wait_child_s if load.wait_s else 0.0
     return costs.process_child.at(load.payload) + extra_s
 
 
 def _held(profile: Profile, loads: Sequence[Load]) -> tuple[float, float]:
-    """Return how many slots and coroutines are in use, by Little's law: rate by time."""
+    """Return the number of slots and coroutines in use, by Little's law: rate times time."""
     slots = coroutines = 0.0
     for load in loads:
         busy_s = load.cpu_s * profile.machine.crowding + load.wait_s
@@ -151,22 +151,22 @@ def _held(profile: Profile, loads: Sequence[Load]) -> tuple[float, float]:
 
 
 def _coroutine_gap_s(profile: Profile, load: Load) -> float:
-    """Return the gap between two coroutines in a place; beyond the longest wait that was measured it grows no more."""
+    """Return the gap between two coroutines in a place; it does not grow beyond the longest measured wait."""
     gaps = profile.server.coroutine_gap_s
     return gaps.at(min(load.wait_s, gaps.points[-1][0]))
 
 
 def _children_for_coroutines(profile: Profile, loads: Sequence[Load], fleet: Fleet, coroutines: float) -> float:
-    """Return how many children the coroutines keep busy: by their number, or by what they compute on one core each."""
+    """Return the number of children that the coroutines keep busy, by their number or by their CPU time on one core."""
     crowding = profile.machine.crowding
     computing = sum(load.rate * (load.cpu_s * crowding + _child_s(profile, load)) for load in loads if load.is_async)
     return max(coroutines / fleet.async_concurrency, computing)
 
 
 def combined(found: Use) -> float:
-    """Return one share for the whole: parts that are nearly full together hinder one another.
+    """Return one share for the whole: parts that are nearly full at once slow each other down.
 
-    Children that compute are no part beside the cores that they compute on; those that wait are.
+    Children that compute do not count as a part beside their cores; children that wait do.
     """
     shares = dict(found.shares)
     children, cores = shares.pop(Part.CHILDREN), shares.pop(Part.CORES)
@@ -180,17 +180,17 @@ def _together(*shares: float) -> float:
 
 
 def capacity(profile: Profile, loads: Sequence[Load], fleet: Fleet, *, backlog: bool = False) -> float:
-    """Return how many times the loads' rates the fleet carries at most."""
+    """Return the largest multiple of the loads' rates that the fleet carries."""
     return _solve(lambda factor: combined(use(profile, scaled(loads, factor), fleet, backlog=backlog)), 1.0)
 
 
 def factor_until(profile: Profile, loads: Sequence[Load], fleet: Fleet, part: Part, share: float = 1.0) -> float:
-    """Return at how many times the loads' rates a part by itself would come to a share; infinite if never."""
+    """Return the multiple of the loads' rates at which a part alone would reach a share; infinite if never."""
     return _solve(lambda factor: use(profile, scaled(loads, factor), fleet).shares[part], share)
 
 
 def _solve(share_at: Callable[[float], float], share: float) -> float:
-    """Find where a share that grows with the factor comes to a value, to twelve digits."""
+    """Find the factor at which a growing share reaches a value, to twelve digits."""
     low, high = 0.0, 1.0
     while share_at(high) < share:
         low, high = high, high * 2

@@ -1,4 +1,4 @@
-"""From loads and a profile to a plan: children, servers, Redis, memory, a burst, where the next limit lies. No I/O."""
+"""Computes a plan from loads and a profile: children, servers, Redis, memory, a burst, the next limit. No I/O."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -14,19 +14,19 @@ __all__ = ["Burst", "Limit", "Memory", "Plan", "RedisNeed", "Wish", "make_plan"]
 
 MOST_SERVERS: Final = 100_000
 MOST_NODES: Final = 1_000
-"""What a Redis cluster is made for."""
+"""The largest recommended size of a Redis cluster."""
 MOST_CHILDREN: Final = 4_096
-"""What one server may have."""
+"""The largest number of children of one server."""
 PREFETCH_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What to plan for: the loads, and what is given of the fleet; None means to be determined.
+    """The input of a plan: the loads, and the given parts of the fleet; None means to be determined.
 
-    ``utilization`` is how busy any part may be. ``burst`` is a number of tasks that arrive at once beside the loads, to
-    be worked off in ``within`` seconds, if given. ``redis_memory`` and ``child_memory`` (used by the app itself, in
-    each child) are bytes. ``ValueError`` names what is wrong.
+    ``utilization`` is the largest share of any part. ``burst`` is a number of tasks that arrive at once on top of the
+    loads, to be processed in ``within`` seconds, if given. ``redis_memory`` and ``child_memory`` (used by the app
+    itself, in each child) are in bytes. ``ValueError`` names a bad value.
     """
 
     loads: Sequence[Load]
@@ -50,7 +50,7 @@ class Wish:
         if not total_rate(self.loads) and not self.burst:
             raise ValueError("there is nothing to do: every rate is 0, and there is no burst")
         if self.within is not None and (not self.burst or self.within <= 0):
-            raise ValueError(f"within is the time for a burst, above 0: {self.within:g} s")
+            raise ValueError(f"within, the time for the burst, must be above 0: {self.within:g} s")
         if self.shares_redis and (self.servers or 1) != 1:
             raise ValueError(f"only one server shares its machine with Redis, not {self.servers}")
         for name in ("servers", "cores", "children"):
@@ -58,7 +58,7 @@ class Wish:
             if given is not None and given <= 0:
                 raise ValueError(f"{name} must be above 0: {given:g}")
         if self.children is not None and self.children > MOST_CHILDREN:
-            raise ValueError(f"children must be at most {MOST_CHILDREN} a server: {self.children}")
+            raise ValueError(f"children must be at most {MOST_CHILDREN} per server: {self.children}")
 
 
 class Limit(NamedTuple):
@@ -70,9 +70,9 @@ class Limit(NamedTuple):
 
 
 class RedisNeed(NamedTuple):
-    """How many tasks a second one Redis carries, with head-room and at most, and how many nodes are needed.
+    """The tasks per second that one Redis carries, with headroom and at most, and the number of nodes needed.
 
-    ``nodes`` is None where no cluster is big enough.
+    ``nodes`` is None if no cluster is big enough.
     """
 
     share: float
@@ -84,7 +84,7 @@ class RedisNeed(NamedTuple):
 class Memory(NamedTuple):
     """Memory in bytes: of a task in Redis, of the load, with the burst, Redis' limit (0: none), and of a server.
 
-    ``waiting`` and ``kept`` are numbers of tasks; ``full_after_s`` is when a growing queue has filled Redis.
+    ``waiting`` and ``kept`` are numbers of tasks; ``full_after_s`` is the time until a growing queue has filled Redis.
     """
 
     a_task: float
@@ -98,7 +98,7 @@ class Memory(NamedTuple):
 
 
 class Burst(NamedTuple):
-    """How long a burst takes: one producer to enqueue it, the fleet to work it off beside the load; may be inf."""
+    """The time of a burst: for one producer to enqueue it, and for the fleet to process it; may be infinite."""
 
     tasks: int
     enqueue_s: float
@@ -107,7 +107,7 @@ class Burst(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The answer to a wish. Rates are tasks a second; ``growth`` is how fast queues grow if the fleet is too small."""
+    """The plan for a wish. Rates are tasks per second; ``growth`` is the growth of queues if the fleet is too small."""
 
     wish: Wish
     rate: float
@@ -125,13 +125,13 @@ class Plan:
 
     @property
     def is_enough(self) -> bool:
-        """Return whether every part stays within its head-room."""
+        """Return whether every part keeps its headroom."""
         shares = self.use.shares.values()
         return not self.growth and max(shares) <= self.wish.utilization + 1e-9
 
 
 def make_plan(profile: Profile, wish: Wish) -> Plan:
-    """Reckon a plan."""
+    """Compute a plan."""
     loads = wish.loads if total_rate(wish.loads) else tuple(replace(load, rate=1.0) for load in wish.loads)
     is_burst_only = loads is not wish.loads
     children, servers = _needed(profile, wish, _to_carry(wish, loads))
@@ -159,7 +159,7 @@ def make_plan(profile: Profile, wish: Wish) -> Plan:
 
 
 def _to_carry(wish: Wish, mix: Sequence[Load]) -> Sequence[Load]:
-    """Return the loads with what a burst adds that has a time."""
+    """Return the loads with the additional rate of a burst that has a time limit."""
     more = wish.burst / wish.within if wish.within else 0.0
     return scaled(mix, (total_rate(wish.loads) + more) / total_rate(mix))
 
@@ -177,14 +177,14 @@ def _fleet(profile: Profile, wish: Wish, children: int, servers: int | None) -> 
 
 
 def _needed(profile: Profile, wish: Wish, loads: Sequence[Load]) -> tuple[int, int | None]:
-    """Return how many children and servers keep within the head-room; None where no number of servers does."""
+    """Return the number of children and servers that keep the headroom; None if no number of servers does."""
     cores = wish.cores or profile.machine.cores
     one = Fleet(1, cores, 1, wish.async_concurrency)
     plain = use(profile, [load for load in loads if not load.is_async], one).shares[Part.CHILDREN]
     coroutines = use(profile, [load for load in loads if load.is_async], one).shares[Part.CHILDREN]
-    # Apart: a child runs either sort at a time.
+    # Separately, because a child runs only one sort at a time.
     children = math.ceil(plain / wish.utilization - 1e-9) + math.ceil(coroutines / wish.utilization - 1e-9)
-    children = children or max(1, int(cores))  # a burst that has time: as many as a server has by default
+    children = children or max(1, int(cores))  # a burst without a time limit: as many as a server has by default
 
     def is_enough(servers: int) -> bool:
         fleet = Fleet(servers, cores, math.ceil(children / servers), wish.async_concurrency, wish.shares_redis)
@@ -198,7 +198,7 @@ def _needed(profile: Profile, wish: Wish, loads: Sequence[Load]) -> tuple[int, i
 
 
 def _least(is_enough: Callable[[int], bool], most: int) -> int | None:
-    """Return the least number that is enough, if more are not less."""
+    """Return the least number that is enough, assuming that more never carry less."""
     high = 1
     while not is_enough(high):
         high *= 2
@@ -220,7 +220,7 @@ def _wait(wish: Wish, fleet: Fleet, found: Use) -> Waiting:
     slots = fleet.servers * fleet.children
     if max(found.shares.values()) >= 1:
         return Waiting(1.0, math.inf, math.inf)
-    # Children that coroutines keep busy have no slot for the others.
+    # Children that coroutines keep busy have no slot for plain tasks.
     free = max(1, slots - math.ceil(found.shares[Part.CHILDREN] * slots - found.slots - 1e-9))
     return waiting(free, found.slots, found.slots / rate, spread(plain))
 

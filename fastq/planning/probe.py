@@ -1,4 +1,4 @@
-"""What processes use, from /proc: CPU to the nanosecond, memory of their own, and what the rest of the machine does."""
+"""Resource usage from /proc: CPU of processes in nanoseconds, their memory, and the load of the whole machine."""
 
 import os
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """Return the CPU seconds that processes have used, all threads together; those that are gone count nothing."""
+    """Return the CPU seconds of processes with all their threads; processes that are gone count as 0."""
     return sum(map(_cpu_s, pids))
 
 
@@ -35,7 +35,7 @@ def _cpu_s(pid: int) -> float:
 
 
 def children_of(pid: int) -> list[int]:
-    """Return the processes that one has started."""
+    """Return the child processes of a process."""
     found: list[int] = []
     with suppress(OSError):
         for thread in (_PROC / str(pid) / "task").iterdir():
@@ -45,7 +45,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return all processes below one."""
+    """Return all descendants of a process."""
     return [found for child in children_of(pid) for found in (child, *descendants(child))]
 
 
@@ -58,7 +58,7 @@ def is_running(pid: int) -> bool:
 
 
 def pss_bytes(pid: int) -> int:
-    """Return a process' memory, what it shares with others divided among them; 0 if it is gone."""
+    """Return a process' memory, with shared pages divided among their users; 0 if it is gone."""
     with suppress(OSError):
         for line in (_PROC / str(pid) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -67,7 +67,7 @@ def pss_bytes(pid: int) -> int:
 
 
 def busy_s() -> float:
-    """Return the seconds that all cores together have been busy since the machine's start, or taken by its host."""
+    """Return the seconds since the machine's start in which its cores were busy or taken by the host, in total."""
     user, nice, system, _, _, irq, softirq, steal, *_ = (
         int(word) for word in (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:]
     )

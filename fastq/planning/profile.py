@@ -1,6 +1,6 @@
 """A profile: the facts that ``fastq bench`` measured, as a JSON file that ``fastq plan`` reads.
 
-Costs are CPU seconds a task; those that depend on the payload are curves through what was measured at some sizes.
+Costs are CPU seconds per task. Those that depend on the payload are curves through the measurements at some sizes.
 """
 
 import dataclasses
@@ -22,18 +22,18 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A value by payload, or wait: straight lines through rising points of (bytes or seconds, value)."""
+    """A value by payload or wait: straight lines through rising points of (bytes or seconds, value)."""
 
     points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
         sizes, values = zip(*self.points, strict=True) if self.points else ((), ())
         if len(sizes) < 2 or list(sizes) != sorted(set(sizes)) or list(values) != sorted(values) or values[0] < 0:
-            raise ValueError(f"a curve needs two points or more that rise: {self.points!r}")
+            raise ValueError(f"a curve needs at least two rising points: {self.points!r}")
 
     @classmethod
     def through(cls, measured: Mapping[float, float]) -> Self:
-        """Make one through what was measured; where noise lets it fall, neighbours share their mean."""
+        """Return a curve through measured points; where noise makes it fall, neighbors share their mean."""
         pools: list[tuple[list[float], float]] = []
         for size, value in sorted(measured.items()):
             pools.append(([size], max(0.0, value)))
@@ -44,7 +44,7 @@ class Curve:
         return cls(tuple((size, mean) for sizes, mean in pools for size in sizes))
 
     def at(self, size: float) -> float:
-        """Return the value for a payload; beyond the points the line through the last two goes on."""
+        """Return the value for a payload; beyond the points, the line through the last two continues."""
         right = bisect_right(self.points, size, key=lambda point: point[0])
         right = min(max(right, 1), len(self.points) - 1)
         (x0, y0), (x1, y1) = self.points[right - 1 : right + 1]
@@ -55,16 +55,16 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Wakes:
-    """The cost of waking up, beyond that of work in full batches: ``first_s`` CPU seconds a task where tasks are rare.
+    """The cost of wake-ups beyond that of work in full batches: ``first_s`` CPU seconds per task if tasks are rare.
 
-    Where tasks arrive less than ``shared_s`` apart, one wake-up serves several.
+    If tasks arrive less than ``shared_s`` apart, one wake-up serves several.
     """
 
     first_s: float
     shared_s: float
 
     def a_task(self, rate: float) -> float:
-        """Return the CPU seconds a task at so many tasks a second."""
+        """Return the CPU seconds per task at a rate in tasks per second."""
         return self.first_s / (1 + rate * self.shared_s)
 
 
@@ -95,7 +95,7 @@ class RedisFacts:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of a task in full batches: CPU seconds by process, bytes on the wire, bytes in Redis."""
+    """The cost of a task in full batches: CPU seconds per process, bytes on the wire, bytes in Redis."""
 
     enqueue_one_redis: Curve
     enqueue_one_client: Curve
@@ -116,10 +116,10 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """How a server behaves: the cost of waking up with and without a backlog, gaps between tasks, memory, idle load.
+    """The behavior of a server: the cost of wake-ups with and without a backlog, gaps between tasks, memory, idle load.
 
-    Coroutines come in bunches and cause ``coroutine_wakes`` of the wake-ups. ``coroutine_gap_s`` is how much longer
-    they wait. ``overlap`` is the part of the shorter of Redis' and the main process' work that overlaps with the
+    Coroutines end in bunches and cause only the part ``coroutine_wakes`` of the wake-ups. ``coroutine_gap_s`` is their
+    additional wait. ``overlap`` is the part of the shorter of Redis' and the main process' work that overlaps with the
     other's.
     """
 
@@ -156,18 +156,18 @@ class Profile:
     server: ServerFacts
 
     def as_record(self) -> dict[str, Any]:
-        """Return it as what JSON can hold."""
+        """Return it in a form that JSON can hold."""
         return dataclasses.asdict(self)
 
 
 def default_path() -> Path:
-    """Return where a machine's profile is kept: $XDG_STATE_HOME/fastq/bench-HOST.json, by default in ~/.local/state."""
+    """Return the path of a machine's profile: $XDG_STATE_HOME/fastq/bench-HOST.json, by default in ~/.local/state."""
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "fastq" / f"bench-{platform.node()}.json"
 
 
 def save(profile: Profile, path: Path) -> None:
-    """Write a profile, in one step."""
+    """Write a profile atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.write_text(json.dumps(profile.as_record(), indent=2) + "\n")
@@ -175,23 +175,23 @@ def save(profile: Profile, path: Path) -> None:
 
 
 def load_profile(path: Path) -> Profile:
-    """Read a profile; ``ValueError`` says why it is none."""
+    """Read a profile; ``ValueError`` says why a file is not one."""
     try:
         record = json.loads(path.read_text())
     except FileNotFoundError:
         raise ValueError(
-            f"there is no profile {path}: measure one with fastq bench, or name one with --profile"
+            f"there is no profile {path}: run fastq bench to make one, or name one with --profile"
         ) from None
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
-        raise ValueError(f"{path} is not a profile of version {VERSION}: measure anew with fastq bench")
+        raise ValueError(f"{path} is not a profile of version {VERSION}: run fastq bench again")
     try:
         profile: Profile = _read(Profile, record)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a profile: {error}; measure anew with fastq bench") from None
+        raise ValueError(f"{path} is not a profile: {error}; run fastq bench again") from None
     return profile
 
 

@@ -1,4 +1,4 @@
-"""From samples to facts: medians over the rounds, curves over the payload, and what waking up costs. No I/O."""
+"""Computes facts from samples: medians over the rounds, curves over the payload, the cost of wake-ups. No I/O."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -30,7 +30,7 @@ class _Middle:
 
 
 def costs_of(samples: Samples) -> Costs:
-    """Return what a task costs."""
+    """Return the costs of a task."""
     middle = _Middle(samples)
     process_main = middle.curve("process", lambda sample: sample.main_s)
     process_redis = middle.curve("process", lambda sample: sample.redis_s)
@@ -63,24 +63,24 @@ def _both(middle: _Middle, size: int, value: Callable[[Sample], float]) -> float
 
 
 class _Waking:
-    """The added cost of waking up, given how long a task keeps the loop of main process and Redis busy."""
+    """The additional cost of wake-ups, given how long a task keeps the loop of main process and Redis busy."""
 
     def __init__(self, middle: _Middle, loop_s: float) -> None:
         self._middle = middle
         self._loop_s = loop_s
 
     def point(self, trial: str, value: Callable[[Sample], float], base_s: float) -> tuple[float, float]:
-        """Return a trial's tasks a second, and the CPU seconds a task that waking up took."""
+        """Return a trial's tasks per second, and the CPU seconds of wake-ups per task."""
         rate = self._middle(trial, lambda sample: sample.rate)
         part = rate * (self._middle(trial, value) - base_s) / max(0.1, 1 - rate * self._loop_s)
         return rate, asleep(part) / rate
 
     def fit(self, trials: Sequence[str], value: Callable[[Sample], float], base_s: float) -> Wakes:
-        """Return what fits some trials."""
+        """Return the fit to some trials."""
         return fit_wakes([self.point(trial, value, base_s) for trial in trials])
 
     def bunching(self, plain: Wakes, main_s: float) -> float:
-        """Return which part of the wake-ups of plain tasks coroutines cause."""
+        """Return the wake-ups of coroutines as a part of those of plain tasks."""
         parts = []
         for trial in COROUTINE_WAITS:
             rate, waking_s = self.point(trial, _main_of, main_s)
@@ -98,7 +98,7 @@ def _redis_of(sample: Sample) -> float:
 
 
 def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
-    """Return how a server behaves."""
+    """Return the behavior of a server."""
     middle = _Middle(samples)
     main_s, redis_s = costs.process_main.at(_SMALL), costs.process_redis.at(_SMALL)
     no_op = f"process {_SMALL}"
@@ -138,15 +138,16 @@ def server_of(samples: Samples, costs: Costs, children: int) -> ServerFacts:
 
 
 def asleep(part: float) -> float:
-    """Undo ``model.awake``: return the seconds a second that waking up took, of the part of its idle time."""
+    """Invert ``model.awake``: return the seconds per second of wake-ups, given the awake part of the idle time."""
     return min(part, _MOST_AWAKE) / (1 - min(part, _MOST_AWAKE))
 
 
 def fit_wakes(points: Sequence[tuple[float, float]]) -> Wakes:
-    """Fit what waking up adds to a task, at (tasks a second, CPU seconds) each: ``first_s / (1 + rate * shared_s)``.
+    """Fit ``first_s / (1 + rate * shared_s)``, the cost of wake-ups per task, to (tasks per second, CPU seconds)
+    points.
 
-    Its inverse is a straight line over the rate; each point weighs by its relative error. Nothing is read into the
-    rates below the slowest trial: no wake-up costs more than half as much again as the most that was measured.
+    Its inverse is a straight line over the rate; each point is weighted by its relative error. The fit does not
+    extrapolate far below the slowest trial: no wake-up costs more than 1.5 times the largest measured cost.
     """
     kept = [(rate, extra_s) for rate, extra_s in points if extra_s > 0]
     if not kept:
@@ -159,19 +160,19 @@ def fit_wakes(points: Sequence[tuple[float, float]]) -> Wakes:
     determinant = aa * bb - ab * ab
     constant = (a * bb - b * ab) / determinant if determinant else 0.0
     first_s = min(most_s, 1 / constant) if constant > 0 else most_s
-    # With that given, the slope alone: what one more task a second takes off each.
+    # With that given, only the slope: the saving per task for one more task per second.
     slope = sum(x * y * (1 - y / first_s) for x, y in kept) / bb
     return Wakes(first_s, max(0.0, slope * first_s))
 
 
 def crowding_of(samples: Samples) -> float:
-    """Return what a computation costs with all cores busy, alone being 1."""
+    """Return the cost of a computation with all cores busy, relative to alone."""
     middle = _Middle(samples)
     alone = middle("alone", lambda sample: sample.child_s)
     return max(1.0, middle("together", lambda sample: sample.child_s) / alone) if alone else 1.0
 
 
 def others_of(samples: Samples) -> float:
-    """Return how many cores other processes kept busy meanwhile."""
+    """Return the number of cores that other processes kept busy meanwhile."""
     every = [sample.others_cores for trial in samples.by_trial.values() for sample in trial]
     return median(every)

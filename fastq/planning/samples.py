@@ -1,4 +1,4 @@
-"""What is measured, how much of it, and the samples that come of it."""
+"""The trials, their extent, and their samples."""
 
 import math
 from dataclasses import dataclass, field
@@ -7,22 +7,22 @@ from typing import Final, NamedTuple
 __all__ = ["BURSTS", "COROUTINE_WAITS", "PACES", "SINGLY", "SIZES", "WAIT_S", "Extent", "Sample", "Samples"]
 
 SIZES: Final = {100: 40_000, 1_000: 30_000, 10_000: 6_000, 100_000: 600}
-"""How many tasks of which payload are put into Redis at once: 60 MB at most."""
+"""The number of tasks of each payload that are in Redis at once: at most 60 MB."""
 SINGLY: Final = {100: 800, 10_000: 500}
 WAIT_S: Final = 0.005
 COROUTINE_WAITS: Final = {"quick coroutines": 0.005, "coroutines": 0.05}
-"""Those that wait briefly keep the cores busy; those that wait longer end, and begin, all at once."""
+"""Coroutines that wait briefly keep the cores busy; those that wait longer end and begin all at once."""
 BURSTS: Final = {"50us": (50e-6, 0.4), "1ms": (1e-3, 0.7)}
-"""What short handlers compute, and for how many seconds they are run."""
+"""The CPU times of short handlers, and the seconds for which they are run."""
 PACES: Final = {"slow": 250.0, "quick": 2_500.0}
 _ROUND_S: Final = 15.0
 _BYTES: Final = 80_000_000
 
 
 class Sample(NamedTuple):
-    """What a stretch of work used, divided by its tasks, except ``rate``, ``calls_a_s`` and ``others_cores``.
+    """The resources that some work used, per task, except ``rate``, ``calls_a_s`` and ``others_cores``.
 
-    ``rate`` is tasks a second after the first ones have finished; seconds are CPU seconds, bytes are Redis' network
+    ``rate`` is tasks per second after the first ones have finished; seconds are CPU seconds, bytes are Redis' network
     traffic and memory.
     """
 
@@ -41,40 +41,40 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much is measured: the number of rounds, and their size."""
+    """The extent of a measurement: the number of rounds, and their size."""
 
     rounds: int
     scale: float
 
     @classmethod
     def of(cls, seconds: float) -> "Extent":
-        """Return what takes about so long."""
+        """Return the extent that takes about this long."""
         rounds = max(2, round(seconds / _ROUND_S))
         return cls(rounds, min(1.0, seconds / (_ROUND_S * rounds)))
 
     @property
     def bytes(self) -> int:
-        """Return how many are in Redis at once, at most."""
+        """Return the largest number of tasks in Redis at once."""
         return round(_BYTES * max(self.scale, 0.05))
 
     @property
     def megabytes(self) -> int:
-        """Return the same in MB."""
+        """Return the largest size in Redis, in MB."""
         return math.ceil(self.bytes / 2**20)
 
     @property
     def seconds(self) -> float:
-        """Return about how long it takes."""
+        """Return the approximate duration."""
         return self.rounds * self.scale * _ROUND_S
 
     def count(self, number: float, least: int = 40) -> int:
-        """Return how many tasks stand for so many."""
+        """Return the scaled number of tasks."""
         return max(least, round(number * self.scale))
 
 
 @dataclass(slots=True)
 class Samples:
-    """The samples of each trial, one round after the other, and what is measured once."""
+    """The samples of each trial, round by round, and the figures that are measured once."""
 
     by_trial: dict[str, list[Sample]] = field(default_factory=dict)
     loop_s: float = 0.0

@@ -1,6 +1,6 @@
-"""Where is measured: a queue of its own on the Redis that was named, a server of its own on it; all gone at the end.
+"""The site of a measurement: a temporary queue and server on the given Redis, deleted at the end.
 
-Nothing of others is read or written. What each process used is taken before and after.
+Nothing else in Redis is read or written. The usage of each process is read before and after.
 """
 
 import secrets
@@ -34,11 +34,12 @@ NEEDED: Final = (
     "used_cpu_user", "used_cpu_sys", "used_memory", "total_net_input_bytes", "total_net_output_bytes",
     "total_commands_processed",
 )  # fmt: skip
-"""What Redis must tell of itself; some that others run for you do not."""
+"""The fields of INFO that are needed; some hosted Redis services do not report them."""
 _APP: Final = "fastq.planning.handlers:mux"
 _POLL_S: Final = 0.01
 _CHECK_S: Final = 0.05
-"""How often the server asks the paused queue; what that costs is little, and in no figure of a running queue."""
+"""The interval at which the server polls the paused queue; it costs little, and affects no figure of a running
+queue."""
 
 
 class _Moment(NamedTuple):
@@ -55,7 +56,7 @@ class _Moment(NamedTuple):
 
 
 class Site:
-    """The environment of a measurement, used in a ``with``; ``check`` raises when the measurement must end."""
+    """The environment of a measurement, for a ``with`` block; ``check`` raises when the measurement must end."""
 
     def __init__(self, url: str, children: int, check: Callable[[], None]) -> None:
         self.queue = f"{PREFIX}{secrets.token_hex(4)}"
@@ -95,7 +96,7 @@ class Site:
             if self._server.pid is not None:
                 self._server.shutdown()
         except FastqError:
-            if error is None:  # else what went wrong first says more
+            if error is None:  # otherwise the first error says more
                 raise
         finally:
             try:
@@ -107,7 +108,7 @@ class Site:
     # What is measured -----------------------------------------------------------------------------------------------
 
     def enqueue(self, tasks: Iterable[Task]) -> Sample:
-        """Put tasks into the paused queue, many a call."""
+        """Put tasks into the paused queue, many per call."""
         listed = list(tasks)
         with self._measuring(len(listed)) as found:
             results = self._client.enqueue_many(listed)
@@ -116,7 +117,7 @@ class Site:
         return found[0]
 
     def enqueue_singly(self, tasks: Iterable[Task]) -> Sample:
-        """Put tasks into the paused queue, one a call."""
+        """Put tasks into the paused queue, one per call."""
         listed = list(tasks)
         with self._measuring(len(listed)) as found:
             for task in listed:
@@ -124,7 +125,7 @@ class Site:
         return found[0]
 
     def drain(self) -> Sample:
-        """Let the server work the queue off, and wait until it has."""
+        """Let the server process the queue, and wait until it is empty."""
         waiting = self._length()
         first_at_s = first = 0.0
         with self._measuring(waiting) as found:
@@ -140,7 +141,7 @@ class Site:
         return sample._replace(rate=(waiting - first) / seconds) if first else sample
 
     def pace(self, rate: float, tasks: Iterable[Task]) -> Sample:
-        """Enqueue tasks one by one at a steady rate while the server works them off; one turn behind is caught up."""
+        """Enqueue tasks one by one at a steady rate while the server processes them; a late turn is caught up."""
         listed = list(tasks)
         self.resume()
         with self._measuring(len(listed)) as found:
@@ -165,7 +166,7 @@ class Site:
         return found[0]
 
     def round_trips(self, count: int) -> list[float]:
-        """Return the seconds of round trips."""
+        """Return the duration of round trips in seconds."""
         found = []
         for _ in range(count):
             start_s = time.perf_counter()
@@ -182,11 +183,11 @@ class Site:
         return probe.pss_bytes(self._server.pid) + probe.pss_bytes(first), sum(every) // len(every)
 
     def info(self) -> Mapping[str, str]:
-        """Return what Redis says of itself."""
+        """Return Redis' INFO."""
         return self._broker.run(redis_info())
 
     def version(self) -> str:
-        """Return which Redis it is."""
+        """Return the name and version of Redis."""
         return self._broker.run(server_version()) or "Redis"
 
     def is_here(self) -> bool:
@@ -200,11 +201,11 @@ class Site:
     # How ------------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """Let nobody take tasks."""
+        """Pause the queue."""
         self._broker.run(Operation("SET", (keys.paused(self.queue),), (int(time.time()),), idempotent=True))
 
     def resume(self) -> None:
-        """Let the server take tasks."""
+        """Resume the queue."""
         self._broker.run(Operation("DEL", (keys.paused(self.queue),), (), idempotent=True))
 
     @contextmanager
@@ -258,7 +259,7 @@ class Site:
     def _server_lives(self) -> None:
         pid = self._server.pid
         if pid is not None and not probe.is_running(pid):
-            raise FastqError("the server that was measured has ended by itself")
+            raise FastqError("the measured server ended unexpectedly")
 
     def _processed(self) -> int:
         key = keys.processed_total(self.queue)
@@ -270,7 +271,7 @@ class Site:
     # What is left ---------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Delete the tasks of the queue, whatever became of them."""
+        """Delete all tasks of the queue, in any state."""
         for state in STATES:
             self._broker.drive(delete_all(Source(self.queue, container(self.queue, state), state)))
 

@@ -1,6 +1,6 @@
 """Rates, durations, sizes and counts as people type them: 5000/s, 300k/h, 20ms, 2kB, 1M. A bare number is refused.
 
-A ``ValueError`` says what was expected. 1 kB is 1024 bytes, as everywhere in fastq; 1k of anything else is 1000.
+A ``ValueError`` names the expected form. 1 kB is 1024 bytes, as everywhere in fastq; 1k of anything else is 1000.
 """
 
 import math
@@ -21,13 +21,13 @@ _MOST: Final = 1e15
 
 
 def _number(text: str, units: Mapping[str, float], expected: str, whole: str = "") -> float:
-    """Read a number with its unit; ``whole`` is the text for the errors, if there is more of it."""
+    """Read a number with its unit; ``whole`` is the complete text, for errors."""
     match = _NUMBER.fullmatch(text.strip())
     if match is None or match[2].lower() not in units:
         raise ValueError(f"{(whole or text)!r} is not {expected}")
     value = float(match[1]) * units[match[2].lower()]
     if not math.isfinite(value) or value > _MOST:
-        raise ValueError(f"{(whole or text)!r} is more than anybody has")
+        raise ValueError(f"{(whole or text)!r} is too large")
     return value
 
 
@@ -37,7 +37,7 @@ def parse_count(text: str) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Return the tasks a second of ``5000/s``, ``300k/h`` or ``2M/d``."""
+    """Return the tasks per second of ``5000/s``, ``300k/h`` or ``2M/d``."""
     count, slash, period = text.strip().partition("/")
     if not slash or period.strip().lower() not in _PERIODS:
         raise ValueError(f"{text!r} is not a rate with its period, such as 5000/s, 90k/min, 300k/h or 2M/d")
@@ -62,5 +62,5 @@ def parse_size(text: str) -> int:
 
 
 def parse_link(text: str) -> float:
-    """Return the bytes a second of ``1Gbit`` or ``500Mbit/s``."""
+    """Return the bytes per second of ``1Gbit`` or ``500Mbit/s``."""
     return _number(text.strip().removesuffix("/s"), dict(_LINKS), "a speed such as 500Mbit or 10Gbit")

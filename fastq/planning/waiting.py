@@ -1,6 +1,6 @@
-"""How long tasks wait for a free slot: Erlang's formula for many servers, with the mix's spread of durations.
+"""The wait of tasks for a free slot: Erlang's formula for many servers, with the mix's spread of durations.
 
-It takes arrivals to be independent of one another, and one queue for all slots.
+It assumes independent arrivals, and one queue for all slots.
 """
 
 import math
@@ -23,7 +23,7 @@ class Waiting(NamedTuple):
 
 
 def busy_probability(slots: int, offered: float) -> float:
-    """Return Erlang's C: how likely all slots are busy, of so many handlers at once on average; 1 when overloaded."""
+    """Return Erlang C: the probability that all slots are busy, given the mean number of handlers; 1 if overloaded."""
     if offered >= slots:
         return 1.0
     inverse = 1.0  # of Erlang's B, by its recursion over the slots
@@ -45,9 +45,9 @@ def spread(loads: Sequence[Load]) -> float:
 
 
 def waiting(slots: int, offered: float, mean_s: float, squared_variation: float) -> Waiting:
-    """Estimate how tasks wait for one of so many slots; ``offered`` are the handlers that run at once on average.
+    """Estimate the wait for one of some slots; ``offered`` is the average number of handlers that run at once.
 
-    Erlang's answer for random durations, corrected for the spread that they have (Allen and Cunneen).
+    This is Erlang's result for random durations, corrected for their actual spread (Allen and Cunneen).
     """
     probability = busy_probability(slots, offered)
     if offered >= slots:

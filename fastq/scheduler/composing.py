@@ -1,4 +1,4 @@
-"""From a tick to what Redis is asked for: the message, where the task starts, and by which name the tick is known."""
+"""Turns a tick into arguments for Redis: the message, the starting state, and the name of the tick."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ LAST_TICK_TTL_S = 90 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class TickTask:
-    """One tick's task, ready to be enqueued; ``named`` is None where each scheduler enqueues its own."""
+    """One tick's task, ready to be enqueued; ``named`` is None if each scheduler enqueues its own."""
 
     entry: Entry
     attempt: Attempt

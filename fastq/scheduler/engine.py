@@ -1,7 +1,7 @@
-"""The engine: turned again and again, it enqueues what is due and publishes the entries. It never waits by itself.
+"""The engine: in each turn it enqueues the due tasks and publishes the entries. It never waits itself.
 
-All that is due is asked for in one round trip, tick by tick of each entry. What Redis answers, or fails to, concerns
-that entry alone; an entry that failed is tried again with growing pauses, and its policy decides what is left by then.
+All due ticks are enqueued in one round trip, those of an entry in order. A reply, or a missing one, concerns only its
+entry. An entry that failed is tried again with growing pauses, and its policy decides which ticks are left by then.
 """
 
 import logging
@@ -28,7 +28,7 @@ from fastq.wire.messages import SchedulerEnqueueEvent
 __all__ = ["Engine", "EngineOptions"]
 
 LONGEST_WAIT_S: Final = 1.0
-"""A clock that was set, or a machine that slept, is noticed within this."""
+"""The time within which a changed clock, or a suspended machine, is noticed."""
 LONGEST_BACKOFF_S: Final = 5.0
 MOST_AT_ONCE: Final = 100
 
@@ -45,7 +45,7 @@ class EngineOptions:
 
     @property
     def ttl_s(self) -> int:
-        """Return how long what is published lives: two heartbeats, in whole seconds, as Redis takes them."""
+        """Return the lifetime of the published entries: two heartbeats, in the whole seconds that Redis takes."""
         return max(1, -int(-2 * self.heartbeat_s // 1))
 
 
@@ -69,18 +69,18 @@ class Engine:
         return at_unix_ns(self._clock.unix_ns())
 
     def add(self, entry: Entry) -> None:
-        """Follow an entry from now on; ``ValueError`` if one of its name is followed."""
+        """Add an entry; ``ValueError`` if there is one with its name."""
         name = entry.registration.name
         with self._lock:
             if name in self._names:
-                raise ValueError(f"name {name!r} is another entry's already")
+                raise ValueError(f"name {name!r} is already taken by another entry")
             if name is not None:
                 self._names.add(name)
             self._entries[entry.id] = entry
             self._beat_at_s = 0.0
 
     def remove(self, entry_id: str) -> bool:
-        """Follow an entry no longer; false if it was not."""
+        """Remove an entry; False if there is no such entry."""
         with self._lock:
             entry = self._entries.pop(entry_id, None)
             if entry is None:
@@ -90,13 +90,13 @@ class Engine:
             return True
 
     def begin(self) -> None:
-        """Leave out what was due between the registration of the entries and now; before the first turn."""
+        """Skip ticks that were due between the registration of the entries and now; called before the first turn."""
         now = self.now()
         for entry in self._followed():
             entry.begin(now)
 
     def turn(self) -> float:
-        """Enqueue what is due and beat if it is time; return the seconds until there may be something to do."""
+        """Enqueue the due tasks, send the heartbeat if it is time; return the seconds until the next work."""
         entries, now = self._followed(), self.now()
         self._recall([entry for entry in entries if entry.must_recall(now) and self._may_try(entry)])
         picked = self._pick(entries)
@@ -110,7 +110,7 @@ class Engine:
         return self._pause_s()
 
     def clear(self) -> None:
-        """Take back what was published; what Redis does not hear of ends by itself, histories apart."""
+        """Remove the published entries. If Redis does not answer, they expire by themselves, except histories."""
         failed = self._run(clear_scheduler(self._options.scheduler_id, sorted(self._with_history)))
         if failed is not None:
             _log.warning(
@@ -125,9 +125,9 @@ class Engine:
         return self._clock.monotonic_s() >= entry.retry_at_s
 
     def _recall(self, entries: Sequence[Entry]) -> None:
-        """Ask which tick was the last of entries that make up for missed ones.
+        """Ask for the last tick of entries that make up for missed ones.
 
-        One that was suspended, or cut off, does not repeat what others did meanwhile and Redis has forgotten.
+        So a scheduler that was suspended or cut off does not repeat ticks that others enqueued and Redis has forgotten.
         """
         operations = [read_last_tick(entry.registration.queue, entry.registration.name or "") for entry in entries]
         results = self._broker.run_many(operations) if operations else []
@@ -181,7 +181,7 @@ class Engine:
             self._record(enqueued)
 
     def _settle(self, task: TickTask, outcome: EnqueueOutcome | BrokerError) -> bool:
-        """Note what became of a tick's task, tell the hook, and return whether it was enqueued here."""
+        """Note the result of a tick's task, call the hook, and return whether this scheduler enqueued it."""
         entry, attempt, info = task.entry, task.attempt, task.info
         if isinstance(outcome, BrokerError):
             self._fail(task, outcome)
@@ -192,7 +192,7 @@ class Engine:
             return False
         error = error_of(outcome, info.queue, info.id)
         if isinstance(error, TaskIDConflictError) and attempt.maybe_applied and attempt.is_id_ours:
-            error = None  # an earlier try, whose reply was lost, enqueued it
+            error = None  # an earlier try with a lost reply enqueued it
         if error is not None:
             self._refuse(entry, attempt.due, error)
             return False
@@ -202,7 +202,7 @@ class Engine:
         return True
 
     def _fail(self, task: TickTask, error: BrokerError) -> None:
-        """Let an entry try again; the hook hears of it once a tick."""
+        """Let an entry try again; the hook is called once per tick."""
         attempt = task.attempt
         attempt.maybe_applied = attempt.maybe_applied or error.maybe_applied
         attempt.failing_since = attempt.failing_since or self.now()
@@ -243,7 +243,7 @@ class Engine:
     def _beat(self) -> None:
         heartbeat_s, now = self._options.heartbeat_s, self.now()
         began_s = self._clock.monotonic_s()
-        with self._lock:  # first: what is added or removed from here on asks for another beat
+        with self._lock:  # first: entries added or removed from here on cause another heartbeat
             self._beat_at_s = began_s + heartbeat_s
             entries = sorted(self._entries.values(), key=lambda entry: (entry.next is None, entry.next or now))
         encoded = [encode_scheduler_entry(entry.message()) for entry in entries]

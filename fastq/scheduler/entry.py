@@ -1,4 +1,4 @@
-"""An entry: a task and its schedule as they were registered, and how far its ticks have been worked off."""
+"""An entry: a task and its schedule as registered, and the progress of its ticks."""
 
 import uuid
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from fastq.wire.messages import SchedulerEntry
 __all__ = ["Attempt", "Entry", "Registration", "check_registration"]
 
 SET_BACK: Final = timedelta(hours=1)
-"""When the clock is that far before the last tick, it was wrong then, and the entry begins anew."""
+"""If the clock is this far before the last tick, it was wrong then, and the entry starts over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What was registered: ``options`` as given, ``checked`` for ``complete``."""
+    """The registration: ``options`` as given, ``checked`` for ``complete``."""
 
     schedule: Schedule
     task: Task
@@ -34,24 +34,24 @@ class Registration:
 
     @property
     def queue(self) -> str:
-        """Name the queue of the tasks."""
+        """Return the queue of the tasks."""
         return complete(self.checked, 0).queue
 
     @property
     def plan(self) -> str:
-        """Name when the ticks are: schedulers whose plans differ know nothing of each other's missed ticks."""
+        """Return a text for the schedule: schedulers whose plans differ do not share their missed ticks."""
         return f"{self.schedule.zone} {self.schedule.spec}"
 
     @property
     def recalls(self) -> bool:
-        """Return whether ticks that were due before the scheduler began are made up for."""
+        """Return whether ticks that were due before the scheduler started are made up for."""
         return self.name is not None and self.missed is not Missed.SKIP
 
 
 def check_registration(
     schedule: Schedule, task: object, options: Mapping[str, Any], name: object, missed: object
 ) -> Registration:
-    """Refuse what could not be enqueued later; ``TypeError`` or ``ValueError`` names it."""
+    """Refuse a task that could not be enqueued later; ``TypeError`` or ``ValueError`` names the fault."""
     if isinstance(task, str):
         task = Task(task)
     if not isinstance(task, Task):
@@ -70,8 +70,8 @@ def check_registration(
 class Attempt:
     """The tick being enqueued, its task's id, and whether it may be in Redis; kept from one try to the next.
 
-    ``is_id_ours`` tells that the id was drawn for it, so that nobody else has it. ``failing_since`` is when Redis first
-    did not take it.
+    ``is_id_ours`` means that the id was generated for this tick, so no other task has it. ``failing_since`` is the time
+    of the first failure.
     """
 
     due: datetime
@@ -110,7 +110,7 @@ class Entry:
         self.next = next_tick(self.registration.schedule, position)
 
     def begin(self, now: datetime) -> None:
-        """Count ticks from now on, not from the registration, unless those before the start are made up."""
+        """Count ticks from now on, not from the registration, unless earlier ones are made up for."""
         if not self.registration.recalls:
             self._begin(now)
 
@@ -122,7 +122,7 @@ class Entry:
         return makes_up_all and self.next is not None and now - self.next > SURELY_KNOWN
 
     def recall(self, last: LastTick | None) -> None:
-        """Go to the last tick that a scheduler of this app tried, if it went by the same plan; back at first only."""
+        """Go to the last tick that a scheduler of this app tried, if it has the same plan; back only at first."""
         is_first, self.recalled = not self.recalled, True
         self._note_answer()
         if last is None or last.plan != self.registration.plan:
@@ -144,9 +144,9 @@ class Entry:
         return pick
 
     def _gives_up(self, due: datetime, now: datetime) -> bool:
-        """Return whether a tick failed for so long that it counts as missed, and missed ticks are skipped.
+        """Return whether a tick has failed for so long that it counts as missed, and missed ticks are skipped.
 
-        The time since the tick was due does not matter: a machine that slept over it has not tried it yet.
+        The time since the tick was due does not matter: a machine that was suspended has not tried it yet.
         """
         attempt = self._attempt
         if self.registration.missed is not Missed.SKIP or attempt is None or attempt.due != due:
@@ -154,19 +154,19 @@ class Entry:
         return attempt.failing_since is not None and now - attempt.failing_since > GIVE_UP_AFTER
 
     def attempt(self, due: datetime) -> Attempt:
-        """Return the attempt at a tick: the same one, with the same task id, until it is settled."""
+        """Return the attempt at a tick: the same one, with the same task id, until its result is known."""
         if self._attempt is None or self._attempt.due != due:
             given = self.registration.checked.get("task_id")
             self._attempt = Attempt(due, given or new_task_id(), is_id_ours=not given)
         return self._attempt
 
     def settle(self, due: datetime) -> None:
-        """Note that a tick was fired, whatever came of it."""
+        """Note that a tick was fired, whatever its result."""
         self.prev = due
         self.leave_behind(due)
 
     def leave_behind(self, tick: datetime) -> None:
-        """Note that a tick, and all before it, are done with."""
+        """Note that a tick, and all before it, are finished."""
         self._attempt = None
         self.leaves_out = False
         self._note_answer()

@@ -1,4 +1,4 @@
-"""The hooks of a scheduler: user code, whose errors are said and stop nothing."""
+"""The hooks of a scheduler: user code, whose errors are logged and stop nothing."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -10,10 +10,10 @@ from fastq.task import Task
 __all__ = ["EnqueueHooks", "PostEnqueue", "PreEnqueue"]
 
 PreEnqueue: TypeAlias = Callable[[Task, Mapping[str, Any]], object]
-"""Called before a tick's task is enqueued, with the options given to ``register``; what it raises stops that tick."""
+"""Called before a tick's task is enqueued, with the options given to ``register``; an exception stops that tick."""
 
 PostEnqueue: TypeAlias = Callable[[TaskInfo | None, Exception | None], object]
-"""Called with what was enqueued, or with why it was not."""
+"""Called with the enqueued task, or with the error that prevented it."""
 
 _log = logging.getLogger("fastq.scheduler")
 
@@ -29,12 +29,12 @@ class EnqueueHooks:
         self._post = post_enqueue
 
     def before(self, task: Task, options: Mapping[str, Any]) -> Exception | None:
-        """Call ``pre_enqueue``, and return what it raised."""
+        """Call ``pre_enqueue``, and return its exception."""
         if self._pre is None:
             return None
         try:
             self._pre(task, options)
-        except Exception as error:  # noqa: BLE001 - the user's code, told to his other hook
+        except Exception as error:  # noqa: BLE001 - the user's code; its error goes to the other hook
             return error
         return None
 

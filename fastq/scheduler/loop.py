@@ -1,4 +1,4 @@
-"""The loop: turns the engine on a thread until told to stop, and lets it clear up then."""
+"""The loop: drives the engine on a thread until it is told to stop, and then lets it clean up."""
 
 import logging
 import threading
@@ -25,15 +25,15 @@ class Loop:
         self._thread = threading.Thread(target=self._run, name="fastq scheduler", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Turn the engine now, or right after the turn that is under way."""
+        """Run a turn of the engine now, or right after the current one."""
         self._woken.set()
 
     def stop(self) -> None:
-        """End after the turn under way, and wait for that, whoever asked first; from a hook it does not wait."""
+        """End after the current turn, and wait for that, also if called before; from a hook it does not wait."""
         self._stopping = True
         self.wake()
         if self._thread.ident is not None and threading.current_thread() is not self._thread:
@@ -46,7 +46,7 @@ class Loop:
                 pause_s = self._guarded_turn()
                 if not self._stopping:
                     self._woken.wait(pause_s)
-        finally:  # also when a hook has called sys.exit
+        finally:  # also if a hook has called sys.exit
             try:
                 self._engine.clear()
             finally:

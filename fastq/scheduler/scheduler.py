@@ -39,10 +39,11 @@ class _State(Enum):
 class Scheduler:
     """A scheduler that enqueues tasks by cron specs: ``run`` until a signal, or ``start`` … ``shutdown`` on a thread.
 
-    ``redis`` is as for ``Client``; ``location`` the time zone of specs that name none; the heartbeat, in seconds or a
-    ``timedelta``, is how often the entries are published. ``pre_enqueue(task, options)`` is called before a task is
-    enqueued; what it raises stops that one. ``post_enqueue(info, error)`` hears what was enqueued, or why it was not.
-    Hooks run on the scheduler's thread: what they take, the other entries wait.
+    ``redis`` is as for ``Client``. ``location`` is the time zone of specs that name none. ``heartbeat_interval``, in
+    seconds or a ``timedelta``, is the interval at which the entries are published. ``pre_enqueue(task, options)`` is
+    called before a task is enqueued; an exception stops that task. ``post_enqueue(info, error)`` is called with the
+    enqueued task, or with the error that prevented it. Hooks run on the scheduler's thread, so a slow hook delays all
+    entries.
     """
 
     def __init__(
@@ -76,12 +77,12 @@ class Scheduler:
     ) -> str:
         """Enqueue a task whenever ``cronspec`` is due, with the options of ``Client.enqueue``; return the entry's id.
 
-        With a ``name``, schedulers that have an entry of this name (for the same queue) enqueue each tick once between
-        them. ``tz`` is the zone of this spec. ``missed`` is the policy for ticks that were due while no scheduler ran,
-        or that Redis did not take within 60 s: "skip" leaves them out, "once" enqueues the latest, "all" the latest
-        1000. Ticks before the start of a scheduler count for named entries only. A running scheduler that wakes late,
-        as after a suspend, enqueues the latest tick under each policy. Raises ``CronSpecError``, ``ValueError`` or
-        ``TypeError``.
+        With a ``name``, each tick is enqueued once among all schedulers that have an entry of this name for the same
+        queue. ``tz`` is the zone of this spec. ``missed`` is the policy for ticks that were due while no scheduler ran,
+        or that Redis did not take within 60 s: "skip" leaves them out, "once" enqueues the latest, and "all" enqueues
+        up to 1000, the latest ones. Ticks before the start of a scheduler count for named entries only. A running
+        scheduler that wakes late, for example after a suspend, enqueues the latest tick under each policy. Raises
+        ``CronSpecError``, ``ValueError`` or ``TypeError``.
         """
         schedule = self._schedule(cronspec, tz)
         entry = Entry(check_registration(schedule, task, options, name, missed), self._engine.now())
@@ -92,7 +93,7 @@ class Scheduler:
         return entry.id
 
     def unregister(self, entry_id: str) -> None:
-        """Enqueue an entry's task no more; ``SchedulerEntryNotFoundError`` without one."""
+        """Remove an entry; ``SchedulerEntryNotFoundError`` if there is none."""
         if not self._engine.remove(entry_id):
             raise SchedulerEntryNotFoundError(entry_id)
         self._loop.wake()
@@ -100,7 +101,7 @@ class Scheduler:
     def run(self) -> None:
         """Enqueue until SIGTERM or SIGINT, then shut down; only in the main thread.
 
-        A second signal does what it did before, which is to end the process.
+        A second signal has its previous effect, which is to end the process.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -113,23 +114,24 @@ class Scheduler:
                 stop.wait()
                 self.shutdown()
             finally:
-                self._stop = None  # its file descriptors are others' soon
+                self._stop = None  # its file descriptors will soon be reused
 
     def start(self) -> None:
-        """Begin on a thread of its own, and return."""
+        """Start on a separate thread, and return."""
         with self._lock:
             if self._state is _State.CLOSED:
                 raise _closed()
             if self._state is _State.ACTIVE:
                 raise RuntimeError("the scheduler is already running")
             self._engine.begin()
-            self._state = _State.ACTIVE  # before the thread is there, whose end closes it
+            self._state = _State.ACTIVE  # before the thread exists, whose end closes it
             self._loop.start()
 
     def shutdown(self) -> None:
-        """End once the ticks under way are through, and take back what was published; may be called twice.
+        """Finish the ticks under way, remove the published entries, and end; may be called twice.
 
-        From a hook it returns at once; elsewhere all is over when it returns, also when a hook has asked before.
+        From a hook it returns at once. Elsewhere it returns when everything is finished, also if a hook called it
+        before.
         """
         with self._lock:
             state, self._state = self._state, _State.CLOSED
@@ -155,7 +157,7 @@ class Scheduler:
         if tz is None:
             return parse(cronspec, self._zone)
         schedule = parse(cronspec, tz)
-        # Inspectors see the spec alone: where the entry's zone can be a part of it, it is.
+        # Inspectors see only the spec, so the entry's zone is made a part of it where possible.
         try:
             return parse(f"CRON_TZ={schedule.zone} {cronspec}")
         except CronSpecError:
@@ -165,7 +167,7 @@ class Scheduler:
         self._state = _State.CLOSED
         self._broker.close()
         if self._stop is not None:
-            self._stop.tell()  # a hook may have ended it
+            self._stop.tell()  # a hook may have stopped it
 
 
 def _closed() -> ServerClosedError:

@@ -13,7 +13,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stop:
-    """A stop flag that can be waited for; a pipe, since the code that a signal interrupts may hold any lock."""
+    """A stop flag to wait for; a pipe, because the code that a signal interrupts may hold any lock."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd = read_fd
@@ -24,13 +24,13 @@ class Stop:
         os.write(self._write_fd, b".")
 
     def wait(self) -> None:
-        """Return once told."""
+        """Return once the flag is set."""
         os.read(self._read_fd, 1)
 
 
 @contextmanager
 def told_to_stop() -> Iterator[Stop]:
-    """Give a ``Stop`` that SIGTERM and SIGINT tell; after the first one they do again what they did before."""
+    """Yield a ``Stop`` that SIGTERM and SIGINT set; after the first one they have their previous effect again."""
     read_fd, write_fd = os.pipe()
     stop = Stop(read_fd, write_fd)
     before = {signum: signal.getsignal(signum) for signum in _SIGNALS}

@@ -1,6 +1,6 @@
-"""Which ticks of a schedule are to be enqueued, when some may have been missed. Nothing here does I/O.
+"""The choice of a schedule's ticks to enqueue, when some may have been missed. Nothing here does I/O.
 
-All times are in UTC: Python reckons with two times of the same zone as if its clocks never changed.
+All times are in UTC, because Python calculates with two times of the same zone as if its clocks never changed.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MAX_MADE_UP: Final = 1000
-"""How many missed ticks of an entry are enqueued at most."""
+"""The largest number of missed ticks of an entry that are enqueued."""
 GIVE_UP_AFTER: Final = timedelta(seconds=60)
 """With ``Missed.SKIP``, a tick is tried for this long after its first failure."""
 
@@ -32,20 +32,20 @@ _MIN_TTL_S: Final = 3600
 _MAX_TTL_S: Final = 90 * 86_400
 
 SURELY_KNOWN: Final = timedelta(seconds=_MIN_TTL_S // 2)
-"""For that long after it was due, whatever the schedule, Redis knows that a tick was enqueued; so clocks may differ."""
+"""The least time after its due time for which Redis knows that a tick was enqueued, so that clocks may differ."""
 
 
 class Missed(StrEnum):
     """The policies for ticks that were due while no scheduler ran, or while Redis did not answer."""
 
     SKIP = "skip"
-    """They are left out. A scheduler that runs but wakes late enqueues the latest one, as in asynq."""
+    """Leave them out. A running scheduler that wakes late enqueues the latest one, as in asynq."""
 
     ONCE = "once"
-    """The latest one is enqueued late, for all of them."""
+    """Enqueue the latest one, late, for all of them."""
 
     ALL = "all"
-    """Each is enqueued, oldest first, but no more than the latest 1000."""
+    """Enqueue each of them, the oldest first, but only the latest 1000."""
 
 
 class Pick(NamedTuple):
@@ -63,7 +63,7 @@ def next_tick(schedule: Schedule, after: datetime) -> datetime | None:
 
 
 def pick_ticks(schedule: Schedule, after: datetime, now: datetime, missed: Missed) -> Pick | None:
-    """Choose among the ticks that were due later than ``after`` and not later than ``now``; None without any."""
+    """Choose among the ticks due after ``after`` and not after ``now``; None if there are none."""
     most = MAX_MADE_UP if missed is Missed.ALL else 1
     due = _latest(schedule, after, now, most + 1)
     if not due:
@@ -73,7 +73,7 @@ def pick_ticks(schedule: Schedule, after: datetime, now: datetime, missed: Misse
 
 
 def _latest(schedule: Schedule, after: datetime, now: datetime, count: int) -> list[datetime]:
-    """Return the latest ``count`` ticks, without going through all since ``after``."""
+    """Return the latest ``count`` ticks, without stepping through all since ``after``."""
     span = _FIRST_SPAN
     while True:
         begin = max(after, _on_grid(schedule, after, now - span))
@@ -91,7 +91,7 @@ def _between(schedule: Schedule, after: datetime, now: datetime) -> Iterator[dat
 
 
 def _on_grid(schedule: Schedule, after: datetime, moment: datetime) -> datetime:
-    """Return the moment; for an interval, which counts from its last tick, that of its ticks before it."""
+    """Return the moment; for an interval, which counts from its last tick, the tick before the moment."""
     if not isinstance(schedule, IntervalSchedule):
         return moment
     every = timedelta(seconds=schedule.every_s)
@@ -99,9 +99,9 @@ def _on_grid(schedule: Schedule, after: datetime, moment: datetime) -> datetime:
 
 
 def begin_at(schedule: Schedule, now: datetime, *, shared: bool) -> datetime:
-    """Return from where the ticks count for a scheduler that begins now.
+    """Return the time from which ticks count for a scheduler that starts now.
 
-    Those of a shared entry must be the same in each scheduler: its intervals count from the Unix epoch.
+    The ticks of a shared entry must be the same in each scheduler, so its intervals count from the Unix epoch.
     """
     now = now.replace(microsecond=0)
     if shared and isinstance(schedule, IntervalSchedule):
@@ -110,10 +110,10 @@ def begin_at(schedule: Schedule, now: datetime, *, shared: bool) -> datetime:
 
 
 def tick_ttl_s(schedule: Schedule, tick: datetime, missed: Missed) -> int:
-    """Return how long it must be known that a tick was enqueued: about as long as another scheduler may still try it.
+    """Return how long Redis must know that a tick was enqueued: about as long as another scheduler may still try it.
 
-    It is too short where ticks are denser than the gap after this one: of ``Missed.ALL``, whoever is late asks first
-    which tick was the last.
+    It is too short if ticks are denser than the gap after this one. So with ``Missed.ALL``, a late scheduler first asks
+    for the last tick.
     """
     following = next_tick(schedule, tick)
     gap_s = _MAX_TTL_S if following is None else int((following - tick).total_seconds())

@@ -24,7 +24,7 @@ T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 
 LIMIT_S: Final = 30.0
-"""Each reply has a limit of its own; this one is for what trickles in, or hangs in a way that nobody thought of."""
+"""Each reply has its own limit; this one is for replies that trickle in, or hang in an unforeseen way."""
 MOST_UNDER_WAY: Final = 2
 
 _log = logging.getLogger("fastq.commands")
@@ -51,7 +51,7 @@ class Commands:
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Carry out operations in one pipeline a node; a failed one stands as its ``BrokerError`` in the list.
 
-        It raises nothing, so that a caller keeps what it was about to write.
+        It never raises, so that a caller keeps the data that it wants to write.
         """
         return await self.begin(operations)
 
@@ -111,10 +111,10 @@ class _Lane:
         self._starting -= 1
         try:
             while self._waiting:
-                # What a sender that is about to start can take is left to it.
+                # Requests that a starting sender can take are left to it.
                 most = max(1, len(self._waiting) - self._starting)
                 taken, self._waiting = self._waiting[:most], self._waiting[most:]
-                # Who was canceled before his operations were sent holds nothing of what they would bring.
+                # A caller that was canceled before its operations were sent needs no results.
                 batch = [asked for asked in taken if not asked[1].done()]
                 if not batch:
                     continue
@@ -123,9 +123,10 @@ class _Lane:
                     _give(answer, [next(results) for _ in operations])
                 batch = ()
         finally:
-            # Here and not once the task is done: who asks between the two would wait for a sender that takes no more.
+            # Removed here rather than in a done callback: a caller that arrives in between would wait for a sender that
+            # has exited.
             self._senders = {sender for sender in self._senders if sender is not asyncio.current_task()}
-            # Only a loop that is being closed cancels this.
+            # Only a closing loop cancels this.
             for operations, answer in (*batch, *self._waiting):
                 _give(answer, [_unknown("the command connection was closed")] * len(operations))
             self._waiting = []

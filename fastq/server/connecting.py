@@ -1,4 +1,4 @@
-"""The first word with Redis: wait until it answers, say now and then that it does not, and learn which it is."""
+"""The first contact with Redis: waits until it answers, logs now and then that it does not, and reads its version."""
 
 import asyncio
 import logging

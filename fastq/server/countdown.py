@@ -1,7 +1,7 @@
-"""How much time is left for the end of a server: for running handlers, and for the last writes to Redis.
+"""The time left for the shutdown of a server: for running handlers, and for the last writes to Redis.
 
-It is out ``LAST_WRITES_S`` after the time for running handlers, or after a second signal, if Redis does not answer.
-Where it does, on a machine that is busy, it takes what it takes.
+If Redis does not answer, it is over ``LAST_WRITES_S`` after the time for running handlers, or after a second signal. If
+Redis answers, for example slowly on a busy machine, the writes take as long as they need.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ TO_A_SILENT_REDIS_S: Final = 0.25
 GOODBYE_S: Final = 0.1
 """For how long it is then asked to take the server's name off the list, which it does by itself in 10 s."""
 INTERPRETER_S: Final = 0.15
-"""What Python's own end takes."""
+"""The time of Python's own exit."""
 
 
 class Countdown:

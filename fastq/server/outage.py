@@ -1,7 +1,7 @@
-"""What is wrong with Redis, as the actors of a server meet it: said once when it begins, and once when it is over.
+"""An outage of Redis as the actors of a server meet it: logged once when it begins, and once when it is over.
 
-An outage meets every actor, and each tries again by itself. The first says what it has met; the last one for which it
-works again says that it is over.
+An outage meets every actor, and each retries by itself. The first one logs it; the last one that works again logs its
+end.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from fastq.errors import BrokerError, BrokerOutOfMemoryError, BrokerReadOnlyErro
 __all__ = ["Outage", "is_shared"]
 
 SHARED: Final = (BrokerReadOnlyError, BrokerOutOfMemoryError)
-"""Beside what is transient: errors that one actor does not meet alone."""
+"""Errors, besides transient ones, that every actor meets."""
 
 
 def is_shared(error: BrokerError) -> bool:
@@ -35,7 +35,7 @@ class Outage:
         return bool(self._sharing)
 
     def report(self, who: object, error: BrokerError) -> bool:
-        """Note that somebody has met an error; tell whether it is to be said."""
+        """Note that an actor has met an error; return whether to log it."""
         kind = type(error)
         if is_shared(error):
             self._sharing.add(who)
@@ -48,7 +48,7 @@ class Outage:
         return before is not kind
 
     def clear(self, who: object) -> int:
-        """Note that it works for somebody, or that he is gone; return how often it failed if that is the end of it."""
+        """Note that an actor works again, or is gone; return the number of failures if this ends the outage."""
         _, failures = self._own.pop(who, (None, 0))
         if who in self._sharing:
             self._sharing.discard(who)

@@ -1,4 +1,4 @@
-"""Aids for testing apps: run handlers in this process, work queues empty, see what was enqueued, have a private Redis.
+"""Aids for testing apps: run handlers in this process, drain queues, check enqueued tasks, use a private Redis.
 
 ``fastq.testing.plugin`` has a pytest fixture: ``pytest_plugins = ["fastq.testing.plugin"]``.
 """

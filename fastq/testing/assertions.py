@@ -35,11 +35,12 @@ def assert_enqueued(
     count: int | None = None,
     **expected: Any,
 ) -> list[TaskInfo]:
-    """Return the tasks of a type that were enqueued; ``AssertionError`` shows what there is instead of one at least.
+    """Return the enqueued tasks of a type; if there is none, ``AssertionError`` shows what was enqueued instead.
 
-    In a Redis (or that of a ``Client``) the tasks that wait are looked at: pending, scheduled, for a retry, in a group;
-    of an inline client all that were enqueued. A ``payload`` that is not bytes is compared as JSON. ``expected`` are
-    fields of ``TaskInfo`` (queue, headers, group, max_retry, state ...). ``count`` is how many there are to be, 0 too.
+    In a Redis (or that of a ``Client``), the waiting tasks are checked: pending, scheduled, in retry, in a group. In an
+    inline client, all enqueued tasks are checked. A ``payload`` that is not bytes is compared as JSON. ``expected`` are
+    fields of ``TaskInfo`` (queue, headers, group, max_retry, state ...). ``count`` is the expected number, which may be
+    0.
 
     >>> from fastq.mux import ServeMux
     >>> client = InlineClient(ServeMux())
@@ -49,7 +50,7 @@ def assert_enqueued(
     25
     >>> assert_enqueued(client, "mail:send", payload={"to": "bob"})
     Traceback (most recent call last):
-    AssertionError: no task 'mail:send' with payload={'to': 'bob'} was enqueued; there is:
+    AssertionError: no task 'mail:send' with payload={'to': 'bob'} was enqueued; these were:
       'mail:send' in queue low, pending: payload is {'to': 'ann'}
     """
     wanted = {**expected} if payload is _ANY else {"payload": payload, **expected}
@@ -66,7 +67,7 @@ def _tasks_of(where: Client | AsyncInlineClient | BlockingRedis | str) -> Iterat
     if isinstance(where, InlineClient | AsyncInlineClient):
         yield from where.enqueued
     elif isinstance(where, AsyncClient):
-        raise TypeError("assert_enqueued does not wait: give it the URL of Redis in the place of an AsyncClient")
+        raise TypeError("assert_enqueued is not async: give it the Redis URL instead of an AsyncClient")
     elif isinstance(where, Client):
         yield from _waiting_in(where._broker)
     else:
@@ -88,7 +89,7 @@ def _listed(broker: BlockingBroker, listing: Listing) -> Iterator[TaskInfo]:
 
 
 def _differences(info: TaskInfo, wanted: Mapping[str, Any]) -> list[str]:
-    """Return in which fields a task differs from what was expected."""
+    """Return the fields in which a task differs from the expected values."""
     return [
         f"{name} is {_shown(getattr(info, name), value)}"
         for name, value in wanted.items()
@@ -103,7 +104,7 @@ def _is_equal(found: Any, value: Any) -> bool:
 
 
 def _decoded(data: bytes) -> Any:
-    """Return JSON as Python has it, or the bytes if they are none."""
+    """Return decoded JSON, or the bytes if they are not JSON."""
     try:
         return orjson.loads(data)
     except ValueError:
@@ -116,7 +117,7 @@ def _shown(found: Any, value: Any) -> str:
 
 
 def _explain(found: list[TaskInfo], type: str, wanted: Mapping[str, Any], counts: tuple[int, int] | None) -> str:
-    """Describe what was expected, and list what was found, the most similar first."""
+    """Describe the expected task, and list the enqueued ones, the most similar first."""
     task = repr(type) + (f" with {', '.join(f'{name}={value!r}' for name, value in wanted.items())}" if wanted else "")
     title = f"no task {task} was enqueued"
     if counts is not None:
@@ -129,4 +130,4 @@ def _explain(found: list[TaskInfo], type: str, wanted: Mapping[str, Any], counts
     ]
     if len(found) > MAX_SHOWN:
         lines.append(f"  and {len(found) - MAX_SHOWN} more")
-    return "\n".join([f"{title}; there is:", *lines]) if lines else f"{title}; there is nothing at all"
+    return "\n".join([f"{title}; these were:", *lines]) if lines else f"{title}, nor any other task"

@@ -1,4 +1,4 @@
-"""Work the queues of a Redis empty in this process: what a server would do, one task after the other."""
+"""Runs all tasks of a Redis in this process, as a server would, one after the other."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -40,10 +40,10 @@ def drain(
 ) -> list[TaskRun]:
     """Run all tasks that are pending or due, and those that they enqueue, until there are none; return their runs.
 
-    Redis has afterwards what a server would have left: results, retries, archive, counters. All known queues are worked
-    on, in turn, unless ``queues`` names some; paused ones are left alone. With ``scheduled`` tasks run whose time is
-    still to come, with ``retries`` those that failed until they are through. Groups wait for ``aggregate_groups``.
-    ``RuntimeError`` after 100 000 runs: there are tasks that enqueue themselves for ever.
+    Afterwards Redis has the data that a server would leave: results, retries, archive, counters. All known queues are
+    drained in turn, unless ``queues`` names some; paused queues are left alone. ``scheduled`` also runs tasks that are
+    not due yet, ``retries`` also runs failed tasks until they are done or archived. Groups wait for
+    ``aggregate_groups``. ``RuntimeError`` after 100 000 runs, because some tasks enqueue themselves forever.
 
     >>> from fastq import Client
     >>> from fastq.testing import embedded_redis
@@ -65,7 +65,7 @@ def drain(
         for run in draining.runs(early):
             runs.append(run)
             if len(runs) >= MAX_RUNS:
-                raise RuntimeError(f"drain: {MAX_RUNS} runs and no end, the last of {run.type!r}")
+                raise RuntimeError(f"drain: no end after {MAX_RUNS} runs, the last one of {run.type!r}")
         return runs
 
 
@@ -77,7 +77,7 @@ class _Draining:
         self._owner = Owner.draw()
 
     def runs(self, early: Sequence[TaskState]) -> Iterator[TaskRun]:
-        """Yield each run; a round takes one task of every queue, and the rounds end with one that finds nothing."""
+        """Yield each run; a round takes one task of every queue, until a round finds none."""
         found = True
         while found:
             found = False
@@ -91,7 +91,7 @@ class _Draining:
     def _forward(self, queue: str, early: Sequence[TaskState]) -> None:
         now_ns = time.time_ns()
         for state in early:
-            with suppress(QueueNotFoundError):  # nobody has enqueued anything into it yet
+            with suppress(QueueNotFoundError):  # no task has been enqueued into it yet
                 self._broker.drive(run_all_tasks(queue, state, None, now_ns))
         while self._broker.run(forward(queue, now_ns, FORWARDED_AT_ONCE)).taken:
             pass

@@ -1,4 +1,4 @@
-"""Aggregate the groups of a Redis in this process, as a server with a group aggregator would."""
+"""Aggregates the groups of a Redis in this process, as a server with a group aggregator would."""
 
 import time
 import uuid
@@ -33,11 +33,10 @@ LIFETIME_S = 120
 def aggregate_groups(
     aggregator: GroupAggregator, redis: str | BlockingRedis | None = None, *, queues: Sequence[str] | None = None
 ) -> list[str]:
-    """Make one task of each group now, however young it is, and return the ids of the new tasks, which ``drain`` runs.
+    """Combine each group into one task now, however young it is; return the ids of the new tasks, which ``drain`` runs.
 
-    What the aggregator raises is raised here, and so is a ``TypeError`` for what it returns that is no task;
-    ``TaskIDConflictError`` and ``DuplicateTaskError`` for a new task that cannot be put. The tasks are then in their
-    group again.
+    Exceptions of the aggregator propagate. A result that is not a task raises ``TypeError``. A new task that cannot be
+    put raises ``TaskIDConflictError`` or ``DuplicateTaskError``. In all these cases the tasks are in their group again.
 
     >>> from fastq import Client, Task
     >>> from fastq.testing import assert_enqueued, embedded_redis

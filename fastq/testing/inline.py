@@ -1,4 +1,4 @@
-"""InlineClient and AsyncInlineClient: clients without Redis that run what is enqueued, in this process."""
+"""InlineClient and AsyncInlineClient: clients without Redis that run enqueued tasks in this process."""
 
 import time
 from collections import deque
@@ -27,7 +27,7 @@ __all__ = ["AsyncInlineClient", "InlineClient"]
 
 
 class _InlineResults:
-    """What became of the tasks of one ``enqueue_many``, as a part of ``EnqueueResults``."""
+    """Outcome of the tasks of one ``enqueue_many``, as a part of ``EnqueueResults``."""
 
     def __init__(self, results: Sequence[TaskInfo | DuplicateTaskError | TaskIDConflictError]) -> None:
         self._results = results
@@ -59,7 +59,7 @@ class _InlineResults:
 
 
 class _InlineTasks:
-    """The tasks of an inline client: those that were enqueued, those that wait, and what came of those that ran."""
+    """The tasks of an inline client: the enqueued ones, the waiting ones, and the runs."""
 
     def __init__(self, mux: ServeMux, hooks: Hooks, *, raise_errors: bool) -> None:
         self._runner = MessageRunner(mux, hooks)
@@ -74,9 +74,9 @@ class _InlineTasks:
 
     @property
     def waiting(self) -> list[TaskMessage]:
-        """Return the messages of the tasks that wait: scheduled, in a group, or for their next attempt.
+        """Return the messages of the waiting tasks: scheduled, in a group, or waiting for their next attempt.
 
-        After an exception was raised, those that it kept from running, or from ending, wait too.
+        After an exception, tasks that it kept from running or finishing wait too.
         """
         return list(self._waiting.values())
 
@@ -102,7 +102,7 @@ class _InlineTasks:
         return info
 
     def _put_each(self, tasks: Sequence[Task]) -> Iterator[TaskInfo | DuplicateTaskError | TaskIDConflictError]:
-        """Put tasks one after the other, and yield what became of each; the caller runs it before it goes on."""
+        """Put tasks one after the other, and yield each result; the caller runs the task before it continues."""
         for task in tasks:
             try:
                 yield self._put(task)
@@ -110,14 +110,14 @@ class _InlineTasks:
                 yield error
 
     def _wake_waiting(self) -> int:
-        """Put all that waits into the backlog; return how many runs there were before."""
+        """Put all waiting tasks into the backlog; return the number of runs so far."""
         self._backlog.extend(self._waiting.values())
         self._waiting.clear()
         return len(self.runs)
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Enclose a run of the backlog; what an exception leaves of it waits again."""
+        """Enclose a run of the backlog; tasks left by an exception wait again."""
         self._is_running = True
         try:
             yield
@@ -129,7 +129,7 @@ class _InlineTasks:
             self._is_running = False
 
     def _settle(self, message: TaskMessage, run: TaskRun) -> None:
-        """Note a run and what becomes of its task; raise the handler's error if that is asked for."""
+        """Note a run and the fate of its task; raise the handler's error if requested."""
         self.runs.append(run)
         key = (message.queue, message.id)
         if run.outcome is RunOutcome.RETRY:
@@ -148,10 +148,10 @@ class _InlineTasks:
 class InlineClient(_InlineTasks, Client):
     """A ``Client`` for tests of code that enqueues, without Redis: each task runs once, at once, through the mux.
 
-    ``enqueued`` has the infos of all tasks that were put, ``runs`` what came of those that ran. What a handler enqueues
-    runs after it, not within it. Scheduled and grouped tasks, and those that failed, wait: see ``waiting`` and
-    ``run_waiting``. Ids and unique locks conflict as in Redis while a task waits or is kept. With ``raise_errors`` the
-    error of a handler is raised by the ``enqueue`` that ran it.
+    ``enqueued`` has the infos of all enqueued tasks, ``runs`` the results of those that ran. Tasks that a handler
+    enqueues run after it, not within it. Scheduled, grouped and failed tasks wait: see ``waiting`` and ``run_waiting``.
+    Ids and unique locks conflict as in Redis while a task waits or is kept. With ``raise_errors``, the ``enqueue`` that
+    ran a handler raises its error.
 
     >>> mux = ServeMux()
     >>> @mux.handler("greet")
@@ -206,7 +206,7 @@ class AsyncInlineClient(_InlineTasks, AsyncClient):
     """An ``AsyncClient`` for tests of asyncio code that enqueues, without Redis; otherwise as ``InlineClient``.
 
     ``await client.enqueue(…)`` runs the task: an ``async def`` handler on the running loop, a plain one in a thread.
-    One task runs at a time; what another coroutine enqueues meanwhile runs after it.
+    One task runs at a time; tasks that other coroutines enqueue meanwhile run after it.
 
     >>> import asyncio
     >>> mux = ServeMux()

@@ -16,14 +16,14 @@ __all__ = ["fastq_embedded_server", "flushed_redis"]
 
 @pytest.fixture(scope="session")
 def fastq_embedded_server() -> Iterator[str]:
-    """Give the URL of one private Redis for all tests."""
+    """Return the URL of one private Redis for all tests."""
     with embedded_redis() as url:
         yield url
 
 
 @pytest.fixture(name="embedded_redis")
 def flushed_redis(fastq_embedded_server: str) -> str:
-    """Give the URL of the private Redis, emptied."""
+    """Return the URL of the private Redis, emptied."""
     with closing(open_broker(fastq_embedded_server)) as broker:
         broker.run(flush())
     return fastq_embedded_server

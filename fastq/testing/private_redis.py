@@ -11,14 +11,14 @@ __all__ = ["embedded_redis", "flush"]
 
 @contextmanager
 def embedded_redis() -> Iterator[str]:
-    """Start an empty Redis of one's own, give its URL, end it with the block.
+    """Start an empty private Redis, yield its URL, and stop it at the end of the block.
 
-    Processes started meanwhile may use it, too. ``BrokerConnectionError`` says what to install where no server is.
+    Processes started meanwhile may use it, too. Without a Redis server, ``BrokerConnectionError`` says what to install.
     """
     with EmbeddedRedis() as server:
         yield server.url
 
 
 def flush() -> Operation[None]:
-    """Empty a Redis that is a test's own."""
+    """Empty the private Redis of a test."""
     return Operation("FLUSHALL", (), (), lambda reply: None, idempotent=True)

@@ -1,7 +1,8 @@
-"""Run a task's handler in this process, through the mux, its middleware and the hooks, and tell what came of it.
+"""Runs a task's handler in this process, through the mux, its middleware and the hooks, and returns the outcome.
 
-The message is encoded and decoded, the handler called and its outcome judged by the code that a server's child and main
-process use. Only what a process of its own would do is left out: time limits are told to the handler and do not end it.
+The message is encoded and decoded, the handler called, and the outcome determined by the code of a server's child and
+main process. Only the effects of a separate process are missing: the handler sees its time limits, but they do not end
+it.
 """
 
 import asyncio
@@ -38,16 +39,16 @@ T = TypeVar("T")
 
 NO_HOOKS: Final = Hooks()
 A_FAILURE: Final = frozenset({TaskTimeout, TaskCanceled, SystemExit})
-"""What a handler may raise beside ``Exception`` and only fails by it; Ctrl-C and pytest's own go on to the test."""
+"""Exceptions beside ``Exception`` that only fail the handler; Ctrl-C and those of pytest propagate to the test."""
 
 
 class RunOutcome(StrEnum):
-    """What becomes of a task after a run."""
+    """The fate of a task after a run."""
 
     DONE = "done"
     """Deleted, or kept as completed for its retention."""
     RETRY = "retry"
-    """Tried again later."""
+    """Retried later."""
     ARCHIVE = "archive"
     """Kept in the archive: out of retries, or by SkipRetry."""
     REVOKE = "revoke"
@@ -56,12 +57,12 @@ class RunOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """One run of a task: what the handler did, and what a server makes of it.
+    """One run of a task: the result of the handler, and the decisions of a server.
 
-    ``result`` is what is kept with the task: what the handler returned, else what it wrote last, None for nothing;
-    ``written`` is all that it wrote. ``error`` is the exception, ``error_text`` what is stored of it. ``is_failure``
-    and ``retry_in`` (seconds, None unless it is tried again) are the hooks' decisions or the defaults; ``hooks`` names
-    those that were asked, in order.
+    ``result`` is kept with the task: the return value, or else the last written result, or None. ``written`` are all
+    written results. ``error`` is the exception, ``error_text`` its stored form. ``is_failure`` and ``retry_in``
+    (seconds, None without a retry) are the decisions of the hooks or the defaults. ``hooks`` are the names of the
+    called hooks, in order.
     """
 
     id: str
@@ -79,7 +80,7 @@ class TaskRun:
     hooks: tuple[str, ...] = ()
 
     def json(self) -> Any:
-        """Decode the result as JSON; ``ValueError`` if it is none, or there is no result."""
+        """Decode the result as JSON; ``ValueError`` if it is not JSON, or if there is no result."""
         return orjson.loads(self.result or b"")
 
 
@@ -92,11 +93,11 @@ def run_task(
     hooks: Hooks = NO_HOOKS,
     **options: Unpack[EnqueueOptions],
 ) -> TaskRun:
-    """Run a task's handler here and now, plain or async, and tell what came of it; no Redis is needed.
+    """Run a task's handler, plain or async, in this process and return the run; no Redis is needed.
 
-    ``task``, ``payload`` and ``options`` are as for ``Client.enqueue``; ``retried`` is how often it was tried before.
-    A handler that raises raises nothing here: see ``error``. From within a running event loop an async handler runs on
-    a loop of its own, in a thread.
+    ``task``, ``payload`` and ``options`` are as for ``Client.enqueue``; ``retried`` is the number of earlier attempts.
+    An exception of the handler does not propagate: see ``error``. Inside a running event loop, an async handler runs on
+    a separate loop in a thread.
 
     >>> mux = ServeMux()
     >>> @mux.handler("double")
@@ -118,7 +119,7 @@ def run_task(
 
 
 class MessageRunner:
-    """A runner of encoded tasks, as in a server's child; outcomes are judged as in its main process."""
+    """A runner of encoded tasks, as in a server's child; outcomes are determined as in its main process."""
 
     def __init__(self, mux: ServeMux, hooks: Hooks = NO_HOOKS) -> None:
         if not isinstance(mux, ServeMux):
@@ -127,7 +128,7 @@ class MessageRunner:
         self._hooks = hooks
 
     def run(self, in_flight: InFlightTask) -> tuple[TaskRun, Disposition]:
-        """Run a task; return what came of it, and its disposition."""
+        """Run a task; return the run and its disposition."""
         attempt, data = _Attempt(self._mux, in_flight, self._hooks), in_flight.view.data
         if self._is_async(data):
             return attempt.judged(_run_coroutine(_awaited(attempt.runner, data, attempt.context)))
@@ -145,7 +146,7 @@ class MessageRunner:
 
 
 class _Attempt:
-    """One run of a task: what its handler is called with, and what a server would make of the answer."""
+    """One run of a task: the arguments of its handler, and the server's decision on the answer."""
 
     def __init__(self, mux: ServeMux, in_flight: InFlightTask, hooks: Hooks) -> None:
         self.context = _Context(_time_is_up_ns(in_flight.view))
@@ -154,7 +155,7 @@ class _Attempt:
         self.runner = HandlerRunner(mux, self._recorder.hooks(), keep_results=True)
 
     def judged(self, answer: Answer) -> tuple[TaskRun, Disposition]:
-        """Return what came of the run, and its disposition."""
+        """Return the run and its disposition."""
         in_flight, context, recorder = self._in_flight, self.context, self._recorder
         kind, data = answer or (EventKind.DONE, b"")
         error = recorder.error
@@ -188,7 +189,7 @@ async def _awaited(runner: HandlerRunner, data: bytes, context: "_Context") -> A
 
 
 def _run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, also where a loop is running already."""
+    """Run a coroutine to its end, even if a loop is already running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -203,7 +204,7 @@ def view_type(data: bytes) -> str:
 
 
 def _time_is_up_ns(view: TaskView) -> int:
-    """Return when a handler that begins now would be told to end, on CLOCK_MONOTONIC."""
+    """Return the time limit of a handler that begins now, on CLOCK_MONOTONIC."""
     limits = [float(view.timeout)] if view.timeout else []
     if view.deadline:
         limits.append(view.deadline - time.time())
@@ -235,7 +236,7 @@ class _Context:
 
 @dataclass
 class _Recorder:
-    """A wrapper of the hooks that records which are asked about which error."""
+    """A wrapper of the hooks that records which hook is called with which error."""
 
     given: Hooks
     asked: list[str] = field(default_factory=list)

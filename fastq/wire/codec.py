@@ -1,4 +1,4 @@
-"""The wire of asynq's messages: the only module that others import for it.
+"""Encoding and decoding of asynq's messages: the only module that others import for it.
 
 TaskMessage is on the hot path and is read and written by compiled code (``fastq._codec``). The others, records of
 ``fastq.wire.messages``, are messages of the ``protobuf`` package with fields of the same names. Their times have

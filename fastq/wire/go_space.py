@@ -1,4 +1,4 @@
-"""What Go takes for blank: Unicode White_Space, without U+001C to U+001F that ``str.isspace`` adds."""
+"""Go's white space: Unicode White_Space, without U+001C to U+001F that ``str.isspace`` adds."""
 
 from typing import Final
 

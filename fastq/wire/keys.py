@@ -57,16 +57,16 @@ CANCEL_CHANNEL = "asynq:cancel"
 """The pub/sub channel whose messages are ids of tasks to cancel."""
 
 CANCEL_AS_CHANNEL = "asynq:cancel:as"
-"""fastq's own channel beside it: JSON objects with the ``id`` of a task, its ``queue``, and the ``outcome`` wanted."""
+"""fastq's own channel beside it: JSON objects with a task's ``id``, its ``queue``, and the wanted ``outcome``."""
 
 
 def control_channel(server_id: str) -> str:
-    """Name the channel on which one of fastq's servers is told to stop; not asynq's."""
+    """Name the channel for orders to one fastq server (stop, quiet); not asynq's."""
     return f"asynq:control:{server_id}"
 
 
 def due_channel(queue: str) -> str:
-    """Name the channel on which forwarders hear that a queue has a task that is due before all others; not asynq's."""
+    """Name the channel that tells forwarders of a task in a queue that is due before all others; not asynq's."""
     return f"asynq:{{{queue}}}:due"
 
 
@@ -96,11 +96,11 @@ def server_info(host: str, pid: int, server_id: str) -> str:
 
 
 def server_notice(info_key: str) -> str:
-    """Name the string that holds what one of fastq's servers tells beyond its ServerInfo; not asynq's.
+    """Name the string that holds the notice of one fastq server, its data beyond the ServerInfo; not asynq's.
 
     ``info_key`` is that server's ``server_info`` key. The value is JSON: ``format`` (1), ``version`` (of fastq),
-    ``queues`` (names), ``patterns`` (those of its mux), ``left_out``: how many of these names had no room in 64 kB. It
-    is written with each heartbeat and lives as long as the ServerInfo. Readers skip fields that they do not know.
+    ``queues`` (names), ``patterns`` (of its mux), and ``left_out``, the number of these names without room in 64 kB. It
+    is written with each heartbeat and lives as long as the ServerInfo. Readers skip unknown fields.
     """
     return f"asynq:fastq:{info_key[info_key.find('{') :]}"
 
@@ -121,12 +121,12 @@ def scheduler_history(entry_id: str) -> str:
 
 
 def queue_prefix(queue: str) -> str:
-    """Return what all keys of a queue begin with."""
+    """Return the prefix of all keys of a queue."""
     return f"asynq:{{{queue}}}:"
 
 
 def task_prefix(queue: str) -> str:
-    """Return what the keys of a queue's tasks begin with; the id follows."""
+    """Return the prefix of the keys of a queue's tasks; the id follows."""
     return f"asynq:{{{queue}}}:t:"
 
 
@@ -156,7 +156,7 @@ def scheduled(queue: str) -> str:
 
 
 def retry(queue: str) -> str:
-    """Name the sorted set of ids to try again, scored by when they are due in Unix seconds."""
+    """Name the sorted set of ids in retry, scored by when they are due in Unix seconds."""
     return f"asynq:{{{queue}}}:retry"
 
 
@@ -176,17 +176,17 @@ def moving(queue: str) -> str:
 
 
 def moved(queue: str) -> str:
-    """Name the hash of what left this queue and is not yet sure to be in the other, ``token:id``; not asynq's."""
+    """Name the hash of tasks that left this queue and may not be in the other yet, ``token:id``; not asynq's."""
     return f"asynq:{{{queue}}}:moved"
 
 
 def archive_rule(queue: str) -> str:
-    """Name the hash of fastq's own that has the rule of a queue's archive (max, ttl, full) and a counter (dropped)."""
+    """Name the hash with the rule of a queue's archive (max, ttl, full) and a counter (dropped); not asynq's."""
     return f"asynq:{{{queue}}}:archive_rule"
 
 
 def paused(queue: str) -> str:
-    """Name the string that exists while the queue is paused; its value is since when, in Unix seconds."""
+    """Name the string that exists while the queue is paused; its value is the start of the pause in Unix seconds."""
     return f"asynq:{{{queue}}}:paused"
 
 
@@ -211,7 +211,7 @@ def failed(queue: str, day: date) -> str:
 
 
 def lost(queue: str, day: date) -> str:
-    """Name the counter of fastq's own of one UTC day's lost tasks; an aware datetime is taken to UTC."""
+    """Name the counter of one UTC day's lost tasks (not asynq's); an aware datetime is converted to UTC."""
     return f"asynq:{{{queue}}}:lost:{_day_text(day)}"
 
 
@@ -237,7 +237,7 @@ def scheduled_groups(queue: str) -> str:
 
 
 def group_prefix(queue: str) -> str:
-    """Return what the keys of a queue's groups and aggregation sets begin with."""
+    """Return the prefix of the keys of a queue's groups and aggregation sets."""
     return f"asynq:{{{queue}}}:g:"
 
 
@@ -262,7 +262,7 @@ def tick(queue: str, entry_name: str, due_s: int) -> str:
 
 
 def last_tick(queue: str, entry_name: str) -> str:
-    """Name the string that says which tick of a named entry was the last, as ``due:plan``; not asynq's."""
+    """Name the string that holds the last tick of a named entry, as ``due:plan``; not asynq's."""
     return f"asynq:{{{queue}}}:last_tick:{entry_name}"
 
 

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 UNDECODABLE_TYPE: Final = "fastq:undecodable"
-"""The type of a task that stands for one whose message is none; its payload is what was there instead."""
+"""The type of a task that replaces an undecodable message; its payload is the original bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class ServerInfoMessage:
 class WorkerInfo:
     """One task that a server is running.
 
-    A server of fastq's publishes the first 4 kB of a payload, less if it runs more than 244 tasks; asynq's all of it.
+    A fastq server publishes the first 4 kB of a payload, less if it runs more than 244 tasks; an asynq server all of
+    it.
     """
 
     host: str

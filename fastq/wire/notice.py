@@ -1,4 +1,4 @@
-"""What one of fastq's servers tells beyond asynq's ServerInfo, and how it is written: JSON of bounded size."""
+"""The notice of a fastq server, its data beyond asynq's ServerInfo: JSON of bounded size."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from fastq.errors import InvalidMessageError
 __all__ = ["FORMAT", "ServerNotice"]
 
 FORMAT: Final = 1
-"""Changes only if readers of today would misread what is written then; new fields do not change it."""
+"""Changes only if present readers would misread the new form; new fields do not change it."""
 MAX_NAME_BYTES: Final = 64_000
-"""Every server writes its notice each 5 s, and others read those of all servers at once."""
+"""Bounded, because every server writes its notice every 5 s, and others read those of all servers at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerNotice:
     """The queues of a server and the patterns of its mux.
 
-    ``left_out`` counts the names for which there was no room.
+    ``left_out`` counts the names without room.
     """
 
     version: str
@@ -43,7 +43,7 @@ class ServerNotice:
 
     @classmethod
     def decode(cls, data: bytes) -> "ServerNotice":
-        """Read a notice; ``InvalidMessageError`` if it is none, or of another format."""
+        """Read a notice; ``InvalidMessageError`` if it is not one, or has another format."""
         try:
             fields: dict[str, Any] = orjson.loads(data)
             if fields["format"] != FORMAT:

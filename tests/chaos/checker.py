@@ -203,7 +203,7 @@ class _Check:
     def _of_strangers(self) -> Iterator[Violation]:
         known = {entry.order.id for entry in self._evidence.entries}
         for task_id in self._runs.keys() - known:
-            yield Violation("strange", f"task {task_id} ran, and nobody enqueued it")
+            yield Violation("strange", f"task {task_id} ran, but was not enqueued")
         for task_id in self._evidence.keyspace.tasks.keys() - known:
             yield Violation("strange", f"task {task_id} is in Redis, and nobody enqueued it")
         for task_id in self._evidence.keyspace.orphans:

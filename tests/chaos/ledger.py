@@ -59,7 +59,7 @@ def read_ledger(path: Path) -> Iterator[Record]:
     """Yield all records in the order in which they were written."""
     data = path.read_bytes() if path.exists() else b""
     if len(data) % _RECORD.size:
-        raise ValueError(f"the ledger has {len(data)} bytes, which is no multiple of a record's {_RECORD.size}")
+        raise ValueError(f"the ledger has {len(data)} bytes, which is not a multiple of the record size {_RECORD.size}")
     yield from _records(data)
 
 

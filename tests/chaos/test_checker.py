@@ -326,7 +326,7 @@ def test_a_damaged_ledger_is_no_ledger(tmp_path: Path) -> None:
     writer.write(TASK, What.BEGAN, 0)
     with (tmp_path / "ledger").open("ab") as file:
         file.write(b"half a rec")
-    with pytest.raises(ValueError, match="no multiple of a record"):
+    with pytest.raises(ValueError, match="not a multiple of the record"):
         list(read_ledger(tmp_path / "ledger"))
     with pytest.raises(ValueError, match="an end without a beginning"):
         check(evidence(iter([Record(TASK, What.RETURNED, 0, 0, 100, S, 0)])))

@@ -175,7 +175,7 @@ def test_the_files_password_goes_to_no_other_server(tmp_path: Path, monkeypatch:
     [
         ("redsi = 'x'", "unknown setting 'redsi'; did you mean 'redis'?"),
         ("wxyz = 1", "unknown setting 'wxyz'; settings are redis, db, "),
-        ("redis = 5", "redis in {file}: 5 is not a text"),
+        ("redis = 5", "redis in {file}: 5 is not a string"),
         ("db = 'x'", "db in {file}: 'x' is not a whole number"),
         ("tls = 'perhaps'", "tls in {file}: 'perhaps' is neither true nor false"),
         ("redis = ", "is not TOML"),

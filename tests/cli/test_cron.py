@@ -49,7 +49,7 @@ def test_history_tells_when_a_task_was_enqueued(fastq: Fastq, db: Any) -> None:
         db.zadd(keys.scheduler_history("e1"), {encode_scheduler_enqueue_event(event): number})
     lines = fastq.lines("cron", "history", "e1", "nix")
     assert lines[:3] == ["e1", "TASK ID ENQUEUED AT", "t2 2096-10-02 07:06:42 UTC"]
-    assert lines[5:] == ["nix", "There are no times on this page; they go when the scheduler ends."]
+    assert lines[5:] == ["nix", "There are no times on this page; they are deleted when the scheduler ends."]
     assert fastq.lines("cron", "history", "e1", "--page", "2", "--size", "2")[2:] == ["t0 2096-10-02 07:06:40 UTC"]
     found = fastq.json("cron", "history", "e1", "nix")
     assert [event["task_id"] for event in found[0]["events"]] == ["t2", "t1", "t0"]

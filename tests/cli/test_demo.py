@@ -116,7 +116,7 @@ def test_ctrl_c_leaves_nothing(moment: str) -> None:
         assert demo.wait() == 130, demo.output()
         assert_nothing_is_left(demo)
         assert "Traceback" not in demo.output()
-        assert "SIGINT: the worker is stopped" in demo.output()
+        assert "SIGINT: stopping the worker" in demo.output()
 
 
 @needs_proc
@@ -129,7 +129,7 @@ def test_ctrl_c_while_the_worker_is_told_to_stop_leaves_nothing() -> None:
             code = demo.wait()
             assert_nothing_is_left(demo)
             assert "Traceback" not in demo.output()
-            if "SIGINT: the worker is stopped" in demo.output():
+            if "SIGINT: stopping the worker" in demo.output():
                 assert code == 130, demo.output()
                 return
             assert "is accounted for" in demo.output(), (code, demo.output())
@@ -151,7 +151,7 @@ def test_impatience_leaves_nothing(shared_server: RedisServer, db: Redis) -> Non
     db.set(LOW_PAUSED, 1)  # it does not end by itself
     with running_demo("--tasks", MANY, "--redis", shared_server.url) as demo:
         demo.wait_for_file("fastq-demo-*/ledger")
-        while "SIGINT: the worker is stopped" not in demo.output():
+        while "SIGINT: stopping the worker" not in demo.output():
             assert demo.process.poll() is None, demo.output()
             demo.process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
@@ -178,7 +178,7 @@ def test_a_worker_that_dies_is_told_with_its_last_words() -> None:
         wait_for_runs(demo)
         os.kill(demo.worker_pid(), signal.SIGKILL)
         assert demo.wait() == 1
-        assert "fastq-worker ended by itself, with code -9" in demo.output()
+        assert "fastq-worker exited unexpectedly with code -9" in demo.output()
         assert "INFO: ready: " in demo.output()
         wait_until(lambda: not demo.members())
         assert list(demo.temporary.iterdir()) == []

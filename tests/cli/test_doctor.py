@@ -71,7 +71,7 @@ def test_problems_are_said_with_examples_and_end_with_1(served: Fastq, db: Redis
     assert "problem ids without task (low) 2 in pending" in lines
     problem, warning = (
         lines.index("problem: ids without task (low): 2 in pending"),
-        lines.index("such as rest says none"),
+        lines.index("such as rest (state none)"),
     )
     assert lines[problem + 1] == "such as dangling2, dangling"
     assert problem < warning, "what is worse comes first"

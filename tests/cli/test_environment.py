@@ -20,13 +20,13 @@ from tests.cli.commands import Fastq
     ],
 )
 def test_a_misspelled_variable_is_an_error_that_names_the_right_one(variable: str, meant: str) -> None:
-    with pytest.raises(ValueError, match=rf"^\${variable} is no setting; did you mean \${meant}\?$"):
+    with pytest.raises(ValueError, match=rf"^\${variable} is not a setting; did you mean \${meant}\?$"):
         check_environment({"PATH": "/bin", variable: "1"})
 
 
 @pytest.mark.parametrize("variable", ["FASTQ_APP_ENV", "FASTQ_SENTRY_DSN", "FASTQ_REDIS_HOST"])
 def test_another_variable_is_a_warning(variable: str) -> None:
-    assert check_environment({variable: "x"}) == [f"${variable} is no setting of fastq and is ignored"]
+    assert check_environment({variable: "x"}) == [f"${variable} is not a setting of fastq and is ignored"]
 
 
 def test_what_fastq_reads_and_what_kubernetes_sets_is_no_mistake() -> None:
@@ -57,6 +57,6 @@ def test_each_command_says_so(url: str) -> None:
     failed = Fastq(url).run("queue", "ls", env=typo)
     assert (failed.exit_code, "did you mean $FASTQ_CONCURRENCY?" in failed.stderr) == (2, True)
     warned = Fastq(url).run("queue", "ls", env=other)
-    assert (warned.exit_code, warned.stderr) == (0, "fastq: $FASTQ_APP_ENV is no setting of fastq and is ignored\n")
+    assert (warned.exit_code, warned.stderr) == (0, "fastq: $FASTQ_APP_ENV is not a setting of fastq and is ignored\n")
     worker = CliRunner().invoke(main, ["tests.e2e.apps:mux"], env=typo)
     assert (worker.exit_code, "did you mean $FASTQ_CONCURRENCY?" in worker.stderr) == (2, True)

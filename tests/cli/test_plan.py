@@ -57,24 +57,24 @@ def test_each_figure_has_its_line_and_its_reason() -> None:
 def test_the_verdict_names_the_next_limit() -> None:
     assert "This is enough: nothing is more than 70% busy. The next limit: cores." in written(*LOAD)
     assert "queues grow by 300/s. The limit: cores." in written(*LOAD, "--servers", "2")
-    assert "less head-room than asked for: over 70% busy: cores, children." in written(
+    assert "but with less headroom than asked for. More than 70% busy: cores, children." in written(
         *LOAD, "--servers", "4", "--children", "4"
     )
 
 
 def test_advice_is_given_where_it_is_due() -> None:
-    assert "as async def a child runs many of them" in written(*LOAD, "--cpu", "1ms")
+    assert "written as async def, many of them share a child" in written(*LOAD, "--cpu", "1ms")
     assert "as async def" not in written(*LOAD)
     mixed = written(*LOAD, "--load", "rate=1/s,duration=1s,payload=1kB,async")
-    assert "by servers and queues of their own" in mixed
+    assert "its own queues and servers" in mixed
     assert "in a cluster of 3 nodes" in written("--rate", "200k/s", "--duration", "0", "--payload", "100B")
-    assert "No cluster of 1,000 nodes" in written("--rate", "1G/s", "--duration", "0", "--payload", "100B")
+    assert "Even a cluster of 1,000 nodes" in written("--rate", "1G/s", "--duration", "0", "--payload", "100B")
     assert "Redis would need" in written(*LOAD, "--burst", "10M", "--redis-memory", "1GB")
 
 
 def test_a_burst_alone_is_planned() -> None:
     text = written("--burst", "1M", "--duration", "20ms", "--payload", "1kB", "--within", "1h")
-    assert "to work it off" in figures(text)
+    assert "to process the burst" in figures(text)
 
 
 @pytest.mark.parametrize(
@@ -113,15 +113,15 @@ def test_json_says_what_the_tables_say() -> None:
         ("--rate 5/s --duration 20ms --cpu 1s --payload 2kB", "cpu must be from 0 to the duration of 0.02 s: 1 s"),
         ("--rate 5/s --duration 20ms --payload 1GB", "payload must be at most 512 MB"),
         ("--load rate=5/s,duration=1s", "lacks payload="),
-        ("--load speed=5", "'speed=5' is none of rate="),
+        ("--load speed=5", "'speed=5' is not one of rate="),
         ("--rate 5/s --duration 1s --payload 1B --servers 0", "0 is not in the range"),
         ("--rate 5/s --duration 1s --payload 1B --servers 2 --shared", "only one server shares its machine with Redis"),
         ("--rate 5/s --duration 1s --payload 1B --utilization 1.5", "1.5 is not in the range"),
         ("--rate 5/s --duration 1s --payload 1B --utilization nan", "nan is not in the range"),
         ("--rate 5/s --duration 1s --payload 1B --cores nan", "nan is not in the range"),
         ("--rate 5/s --duration 1s --payload 1B --burst -1", "'-1' is not a number"),
-        ("--rate 5/s --duration 1s --payload 1B --within 1h", "within is the time for a burst"),
-        ("--rate 99999999999G/s --duration 1s --payload 1B", "more than anybody has"),
+        ("--rate 5/s --duration 1s --payload 1B --within 1h", "within, the time for the burst,"),
+        ("--rate 99999999999G/s --duration 1s --payload 1B", "is too large"),
         ("--rate 5/s --duration 300000h --payload 1B --network 10GB", "'10GB' is not a speed"),
     ],
 )
@@ -130,6 +130,6 @@ def test_misuse_is_said_in_one_line_with_code_2(words: str, line: str) -> None:
 
 
 def test_without_a_profile_it_says_how_to_get_one(tmp_path: Path) -> None:
-    assert "measure one with fastq bench" in refused(*LOAD, code=1)
+    assert "run fastq bench to make one" in refused(*LOAD, code=1)
     (tmp_path / "bad.json").write_text("{}")
     assert "is not a profile of version 1" in refused("--profile", "bad.json", *LOAD, code=1)

@@ -64,7 +64,7 @@ def test_what_has_to_stay_is_named(filled: Fastq) -> None:
         client.enqueue("x", queue="low", task_id="p1")
     result = filled.run("queue", "move", "default", "low", "-s", "pending", "--yes")
     assert result.exit_code == 1
-    assert result.stderr == "fastq: p1 stays in default: its id is there already\n"
+    assert result.stderr == "fastq: p1 stays in default: its id exists there already\n"
     assert result.stdout == "Moved 2 tasks of default to low; 1 stayed.\n"
 
 
@@ -86,13 +86,11 @@ def test_it_warns_of_an_archive_that_will_be_too_full(filled: Fastq, db: Any) ->
     assert "note" not in filled.run(*words, input="n\n").stderr
     db.zadd(keys.archived("low"), {"x0": 0})
     said = filled.run(*words, input="n\n").stderr
-    assert said.startswith(
-        "fastq: note: up to 10,001 archived tasks will be in low; the next that fails for good there"
-    )
+    assert said.startswith("fastq: note: up to 10,001 archived tasks will be in low; the next task archived there")
     for rule, said_of_it in (
-        ({"max": 9_000, "full": "trim"}, "deletes the oldest but 9,000\n"),
-        ({"full": "pause"}, "the next that fails for good there pauses it, as its archive keeps 9,000\n"),
-        ({"full": "spill"}, "its servers write the oldest but 9,000 to files\n"),
+        ({"max": 9_000, "full": "trim"}, "deletes all but the newest 9,000\n"),
+        ({"full": "pause"}, "the next task archived there pauses the queue, because its archive keeps 9,000\n"),
+        ({"full": "spill"}, "its servers write all but the newest 9,000 to files\n"),
     ):
         db.hset(keys.archive_rule("low"), mapping=rule)
         assert said_of_it in filled.run(*words, input="n\n").stderr

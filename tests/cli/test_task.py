@@ -152,7 +152,7 @@ def test_filters_choose_tasks(filled: Fastq, state: str, words: list[str], ids: 
         ("ls -q default -s retry --since soon", "'soon' is neither a duration such as 1h30m nor a time"),
         ("ls -q default -s retry --since 2026-01-01T00:00:00", "nor a time such as 2026-11-21T07:00:00Z"),
         ("ls -q default -s retry --since 1e99", "is before the calendar begins"),
-        ("ls -q default -s retry --error [", "'[' is no regular expression"),
+        ("ls -q default -s retry --error [", "'[' is not a regular expression"),
         ("inspect -q default", "Missing option '--id'"),
         ("cancel", "Missing argument 'TASK_ID...'"),
         ("cancel x --outcome explode", "'explode' is not one of 'retry', 'archive', 'delete'"),
@@ -340,8 +340,8 @@ def test_a_task_that_cannot_be_is_misuse(fastq: Fastq, words: list[str], text: s
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        ("--outcome delete", "What runs in any queue as a1, a2 will be stopped and deleted for good. Go on? [y/N]"),
-        ("--outcome archive -q default", "What runs in default as a1, a2 will be stopped and archived. Go on? [y/N]"),
+        ("--outcome delete", "a1, a2 in any queue will be stopped and deleted for good. Go on? [y/N]"),
+        ("--outcome archive -q default", "a1, a2 in default will be stopped and archived. Go on? [y/N]"),
     ],
 )
 def test_no_running_task_is_deleted_or_archived_without_asking(filled: Fastq, words: str, asked: str) -> None:

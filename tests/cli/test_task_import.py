@@ -81,7 +81,7 @@ def test_bad_lines_are_left_out_if_that_is_wished_and_named(fastq: Fastq, db: An
     spoil(file, *range(1, 26))
     result = fastq.run("task", "import", str(file), "--skip-bad")
     assert result.exit_code == 1
-    assert result.stdout == "Imported 425 of 450 tasks; 25 left out, since they are bad.\n"
+    assert result.stdout == "Imported 425 of 450 tasks; 25 left out because they are bad.\n"
     lines = result.stderr.splitlines()
     assert len(lines) == NAMED
     assert lines[0].startswith("fastq: line 1 left out: not JSON: ")
@@ -128,10 +128,10 @@ def test_an_archive_takes_no_more_than_it_keeps_and_that_is_said_before(fastq: F
         result = fastq.run("task", "import", str(archived), *words)
         assert result.exit_code == 0
         assert result.stderr == (
-            "fastq: note: the archive of default has 9,998 tasks, and 10,000 are the most, so 1 of 3 archived tasks "
+            "fastq: note: the archive of default has 9,998 tasks, and its limit is 10,000, so 1 of 3 archived tasks "
             "will be left out\n"
         )
-        assert result.stdout.endswith("2 of 3 tasks; 1 left out, since the archive is full.\n")
+        assert result.stdout.endswith("2 of 3 tasks; 1 left out because the archive is full.\n")
     assert db.zcard(keys.archived("default")) == FULL
     assert sorted(db.keys("asynq:{default}:t:*")) == [b"asynq:{default}:t:a1", b"asynq:{default}:t:a2"]
 
@@ -139,7 +139,7 @@ def test_an_archive_takes_no_more_than_it_keeps_and_that_is_said_before(fastq: F
 def test_an_archive_takes_as_many_as_its_own_rule_says(fastq: Fastq, db: Any, archived: Path) -> None:
     db.hset(keys.archive_rule("default"), mapping={"max": FULL - 1, "ttl": 60, "full": "spill"})
     result = fastq.run("task", "import", str(archived))
-    assert result.stderr.endswith("and 9,999 are the most, so 2 of 3 archived tasks will be left out\n")
+    assert result.stderr.endswith("and its limit is 9,999, so 2 of 3 archived tasks will be left out\n")
     assert db.zcard(keys.archived("default")) == FULL - 1
     db.hset(keys.archive_rule("default"), "max", 3 * FULL)
     result = fastq.run("task", "import", str(archived))

@@ -178,7 +178,7 @@ def test_into_a_file_that_is_not_there_yet(stored: Fastq, tmp_path: Path) -> Non
     assert "--yes overwrites it" in stored.failure(*words, code=2)
     assert stored.json(*words, "--yes") == {"count": 2, "file": file}
     assert "cannot write" in stored.failure(*words[:-1], str(tmp_path / "no" / "file"), code=2)
-    assert "name it with --output" in stored.failure("task", "export", "-q", "default", "--json", code=2)
+    assert "name the file with --output" in stored.failure("task", "export", "-q", "default", "--json", code=2)
     assert "--group goes with" in stored.failure("task", "export", "-q", "default", "-g", "g", "-s", "retry", code=2)
     assert "did you mean 'default'?" in stored.failure("task", "export", "-q", "defalt")
     assert stored.done("task", "import", file, "-q", "b") == "Imported 2 of 2 tasks.\n"
@@ -195,7 +195,7 @@ def test_tasks_that_are_there_are_left_out_and_named(stored: Fastq, db: Any) -> 
     assert everything(db) == before
     result = CliRunner().invoke(main, ["-u", stored.url, "task", "import"], input=lines)
     assert "line 1 left out: task ID conflicts with another task (queue='default', task_id='p1')" in result.stderr
-    assert result.stdout == "Imported 0 of 2 tasks; 2 left out, since their ids exist already.\n"
+    assert result.stdout == "Imported 0 of 2 tasks; 2 left out because their ids exist already.\n"
 
 
 def test_of_a_lock_that_is_anothers_or_has_expired_is_told(stored: Fastq, db: Any) -> None:
@@ -284,7 +284,7 @@ def test_an_error_in_the_middle_leaves_no_task_outside_of_the_lists(stored: Fast
 
 def test_a_full_disk_is_said_in_one_line(stored: Fastq) -> None:
     line = stored.failure("task", "export", "-q", "default", "-o", "/dev/full", "-y")
-    assert line == "fastq: cannot write /dev/full: No space left on device; it is not whole"
+    assert line == "fastq: cannot write /dev/full: No space left on device; it is incomplete"
 
 
 @pytest.mark.parametrize("words", ["queue move default low", "task import"])
@@ -303,7 +303,7 @@ def changed(line: dict[str, Any], **values: Any) -> bytes:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"message": "AAAA"}, "message is none of asynq's: "),
+    ({"message": "AAAA"}, "message is not a message of asynq: "),
     ({"message": "A"}, "message is not base64"),
     ({"message": None}, "message must be a text, not null"),
     ({"state": "moving"}, "state must be one of active, pending"),
@@ -314,13 +314,13 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"state": "retry", "score": 10**400}, "score of retry must be a number"),
     ({"state": "aggregating", "score": 1}, "an aggregating task needs a group"),
     ({"id": " "}, "task_id must contain"),
-    ({"id": "other"}, 'id says "other", but message has "p1"'),
-    ({"queue": "other"}, 'queue says "other", but message has "default"'),
+    ({"id": "other"}, 'id is "other", but the message has "p1"'),
+    ({"queue": "other"}, 'queue is "other", but the message has "default"'),
     ({"queue": 7}, "queue must be a text, not 7"),
-    ({"payload": '{"to":"bob"}'}, "payload says "),
-    ({"type": "x"}, 'type says "x", but message has "plain"'),
-    ({"max_retry": 3}, "max_retry says 3, but message has 25"),
-    ({"headers": {"a": "b"}}, "headers says"),
+    ({"payload": '{"to":"bob"}'}, "payload is "),
+    ({"type": "x"}, 'type is "x", but the message has "plain"'),
+    ({"max_retry": 3}, "max_retry is 3, but the message has 25"),
+    ({"headers": {"a": "b"}}, "headers is"),
     ({"unique_until": "soon"}, "unique_until: 'soon' is not a time"),
     ({"unique_until": 7}, "unique_until must be a text, not 7"),
     ({"fields": []}, "fields must be an object"),
@@ -358,7 +358,7 @@ def test_a_line_that_lacks_something_is_refused(stored: Fastq, name: str) -> Non
     [
         (b"\n", "not JSON: Expecting value at column 1"),
         (b"[]\n", "not a JSON object but []"),
-        (b'{"id": "a', "not JSON: Unterminated string starting at column 8; it is the last one, and cut off?"),
+        (b'{"id": "a', "not JSON: Unterminated string starting at column 8; it is the last line and may be cut off"),
         (b'{"id": "\xff"}\n', "not UTF-8 at byte 8"),
         (b"9" * 5000 + b"\n", "not JSON: Exceeds the limit"),
         (b"[" * 100_000 + b"\n", "not JSON: "),
@@ -381,7 +381,7 @@ def test_of_a_pipe_that_is_cut_off_whole_pieces_are_imported(fastq: Fastq, db: A
     done: int = db.llen(keys.pending("default"))
     assert 0 < done < 450
     said = result.stderr.decode()
-    assert said.startswith("fastq: line 451: not JSON: Expecting ':' delimiter at column 6; it is the last one")
+    assert said.startswith("fastq: line 451: not JSON: Expecting ':' delimiter at column 6; it is the last line")
     assert said.endswith(f"lines 1 to {done} are done, and none after them\n")
     assert result.stdout.decode().startswith(f"Imported {done} of {done} tasks")
     assert imported(fastq, lines)["count"] == MANY - done

@@ -103,7 +103,7 @@ def test_named_tasks_are_pending_and_those_that_did_not_fail_are_refused(failing
         ("-i x --error y", "go with --all, not with --id"),
         ("-i x -s retry", "go with --all, not with --id"),
         ("--all -s pending", "'pending' is not one of"),
-        ("--all --error (", "'(' is no regular expression"),
+        ("--all --error (", "'(' is not a regular expression"),
         ("--all --since soon", "neither a duration"),
     ],
 )
@@ -162,4 +162,4 @@ def test_on_a_terminal_a_filter_shows_how_far_it_is(crowded: Fastq, tmp_path: Pa
         text = read_terminal(leader)
         assert process.wait() == 0
     os.close(leader)
-    assert re.search(r"looked at [\d,]+ of 1,000 tasks …", text)
+    assert re.search(r"read [\d,]+ of 1,000 tasks …", text)

@@ -82,28 +82,28 @@ def in_two_states(sample: Sample) -> None:
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
-        (never_ran, "task steady-a (text:features, queue a) was to be 'done', and is 'lost' after 0 runs"),
+        (never_ran, "task steady-a (text:features, queue a) should be 'done', but is 'lost' after 0 runs"),
         (
             ran_twice,
-            "task steady-a (text:features, queue a) was to be 'done', and is 'failed, retried, done' after 2 runs",
+            "task steady-a (text:features, queue a) should be 'done', but is 'failed, retried, done' after 2 runs",
         ),
         (
             ran_once_too_often,
-            "task kept-a (text:features, queue a) was to run 1 times, and ran 2 times: attempts [0, 0]",
+            "task kept-a (text:features, queue a) should run 1 times, but ran 2 times: attempts [0, 0]",
         ),
         (
             ran_an_attempt_again,
-            "task flaky-a (flaky:fingerprint, queue a) was to run 2 times, and ran 2 times: attempts [0, 0]",
+            "task flaky-a (flaky:fingerprint, queue a) should run 2 times, but ran 2 times: attempts [0, 0]",
         ),
-        (did_not_fail, "task flaky-a (flaky:fingerprint, queue a) was to be 'failed, retried, done', and is 'done'"),
-        (gone_after_a_failure, "task hopeless-a (fail:always, queue a) was to be 'failed three times, archived', and"),
-        (not_revoked, "task withdrawn-a (fail:revoke, queue a) was to be 'raised RevokeTask, deleted', and is 'done'"),
-        (another_error, "task looping-a (hang:loop, queue a) was to be 'hung, timed out, archived', and is 'failed"),
-        (another_state, "task kept-a (text:features, queue a) was to be 'done, result kept and recomputed', and is"),
-        (still_active, "task steady-a (text:features, queue a) was to be 'done', and is 'left in Redis' after 1 runs"),
-        (half_moved, "task kept-a (text:features, queue a) was to be 'done, result kept and recomputed', and is 'left"),
-        (without_data, "task hopeless-a (fail:always, queue a) was to be 'failed three times, archived', and is 'left"),
-        (in_two_states, "task hopeless-a (fail:always, queue a) was to be 'failed three times, archived', and is"),
+        (did_not_fail, "task flaky-a (flaky:fingerprint, queue a) should be 'failed, retried, done', but is 'done'"),
+        (gone_after_a_failure, "task hopeless-a (fail:always, queue a) should be 'failed three times, archived', but"),
+        (not_revoked, "task withdrawn-a (fail:revoke, queue a) should be 'raised RevokeTask, deleted', but is 'done'"),
+        (another_error, "task looping-a (hang:loop, queue a) should be 'hung, timed out, archived', but is 'failed"),
+        (another_state, "task kept-a (text:features, queue a) should be 'done, result kept and recomputed', but is"),
+        (still_active, "task steady-a (text:features, queue a) should be 'done', but is 'left in Redis' after 1 runs"),
+        (half_moved, "task kept-a (text:features, queue a) should be 'done, result kept and recomputed', but is 'left"),
+        (without_data, "task hopeless-a (fail:always, queue a) should be 'failed three times, archived', but is 'left"),
+        (in_two_states, "task hopeless-a (fail:always, queue a) should be 'failed three times, archived', but is"),
     ],
 )
 def test_a_task_with_another_end_is_named(spoil: Callable[[Sample], None], fault: str) -> None:
@@ -133,7 +133,7 @@ def test_a_counter_that_is_one_off_is_named(counter: str) -> None:
     sample = Sample()
     right = getattr(sample.counts["b"], counter)
     sample.add_to("b", counter, 1)
-    assert faults(sample) == [f"queue b: {counter} is {right + 1}, and should be {right}"]
+    assert faults(sample) == [f"queue b: {counter} is {right + 1}, but should be {right}"]
 
 
 def test_tasks_that_nobody_enqueued_are_named() -> None:
@@ -142,9 +142,9 @@ def test_tasks_that_nobody_enqueued_are_named() -> None:
     sample.put("kept-a", "b", stored("completed"))
     sample.runs["ghost"] = [LATER]
     assert faults(sample) == [
-        "task stranger is in queue a, and nobody enqueued it there",
-        "task kept-a is in queue b, and nobody enqueued it there",
-        "task ghost ran, and nobody enqueued it",
+        "task stranger is in queue a, but was not enqueued there",
+        "task kept-a is in queue b, but was not enqueued there",
+        "task ghost ran, but was not enqueued",
     ]
 
 
@@ -153,14 +153,14 @@ def test_data_and_locks_that_stay_behind_are_named() -> None:
     sample.orphans.append(("a", "steady-a"))
     sample.locks.append("asynq:{a}:unique:t:0")
     assert faults(sample) == [
-        "task steady-a (queue a) is in no state, but its data is",
+        "task steady-a (queue a) is in no state, but its data is still there",
         "the lock asynq:{a}:unique:t:0 is still held",
     ]
 
 
 def test_what_went_wrong_at_the_enqueue_is_told() -> None:
     sample = Sample()
-    sample.books.faults.append("task x was enqueued, though it is a duplicate")
+    sample.books.faults.append("task x was enqueued, although it is a duplicate")
     assert faults(sample) == sample.books.faults
 
 

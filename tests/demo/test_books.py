@@ -58,7 +58,7 @@ def test_a_sweep_leaves_what_is_not_the_demos(url: str, db: Redis) -> None:
 def test_a_duplicate_that_is_enqueued_is_a_fault(url: str) -> None:
     books = enqueued(url, Offer(locked(), Ordered(DUPLICATE, "a", "t")))
     [task_id] = books.by_id
-    assert books.faults == [f"task {task_id} (t, queue a) was enqueued, though it is a duplicate"]
+    assert books.faults == [f"task {task_id} (t, queue a) was enqueued, although it is a duplicate"]
     assert books.refused == 0
 
 

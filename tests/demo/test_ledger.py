@@ -99,7 +99,7 @@ def test_a_damaged_ledger_is_refused(tmp_path: Path, cut: int) -> None:
     run(path, lambda task: None)
     data = path.read_bytes()
     path.write_bytes(data[:-1] if cut else data[len(data) // 2 :])
-    with pytest.raises(ValueError, match="no multiple" if cut else "an end without a beginning"):
+    with pytest.raises(ValueError, match="not a multiple" if cut else "an end without a beginning"):
         read_ledger(path)
 
 

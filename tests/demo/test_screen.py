@@ -87,7 +87,7 @@ def test_progress_on_a_terminal_is_a_block_with_a_line_a_queue() -> None:
     assert "weight 6" in lines[1]
     assert " 33%" in lines[1]
     assert "191 waiting" in lines[1]
-    assert "3 scheduled, 6 to be retried, 15 archived" in lines[4]
+    assert "3 scheduled, 6 in retry, 15 archived" in lines[4]
 
 
 def test_progress_in_a_pipe_is_a_plain_line_now_and_then() -> None:
@@ -115,7 +115,7 @@ def test_the_summary_names_what_was_found_otherwise(encoding: str) -> None:
     text = out.text()
     assert f"  {'failed, retried, done':<38}{2:>10}{1:>10}\n" in text
     assert f"  {'lost':<38}{0:>10}{1:>10}\n" in text
-    assert "25 things do not add up:\n  fault 0\n" in text
+    assert "25 discrepancies:\n  fault 0\n" in text
     assert text.endswith("  fault 19\n  and 5 more\n")
     assert "accounted" not in text
 

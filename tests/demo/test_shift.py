@@ -39,7 +39,7 @@ class Scene:
 def test_patience_ends_when_nothing_moves(url: str, tmp_path: Path) -> None:
     scene = Scene(url, tmp_path, Interruption(), 0.25)
     (tmp_path / "worker.log").write_text("the last words\n")
-    with pytest.raises(StalledError, match=r"nothing has moved for 0.25 s, and 980 tasks are left\n  the last words"):
+    with pytest.raises(StalledError, match=r"no progress for 0.25 s; 980 tasks are left\n  the last words"):
         scene.play()
 
 

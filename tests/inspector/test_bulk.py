@@ -262,7 +262,7 @@ def test_an_error_of_redis_tells_how_far_it_went(queue: Seeded, url: str) -> Non
 
     with pytest.raises(BrokerError) as error:
         open_broker(url).drive(meddled(flow, break_it))
-    assert error.value.__notes__ == ["3 tasks were done before this, 4 were left"]
+    assert error.value.__notes__ == ["3 tasks were done before this error, 4 were left"]
 
 
 def meddled(flow: Any, meanwhile: Callable[[str], None]) -> Any:

@@ -56,7 +56,7 @@ def test_since_may_be_how_long_ago() -> None:
 @pytest.mark.parametrize(
     ("named", "error"),
     [
-        ({"error": "("}, r"error: '\(' is no regular expression: "),
+        ({"error": "("}, r"error: '\(' is not a regular expression: "),
         ({"since": datetime(2026, 11, 22)}, "since must have a time zone"),
         ({"since": timedelta.max}, "is before the calendar begins"),
     ],
@@ -83,5 +83,5 @@ def test_values_of_other_types_are_refused(named: dict[str, Any], error: str) ->
 
 def test_since_needs_states_that_have_a_time() -> None:
     TaskFilter(since=NOW).check([TaskState.RETRY, TaskState.COMPLETED])
-    with pytest.raises(ValueError, match="since goes with retry, archived, completed; of pending tasks no time"):
+    with pytest.raises(ValueError, match="since goes with retry, archived, completed; pending tasks have no such time"):
         TaskFilter(since=NOW).check([TaskState.RETRY, TaskState.PENDING])

@@ -152,7 +152,7 @@ def test_a_planned_move_tells_what_had_to_stay(ask: Ask, queue: Seeded, db: Any)
     assert (plan.job.total, plan.parked, plan.archived, plan.archive.most) == (3, 0, 2, 1)
     assert ask("carry_out", plan.job).done == 2
     assert (plan.moved.count, plan.moved.id_conflicts) == (2, 1)
-    assert plan.moved.failed == [("a", "its id is there already")]
+    assert plan.moved.failed == [("a", "its id exists there already")]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_job_on_named_tasks_goes_on_behind_one_that_moved_and_names_it(ask: As
     job = doing("run", infos)
     done = ask("carry_out", job)
     assert (done.done, done.failures) == (2, ["b is archived now, no longer retry"])
-    assert job.outcome(done) == "2 tasks made pending. 1 left as it was: b is archived now, no longer retry"
+    assert job.outcome(done) == "2 tasks made pending. 1 left unchanged: b is archived now, no longer retry"
 
 
 def test_a_queue_is_paused_and_resumed_by_jobs(ask: Ask, queue: Seeded) -> None:
@@ -244,7 +244,7 @@ def test_one_failed_task_is_run_again_and_no_other(ask: Ask, queue: Seeded) -> N
     [
         ({"states": ["pending"]}, "state must be one of retry, archived, not 'pending'"),
         ({"states": ["retired"]}, "not 'retired'"),
-        ({"states": []}, "states names no state; leave it out for all"),
+        ({"states": []}, "states is empty; leave it out for all states"),
     ],
 )
 def test_wrong_states_are_refused(ask: Ask, queue: Seeded, named: dict[str, Any], error: str) -> None:

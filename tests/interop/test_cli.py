@@ -176,7 +176,7 @@ def test_the_doctor_finds_nothing_wrong_with_what_go_does(go: GoPeer, fastq: Fas
         found = json.loads(fastq.run("doctor", "--json").stdout)
         assert [check for check in found["checks"] if check["level"] == "problem"] == []
         names = {check["check"]: check["seen"] for check in found["checks"]}
-        assert names["server clocks"] == "servers and schedulers: 1, as Redis'"
+        assert names["server clocks"] == "servers and schedulers: 1, the same as Redis"
 
 
 def test_the_doctor_finds_what_go_leaves_behind(go: GoPeer, fastq: Fastq, db: Any) -> None:

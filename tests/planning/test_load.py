@@ -19,11 +19,11 @@ def test_the_short_form_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "'' is none of rate="),
+        ("", "'' is not one of rate="),
         ("rate=5/s", "lacks duration= and payload="),
-        ("rate=5/s,duration=1s,payload=1kB,speed=9", "'speed=9' is none of"),
-        ("rate=5/s,duration=1s,payload=1kB,async=1", "'async=1' is none of"),
-        ("rate=5/s,rate=6/s,duration=1s,payload=1kB", "'rate=6/s' is there twice"),
+        ("rate=5/s,duration=1s,payload=1kB,speed=9", "'speed=9' is not one of"),
+        ("rate=5/s,duration=1s,payload=1kB,async=1", "'async=1' is not one of"),
+        ("rate=5/s,rate=6/s,duration=1s,payload=1kB", "'rate=6/s' is given twice"),
         ("rate=5,duration=1s,payload=1kB", "not a rate"),
         ("rate=5/s,duration=1s,payload=1kB,cpu=2s", "cpu must be from 0 to the duration of 1 s: 2 s"),
         ("rate=5/s,duration=1s,payload=1GB", "payload must be at most 512 MB"),

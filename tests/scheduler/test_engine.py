@@ -224,7 +224,7 @@ def test_a_removed_entry_fires_no_more(bench: Bench, db: Redis) -> None:
 
 def test_two_entries_of_one_scheduler_cannot_have_one_name(bench: Bench) -> None:
     entry = bench.add("* * * * *", name="daily")
-    with pytest.raises(ValueError, match="name 'daily' is another entry's already"):
+    with pytest.raises(ValueError, match="name 'daily' is already taken by another entry"):
         bench.add("* * * * *", name="daily")
     bench.engine.remove(entry.id)
     bench.add("* * * * *", name="daily")

@@ -148,7 +148,7 @@ def test_a_bad_spec_or_zone_registers_nothing(scheduler: Scheduler) -> None:
     with pytest.raises(ValueError, match="unknown time zone 'Paris'"):
         scheduler.register("@daily", "t", tz="Paris")
     scheduler.register("@daily", "t", "name")
-    with pytest.raises(ValueError, match="name 'name' is another entry's already"):
+    with pytest.raises(ValueError, match="name 'name' is already taken by another entry"):
         scheduler.register("@daily", "t", "name")
 
 

@@ -157,7 +157,7 @@ def test_tasks_that_enqueue_themselves_for_ever_are_an_error(url: str, monkeypat
         enqueue(url, "again")
 
     enqueue(url, "again")
-    with pytest.raises(RuntimeError, match="drain: 20 runs and no end, the last of 'again'"):
+    with pytest.raises(RuntimeError, match="drain: no end after 20 runs, the last one of 'again'"):
         drain(mux, url)
 
 

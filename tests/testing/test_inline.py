@@ -355,5 +355,5 @@ def test_a_canceled_caller_ends_its_handler() -> None:
 
 
 def test_assert_enqueued_does_not_ask_an_async_client(url: str) -> None:
-    with pytest.raises(TypeError, match="give it the URL of Redis"):
+    with pytest.raises(TypeError, match="give it the Redis URL"):
         assert_enqueued(AsyncClient(url), "t")  # type: ignore[arg-type]  # what is tested

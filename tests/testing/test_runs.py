@@ -176,7 +176,7 @@ def test_ctrl_c_and_what_a_test_says_within_a_handler_go_on_to_the_test(error: B
     [
         ((mux, "echo"), {"quue": "x"}, TypeError, "unknown option 'quue'"),
         ((mux, ""), {}, ValueError, "task type"),
-        ((mux, Task("echo"), {}), {}, TypeError, "a Task has its payload already"),
+        ((mux, Task("echo"), {}), {}, TypeError, "a Task already has a payload"),
         ((echo, "echo"), {}, TypeError, "mux must be a ServeMux, not function"),
     ],
 )

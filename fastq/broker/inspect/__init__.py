@@ -1,1 +1,1 @@
-"""What inspectors ask of Redis; servers use none of it."""
+"""The operations of inspectors; servers use none of them."""

@@ -1,4 +1,4 @@
-"""Does something to one task: deletes it, moves it to the archive or to pending; each at once or not at all."""
+"""Actions on one task: delete it, move it to the archive or to pending; each is atomic."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,10 +28,11 @@ IDS_A_CALL: Final = 5_000
 DONE: Final = 1
 NOT_FOUND: Final = 0
 FAR: Final = "far"
-"""The task is deep in a long pending list: ``find_in_pending`` says where, for another try."""
+"""The task is deep in a long pending list: ``find_in_pending`` finds its place for another try."""
 
 ActionOutcome: TypeAlias = int | str | bytes
-"""``DONE``, ``NOT_FOUND``, why not (a state, "aggregation", ``FAR``), or as bytes: done, and a message to look into."""
+"""``DONE``, ``NOT_FOUND``, the reason why not (a state, "aggregation", ``FAR``), or bytes: done, with a message to
+check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Target:
 
 
 def delete_task(task: Target) -> Operation[ActionOutcome]:
-    """Delete a task and its unique lock; a message that comes back may name a lock that its hash did not."""
+    """Delete a task and its unique lock; a returned message may name a lock that its hash does not."""
     return _action("delete_task", task)
 
 
@@ -85,7 +86,7 @@ def _parse(reply: Any) -> ActionOutcome:
 
 
 def find_in_pending(queue: str, task_id: str) -> Flow[str]:
-    """Find where a task stands in pending, counted from the newest, in pieces; "none" if it is not there."""
+    """Find the place of a task in pending, counted from the newest, in pieces; "none" if it is not there."""
     word, start = id_word(task_id), 0
     while True:
         ids: list[bytes] = yield list_ids_newest_first(queue, TaskState.PENDING, "", start, IDS_A_CALL)

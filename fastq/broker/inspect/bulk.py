@@ -1,4 +1,4 @@
-"""Does something to all tasks of a state, some hundreds a call, so that Redis is never held for long."""
+"""Actions on all tasks of a state, some hundreds per call, so that Redis is never blocked for long."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -33,7 +33,7 @@ MAX_DELETED_BYTES: Final = 6_000_000
 class Source(NamedTuple):
     """A list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` applies to that of a group.
 
-    ``last`` is the newest id of a list, or the greatest score, that is still meant; all are if it is empty.
+    ``last`` is the newest id of a list, or the greatest score, that is still included; empty includes all.
     """
 
     queue: str
@@ -47,7 +47,7 @@ class Source(NamedTuple):
         return Operation("LLEN" if self._is_list else "ZCARD", (self.key,), (), idempotent=True)
 
     def find_last(self) -> Operation[bytes]:
-        """Read what ``last`` is to be for those that are there now."""
+        """Read the value of ``last`` for the present ids."""
         if self._is_list:
             return Operation("LINDEX", (self.key,), (0,), lambda reply: reply or b"", idempotent=True)
         return Operation("ZRANGE", (self.key,), (-1, -1, "WITHSCORES"), _greatest, idempotent=True)
@@ -77,7 +77,7 @@ BulkAction: TypeAlias = Callable[[Source, int], Operation[BulkResult]]
 
 
 def delete_some(source: Source, count: int | None = None) -> Operation[BulkResult]:
-    """Delete some tasks and release their locks, but for those that only their messages name."""
+    """Delete some tasks and release their locks, except locks that only their messages name."""
     return _take("delete_tasks", source, (), count or TASKS_A_CALL, (MAX_DELETED_BYTES,))
 
 
@@ -122,13 +122,15 @@ def archive_all(source: Source, now: datetime) -> Flow[int]:
 
 def _take_all(source: Source, take: BulkAction) -> Flow[int]:
     left: int = yield source.size()
-    source = source._replace(last=(yield source.find_last()))  # what comes later is not meant, whoever takes the rest
+    source = source._replace(
+        last=(yield source.find_last())
+    )  # later tasks are not included, even if others take some of these
     tasks = 0
     while left > 0:
         try:
             taken: BulkResult = yield take(source, min(left, TASKS_A_CALL))
         except BrokerError as error:
-            error.add_note(f"{tasks} tasks were done before this, {left} were left")
+            error.add_note(f"{tasks} tasks were done before this error, {left} were left")
             raise
         yield from release_locks(source.queue, taken.unsure)
         if not taken.ids:
@@ -149,7 +151,7 @@ def _locks(queue: str, deleted: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple
             lock = view_task_message(message).unique_key
         except InvalidMessageError:
             continue
-        if lock.startswith(keys.queue_prefix(queue)):  # what a message calls a lock may be any key
+        if lock.startswith(keys.queue_prefix(queue)):  # a message may name any key as its lock
             yield task_id, lock
 
 

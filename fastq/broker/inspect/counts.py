@@ -1,4 +1,4 @@
-"""Looks into a queue: how many tasks are in each state, which, and what Redis holds of one. Nothing is changed."""
+"""Reads of a queue: the number of tasks in each state, their ids, and the data of one. Nothing is changed."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -24,15 +24,15 @@ class QueueCounts(NamedTuple):
 
     @property
     def unfinished(self) -> int:
-        """Count what is still to be worked on; a task that moved while it was counted may count twice."""
+        """Count the unfinished tasks; a task that moved during the count may count twice."""
         return self.scheduled + self.retry + self.pending + max(self.active, self.leased)
 
 
 def count_tasks(queue: str) -> tuple[Operation[int], ...]:
-    """Count a queue's tasks: one command a field of ``QueueCounts``, in its order.
+    """Count a queue's tasks: one command per field of ``QueueCounts``, in its order.
 
-    They are not atomic. Read in this order, a task on its way to a worker is never missed; one that comes back for a
-    retry may be, and then ``processed`` has grown.
+    They are not atomic. In this order, a task on its way to a worker is never missed. A task that comes back for a
+    retry may be missed, and then ``processed`` has grown.
     """
     return (
         _look("ZCARD", keys.scheduled(queue)),
@@ -82,13 +82,13 @@ class StoredTask(NamedTuple):
 
 
 def read_stored(queue: str, task_id: str) -> Operation[StoredTask]:
-    """Read a task's hash; all fields are None where there is none."""
+    """Read a task's hash; all fields are None if there is none."""
     key = keys.task(queue, task_id)
     return Operation("HMGET", (key,), ("msg", "state", "result"), _stored, idempotent=True)
 
 
 def count_existing(same_queue_keys: Sequence[str]) -> Operation[int]:
-    """Count those of some keys that exist; they share a hash tag."""
+    """Count the existing ones among some keys that share a hash tag."""
     return Operation("EXISTS", tuple(same_queue_keys), (), int, idempotent=True)
 
 

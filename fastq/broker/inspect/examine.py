@@ -1,6 +1,6 @@
-"""Examinations: stretches of a queue's lists, sets, leases, tasks and locks are looked through for what is wrong.
+"""Examinations of a queue's lists, sets, leases, tasks and locks, a stretch per call.
 
-Each call is one moment, so that what moves meanwhile is not suspected. With ``repair`` it repairs what it finds there.
+Each call is atomic, so that tasks in motion are not suspected. With ``repair`` it also repairs what it finds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ IDS_A_CALL: Final = 500
 LEASES_A_CALL: Final = 500
 TASKS_A_CALL: Final = 200
 MAX_SEARCHED: Final = 20_000
-"""Redis goes through that many ids of a list in a ms or two, for each id that it looks for."""
+"""The number of list elements that Redis scans in a ms or two, for each id that it looks for."""
 KEEP_COMPLETED_S: Final = 86_400
 
 
@@ -45,9 +45,9 @@ class Stretch(NamedTuple):
 
 
 def examine_list(queue: str, state: TaskState, start: str, *, repair: bool = False) -> Operation[Stretch]:
-    """Look at ids of pending or active, from the newest on: "none" has no task, "unleased" is active without lease.
+    """Examine ids of pending or active, from the newest on: "none" has no task, "unleased" is active without lease.
 
-    Others are called by the state that their tasks have. What has no task is repaired.
+    Other faults are named by the state that the task has. Ids without task are repaired.
     """
 
     def parse(reply: list[Any]) -> Stretch:
@@ -63,7 +63,7 @@ def examine_list(queue: str, state: TaskState, start: str, *, repair: bool = Fal
 def examine_set(
     queue: str, key: str, state: TaskState, cursor: str, *, group: str = "", repair: bool = False
 ) -> Operation[Stretch]:
-    """Look at ids of a sorted set as ``examine_list`` does; ``group`` is its name if it is one."""
+    """Examine ids of a sorted set as ``examine_list`` does; ``group`` is its name if it is a group."""
 
     def parse(reply: list[Any]) -> Stretch:
         cursor, looked_at, dropped, *found = reply
@@ -75,7 +75,7 @@ def examine_set(
 
 
 def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[Stretch]:
-    """Look at leases: "inactive" are of tasks that are not in active, "expired" ended before that second."""
+    """Examine leases: "inactive" ones have a task that is not active, "expired" ones ended before that second."""
 
     def parse(reply: list[Any]) -> Stretch:
         cursor, looked_at, *found = reply
@@ -89,12 +89,12 @@ def examine_leases(queue: str, cursor: str, expired_before_s: int) -> Operation[
 def examine_tasks(
     queue: str, task_ids: Sequence[str], now_s: int, *, read_ns: int = 0, most_archived: int | None = None
 ) -> Operation[list[tuple[str, str]]]:
-    """Look for tasks that are nowhere; returns their ids and states, or "none" for what has no message.
+    """Find tasks that are in no list; returns their ids and states, or "none" for a hash without a message.
 
-    With ``most_archived`` they are repaired: what has no message is deleted, what was completed is kept for a day, the
-    rest archived, or left as it is ("full") while the archive has so many tasks. Those that may be in a pending list
-    too long to be searched are "unsure", and left as they are; unless ``read_ns`` says that it was read since then, and
-    they were not there.
+    With ``most_archived`` they are repaired: hashes without a message are deleted, completed tasks are kept for a day,
+    and the others are archived, or left as they are ("full") if the archive already has that many tasks. Tasks that may
+    be in a pending list too long to be searched are "unsure" and left as they are, unless they are older than
+    ``read_ns``, the time at which that list was read without finding them.
     """
     script_keys = (
         *containers(queue),
@@ -116,7 +116,7 @@ def examine_tasks(
 
 
 def examine_lock(queue: str, lock: str, *, repair: bool = False) -> Operation[str | None]:
-    """Look at a unique lock; returns the id of its task if that is gone. The lock is deleted then to repair it."""
+    """Examine a unique lock; returns the id of its task if that is gone. A repair deletes such a lock."""
     return scripted(
         "examine_lock",
         (lock,),
@@ -127,7 +127,7 @@ def examine_lock(queue: str, lock: str, *, repair: bool = False) -> Operation[st
 
 
 def list_parked(queue: str) -> Operation[list[bytes]]:
-    """Read ids of tasks that are between this queue and another: those of the oldest moves, 1 000 at most."""
+    """Read ids of tasks between this queue and another: those of the oldest moves, at most 1 000."""
     return Operation("ZRANGE", (keys.moving(queue),), (0, 999), idempotent=True)
 
 

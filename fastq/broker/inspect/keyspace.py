@@ -1,4 +1,4 @@
-"""Walks through all keys of Redis that are asynq's, on each node of a cluster, a stretch a call."""
+"""A scan of all of asynq's keys, on each node of a cluster, a stretch per call."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -23,7 +23,7 @@ class KeyPage(NamedTuple):
 
 
 def scan_keys(tag: str, pattern: str, cursor: str = "0") -> Operation[KeyPage]:
-    """Read the keys among about 1 000 that match a pattern; ``tag`` is the name of a queue that is on the node."""
+    """Read those of about 1 000 keys that match a pattern; ``tag`` is the name of a queue on the node."""
     script_keys, args = (keys.pending(tag),), (pattern, cursor, KEYS_A_CALL)
     return scripted("scan_keys", script_keys, args, _parse_page, idempotent=True)
 
@@ -34,12 +34,12 @@ def _parse_page(reply: list[Any]) -> KeyPage:
 
 
 def glob_of(prefix: str) -> str:
-    """Return the pattern of all keys that begin so."""
+    """Return the pattern of all keys with this prefix."""
     return "".join(f"\\{char}" if char in "*?[]\\^" else char for char in prefix) + "*"
 
 
 def node_tags(ranges: Sequence[SlotRange]) -> list[str]:
-    """Return for each node of a cluster that has slots a name whose queue would be on it."""
+    """Return, for each cluster node with slots, the name of a queue that would be on it."""
     spans = {span.nodes[0][0]: span for span in ranges}
     return [
         next(tag for tag in map(str, count()) if span.first <= key_slot(keys.pending(tag).encode()) <= span.last)
@@ -48,10 +48,10 @@ def node_tags(ranges: Sequence[SlotRange]) -> list[str]:
 
 
 def count_keys() -> Operation[int]:
-    """Count all keys of the database; of a cluster those of one node."""
+    """Count all keys of the database; in a cluster, those of one node."""
     return Operation("DBSIZE", (), (), int, idempotent=True)
 
 
 def key_types(names: Sequence[str]) -> tuple[Operation[str], ...]:
-    """Read of what type each key is, "none" if there is none."""
+    """Read the type of each key, "none" if it does not exist."""
     return tuple(Operation("TYPE", (name,), (), lambda reply: reply.decode(), idempotent=True) for name in names)

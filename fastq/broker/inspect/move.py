@@ -1,9 +1,9 @@
-"""Moves tasks to another queue, maybe on another node, in steps that may each be the last one, and be asked again.
+"""Moves tasks to another queue, maybe on another node, in steps that may be interrupted and repeated.
 
-A task is parked in its queue (claim), then in the other one, too (``put_tasks``), then deleted from its own, which
-keeps a note (commit), then put into its state in the other (unpark), then the note goes (forget). Parked tasks are run
-by nobody, so at no time are there two that could be; and what is parked where tells how far it came. A copy knows which
-move put it there: one that comes when another has arrived, and may have been run, is dropped.
+A task is parked in its queue (claim), then also in the other one (``put_tasks``), then deleted from its own, which
+keeps a note (commit), then put into its state in the other (unpark), then the note is deleted (forget). No server runs
+a parked task, so there are never two copies that could run; the places where it is parked show how far the move came. A
+copy carries the token of its move: if another copy has already arrived, and may have run, a later one is dropped.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class ParkedTask(NamedTuple):
 
 
 def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, place: int) -> Operation[int]:
-    """Park some tasks that stand behind a place of their list or set; returns how many were still there."""
+    """Park some tasks behind a given place of their list or set; returns how many were still there."""
     queue = source.queue
     return scripted(
         "claim_tasks",
@@ -51,7 +51,7 @@ def claim_tasks(source: Source, ids: Sequence[bytes], token: str, target: str, p
 
 
 def commit_move(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operation[list[int]]:
-    """Delete tasks that are parked elsewhere: 1 it is done for this copy, 0 it is not this move's, or too late."""
+    """Delete tasks that are parked elsewhere: 1 if done for this copy, 0 if it belongs to another move or is late."""
     words: list[Word] = [word for task in tasks for word in (task.id, task.old_lock, task.by)]
     return scripted(
         "commit_move",
@@ -64,7 +64,7 @@ def commit_move(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operatio
 def unpark_tasks(queue: str, token: str, tasks: Sequence[ParkedTask], *, back: bool = False) -> Operation[BulkResult]:
     """Put parked tasks into their states, pending ones behind all others, or with ``back`` before them.
 
-    What is put back counts as no task done.
+    Tasks put back do not count as done.
     """
     script_keys = (
         keys.moving(queue),
@@ -84,14 +84,14 @@ def unpark_tasks(queue: str, token: str, tasks: Sequence[ParkedTask], *, back: b
 
 
 def drop_parked(queue: str, token: str, tasks: Sequence[ParkedTask]) -> Operation[int]:
-    """Delete parked tasks of a move of which the queue that they came from knows nothing."""
+    """Delete parked tasks of a move that their original queue no longer knows."""
     words: list[Word] = [word for task in tasks for word in (task.id, task.lock, task.by)]
     args: list[Word] = [keys.task_prefix(queue), token, *words]
     return scripted("drop_parked", (keys.moving(queue),), args, int, idempotent=True)
 
 
 def read_notes(queue: str) -> Operation[dict[bytes, bytes]]:
-    """Read the notes on what left a queue, ``token:id`` to ``by:queue``; 200 at most of each interrupted move."""
+    """Read the notes on tasks that left a queue, ``token:id`` to ``by:queue``; at most 200 per interrupted move."""
     return Operation("HGETALL", (keys.moved(queue),), (), fields_of, idempotent=True)
 
 
@@ -102,5 +102,5 @@ def forget_move(queue: str, token: str, ids: Sequence[bytes]) -> Operation[int]:
 
 
 def count_parked(queue: str) -> Operation[int]:
-    """Count the tasks of a queue that are between it and another."""
+    """Count the tasks between a queue and another one."""
     return Operation("ZCARD", (keys.moving(queue),), (), int, idempotent=True)

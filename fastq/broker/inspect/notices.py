@@ -1,4 +1,4 @@
-"""Reads what living servers tell of themselves: whether they take tasks, from where, and the notices of fastq's."""
+"""Reads the published data of live servers: whether they take tasks, their queues, and the notices of fastq's."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -13,11 +13,11 @@ from fastq.wire.notice import ServerNotice
 __all__ = ["Serving", "live_servers", "read_servers"]
 
 _ACTIVE: Final = "active"
-"""asynq's word for a server that takes tasks; one that was told to be quiet is "stopped"."""
+"""asynq's word for a server that takes tasks; a quiet one is "stopped"."""
 
 
 class Serving(NamedTuple):
-    """A living server: its queues, whether it takes tasks from them, its notice; None of Go's, which have none."""
+    """A live server: its queues, whether it takes tasks from them, and its notice (None for Go servers)."""
 
     queues: frozenset[str]
     is_active: bool
@@ -25,13 +25,13 @@ class Serving(NamedTuple):
 
 
 def live_servers(now_s: int) -> Flow[list[Serving]]:
-    """Read what the servers tell that are not out of date."""
+    """Read the data of the servers whose entries are current."""
     live: list[bytes] = yield Operation("ZRANGEBYSCORE", (keys.all_servers(),), (now_s, "+inf"), idempotent=True)
     return (yield from read_servers([key.decode("utf-8", "surrogateescape") for key in live]))
 
 
 def read_servers(info_keys: Sequence[str]) -> Flow[list[Serving]]:
-    """Read what some servers tell; those that are gone, or cannot be read, are left out."""
+    """Read the data of some servers; those that are gone or unreadable are left out."""
     infos = yield from read_infos(info_keys)
     found = yield from together(
         *(Operation("GET", (keys.server_notice(key),), (), _notice, idempotent=True) for key in info_keys)
@@ -52,4 +52,4 @@ def _notice(reply: bytes | None) -> ServerNotice | None:
     try:
         return None if reply is None else ServerNotice.decode(reply)
     except InvalidMessageError:
-        return None  # of a later format: it tells us nothing
+        return None  # of a later format, which we cannot read

@@ -1,4 +1,4 @@
-"""Puts tasks into a queue as they were elsewhere: with all fields, in their state, with what is left of their locks."""
+"""Puts tasks into a queue as they were elsewhere: with all fields, state, and remaining time of their locks."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -13,11 +13,11 @@ from fastq.wire.codec import rewrite_task_message, view_task_message
 __all__ = ["MOVING", "PutOutcome", "TaskToPut", "lock_of", "put_tasks", "read_lock", "readdress"]
 
 MOVING = "moving"
-"""The state of a task that is between two queues; not asynq's."""
+"""The state of a task between two queues; not one of asynq's."""
 
 
 class PutOutcome(IntEnum):
-    """What happened to a task; the numbers are the script's."""
+    """The result for a task; the numbers are the script's."""
 
     DONE = 1
     WITHOUT_LOCK = 2
@@ -51,10 +51,10 @@ def put_tasks(
     is_trial: bool = False,
     most_archived: int = ARCHIVE_MAX_SIZE,
 ) -> Operation[list[PutOutcome]]:
-    """Put tasks into a queue, each unless its id exists; ``is_trial`` writes nothing and tells what would be.
+    """Put tasks into a queue, each unless its id exists; ``is_trial`` writes nothing and returns the same results.
 
-    What would make the archive hold more than ``most_archived`` is not put.
-    With the ``token`` of a move they are parked, those whose locks are free, and to ask again is no harm.
+    Tasks that would fill the archive beyond ``most_archived`` are not put. With the ``token`` of a move, those with
+    free locks are parked instead, and the call may be repeated.
     """
     script_keys = (
         *containers(queue, active=False),
@@ -90,7 +90,7 @@ def _words(task: TaskToPut, width: int) -> list[Word]:
 
 
 def readdress(fields: Mapping[bytes, bytes], source: str, target: str) -> dict[bytes, bytes]:
-    """Return a task's fields as they are in another queue: its message names that, its unique lock is one of that.
+    """Return a task's fields for another queue: its message and its unique lock name that queue.
 
     ``InvalidMessageError`` if its message cannot be read.
     """
@@ -107,10 +107,10 @@ def readdress(fields: Mapping[bytes, bytes], source: str, target: str) -> dict[b
 
 
 def lock_of(queue: str, unique_key: str) -> str:
-    """Return what a message calls its unique lock, empty if it is none of the queue's: it may be any key."""
+    """Return the unique lock that a message names; empty if it is not a lock of the queue, since it may be any key."""
     return unique_key if unique_key.startswith(f"{keys.queue_prefix(queue)}unique:") else ""
 
 
 def read_lock(lock: str, task_id: bytes) -> Operation[int]:
-    """Return for how many milliseconds a task still holds its unique lock: -1 for ever, -2 if it does not hold it."""
+    """Return how many milliseconds a task still holds its unique lock: -1 forever, -2 if it does not hold it."""
     return scripted("read_lock", (lock,), (task_id,), int, idempotent=True)

@@ -1,4 +1,4 @@
-"""Looks at queues as a whole: which there are, what is in them, what passed through them; pausing them."""
+"""Reads of whole queues: their names, contents and counters; pausing and resuming them."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
@@ -35,7 +35,7 @@ SAMPLED_GROUPS: Final = 5
 
 
 def list_queues() -> Operation[list[str]]:
-    """Read the names of all queues, in the order of the alphabet."""
+    """Read the names of all queues, in alphabetical order."""
     return Operation("SMEMBERS", (keys.all_queues(),), (), _names, idempotent=True)
 
 
@@ -159,7 +159,7 @@ class MemorySample(NamedTuple):
 
 
 def sample_memory(queue: str) -> Operation[MemorySample]:
-    """Estimate from a few tasks how much memory a queue takes."""
+    """Estimate the memory of a queue from a few tasks."""
     return scripted(
         "sample_memory",
         (
@@ -180,7 +180,7 @@ class GroupPage(NamedTuple):
 
 
 def list_groups(queue: str, cursor: str = "0", count: int = GROUPS_A_CALL) -> Operation[GroupPage]:
-    """Read some of a queue's groups; while groups come and go, one may come in two pages."""
+    """Read some of a queue's groups; while groups come and go, one may appear on two pages."""
     return scripted(
         "list_groups",
         (keys.groups(queue),),
@@ -196,7 +196,7 @@ def _parse_groups(reply: list[Any]) -> GroupPage:
 
 
 def group_sizes(queue: str) -> Flow[dict[str, int]]:
-    """Read all groups of a queue and how many tasks wait in each, some hundreds a round trip."""
+    """Read all groups of a queue with their number of tasks, some hundreds per round trip."""
     sizes: dict[str, int] = {}
     cursor = "0"
     while True:
@@ -219,12 +219,12 @@ def _parse_counters(reply: list[bytes | None]) -> list[tuple[int, int]]:
 
 
 def pause_queue(queue: str, now_s: int) -> Operation[bool]:
-    """Let nothing more be taken from a queue; False if it was paused before."""
+    """Stop servers from taking tasks of a queue; False if it was paused before."""
     return scripted("pause_queue", (keys.paused(queue),), (now_s,), bool)
 
 
 def unpause_queue(queue: str) -> Operation[bool]:
-    """Let tasks be taken again; False if the queue was not paused."""
+    """Let servers take its tasks again; False if the queue was not paused."""
     return Operation("DEL", (keys.paused(queue),), (), bool)
 
 

@@ -1,4 +1,4 @@
-"""What a Redis, or a cluster, says of itself, its settings, its clock and slow commands; not every user may ask."""
+"""Reads Redis' settings, clock and slow log; not every Redis user may read these."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Reads the lists in which servers and schedulers show themselves as they are, stale members included."""
+"""Reads the lists of servers and schedulers as they are, including stale members."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -50,5 +50,5 @@ def read_infos(names: Sequence[str]) -> Flow[list[bytes]]:
 
 
 def forget_stale(index: str, before_s: int) -> Operation[int]:
-    """Take members off a list whose time was over before that second; returns how many."""
+    """Remove members of a list that expired before that second; returns how many."""
     return Operation("ZREMRANGEBYSCORE", (INDEXES[index],), ("-inf", f"({before_s}"), int, idempotent=True)

@@ -1,4 +1,4 @@
-"""Deletes a queue with all its keys, in pieces, while producers may go on."""
+"""Deletes a queue with all its keys, in pieces, while producers may continue."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ class CloseOutcome(NamedTuple):
 
 
 def close_queue(queue: str, now_s: int, *, force: bool) -> Operation[CloseOutcome]:
-    """Pause a queue that has no tasks; with ``force`` one that has no active ones."""
+    """Pause a queue without tasks; with ``force``, one without active tasks."""
     script_keys = (*_containers(queue)[:-1], keys.paused(queue))
     return scripted("close_queue", script_keys, (now_s, int(force)), _parse_closing)
 
@@ -56,7 +56,7 @@ def _parse_closing(reply: list[int]) -> CloseOutcome:
 
 
 def delete_contents(queue: str) -> Flow[None]:
-    """Delete the tasks of a closed queue; first those that a forwarder might move, and whither."""
+    """Delete the tasks of a closed queue; first those that a forwarder might move, then their target states."""
     for state in (TaskState.SCHEDULED, TaskState.RETRY):
         yield from delete_all(Source(queue, container(queue, state), state))
     yield from _delete_groups(queue)
@@ -83,7 +83,7 @@ def _delete_groups(queue: str) -> Flow[None]:
 
 
 def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
-    """Delete groups with their tasks: small ones in one round trip, the rest of each big one by itself.
+    """Delete groups with their tasks: small ones in one round trip, the rest of each big one separately.
 
     Locks that only messages name are left to ``sweep_queue``.
     """
@@ -98,7 +98,7 @@ def _delete_some_groups(queue: str, sizes: Mapping[str, int]) -> Flow[None]:
 
 
 def unlist_groups(queue: str, groups: list[str]) -> Flow[None]:
-    """Take those of some groups off the list that have no tasks."""
+    """Take the empty ones of some groups off the list."""
     if groups:
         args = (keys.group_prefix(queue), *groups)
         yield scripted("unlist_groups", (keys.groups(queue),), args, int, idempotent=True)
@@ -112,7 +112,7 @@ class FoundGroup(NamedTuple):
 
 
 def find_groups(queue: str) -> Flow[dict[str, FoundGroup]]:
-    """Go through all keys of Redis for the groups and aggregation sets of a queue, by key; Go leaves unlisted ones."""
+    """Scan all keys of Redis for the groups and aggregation sets of a queue; Go leaves unlisted ones."""
     prefix = keys.group_prefix(queue)
     script_keys = (keys.groups(queue), keys.aggregation_sets(queue))
     found: dict[str, FoundGroup] = {}
@@ -132,7 +132,7 @@ def _parse_groups(words: list[Any]) -> Iterator[tuple[str, FoundGroup]]:
 
 
 def sweep_queue(queue: str) -> Flow[int]:
-    """Go through all keys of Redis for those of a queue that no task of it needs, and delete them; returns how many."""
+    """Scan all keys of Redis for keys of a queue that none of its tasks needs, and delete them; returns how many."""
     prefix = keys.queue_prefix(queue)
     script_keys = (*_containers(queue), keys.paused(queue))
     swept: SweepPage = SweepPage("0", 0)
@@ -159,7 +159,7 @@ def keys_of_queue(queue: str) -> list[str]:
 
 
 class SweepPage(NamedTuple):
-    """SCAN's cursor, and how many keys were deleted so far."""
+    """SCAN's cursor, and the number of keys deleted so far."""
 
     cursor: str
     deleted: int
@@ -170,7 +170,7 @@ def _parse_sweep(reply: list[Any]) -> SweepPage:
 
 
 def forget_queue(queue: str) -> Flow[None]:
-    """Resume a queue, and take it off the list if nothing came into it meanwhile."""
+    """Resume a queue, and take it off the list if no task arrived meanwhile."""
     left: int = yield Operation("EXISTS", _containers(queue), (), int, idempotent=True)
     delist = () if left else (Operation("SREM", (keys.all_queues(),), (queue,), int, idempotent=True),)
     yield from together(Operation("DEL", (keys.paused(queue),), (), int, idempotent=True), *delist)

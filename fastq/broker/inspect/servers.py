@@ -1,4 +1,4 @@
-"""Looks at who is there: servers and what they run, schedulers and what they enqueued, nodes of a cluster."""
+"""Reads of servers with their tasks, schedulers with their entries, and cluster nodes."""
 
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes]]]]:
-    """Read each live server's ServerInfo and the WorkerInfos of what it runs; forget those that are long silent."""
+    """Read the ServerInfo and WorkerInfos of each live server; remove servers that have long been silent."""
     live = yield from _live_keys(keys.all_servers(), now_s)
     workers = yield from _live_keys(keys.all_workers(), now_s)
     infos = yield from _read_each("GET", live, ())
@@ -29,7 +29,7 @@ def read_servers(now_s: int) -> Flow[list[tuple[bytes, list[bytes]]]]:
 
 
 def read_scheduler_entries(now_s: int) -> Flow[list[bytes]]:
-    """Read the entries of all live schedulers; forget those that are long silent."""
+    """Read the entries of all live schedulers; remove schedulers that have long been silent."""
     live = yield from _live_keys(keys.all_schedulers(), now_s)
     entries = yield from _read_each("LRANGE", live, (0, -1))
     return [entry for of_one in entries for entry in of_one]
@@ -42,12 +42,12 @@ def _live_keys(index: str, now_s: int) -> Flow[list[str]]:
     )
     if isinstance(live, BrokerError):
         raise live
-    del forgotten  # its error keeps nobody from reading who may only read
+    del forgotten  # its error must not stop a user who may only read
     return [key.decode("utf-8", "surrogateescape") for key in live]
 
 
 def _read_each(command: str, names: list[str], args: tuple[int, ...]) -> Flow[list[Any]]:
-    """Read keys, each maybe on a node of its own."""
+    """Read keys that may each be on another node."""
     return (yield from together(*(Operation(command, (name,), args, idempotent=True) for name in names)))
 
 
@@ -56,7 +56,7 @@ def _tag(key: str) -> str:
 
 
 def list_history(entry_id: str, start: int, count: int) -> Operation[list[bytes]]:
-    """Read when a scheduler enqueued an entry's task, the latest first."""
+    """Read the times when a scheduler enqueued an entry's task, the latest first."""
     key = (keys.scheduler_history(entry_id),)
     return Operation("ZREVRANGE", key, (start, start + count - 1), idempotent=True)
 
@@ -70,7 +70,7 @@ class SlotRange(NamedTuple):
 
 
 def cluster_slots() -> Operation[list[SlotRange]]:
-    """Read which nodes of a cluster have which slots; a ``BrokerError`` where Redis is no cluster."""
+    """Read which nodes of a cluster have which slots; a ``BrokerError`` if Redis is not a cluster."""
     return Operation("CLUSTER", (), ("SLOTS",), _parse_slots, idempotent=True)
 
 
@@ -82,5 +82,5 @@ def _parse_slots(reply: list[Any]) -> list[SlotRange]:
 
 
 def slot_of(queue: str) -> int:
-    """Return the slot of a cluster in which all keys of a queue are."""
+    """Return the cluster slot of a queue's keys."""
     return int(key_slot(keys.pending(queue).encode()))

@@ -1,4 +1,4 @@
-"""Looks at tasks: the ids of a state by rank, the tasks behind ids; and a new payload for a scheduled one."""
+"""Reads of tasks: the ids of a state by rank, tasks by id; and a new payload for a scheduled task."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -49,9 +49,9 @@ def containers(queue: str, *, active: bool = True) -> tuple[str, ...]:
 
 
 def list_ids(queue: str, state: TaskState, group: str, start: int, count: int) -> Operation[list[bytes]]:
-    """Read ids of a state by rank: the oldest of pending and active first, the lowest score of the others.
+    """Read ids of a state by rank: pending and active from the oldest on, the others from the lowest score on.
 
-    ``group`` counts for aggregating only.
+    ``group`` applies to aggregating only.
     """
     key = (container(queue, state, group),)
     if state in LISTS:  # the newest are at the head
@@ -81,7 +81,7 @@ class FoundTask(NamedTuple):
 
 
 def read_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Operation[list[FoundTask]]:
-    """Read tasks at one moment; it may bring fewer than asked for, the first ones, when they are big."""
+    """Read tasks atomically; of big tasks it may return fewer than asked for, the first ones."""
     return scripted(
         "read_tasks",
         (keys.scheduled(queue), keys.retry(queue), keys.lease(queue)),
@@ -105,7 +105,7 @@ def _parse_tasks(reply: list[Any]) -> list[FoundTask]:
 
 
 def read_all_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Flow[list[FoundTask]]:
-    """Read any number of tasks, as many a round trip as are no burden to Redis."""
+    """Read any number of tasks, in round trips that are no burden to Redis."""
     found: list[FoundTask] = []
     while len(found) < len(task_ids):
         found += yield read_tasks(queue, task_ids[len(found) : len(found) + TASKS_A_CALL])
@@ -118,7 +118,7 @@ def read_message(queue: str, task_id: str) -> Operation[bytes | None]:
 
 
 def update_payload(queue: str, task_id: str, old: bytes, new: bytes) -> Operation[int | str]:
-    """Replace a scheduled task's message: 1 done, 0 no such task, -1 it is not ``old`` any more, or its other state."""
+    """Replace a scheduled task's message: 1 done, 0 no such task, -1 no longer ``old``, or the other state it is in."""
     return scripted(
         "update_payload",
         (keys.task(queue, task_id),),

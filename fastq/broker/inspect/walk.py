@@ -1,7 +1,7 @@
-"""Goes through a list or set of tasks from its oldest on, a page a call, while others change it; and runs some of them.
+"""A walk through a list or set of tasks from its oldest on, a page per call, while others change it; and running some.
 
-A place in it is no number: what leaves shifts the rest. So each call names the last ids that were passed, and goes on
-behind the last of them that is still there.
+A place in it is not a number, because tasks that leave shift the others. So each call names the last ids passed, and
+continues after the last one that is still there.
 """
 
 from collections import deque
@@ -18,14 +18,14 @@ __all__ = ["Chosen", "Walk", "WalkPage", "WalkedTask", "run_chosen", "run_some"]
 TASKS_A_CALL: Final = 200
 MAX_PAGE_BYTES: Final = 256_000
 REMEMBERED: Final = 50
-"""Of how many passed ids one must be left for the walk to know where it is; else tasks may come twice."""
+"""The number of passed ids of which one must remain, so that the walk finds its place; otherwise tasks come twice."""
 
 
 class WalkedTask(NamedTuple):
     """What Redis stores of a task in a list or set: all fields of its hash, or none if there is no hash.
 
-    ``lock_ms`` is for how long the task still holds the lock that its hash names: -1 for ever, -2 if it does not hold
-    it or this was not checked.
+    ``lock_ms`` is the time for which the task still holds the lock that its hash names: -1 forever, -2 if it does not
+    hold it or this was not checked.
     """
 
     id: bytes
@@ -40,14 +40,14 @@ class WalkedTask(NamedTuple):
 
 
 class WalkPage(NamedTuple):
-    """A run of consecutive tasks, and how many tasks precede them."""
+    """Some consecutive tasks, and the number of tasks before them."""
 
     place: int
     tasks: list[WalkedTask]
 
 
 class Walk:
-    """A walk through the tasks of a source: ``page``, then ``passed`` with those of them that stay, until none come."""
+    """A walk through the tasks of a source: ``page``, then ``passed`` with those that stay, until a page is empty."""
 
     def __init__(self, source: Source, *, with_locks: bool = False) -> None:
         self.source = source
@@ -56,7 +56,7 @@ class Walk:
         self._passed: deque[WalkedTask] = deque(maxlen=REMEMBERED)
 
     def page(self, count: int = TASKS_A_CALL) -> Operation[WalkPage]:
-        """Read the next tasks, fewer than ``count`` where they are big."""
+        """Read the next tasks, fewer than ``count`` if they are big."""
         words: list[Word] = [word for task in reversed(self._passed) for word in (task.id, task.score)]
         args = (
             keys.task_prefix(self.source.queue),
@@ -93,12 +93,12 @@ class Chosen(NamedTuple):
 
     @classmethod
     def of(cls, task: WalkedTask) -> "Chosen":
-        """Name a task that was read."""
+        """Return the reference to a task that was read."""
         return cls(task.id, sha1(task.message or b"", usedforsecurity=False).digest())
 
 
 def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation[BulkResult]:
-    """Move some tasks of a sorted set to pending, those that are still there and as they were seen."""
+    """Move some tasks of a sorted set to pending, if they are still there and unchanged."""
     words = [word for task in chosen for word in (task.id, task.digest.hex())]
     args = (keys.task_prefix(source.queue), source.state.value, now_ns, *words)
     script_keys = (source.key, keys.pending(source.queue))
@@ -111,7 +111,7 @@ def _parse_taken(reply: list[int]) -> BulkResult:
 
 
 def run_chosen(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Flow[int]:
-    """Move any number of tasks to pending, as ``run_some`` does; returns how many it were."""
+    """Move any number of tasks to pending, as ``run_some`` does; returns how many were moved."""
     moved = 0
     for start in range(0, len(chosen), TASKS_A_CALL):
         taken: BulkResult = yield run_some(source, chosen[start : start + TASKS_A_CALL], now_ns)

@@ -1,6 +1,6 @@
 -- Counts failures. Uses failures, failed, failed_total, stats_expire_at, and wraps, from count_processed.
 if redis.call("INCRBY", failed, failures) == failures then redis.call("EXPIREAT", failed, stats_expire_at) end
--- The two totals begin anew together: there are never more failures than tasks.
+-- The two totals restart together, so there are never more failures than tasks.
 if wraps or tonumber(redis.call("GET", failed_total) or 0) + failures >= 9223372036854775807 then
   redis.call("SET", failed_total, failures)
 else

@@ -1,4 +1,4 @@
--- A key that is no hash is as good as none. Any other error says nothing of the task: in a cluster it may be on its way
+-- A key that is not a hash counts as none. Any other error may not be the task's fault: in a cluster it may be moving
 -- to another node; then the script ends with it.
 local function has_message(task)
   local has = redis.pcall("HEXISTS", task, "msg")

@@ -1,6 +1,6 @@
 -- Uses task_id, seen_at, the key of each state, groups, aggregation_sets, group_prefix.
 
--- Takes the id off pending, looking at no more than the ends of a long list, and around where it was seen.
+-- Takes the id off pending, searching only the ends of a long list and around the place where it was seen.
 local function is_off_pending()
   for side = -1, 1, 2 do
     if redis.call("LPOS", pending, task_id, "RANK", side, "MAXLEN", 50000) then
@@ -12,7 +12,7 @@ local function is_off_pending()
   local first = tonumber(seen_at)
   for at, other in ipairs(first and redis.call("LRANGE", pending, first, first + 2000) or {}) do
     if other == task_id then
-      -- To close the gap Redis would go through half a list; so the newest task moves up into it.
+      -- To close the gap, Redis would walk half the list; so the newest task moves into it.
       redis.call("LSET", pending, first + at - 2, redis.call("LPOP", pending))
       return true
     end
@@ -20,7 +20,7 @@ local function is_off_pending()
   return false
 end
 
--- Takes the id off where its state says it is; returns the reason if it must not be or was not found there.
+-- Takes the id off the place of its state; returns the reason if that is not allowed, or it was not found there.
 local function reason_to_leave(state, group)
   local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed}
   if state == "pending" then return not is_off_pending() and "far" or nil end

@@ -1,9 +1,9 @@
 -- Uses source, state, group, count, last, lease, groups, task_prefix.
 
--- Redis has no type for a list that became empty.
+-- An empty list has no type in Redis.
 local is_list = state == "pending" or state == "active"
 
--- Returns how many of the oldest of a list to take, none if others took the last one; behind it any number may stand.
+-- Returns how many of a list's oldest ids to take, none if others took the last one; any number may come after it.
 local function number_to_take()
   if last == "" then return math.min(count, redis.call("LLEN", source)) end
   local at = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", count)
@@ -15,7 +15,7 @@ local function number_to_take()
   return at and math.min(count, redis.call("LLEN", source) - at) or 0
 end
 
--- Returns the ids to take: the oldest of a list, those of the lowest scores of a set.
+-- Returns the ids to take: the oldest of a list, or those with the lowest scores of a set.
 local function ids_to_take()
   if not is_list then
     return redis.call("ZRANGE", source, "-inf", last == "" and "+inf" or last, "BYSCORE", "LIMIT", 0, count)
@@ -26,7 +26,7 @@ local function ids_to_take()
   return ids
 end
 
--- Takes that many of them off; a group without tasks is listed no more.
+-- Takes that many of them off; an empty group is no longer listed.
 local function take_off(number)
   if number == 0 then return end
   if is_list then
@@ -37,8 +37,8 @@ local function take_off(number)
   if group ~= "" and redis.call("EXISTS", source) == 0 then redis.call("SREM", groups, group) end
 end
 
--- An id without a task, or whose task is elsewhere, is taken off and that is all. asynq's archive may break half-way,
--- and leave a task that says it is active.
+-- An id without a task, or with its task elsewhere, is only taken off. asynq's archive may break half-way,
+-- and leave a task in state active.
 local function is_here(id, its_state)
   return its_state == state or its_state == "active" and not redis.call("ZSCORE", lease, id)
 end

@@ -1,8 +1,8 @@
---[[ acquire: take a token of a semaphore if one is free; those whose holders' time was up are free.
+--[[ acquire: take a token of a semaphore if one is free; expired tokens are free.
 KEYS[1] semaphore   asynq:sema:{scope}
 ARGV[1] max_tokens  tokens that there are
 ARGV[2] now         unix seconds
-ARGV[3] deadline    unix seconds at which the token is free again, whatever becomes of its holder
+ARGV[3] deadline    unix seconds at which the token expires, even if its holder dies
 ARGV[4] holder      task id
 builds  none
 returns 1 taken | 0 none is free

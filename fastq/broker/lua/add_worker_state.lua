@@ -1,4 +1,4 @@
---[[ add_worker_state: publish more of what a server runs, where one call would hold Redis for too long.
+--[[ add_worker_state: publish more of a server's running tasks, if one call would block Redis for too long.
 KEYS[1] workers      asynq:workers:{host:pid:id}
 ARGV[1] ttl          seconds
 ARGV[2...] infos     two values for each running task: task id, WorkerInfo message

@@ -1,4 +1,4 @@
---[[ aggregation_check: if a group is to be aggregated, take its oldest tasks out of it, as a set with a deadline.
+--[[ aggregation_check: if a group is due for aggregation, take its oldest tasks out of it, as a set with a deadline.
 KEYS[1] group             asynq:{q}:g:{group}
 KEYS[2] aggregation_set   asynq:{q}:g:{group}:{set}
 KEYS[3] aggregation_sets  asynq:{q}:aggregation_sets
@@ -23,7 +23,7 @@ local grace, max_delay, max_size, limit = tonumber(ARGV[4]), tonumber(ARGV[5]), 
 if redis.call("EXISTS", aggregation_set) == 1 then return redis.call("ZCARD", aggregation_set) end
 local at, size = due_at(group)
 if not at or at > now then return 0 end
--- First, since a Redis that is out of memory refuses it, and nothing has happened yet.
+-- First, because a Redis that is out of memory refuses it before anything else has happened.
 redis.call("ZADD", aggregation_sets, deadline, aggregation_set)
 if size <= limit then
   redis.call("RENAME", group, aggregation_set)

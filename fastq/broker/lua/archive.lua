@@ -1,4 +1,4 @@
---[[ archive: move tasks that failed for good to archived, and keep that set within its bounds.
+--[[ archive: move tasks that failed for good to archived, and keep archived within its bounds.
 KEYS[1] active           asynq:{q}:active
 KEYS[2] lease            asynq:{q}:lease
 KEYS[3] archived         asynq:{q}:archived
@@ -14,8 +14,8 @@ ARGV[3] side             LREM's count: -1 looks from the oldest active task, 1 f
 ARGV[4] owner            fraction of the lease scores that are the caller's, or ""
 ARGV[5] expired_at       unix seconds: only tasks whose lease ended by then, which are counted as lost; or ""
 ARGV[6] now              unix seconds
-ARGV[7] expire_before    unix seconds; what was archived until then is deleted
-ARGV[8] max_size         tasks that the archive holds at most
+ARGV[7] expire_before    unix seconds; tasks archived until then are deleted
+ARGV[8] max_size         tasks that the archive keeps at most
 ARGV[9...] tasks         two values for each: id, message
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 when every task was moved, else a list: 1 moved | 0 not active | -1 not the caller's
@@ -27,7 +27,7 @@ local processed, processed_total, failed, failed_total = KEYS[4], KEYS[5], KEYS[
 local archive_rule, paused = KEYS[8], KEYS[9]
 local task_prefix, stats_expire_at, side, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
--- Raises for a key of another type, before a task is taken off active for which there is then no place.
+-- Raises for a key of another type before a task is taken off active, since it could not be stored then.
 redis.call("ZCARD", archived)
 
 local named = {}
@@ -49,7 +49,7 @@ for _, nth in ipairs(taken) do
   local at = 7 + 2 * nth
   local task = task_prefix .. ARGV[at]
   redis.call("HSET", task, "msg", ARGV[at + 1], "state", "archived")
-  -- What others may have put there is no number: that is no reason to stop half-way.
+  -- A value that others put there may not be a number; this must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end
 

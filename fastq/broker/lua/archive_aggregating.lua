@@ -1,16 +1,16 @@
---[[ archive_aggregating: move tasks of a set that cannot be read to archived, and keep that set within its bounds.
+--[[ archive_aggregating: move unreadable tasks of an aggregation set to archived, and keep archived within its bounds.
 KEYS[1] aggregation_set  asynq:{q}:g:{group}:{set}
 KEYS[2] archived         asynq:{q}:archived
 KEYS[3] archive_rule     asynq:{q}:archive_rule
 KEYS[4] paused           asynq:{q}:paused
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] now              unix seconds
-ARGV[3] expire_before    unix seconds; what was archived until then is deleted
-ARGV[4] max_size         tasks that the archive holds at most
+ARGV[3] expire_before    unix seconds; tasks archived until then are deleted
+ARGV[4] max_size         tasks that the archive keeps at most
 ARGV[5...] tasks         two values each: id, message
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns number of tasks moved
-asynq   none (one such task keeps its group from being aggregated for ever)
+asynq   none (one such task keeps its group from being aggregated forever)
 ]]
 local aggregation_set, archived = KEYS[1], KEYS[2]
 local archive_rule, paused = KEYS[3], KEYS[4]

@@ -1,4 +1,4 @@
---[[ archive_task: move a task that nobody works on to archived, and keep that set within its bounds.
+--[[ archive_task: move a task that is not active to archived, and keep archived within its bounds.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] scheduled         asynq:{q}:scheduled
 KEYS[3] retry             asynq:{q}:retry
@@ -12,10 +12,10 @@ ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
 ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
-ARGV[5] expected          the state that it must be in; "" whatever it is
+ARGV[5] expected          the state that it must be in; "" for any
 ARGV[6] now               unix seconds
-ARGV[7] expire_before     unix seconds; what was archived until then is deleted
-ARGV[8] max_size          tasks that the archive holds at most
+ARGV[7] expire_before     unix seconds; tasks archived until then are deleted
+ARGV[8] max_size          tasks that the archive keeps at most
 builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 archived | 0 no such task | the reason why not: its state, aggregation (it is being made into another), far
   (too deep in pending to be found at once)

@@ -1,4 +1,4 @@
---[[ archive_tasks: move some of the tasks of a state to archived, and keep that set within its bounds.
+--[[ archive_tasks: move some of the tasks of a state to archived, and keep archived within its bounds.
 KEYS[1] source       asynq:{q}:scheduled or another list or set of ids
 KEYS[2] lease        asynq:{q}:lease
 KEYS[3] groups       asynq:{q}:groups
@@ -6,13 +6,13 @@ KEYS[4] archived     asynq:{q}:archived
 KEYS[5] archive_rule asynq:{q}:archive_rule
 KEYS[6] paused       asynq:{q}:paused
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] state        that of the tasks in the source
-ARGV[3] group        its name, if the source is one, else ""
+ARGV[2] state        the state of the tasks in the source
+ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] count        ids to take at most
 ARGV[5] last         the newest id of a list, or greatest score, to take; "" for no bound
 ARGV[6] now            unix seconds
-ARGV[7] expire_before  unix seconds; what was archived until then is deleted
-ARGV[8] max_size       tasks that the archive holds at most
+ARGV[7] expire_before  unix seconds; tasks archived until then are deleted
+ARGV[8] max_size       tasks that the archive keeps at most
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
 returns list: ids taken, tasks moved
 asynq   archiveAllCmd, archiveAllPendingCmd, archiveAllAggregatingCmd (all tasks in one call; the archive is trimmed
@@ -26,7 +26,7 @@ local now, expire_before, max_size = ARGV[6], ARGV[7], tonumber(ARGV[8])
 -- include: take_some
 
 local taken, moved = ids_to_take(), {}
--- First what frees memory: a Redis that is out of it lets the writes after that pass.
+-- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
 take_off(#taken)
 for _, id in ipairs(taken) do
   local task = task_prefix .. id

@@ -1,10 +1,10 @@
---[[ claim_tasks: take chosen tasks off a list or set, and park them in moving, where nobody runs them.
+--[[ claim_tasks: take chosen tasks off a list or set, and park them in moving, where no server runs them.
 KEYS[1] source       asynq:{q}:scheduled or another list or set of ids
 KEYS[2] moving       asynq:{q}:moving
 KEYS[3] groups       asynq:{q}:groups
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] state        that of the tasks in the source
-ARGV[3] group        its name, if the source is one, else ""
+ARGV[2] state        the state of the tasks in the source
+ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] token        the move's
 ARGV[5] target       the queue that they are to move to
 ARGV[6] place        how many ids of a list stand before them, when they were read
@@ -17,7 +17,7 @@ local source, moving, groups = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, state, group, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local target, place = ARGV[5], tonumber(ARGV[6])
 local GAP = "\0gap\0"
--- Raises for a key of another type, before a task is taken off the source for which there is then no place.
+-- Raises for a key of another type before a task is taken off the source, since it could not be stored then.
 local last = redis.call("ZRANGE", moving, -1, -1, "WITHSCORES")[2]
 local position = tonumber(last or 0)
 
@@ -31,7 +31,7 @@ for at = 7, #ARGV do
   end
 end
 
--- What is parked keeps its order.
+-- Parked tasks keep their order.
 local function park(id, score)
   position = position + 1
   redis.call(
@@ -41,7 +41,7 @@ local function park(id, score)
   redis.call("ZADD", moving, position, id)
 end
 
--- Closes the gaps of some that are deep in a list, which Redis would go through: the newest tasks move up into them.
+-- Closes gaps deep in a list, which Redis would walk: the newest tasks move into them.
 local function fill_gaps(kept, taken, window)
   local rest = redis.call("LLEN", source) - place - window
   local newest = rest > 0 and taken > 0 and redis.call("LPOP", source, math.min(rest, taken)) or {}
@@ -51,7 +51,7 @@ local function fill_gaps(kept, taken, window)
 end
 
 local function take_from_list()
-  place = math.max(0, place - 500) -- servers may have taken some of those that stood before them
+  place = math.max(0, place - 500) -- servers may have taken some of the ids before them
   local near = redis.call("LRANGE", source, -(place + 1200), -(place + 1))
   local kept, ids = {}, {}
   for at = #near, 1, -1 do

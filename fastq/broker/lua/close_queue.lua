@@ -1,4 +1,4 @@
---[[ close_queue: pause a queue that is to be deleted, unless it has tasks that are in the way.
+--[[ close_queue: pause a queue for its deletion, unless it has tasks that prevent it.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] active            asynq:{q}:active
 KEYS[3] scheduled         asynq:{q}:scheduled
@@ -9,7 +9,7 @@ KEYS[7] groups            asynq:{q}:groups
 KEYS[8] aggregation_sets  asynq:{q}:aggregation_sets
 KEYS[9] paused            asynq:{q}:paused
 ARGV[1] now               unix seconds
-ARGV[2] force             1 if only active tasks are in the way
+ARGV[2] force             1 if only active tasks prevent it
 builds  none
 returns list: 1 paused or 0 not, then the size of each of the first eight keys
 asynq   removeQueueCmd, removeQueueForceCmd (which delete some of the queue's keys)
@@ -25,7 +25,7 @@ for at = 2, #reply do total = total + reply[at] end
 if reply[3] > 0 or total > 0 and force ~= "1" then
   reply[1] = 0
 elseif redis.call("EXISTS", paused) == 0 then
-  -- Out of memory, Redis refuses the first write of a script if it may need memory, and not those after it.
+  -- A Redis that is out of memory refuses the first write of a script if it may need memory, but not later ones.
   redis.call("DEL", paused)
   redis.call("SET", paused, now)
 end

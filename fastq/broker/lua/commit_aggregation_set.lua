@@ -1,4 +1,4 @@
---[[ commit_aggregation_set: enqueue what became of a set, and mark the set as aggregated: both, or nothing.
+--[[ commit_aggregation_set: enqueue the task made of a set, and mark the set as aggregated: both, or nothing.
 KEYS[1] aggregation_set   asynq:{q}:g:{group}:{set}
 KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
 KEYS[3] pending           asynq:{q}:pending
@@ -38,7 +38,7 @@ if lock ~= "" then
   if holder and not redis.call("ZSCORE", aggregation_set, holder) then return -1 end
 end
 
--- These raise for a key of another type, before anything is written.
+-- These raise for a key of another type before anything is written.
 if group_name ~= "" then redis.call("SCARD", groups) end
 if state == "pending" then
   redis.call("LLEN", pending)
@@ -69,6 +69,6 @@ elseif state == "scheduled" then
 else
   redis.call("ZADD", group_prefix .. group_name, at, id)
 end
--- A deadline that never comes: no recoverer, Go's neither, gives the set back; fastq's deletes it in stretches.
+-- A deadline that never comes: no recoverer, not even Go's, returns the set; fastq's deletes it in stretches.
 redis.call("ZADD", aggregation_sets, "inf", aggregation_set)
 return 1

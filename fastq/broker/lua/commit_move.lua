@@ -1,4 +1,4 @@
---[[ commit_move: delete tasks that are parked in the other queue, and note that it is theirs now.
+--[[ commit_move: delete tasks that are parked in the other queue, and note that they belong there now.
 KEYS[1] moving       asynq:{q}:moving
 KEYS[2] moved        asynq:{q}:moved
 ARGV[1] task_prefix  asynq:{q}:t:
@@ -17,13 +17,13 @@ for at = 3, #ARGV, 3 do
   local id, lock, copy = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local task, note = task_prefix .. id, token .. ":" .. id
   local found = redis.pcall("HMGET", task, "state", "move_token", "move_to")
-  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- it says nothing of it
-  -- A copy that came after the one for which it was deleted is too late: that one may have been run by now.
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- another error
+  -- A copy that came after the one for which it was deleted is too late: the first may have been run by now.
   local noted = redis.call("HGET", moved, note)
   local outcome = noted and string.sub(noted, 1, #copy + 1) == copy .. ":" and 1 or 0
   if found[1] == "moving" and found[2] == token then
     redis.call("HSET", moved, note, copy .. ":" .. found[3])
-    -- What a message calls a lock may be any key: one that is no string is an error to GET.
+    -- A message may name any key as its lock; GET raises for one that is not a string.
     if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
     redis.call("UNLINK", task)
     redis.call("ZREM", moving, id)

@@ -16,7 +16,7 @@ cost    3.0 us a task at 500 tasks a call, 3.3 at 100 (benchmarks/bench_scripts.
 ]]
 local active, lease, completed, processed, processed_total = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local task_prefix, stats_expire_at, side, owner = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- Raises for a key of another type, before a task is taken off active for which there is then no place.
+-- Raises for a key of another type before a task is taken off active, since it could not be stored then.
 redis.call("ZCARD", completed)
 
 local named = {}
@@ -45,7 +45,7 @@ for _, nth in ipairs(taken) do
   else
     redis.call("HSET", task, "msg", message, "state", "completed")
   end
-  -- What a message calls a lock may be any key: one that is no string is an error to GET.
+  -- A message may name any key as its lock; GET raises for one that is not a string.
   if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
 end
 

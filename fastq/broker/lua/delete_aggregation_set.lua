@@ -1,4 +1,4 @@
---[[ delete_aggregation_set: delete tasks of a set that was aggregated, with their unique locks; at the end the set.
+--[[ delete_aggregation_set: delete tasks of an aggregated set, with their unique locks, and finally the set.
 KEYS[1] aggregation_set   asynq:{q}:g:{group}:{set}
 KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
 ARGV[1] task_prefix       asynq:{q}:t:

@@ -1,4 +1,4 @@
---[[ delete_expired_completed: delete completed tasks whose retention has ended, and tell how full the archive is.
+--[[ delete_expired_completed: delete completed tasks whose retention has ended, and return the size of the archive.
 KEYS[1] completed     asynq:{q}:completed
 KEYS[2] archived      asynq:{q}:archived
 KEYS[3] archive_rule  asynq:{q}:archive_rule
@@ -12,7 +12,7 @@ cost    0.8 us a task at 500 tasks a call, 0.9 at 100 (benchmarks/bench_scripts.
 ]]
 local completed, archived, archive_rule = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, now, limit = ARGV[1], ARGV[2], ARGV[3]
--- Read first: these raise for keys of another type, before anything is written.
+-- Read first: these raise for keys of another type before anything is written.
 local size = redis.call("ZCARD", archived)
 local dropped, max, ttl, full = unpack(redis.call("HMGET", archive_rule, "dropped", "max", "ttl", "full"))
 local ids = redis.call("ZRANGE", completed, "-inf", now, "BYSCORE", "LIMIT", 0, limit)

@@ -1,4 +1,4 @@
---[[ delete_task: delete a task that nobody works on, with its unique lock.
+--[[ delete_task: delete a task that is not active, with its unique lock.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] scheduled         asynq:{q}:scheduled
 KEYS[3] retry             asynq:{q}:retry
@@ -10,7 +10,7 @@ ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
 ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
-ARGV[5] expected          the state that it must be in; "" whatever it is
+ARGV[5] expected          the state that it must be in; "" for any
 builds  task_prefix .. task_id, group_prefix .. group, and lock keys asynq:{q}:unique:..., same hash tag
 returns 1 deleted | 0 no such task | the reason why not: its state, aggregation (it is being made into another), far
   (too deep in pending to be found at once) | list: deleted; the message that may name a lock which the hash does not
@@ -27,7 +27,7 @@ local found = redis.pcall("HMGET", task, "state", "unique_key", "group", "msg")
 local state, lock, group, message = found[1], found[2], found[3], found[4]
 if found.err or redis.call("EXISTS", task) == 0 then return 0 end
 if expected ~= "" and state ~= expected then return state or 0 end
--- What has no state is what was written of a task that was gone.
+-- A hash without state is left from a write to a task that was gone.
 local reason = state and reason_to_leave(state, group or "")
 if reason then return reason end
 redis.call("UNLINK", task)

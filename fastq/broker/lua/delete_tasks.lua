@@ -3,8 +3,8 @@ KEYS[1] source       asynq:{q}:scheduled or another list or set of ids
 KEYS[2] lease        asynq:{q}:lease
 KEYS[3] groups       asynq:{q}:groups
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] state        that of the tasks in the source
-ARGV[3] group        its name, if the source is one, else ""
+ARGV[2] state        the state of the tasks in the source
+ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] count        ids to take at most
 ARGV[5] last         the newest id of a list, or greatest score, to take; "" for no bound
 ARGV[6] max_bytes    messages and results to delete at most (to free much takes long); the first beyond it is the last

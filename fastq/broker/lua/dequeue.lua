@@ -9,7 +9,7 @@ ARGV[3] max_bytes      messages at most; the first that goes beyond it is the la
 ARGV[4] lease_score    unix seconds at which the leases end, plus the owner's fraction
 builds  task_prefix .. id, same hash tag
 returns -1 paused | 0 empty | list: ids that had no task (dropped), then id, message, id, message, ...
-asynq   dequeueCmd (one task a call; an id without task stays in active and lease for ever)
+asynq   dequeueCmd (one task a call; an id without task stays in active and lease forever)
 cost    2.7 us a task at 500 tasks a call, 2.9 at 100 (benchmarks/bench_scripts.py)
 ]]
 local pending, active, lease, paused = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -17,7 +17,7 @@ local task_prefix, count, max_bytes, lease_score = ARGV[1], ARGV[2], tonumber(AR
 local MOST_IN_LISTPACK, WORTH_A_SKIP_LIST, TOO_LONG = 128, 16, string.rep("\255", 65)
 
 if redis.call("EXISTS", paused) == 1 then return -1 end
--- These raise for a key of another type, before ids are taken off pending for which there is then no place.
+-- These raise for a key of another type before ids are taken off pending, since they could not be stored then.
 redis.call("LLEN", active)
 local leased = redis.call("ZCARD", lease)
 -- The pop comes first: it frees memory, so a Redis that is out of memory lets the writes after it pass.
@@ -28,7 +28,7 @@ local reply, taken, leases, bytes, dangling = {0}, {}, {}, 0, 0
 local last = #ids
 for at, id in ipairs(ids) do
   local task = task_prefix .. id
-  -- An error here, for a key that is no hash, would lose the whole batch: it is off pending already.
+  -- An error here, for a key that is not a hash, would lose the whole batch, which is off pending already.
   local message = redis.pcall("HGET", task, "msg")
   if type(message) == "string" then
     redis.call("HSET", task, "state", "active")
@@ -55,9 +55,9 @@ if last < #ids then
 end
 if #taken > 0 then
   redis.call("LPUSH", active, unpack(taken))
-  -- Redis keeps up to 128 leases as a listpack, and for each that comes or goes reads the scores before it, as text:
-  -- up to half the cost of a batch of 100. A member too long for that makes it a skip list, until the last lease is
-  -- gone; it is no task's, as it is not UTF-8.
+  -- Redis keeps up to 128 leases as a listpack, and parses the preceding scores as text for each one added or removed:
+  -- up to half the cost of a batch of 100. A member too long for a listpack makes it a skip list, until the last lease
+  -- is gone; it is not UTF-8, so it is no task's id.
   local is_listpack = leased <= MOST_IN_LISTPACK and leased + #taken >= WORTH_A_SKIP_LIST
   if is_listpack then redis.call("ZADD", lease, lease_score, TOO_LONG) end
   redis.call("ZADD", lease, unpack(leases))

@@ -23,15 +23,15 @@ local outcomes, ids, tasks, all = {}, {}, {}, true
 local scores = owner ~= "" and redis.call("ZMSCORE", lease, unpack(ARGV, 6, 5 + count))
 local function is_ours(at) return not scores or (scores[at] and tonumber(scores[at]) % 1 == tonumber(owner)) end
 
--- Among and before ours may lie long tasks, others' too, of which the caller knows nothing: LREM would pass all of them
--- for each task, at 17 ns each. Unless all are near, those of a larger call are marked in one walk, at 0.25 us an
--- element, and the marks are taken off by one LREM. For few LREM just looks from the nearer end.
+-- Long tasks, also of other servers and unknown to the caller, may be among and before ours: LREM would pass them all
+-- for each task, at 17 ns each. Unless all are near the end, a larger call marks its tasks in one walk, at 0.25 us per
+-- element, and removes the marks by one LREM. For few tasks, LREM just searches from the nearer end.
 local first, last = ARGV[6], ARGV[5 + count]
-local mark = "\255 is taken off active by this call \255" -- as long as a UUID, so that nothing is moved
+local mark = "\255 is taken off active by this call \255" -- as long as a UUID, so that no element is moved
 local wanted, left, walked, marked, marks, all_seen = {}, 0, 0, {}, 0, false
 local function find(id, from, most) return redis.call("LPOS", active, id, "RANK", from, "MAXLEN", most) end
 
--- Marks what is wanted in a part of active, and tells whether it saw all of it; it sees 20000 elements in all at most.
+-- Marks the wanted ids in a part of active, and returns whether it saw all; it visits at most 20000 elements in all.
 local function walk(low, high)
   while left > 0 and low <= high and walked < 20000 do
     local from = side == "1" and low or math.max(low, high - 499)
@@ -39,7 +39,7 @@ local function walk(low, high)
     for at = 1, #passed do
       local id = passed[at]
       if wanted[id] then
-        -- Refused, by rules for this user or for want of memory, it has done nothing: LREM does it then.
+        -- If it is refused, by ACL rules or for lack of memory, nothing was done, and LREM does it.
         if redis.pcall("LSET", active, from + at - 1, mark).err then return false end
         wanted[id], marked[id], left, marks = nil, true, left - 1, marks + 1
       end
@@ -51,7 +51,7 @@ local function walk(low, high)
 end
 
 if count >= 16 and not find(last, side, count + 64) then
-  -- What takes the marks off must not be refused: Redis 7 can say so, elsewhere one that takes nothing off is tried.
+  -- The removal of the marks must not be refused: Redis 7 can tell; elsewhere, a call that removes nothing is tried.
   local is_allowed = redis.acl_check_cmd and redis.acl_check_cmd("LREM", active, side, mark)
   if not is_allowed then redis.call("LREM", active, side, mark) end
   for at = 1, count do
@@ -76,7 +76,7 @@ for at = 1, count do
   if not is_ours(at) then
     outcome = -1
   elseif marked[id] then
-    marked[id] = false -- once: where it is in active twice, one is taken off for each time that it is named
+    marked[id] = false -- once: if it is in active twice, one is removed for each time that it is named
   elseif all_seen and marked[id] == nil or redis.call("LREM", active, side, id) == 0 then
     outcome = 0
   end
@@ -94,8 +94,8 @@ redis.call("ZREM", lease, unpack(ids))
 redis.call("DEL", unpack(tasks))
 for at = 6 + count, #ARGV, 2 do
   local id, lock = ARGV[at], ARGV[at + 1]
-  -- A task that was not ours to finish still has its hash, and keeps its lock. What a message calls a lock may be any
-  -- key: one that is no string is an error to GET, and must not end a batch that is half done.
+  -- A task that was not ours to finish still has its hash, and keeps its lock. A message may name any key as its
+  -- lock; GET raises for one that is not a string, which must not end a half-done batch.
   if redis.call("EXISTS", task_prefix .. id) == 0 and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
 end
 local finished = #ids

@@ -1,4 +1,4 @@
---[[ drop_archived: delete some tasks that are archived since they were read, with their unique locks.
+--[[ drop_archived: delete some tasks that have stayed archived since they were read, with their unique locks.
 KEYS[1] archived     asynq:{q}:archived
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2...] tasks     two values each: id, score with which it was read
@@ -10,7 +10,7 @@ local archived = KEYS[1]
 local task_prefix = ARGV[1]
 for at = 2, #ARGV, 2 do
   local id = ARGV[at]
-  -- With another score it was run and has failed again.
+  -- A task with another score was run and has failed again.
   if redis.call("ZSCORE", archived, id) == ARGV[at + 1] then
     redis.call("ZREM", archived, id)
     local task = task_prefix .. id

@@ -1,4 +1,4 @@
---[[ drop_parked: delete tasks that a move parked, with their locks, since the other queue knows nothing of that move.
+--[[ drop_parked: delete tasks that a move parked, with their locks, because the other queue does not know that move.
 KEYS[1] moving       asynq:{q}:moving
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] token        the move's
@@ -15,9 +15,9 @@ for at = 3, #ARGV, 3 do
   local id, lock, copy = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local task = task_prefix .. id
   local found = redis.pcall("HMGET", task, "state", "move_token", "move_copy")
-  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- it says nothing of it
+  if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end -- another error
   if found[1] == "moving" and found[2] == token and (found[3] or "") == copy then
-    -- What a message calls a lock may be any key: one that is no string is an error to GET.
+    -- A message may name any key as its lock; GET raises for one that is not a string.
     if lock ~= "" and redis.pcall("GET", lock) == id then redis.call("DEL", lock) end
     redis.call("UNLINK", task)
     redis.call("ZREM", moving, id)

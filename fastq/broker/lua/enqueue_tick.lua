@@ -1,4 +1,4 @@
---[[ enqueue_tick: put the task of a named scheduler entry where it starts, once for each of the entry's ticks.
+--[[ enqueue_tick: put the task of a named scheduler entry into its starting state, once for each of the entry's ticks.
 KEYS[1] tick         asynq:{q}:tick:{due}:{name}
 KEYS[2] last_tick    asynq:{q}:last_tick:{name}
 KEYS[3] task         asynq:{q}:t:{id}
@@ -35,7 +35,7 @@ local lock, lock_ttl, due_channel = ARGV[11], ARGV[12], ARGV[13]
 local done_by = redis.call("GET", tick)
 if done_by then return done_by == by and 1 or -2 end
 
--- These raise for a key of another type, before anything is written.
+-- These raise for a key of another type before anything is written.
 if group_name ~= "" then redis.call("SCARD", groups) end
 if state == "pending" then
   redis.call("LLEN", pending)

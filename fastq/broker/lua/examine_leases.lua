@@ -1,4 +1,4 @@
---[[ examine_leases: look through a stretch of the leases for those that ended long ago, or are of tasks not in active.
+--[[ examine_leases: examine a stretch of the leases for those that ended long ago, or whose tasks are not active.
 KEYS[1] lease           asynq:{q}:lease
 KEYS[2] active          asynq:{q}:active
 ARGV[1] cursor          ZSCAN's: 0, then what was returned first, until that is 0 again

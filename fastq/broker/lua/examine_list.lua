@@ -1,14 +1,14 @@
---[[ examine_list: look through a stretch of pending or active for ids without task, without lease, or out of place.
+--[[ examine_list: examine a stretch of pending or active for ids without task, without lease, or out of place.
 KEYS[1] source       asynq:{q}:pending or active
 KEYS[2] lease        asynq:{q}:lease
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] state        that of the tasks in the source
+ARGV[2] state        the state of the tasks in the source
 ARGV[3] start        index of the first id to look at, from the head
 ARGV[4] count        ids to look at
 ARGV[5] repair       1 drops the ids that have no task, 0 changes nothing
 builds  task_prefix .. id, same hash tag
 returns list: ids looked at, ids dropped, then id, what it is: none (without task), unleased, or its task's state
-asynq   none (such ids stay for ever)
+asynq   none (such ids stay forever)
 ]]
 local source, lease = KEYS[1], KEYS[2]
 local task_prefix, state, start, count, repair = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
@@ -39,7 +39,7 @@ if repair == "1" and #dangling > 0 then
     if state == "active" then redis.call("ZREM", lease, ids[at]) end
     redis.call("LSET", source, start + at - 1, "")
   end
-  -- No id is blank. The search begins at the end that is nearer, and ends with the last of them.
+  -- No id is blank. The search starts at the nearer end, and stops at the last wanted id.
   local side = start * 2 > redis.call("LLEN", source) and -1 or 1
   reply[2] = redis.call("LREM", source, side * #dangling, "")
 end

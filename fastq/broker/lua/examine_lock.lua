@@ -1,4 +1,4 @@
---[[ examine_lock: look whether the task that holds a unique lock is gone, and delete the lock then.
+--[[ examine_lock: check whether the task that holds a unique lock is gone, and delete the lock in that case.
 KEYS[1] unique       asynq:{q}:unique:{type}:{md5}
 ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] repair       1 deletes a lock whose task is gone, 0 changes nothing

@@ -1,23 +1,23 @@
---[[ examine_set: look through a stretch of a sorted set of ids for those without task, or out of place.
+--[[ examine_set: examine a stretch of a sorted set for ids without task, or out of place.
 KEYS[1] source       asynq:{q}:scheduled or another sorted set of ids
 KEYS[2] groups       asynq:{q}:groups
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] state        that of the tasks in the source
-ARGV[3] group        its name, if the source is one, else ""
+ARGV[2] state        the state of the tasks in the source
+ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] cursor       ZSCAN's: 0, then what was returned first, until that is 0 again
 ARGV[5] count        ids to look at, about
 ARGV[6] repair       1 drops the ids that have no task, 0 changes nothing
 builds  task_prefix .. id, same hash tag
 returns list: cursor, ids looked at, ids dropped, then id, what it is: none (without task), undecodable (its task is an
   archived one of fastq's for a message that nobody could read), or its task's state
-asynq   none (such ids stay for ever)
+asynq   none (such ids stay forever)
 ]]
 local source, groups = KEYS[1], KEYS[2]
 local task_prefix, state, group, cursor, count, repair = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 -- include: has_message
 
--- The type is the first field of a message. Big ones are not looked into, which would take long.
+-- The type is the first field of a message. Big messages are skipped, since reading them would take long.
 local function is_undecodable(task)
   if state ~= "archived" or redis.call("HSTRLEN", task, "msg") > 65536 then return false end
   return string.sub(redis.call("HGET", task, "msg"), 1, 19) == "\10\17fastq:undecodable"

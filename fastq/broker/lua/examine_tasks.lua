@@ -1,4 +1,4 @@
---[[ examine_tasks: look for tasks that are in no list and no set, and put them where people find them.
+--[[ examine_tasks: find tasks that are in no list and no set, and put them where people find them.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] active            asynq:{q}:active
 KEYS[3] scheduled         asynq:{q}:scheduled
@@ -19,7 +19,7 @@ ARGV[9...] ids            task ids
 builds  task_prefix .. id, group_prefix .. group, same hash tag
 returns list: id, what it is: its state, none (without message), unsure (it may be in pending), or
   full (the archive; it was not repaired)
-asynq   none (such tasks stay for ever)
+asynq   none (such tasks stay forever)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, lease, aggregation_sets = KEYS[6], KEYS[7], KEYS[8]
@@ -27,7 +27,7 @@ local task_prefix, group_prefix, repair, now, keep_until = ARGV[1], ARGV[2], ARG
 local max_length, read_ns, max_archived = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, active = lease}
 
--- What is no sorted set has no ids. Any other error says nothing of them: in a cluster the set may be on its way to
+-- A key that is not a sorted set has no ids. Any other error proves nothing: in a cluster the set may be moving to
 -- another node; then the script ends with it.
 local function is_in(set, id)
   local score = redis.pcall("ZSCORE", set, id)
@@ -45,7 +45,7 @@ local function is_aggregating(id)
   return false
 end
 
--- A long list is not searched but at its ends, where ids come in; what came in since it was read says so.
+-- A long list is searched only at its ends, where ids enter; ids that entered since it was read are younger.
 local function is_pending(id)
   if redis.call("LLEN", pending) <= max_length then return redis.call("LPOS", pending, id) ~= false end
   if read_ns == 0 then return nil end
@@ -54,7 +54,7 @@ local function is_pending(id)
     or redis.call("LPOS", pending, id, "RANK", -1, "MAXLEN", 10000) ~= false
 end
 
--- First where its state says, then everywhere; nil if that is not known.
+-- Looks first in the place of its state, then everywhere; nil if unknown.
 local function is_somewhere(id, state, group)
   if state == "moving" then return true end -- it is between two queues: the move's to end
   if sets[state] and redis.call("ZSCORE", sets[state], id) then return true end

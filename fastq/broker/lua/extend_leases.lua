@@ -1,4 +1,4 @@
---[[ extend_leases: prolong the caller's leases; a lease that is gone or another's is left alone.
+--[[ extend_leases: extend the caller's leases; a lease that is gone or belongs to another server is left alone.
 KEYS[1] lease        asynq:{q}:lease
 ARGV[1] owner        fraction of the lease scores that are the caller's
 ARGV[2] lease_score  unix seconds at which the leases end now, plus that fraction
@@ -22,8 +22,8 @@ for at, score in ipairs(scores) do
   end
 end
 if #held > 0 then
-  -- A Redis that is out of memory refuses a script whose first write may grow it, and lets later ones pass: this first
-  -- one removes nothing, and leases go on while handlers run.
+  -- A Redis that is out of memory refuses a script whose first write may grow it, but allows later writes: this first
+  -- one removes nothing, and leases continue while handlers run.
   redis.call("ZREM", lease, "")
   redis.call("ZADD", lease, "XX", unpack(held))
 end

@@ -1,4 +1,4 @@
---[[ find_groups: look through a stretch of all keys for groups and aggregation sets of a queue, listed or not.
+--[[ find_groups: scan a stretch of all keys for groups and aggregation sets of a queue, listed or not.
 KEYS[1] groups            asynq:{q}:groups
 KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
 ARGV[1] group_prefix      asynq:{q}:g:

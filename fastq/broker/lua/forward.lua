@@ -1,4 +1,4 @@
---[[ forward: move tasks whose time has come from scheduled and retry to pending, or to their group.
+--[[ forward: move due tasks from scheduled and retry to pending, or to their group.
 KEYS[1] scheduled    asynq:{q}:scheduled
 KEYS[2] retry        asynq:{q}:retry
 KEYS[3] pending      asynq:{q}:pending
@@ -24,8 +24,8 @@ local due, dangling = {}, 0
 for _, waiting in ipairs({scheduled, retry}) do
   for _, id in ipairs(taken[waiting]) do
     local task = task_prefix .. id
-    -- A key that is no hash is as good as none: its error must not keep the tasks behind it waiting. Any other error
-    -- says nothing of the task: in a cluster it may be on its way to another node.
+    -- A key that is not a hash counts as none: its error must not keep the tasks behind it waiting. Any other error
+    -- proves nothing about the task: in a cluster it may be moving to another node.
     local found = redis.pcall("HMGET", task, "msg", "group")
     if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
     if not found[1] then

@@ -1,4 +1,4 @@
---[[ list_groups: read some of a queue's groups and how many tasks wait in each.
+--[[ list_groups: read some of a queue's groups with their numbers of tasks.
 KEYS[1] groups        asynq:{q}:groups
 ARGV[1] group_prefix  asynq:{q}:g:
 ARGV[2] cursor        what the call before returned first, "0" to begin

@@ -1,4 +1,4 @@
---[[ list_leases: read the tasks whose leases end in a span of time, and drop leases that have no task.
+--[[ list_leases: read the tasks whose leases end in a range of time, and drop leases without task.
 KEYS[1] lease        asynq:{q}:lease
 KEYS[2] active       asynq:{q}:active
 ARGV[1] task_prefix  asynq:{q}:t:
@@ -9,19 +9,19 @@ ARGV[5] max_bytes    messages at most; the first that goes beyond it is the last
 builds  task_prefix .. id, same hash tag
 returns list: ids dropped, then three values for each task: id, message, how often it was lost ("" for never)
         If active is long, not all dropped ids are taken off it: repair_active finds the rest.
-asynq   listLeaseExpiredCmd (which leaves leases without task for ever)
+asynq   listLeaseExpiredCmd (which leaves leases without task forever)
 ]]
 local lease, active = KEYS[1], KEYS[2]
 local task_prefix, from, to, limit, max_bytes = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local reply, dangling, bytes = {0}, 0, 0
--- An LREM passes all of active: 100000 elements in all are about 1 ms.
+-- An LREM scans all of active: 100000 elements in all take about 1 ms.
 local removals = math.floor(100000 / math.max(1, redis.call("LLEN", active)))
--- It removes nothing. Where Redis takes no writes (a replica, a disk that is full) nobody can extend a lease, and this
--- says so: who hears that leases have ended must know whether they could have been extended.
+-- It removes nothing. If Redis takes no writes (a replica, a full disk), no server can extend a lease, and this
+-- fails: a caller that sees expired leases must know whether they could have been extended.
 redis.call("ZREM", lease, "")
 for _, id in ipairs(redis.call("ZRANGE", lease, from, to, "BYSCORE", "LIMIT", 0, limit)) do
-  -- A key that is no hash is as good as none: its error must not keep the tasks behind it from being read. Any other
-  -- error says nothing of the task: in a cluster it may be on its way to another node.
+  -- A key that is not a hash counts as none: its error must not keep the tasks behind it from being read. Any other
+  -- error proves nothing about the task: in a cluster it may be moving to another node.
   local found = redis.pcall("HMGET", task_prefix .. id, "msg", "lost")
   if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
   local message = found[1]

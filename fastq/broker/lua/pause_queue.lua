@@ -1,4 +1,4 @@
---[[ pause_queue: let nothing more be taken from a queue.
+--[[ pause_queue: stop servers from taking tasks of a queue.
 KEYS[1] paused  asynq:{q}:paused
 ARGV[1] now     unix seconds
 builds  none
@@ -7,7 +7,7 @@ asynq   Pause (a SETNX, which a Redis that is out of memory refuses)
 ]]
 local paused, now = KEYS[1], ARGV[1]
 if redis.call("EXISTS", paused) == 1 then return 0 end
--- Out of memory, Redis refuses the first write of a script if it may need memory, and not those after it.
+-- A Redis that is out of memory refuses the first write of a script if it may need memory, but not later ones.
 redis.call("DEL", paused)
 redis.call("SET", paused, now)
 return 1

@@ -1,4 +1,4 @@
---[[ peek_queue: look at what came last into a queue's lists and sets, and how many there are, at one moment.
+--[[ peek_queue: read the latest ids of a queue's lists and sets, and their sizes, atomically.
 KEYS[1] pending          asynq:{q}:pending
 KEYS[2] active           asynq:{q}:active
 KEYS[3] scheduled        asynq:{q}:scheduled

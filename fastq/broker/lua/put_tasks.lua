@@ -1,4 +1,4 @@
---[[ put_tasks: put tasks into a queue as they were elsewhere, each unless its id exists.
+--[[ put_tasks: put tasks into a queue in the state that they had elsewhere, each unless its id exists.
 KEYS[1] pending       asynq:{q}:pending
 KEYS[2] scheduled     asynq:{q}:scheduled
 KEYS[3] retry         asynq:{q}:retry
@@ -24,7 +24,7 @@ local completed, groups, moving, scheduled_groups = KEYS[5], KEYS[6], KEYS[7], K
 local task_prefix, group_prefix, token, is_trial, width = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local most_archived = tonumber(ARGV[6])
 local sets = {scheduled = scheduled, retry = retry, archived = archived, completed = completed, moving = moving}
--- These raise for a key of another type, before anything is written.
+-- These raise for a key of another type before anything is written.
 redis.call("LLEN", pending)
 redis.call("SCARD", groups)
 redis.call("ZCARD", scheduled_groups)
@@ -33,7 +33,7 @@ for at = 7, #ARGV, width do
   if ARGV[at + 1] == "aggregating" then redis.call("ZCARD", group_prefix .. ARGV[at + 3]) end
 end
 
--- Takes the lock, or tells on trial whether that could be done.
+-- Takes the lock, or in a trial returns whether that is possible.
 local function has_lock(lock, id, lock_ms)
   if lock == "" then return true end
   if is_trial == "1" then return redis.call("EXISTS", lock) == 0 end
@@ -54,7 +54,7 @@ local function outcome_of(id, state, lock, lock_ms)
   return token == "" and 2 or -1
 end
 
--- Each task is wholly there before the next: an error ends the script, not what it did.
+-- Each task is written completely before the next one: an error ends the script but undoes nothing.
 local outcomes = {}
 for at = 7, #ARGV, width do
   local id, state, score, group = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
@@ -69,7 +69,7 @@ for at = 7, #ARGV, width do
         fields[#fields + 1] = ARGV[at + value]
       end
     end
-    -- Lua passes some thousand values to a call at most.
+    -- Lua can pass only some thousand values to a call.
     for first = 1, #fields, 1000 do
       redis.call("HSET", task_prefix .. id, unpack(fields, first, math.min(first + 999, #fields)))
     end

@@ -1,4 +1,4 @@
---[[ queue_stats: count a queue's tasks by state, at one moment.
+--[[ queue_stats: count a queue's tasks by state, atomically.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] active            asynq:{q}:active
 KEYS[3] scheduled         asynq:{q}:scheduled

@@ -1,4 +1,4 @@
---[[ read_aggregation_set: read a stretch of a set's tasks, in order, and drop ids that have no task.
+--[[ read_aggregation_set: read a stretch of a set's tasks, in order, and drop ids without task.
 KEYS[1] aggregation_set  asynq:{q}:g:{group}:{set}
 ARGV[1] task_prefix      asynq:{q}:t:
 ARGV[2] start            rank of the first
@@ -12,8 +12,8 @@ local aggregation_set = KEYS[1]
 local task_prefix, start, limit, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local reply, dangling, bytes = {0}, 0, 0
 for _, id in ipairs(redis.call("ZRANGE", aggregation_set, start, start + limit - 1)) do
-  -- A key that is no hash is as good as none: its error must not keep the others from being aggregated. Any other
-  -- error says nothing of the task: in a cluster it may be on its way to another node.
+  -- A key that is not a hash counts as none: its error must not keep the others from being aggregated. Any other
+  -- error proves nothing about the task: in a cluster it may be moving to another node.
   local message = redis.pcall("HGET", task_prefix .. id, "msg")
   if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
   if type(message) == "string" then

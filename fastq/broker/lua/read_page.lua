@@ -7,7 +7,7 @@ ARGV[4] place        how many ids were passed, when they were read
 ARGV[5] with_locks   1 to look for how long tasks hold the unique locks that their hashes name, else ""
 ARGV[6...] passed    two values each: some ids that were passed, the last one first, and their scores, "" in a list
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
-returns list: the place at which the page begins, then id, score or "", milliseconds of the lock (-1 for ever, -2 not
+returns list: the place at which the page begins, then id, score or "", milliseconds of the lock (-1 forever, -2 not
   held or not looked for), list of fields and values for each task
 asynq   none
 cost    4 us a task of 150 bytes
@@ -18,7 +18,7 @@ local with_locks = ARGV[5]
 local is_list = redis.call("TYPE", source).ok == "list"
 local last, last_score
 
--- Others take ids away and put ids in between two pages, so that the place of those that were passed is another.
+-- Between two pages, others remove and add ids, so the place of the passed ids changes.
 local function place_in_list(known)
   local first = math.max(0, place - 2000)
   local near = redis.call("LRANGE", source, -(place + 500), -(first + 1))
@@ -26,7 +26,7 @@ local function place_in_list(known)
     if known[id] then return first + #near - at + 1 end
   end
   local from_oldest = redis.call("LPOS", source, last, "RANK", -1, "MAXLEN", 50000)
-  -- What is passed and gone, from the end at which ids are taken, was taken with all that was passed before it.
+  -- A passed id that is gone, at the end where ids are taken, was taken together with all ids passed before it.
   return from_oldest and redis.call("LLEN", source) - from_oldest or 0
 end
 
@@ -41,7 +41,7 @@ end
 local function lock_ms(id, fields)
   for at = 1, #fields, 2 do
     local lock = fields[at] == "unique_key" and fields[at + 1]
-    -- What is said to be a lock may be any key: one that is no string is an error to GET.
+    -- The named lock may be any key; GET raises for one that is not a string.
     if lock then return redis.pcall("GET", lock) == id and redis.call("PTTL", lock) or -2 end
   end
   return -2
@@ -69,7 +69,7 @@ end
 
 local reply, bytes = {start}, 0
 for at = 1, #flat, 2 do
-  -- A key that is no hash is as good as none: its error must not keep the others from being read.
+  -- A key that is not a hash counts as none: its error must not keep the others from being read.
   local fields = redis.pcall("HGETALL", task_prefix .. flat[at])
   if fields.err then fields = {} end
   reply[#reply + 1] = flat[at]

@@ -1,4 +1,4 @@
---[[ read_tasks: read tasks by id: message, state, result, how often lost, and the score that goes with the state.
+--[[ read_tasks: read tasks by id: message, state, result, number of losses, and the score of the state.
 KEYS[1] scheduled    asynq:{q}:scheduled
 KEYS[2] retry        asynq:{q}:retry
 KEYS[3] lease        asynq:{q}:lease
@@ -16,7 +16,7 @@ local scored = {scheduled = scheduled, retry = retry, active = lease}
 local reply, bytes = {}, 0
 for at = 3, #ARGV do
   local id = ARGV[at]
-  -- A key that is no hash is as good as none: its error must not keep the others from being read.
+  -- A key that is not a hash counts as none: its error must not keep the others from being read.
   local found = redis.pcall("HMGET", task_prefix .. id, "msg", "state", "result", "lost")
   local message, state, result = found[1] or false, found[2] or false, found[3] or false
   reply[#reply + 1] = message

@@ -1,4 +1,4 @@
---[[ reclaim_aggregation_set: give tasks of a set back to their group, with the scores they had; an empty set goes.
+--[[ reclaim_aggregation_set: return tasks of a set to their group, with the scores they had; an empty set is deleted.
 KEYS[1] aggregation_set   asynq:{q}:g:{group}:{set}
 KEYS[2] aggregation_sets  asynq:{q}:aggregation_sets
 KEYS[3] group             asynq:{q}:g:{group}

@@ -1,4 +1,4 @@
---[[ relist_groups: look through a stretch of all keys for groups that have tasks and are not listed, and list them.
+--[[ relist_groups: scan a stretch of all keys for groups that have tasks but are not listed, and list them.
 KEYS[1] groups        asynq:{q}:groups
 ARGV[1] group_prefix  asynq:{q}:g:
 ARGV[2] task_prefix   asynq:{q}:t:
@@ -16,7 +16,7 @@ local listed = 0
 for _, key in ipairs(found[2]) do
   local name = string.sub(key, #group_prefix + 1)
   if redis.call("SISMEMBER", groups, name) == 0 then
-    -- An aggregation set's key looks the same; its tasks know the name of their group. The first few are asked: one
+    -- An aggregation set's key looks the same, but its tasks know the name of their group. The first few are read: one
     -- may be an id without a task.
     for _, id in ipairs(redis.call("ZRANGE", key, 0, 9)) do
       if redis.pcall("HGET", task_prefix .. id, "group") == name then

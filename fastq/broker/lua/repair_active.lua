@@ -1,4 +1,4 @@
---[[ repair_active: look through a stretch of active for tasks that nobody leases, and repair them.
+--[[ repair_active: scan a stretch of active for tasks without a lease, and repair them.
 KEYS[1] active       asynq:{q}:active
 KEYS[2] lease        asynq:{q}:lease
 ARGV[1] task_prefix  asynq:{q}:t:
@@ -7,7 +7,7 @@ ARGV[3] count        ids to look at
 ARGV[4] now          unix seconds; a task without lease gets one that ends now, and is recovered after that
 builds  task_prefix .. id, same hash tag
 returns list: ids looked at, tasks that got a lease, ids dropped that had no task
-asynq   none (such ids stay for ever)
+asynq   none (such ids stay forever)
 ]]
 local active, lease = KEYS[1], KEYS[2]
 local task_prefix, start, count, now = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
@@ -15,19 +15,19 @@ local ids = redis.call("LRANGE", active, -(start + count), -(start + 1))
 if #ids == 0 then return {0, 0, 0} end
 local scores = redis.call("ZMSCORE", lease, unpack(ids))
 local leased, dropped, marks = 0, 0, 0
--- An LREM for each id would pass all that is older each time. LSET goes to its place at once, and one LREM takes off
--- what was marked. Where LSET is refused, for want of memory or by rules for this user, LREM does it.
+-- An LREM for each id would pass all older ids each time. LSET goes to its place directly, and one LREM removes
+-- the marks. If LSET is refused, for lack of memory or by ACL rules, LREM does it.
 local mark = "\255 is taken off active by this call \255"
 for at, id in ipairs(ids) do
   if not scores[at] then
-    -- Without a message it is no task, as for list_leases: a lease for it would be dropped and given again for ever.
+    -- Without a message it is not a task, as in list_leases: a lease for it would be dropped and given again forever.
     local message = redis.pcall("HGET", task_prefix .. id, "msg")
     if type(message) == "table" and not string.find(message.err, "WRONGTYPE", 1, true) then return message end
     if message and type(message) == "string" then
       redis.call("ZADD", lease, "NX", now, id)
       leased = leased + 1
     else
-      -- First one that takes nothing off: where LREM is refused, it fails before there is a mark.
+      -- First one that removes nothing: if LREM is refused, it fails before there is a mark.
       if marks == 0 then redis.call("LREM", active, 1, mark) end
       if redis.pcall("LSET", active, at - 1 - start - #ids, mark).err then
         redis.call("LREM", active, -1, id)

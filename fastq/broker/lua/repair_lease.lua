@@ -8,15 +8,15 @@ ARGV[3] now_ns       unix nanoseconds
 ARGV[4...] ids       task ids
 builds  task_prefix .. id, same hash tag
 returns list: ids looked at, as many as 100000 elements of active allow but at least one; leases repaired
-asynq   none (such leases stay for ever)
+asynq   none (such leases stay forever)
 ]]
 local lease, active, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, expired_at, now_ns = ARGV[1], tonumber(ARGV[2]), ARGV[3]
--- Raises for a key of another type, before a task has neither lease nor place.
+-- Raises for a key of another type before a task could lose both its lease and its place.
 redis.call("LLEN", pending)
--- Out of memory, Redis refuses the first write of a script if it may need memory, and not those after it.
+-- A Redis that is out of memory refuses the first write of a script if it may need memory, but not later ones.
 redis.call("ZREM", lease, "")
--- LPOS passes all of active for an id that is not in it.
+-- LPOS scans all of active for an id that is not in it.
 local most = math.max(1, math.floor(100000 / math.max(1, redis.call("LLEN", active))))
 local last = math.min(#ARGV, 3 + most)
 local repaired = 0
@@ -24,11 +24,11 @@ for at = 4, last do
   local id = ARGV[at]
   local score = tonumber(redis.call("ZSCORE", lease, id) or nil)
   if score and score <= expired_at and not redis.call("LPOS", active, id) then
-    -- A key that is no hash is no task. Any other error says nothing of it: in a cluster it may be on its way to
+    -- A key that is not a hash is not a task. Any other error may not be its fault: in a cluster it may be moving to
     -- another node.
     local found = redis.pcall("HMGET", task_prefix .. id, "state")
     if found.err and not string.find(found.err, "WRONGTYPE", 1, true) then return found end
-    -- The lease goes last: whatever fails before that, the next round finds the task by it.
+    -- The lease is deleted last: if anything fails before that, the next round finds the task by its lease.
     if found[1] == "active" then
       redis.call("RPUSH", pending, id)
       redis.call("HSET", task_prefix .. id, "state", "pending", "pending_since", now_ns)

@@ -1,4 +1,4 @@
---[[ requeue: give tasks that were not run, or not to the end, back to the head of their queue.
+--[[ requeue: put tasks that were not run, or not to the end, back at the head of their queue.
 KEYS[1] active           asynq:{q}:active
 KEYS[2] lease            asynq:{q}:lease
 KEYS[3] pending          asynq:{q}:pending
@@ -15,13 +15,13 @@ cost    2.9 us a task at 500 tasks a call, 3.2 at 100 (benchmarks/bench_scripts.
 local active, lease, pending = KEYS[1], KEYS[2], KEYS[3]
 local task_prefix, pending_since, owner, expired_at = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local outcomes, back, all = {}, {}, true
--- Raises for a key of another type, before a task is taken off active for which there is then no place.
+-- Raises for a key of another type before a task is taken off active, since it could not be stored then.
 redis.call("LLEN", pending)
 
 local named = {unpack(ARGV, 5)}
 -- include: guard
 
--- From the last to the first: the tail of pending, where the next dequeue takes from, is to be the first.
+-- From the last to the first, so that the first is at the tail of pending, where the next dequeue takes it.
 for nth = #named, 1, -1 do
   local id, outcome = named[nth], 1
   if not guarded(nth) then

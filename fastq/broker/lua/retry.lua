@@ -26,7 +26,7 @@ local failures = 0
 
 -- include: due_times
 
--- Raises for a key of another type, before a task is taken off active for which there is then no place.
+-- Raises for a key of another type before a task is taken off active, since it could not be stored then.
 local known, soonest = earliest(retry), math.huge
 
 local named = {}
@@ -52,7 +52,7 @@ for _, nth in ipairs(taken) do
   local at = 3 + 4 * nth
   local task = task_prefix .. ARGV[at]
   redis.call("HSET", task, "msg", ARGV[at + 1], "state", "retry")
-  -- What others may have put there is no number: that is no reason to stop half-way.
+  -- A value that others put there may not be a number; this must not stop the script half-way.
   if expired_at ~= "" then redis.pcall("HINCRBY", task, "lost", 1) end
 end
 

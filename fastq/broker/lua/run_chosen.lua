@@ -1,8 +1,8 @@
---[[ run_chosen: move those of some tasks to pending that are still in a set, and as they were seen.
+--[[ run_chosen: move some tasks of a set to pending, if they are still there and unchanged.
 KEYS[1] source       asynq:{q}:retry or asynq:{q}:archived
 KEYS[2] pending      asynq:{q}:pending
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] state        that of the tasks in the source
+ARGV[2] state        the state of the tasks in the source
 ARGV[3] now_ns       unix nanoseconds
 ARGV[4...] tasks     two values each: id, SHA-1 of the message that was seen, in hex, or "" for any
 builds  task_prefix .. id, same hash tag
@@ -11,7 +11,7 @@ asynq   none
 ]]
 local source, pending = KEYS[1], KEYS[2]
 local task_prefix, state, now_ns = ARGV[1], ARGV[2], ARGV[3]
--- Raises for a key of another type, before a task is taken off the source for which there is then no place.
+-- Raises for a key of another type before a task is taken off the source, since it could not be stored then.
 redis.call("LLEN", pending)
 local asked, moved = 0, {}
 for at = 4, #ARGV, 2 do

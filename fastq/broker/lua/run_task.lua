@@ -1,4 +1,4 @@
---[[ run_task: move a task that waits, or was put away, to pending.
+--[[ run_task: move a waiting, archived or completed task to pending.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] scheduled         asynq:{q}:scheduled
 KEYS[3] retry             asynq:{q}:retry
@@ -10,7 +10,7 @@ ARGV[1] task_prefix       asynq:{q}:t:
 ARGV[2] group_prefix      asynq:{q}:g:
 ARGV[3] task_id           the task's
 ARGV[4] seen_at           where it was seen in pending, counted from the head; "" not looked for, "none" not there
-ARGV[5] expected          the state that it must be in; "" whatever it is
+ARGV[5] expected          the state that it must be in; "" for any
 ARGV[6] now_ns            unix nanoseconds
 builds  task_prefix .. task_id, group_prefix .. group, same hash tag
 returns 1 moved | 0 no such task | the reason why not: its state, or aggregation (it is being made into another)

@@ -4,8 +4,8 @@ KEYS[2] lease        asynq:{q}:lease
 KEYS[3] groups       asynq:{q}:groups
 KEYS[4] pending      asynq:{q}:pending
 ARGV[1] task_prefix  asynq:{q}:t:
-ARGV[2] state        that of the tasks in the source
-ARGV[3] group        its name, if the source is one, else ""
+ARGV[2] state        the state of the tasks in the source
+ARGV[3] group        the group's name if the source is a group, else ""
 ARGV[4] count        ids to take at most
 ARGV[5] last         the newest id of a list, or greatest score, to take; "" for no bound
 ARGV[6] now_ns       unix nanoseconds
@@ -20,7 +20,7 @@ local now_ns = ARGV[6]
 -- include: take_some
 
 local taken, moved = ids_to_take(), {}
--- First what frees memory: a Redis that is out of it lets the writes after that pass.
+-- First the writes that free memory: a Redis that is out of memory then lets the later writes pass.
 take_off(#taken)
 for _, id in ipairs(taken) do
   local task = task_prefix .. id

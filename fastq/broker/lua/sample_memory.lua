@@ -1,4 +1,4 @@
---[[ sample_memory: estimate the bytes that a queue takes, from a few tasks of each state and a few groups.
+--[[ sample_memory: estimate the bytes of a queue from a few tasks of each state and a few groups.
 KEYS[1] pending        asynq:{q}:pending
 KEYS[2] active         asynq:{q}:active
 KEYS[3] scheduled      asynq:{q}:scheduled

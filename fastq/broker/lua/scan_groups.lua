@@ -1,4 +1,4 @@
---[[ scan_groups: look through a stretch of a queue's groups for those that are to be aggregated; changes nothing.
+--[[ scan_groups: scan a stretch of a queue's groups for those that are due for aggregation; changes nothing.
 KEYS[1] groups        asynq:{q}:groups
 ARGV[1] group_prefix  asynq:{q}:g:
 ARGV[2] cursor        SSCAN's: 0, then what was returned, until that is 0 again

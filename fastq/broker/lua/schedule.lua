@@ -30,7 +30,7 @@ for at = 3, #ARGV, 6 do
     if lock ~= "" then redis.call("HSET", task, "unique_key", lock) end
     if group ~= "" then
       redis.call("HSET", task, "group", group)
-      -- Listed at once: Go's forwarder puts the task into its group and lists none. The task may go before it is due:
+      -- Listed at once: Go's forwarder puts the task into its group but lists none. The task may go before it is due:
       -- recoverers take a group without tasks off the list once its last task would have been forwarded.
       redis.call("SADD", groups, group)
       redis.call("ZADD", scheduled_groups, "GT", run_at, group)

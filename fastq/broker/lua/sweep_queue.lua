@@ -1,4 +1,4 @@
---[[ sweep_queue: look through a stretch of all keys for those of a queue that belong to no task of it, and delete them.
+--[[ sweep_queue: scan a stretch of all keys for keys of a queue that belong to none of its tasks, and delete them.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] active            asynq:{q}:active
 KEYS[3] scheduled         asynq:{q}:scheduled
@@ -15,7 +15,7 @@ ARGV[3] cursor            SCAN's: 0, then what was returned, until that is 0 aga
 ARGV[4] count             keys to look at, about
 builds  queue_prefix .. key, same hash tag
 returns list: cursor, number of keys deleted
-asynq   none (what RemoveQueue leaves stays for ever)
+asynq   none (what RemoveQueue leaves stays forever)
 ]]
 local pending, active, scheduled, retry, archived = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local completed, groups, aggregation_sets, lease, paused = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -27,7 +27,7 @@ for _, each in ipairs({lists, sets}) do
   for _, key in pairs(each) do kept[key] = true end
 end
 
--- A group need not be listed to have tasks; a set of one that is aggregated is.
+-- A group may have tasks without being listed; its aggregation sets are always listed.
 local known_sets
 local function is_grouped(id, group)
   local prefix = queue_prefix .. "g:" .. group
@@ -40,7 +40,7 @@ local function is_grouped(id, group)
   return false
 end
 
--- A task that came while the queue was being deleted is where its state says; one in a long list is taken to be.
+-- A task that arrived during the deletion is in the place of its state; for a long list this is assumed.
 local function is_alive(id)
   local found = redis.pcall("HMGET", queue_prefix .. "t:" .. id, "state", "group")
   local state, group = found[1], found[2]
@@ -54,7 +54,7 @@ end
 
 local function is_needed(key)
   local name = string.sub(key, #queue_prefix + 1)
-  -- What is between this queue and another is gone from one of them, or will be: it is the move's to end.
+  -- A task between this queue and another is gone from one of them, or will be: the move must finish it.
   if kept[key] or name == "moving" or name == "moved" then return true end
   if name == "scheduled_groups" then return redis.call("EXISTS", scheduled) == 1 end
   if string.sub(name, 1, 2) == "t:" then return is_alive(string.sub(name, 3)) end

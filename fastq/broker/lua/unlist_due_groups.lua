@@ -1,4 +1,4 @@
---[[ unlist_due_groups: take groups without tasks off the list for which no task is scheduled any more.
+--[[ unlist_due_groups: take empty groups off the list for which no task is scheduled any more.
 KEYS[1] groups            asynq:{q}:groups
 KEYS[2] scheduled         asynq:{q}:scheduled
 KEYS[3] scheduled_groups  asynq:{q}:scheduled_groups
@@ -10,8 +10,8 @@ asynq   none (its schedule scripts forget the group)
 ]]
 local groups, scheduled, scheduled_groups = KEYS[1], KEYS[2], KEYS[3]
 local group_prefix, limit = ARGV[1], ARGV[2]
--- A group's tasks are due by its time at the latest. If the first of all scheduled tasks is due after that, none of
--- them is the group's: they were forwarded, or taken away, by whomever.
+-- A group's tasks are due at its time at the latest. If the first of all scheduled tasks is due after that, none of
+-- them belongs to the group: all were forwarded or removed.
 local first = redis.call("ZRANGE", scheduled, 0, 0, "WITHSCORES")[2]
 local before = first and "(" .. first or "+inf"
 local names = redis.call("ZRANGE", scheduled_groups, "-inf", before, "BYSCORE", "LIMIT", 0, limit)

@@ -1,4 +1,4 @@
---[[ write_result: store what a running handler wrote, while the task is the caller's.
+--[[ write_result: store the result of a running handler, while the caller has the lease.
 KEYS[1] task    asynq:{q}:t:{id}
 KEYS[2] lease   asynq:{q}:lease
 ARGV[1] id      task id

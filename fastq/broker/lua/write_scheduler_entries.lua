@@ -1,4 +1,4 @@
---[[ write_scheduler_entries: publish the entries of a scheduler, for as long as it goes on saying so.
+--[[ write_scheduler_entries: publish the entries of a scheduler, for as long as it repeats the call.
 KEYS[1] entries      asynq:schedulers:{host:pid:id}
 ARGV[1] ttl          seconds
 ARGV[2...] messages  SchedulerEntry messages, the next one due first

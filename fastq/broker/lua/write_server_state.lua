@@ -1,4 +1,4 @@
---[[ write_server_state: publish what a server is and what it runs, for as long as it goes on saying so.
+--[[ write_server_state: publish a server and its running tasks, for as long as it repeats the call.
 KEYS[1] server       asynq:servers:{host:pid:id}
 KEYS[2] workers      asynq:workers:{host:pid:id}
 KEYS[3] notice       asynq:fastq:{host:pid:id}

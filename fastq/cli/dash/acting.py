@@ -1,4 +1,4 @@
-"""A view of tasks on which something can be done: the keys for it, and the questions that come before."""
+"""Views with actions on tasks: the keys, and the questions before an action."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NAMES: Final = {"r": "run", "a": "archive", "d": "delete", "c": "cancel"}
 
 
 def hints_for(state: TaskState, *, all_too: bool = False) -> list[Hint]:
-    """Name the keys for what can be done to tasks in a state; those for all of them are the capitals."""
+    """Return the keys for the actions on tasks in a state; capitals act on all of them."""
     possible = [(key, name) for key, name in NAMES.items() if may(name, state)]
     hints = [Hint(key, name, acts=True) for key, name in possible]
     capitals = [key.upper() for key, name in possible if name != "cancel"]
@@ -36,10 +36,10 @@ class Acting(View):
 
     @abstractmethod
     def target(self) -> TaskInfo | None:
-        """Return the task that is meant."""
+        """Return the chosen task."""
 
     def action_act(self, name: str) -> None:
-        """Do something to the task that is meant, once that was confirmed."""
+        """Act on the chosen task, after a confirmation."""
         info = self.target()
         if not self.may_act():
             return
@@ -49,14 +49,14 @@ class Acting(View):
             self.propose(name, [info])
 
     def propose(self, name: str, infos: Sequence[TaskInfo]) -> None:
-        """Ask whether to do something to tasks; refuse what cannot be done in their state."""
+        """Ask for confirmation of an action on tasks; refuse an action that their state does not allow."""
         state = infos[0].state
         if not may(name, state):
             hint = "; c cancels it" if may("cancel", state) else ""
-            self.say(f"Cannot {name} what is {state}{hint}.")
+            self.say(f"Cannot {name} a task in state {state}{hint}.")
             return
         self.confirm(canceling(infos) if name == "cancel" else doing(name, infos))
 
     def confirm(self, job: Job) -> None:
-        """Ask whether to do a job."""
+        """Ask for confirmation of a job."""
         Confirm.ask(self, job)

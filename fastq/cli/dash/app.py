@@ -1,4 +1,4 @@
-"""The dashboard as an application of Textual: the views, the keys that hold everywhere, and when to look again."""
+"""The dashboard as a Textual application: the views, the global keys, and the refresh."""
 
 import asyncio
 import time
@@ -24,10 +24,10 @@ __all__ = ["Dash", "run"]
 
 BEAT_S: Final = 0.5
 RETRY_S: Final = 2.0
-"""How long after Redis failed to answer it is asked again."""
+"""The time between retries while Redis does not answer."""
 
 PLACES: Final[Mapping[str, type[View]]] = {"servers": ServersView, "cron": CronView, "redis": RedisView}
-"""What lies over the queues, each by the name that its key has for it."""
+"""The views above the queues, each by the name in its key."""
 
 CSS: Final = """
 View { layout: vertical; background: $background; }
@@ -70,11 +70,11 @@ class Dash(App[int]):
         self._looked_s = self._view_looked_s = 0.0
 
     def get_default_screen(self) -> Screen[None]:
-        """Begin with the queues."""
+        """Start with the queues."""
         return QueuesView(self.desk)
 
     def on_mount(self) -> None:
-        """Begin to look, and open the queue that was named."""
+        """Start to refresh, and open the given queue."""
         self.look_now()
         self.set_interval(BEAT_S, self._beat)
         if self.desk.options.queue is not None:
@@ -86,7 +86,7 @@ class Dash(App[int]):
         return self._look is not None and not self._look.is_finished
 
     def look_now(self) -> None:
-        """Look at all queues."""
+        """Read all queues."""
         self._looked_s = time.monotonic()
         self._look = self.run_worker(self._look_once, group="queues", exclusive=True)
 
@@ -102,7 +102,7 @@ class Dash(App[int]):
                 screen.draw_frame()
 
     def _beat(self) -> None:
-        """Look again when it is time, unless an answer is still to come; tell how Redis is."""
+        """Refresh when it is time, unless an answer is pending; show the health of Redis."""
         now_s = time.monotonic()
         period_s = self.desk.options.refresh_s
         if self.desk.health.is_ill:
@@ -116,11 +116,11 @@ class Dash(App[int]):
             screen.draw_frame()
 
     def on_view_acted(self) -> None:
-        """Look at all after something was done."""
+        """Refresh everything after an action."""
         self.look_now()
 
     def action_go(self, name: str) -> None:
-        """Show one of the four places."""
+        """Show one of the four main views."""
         if isinstance(self.screen, View):
             self.desk.said = ""
             while len(self.screen_stack) > 1:
@@ -134,12 +134,12 @@ class Dash(App[int]):
             self.push_screen(Help(read_only=self.desk.options.read_only))
 
     def action_exit_dash(self) -> None:
-        """End."""
+        """Quit."""
         self.exit(0)
 
 
 def run(options: Options) -> int:
-    """Run the dashboard until somebody quits; returns the exit code."""
+    """Run the dashboard until the user quits; returns the exit code."""
 
     async def run_app() -> int:
         app = Dash(options)

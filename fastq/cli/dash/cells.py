@@ -1,4 +1,4 @@
-"""Cells of more than one colour: bars of a queue's states, sparklines; and any cell as text of Rich's."""
+"""Cells with several colors: bars of a queue's states, sparklines; and any cell as a Rich text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Self, TypeVar
@@ -29,14 +29,14 @@ class Painted(Cell):
 
     @classmethod
     def of(cls, parts: Sequence[tuple[str, str]]) -> Self:
-        """Put parts together, each a text and its colour."""
+        """Join parts, each a text and its color."""
         cell = cls("".join(text for text, _ in parts))
         cell.parts = parts
         return cell
 
 
 def text_of(cell: str, shown: str, style: str = "") -> Text:
-    """Return ``shown``, which is a cell padded or shortened, in the colours of the cell."""
+    """Return ``shown``, the padded or shortened text of a cell, in the colors of the cell."""
     if isinstance(cell, Painted) and shown.startswith(cell):
         text = Text(style=style)
         for part, colour in cell.parts:
@@ -48,7 +48,7 @@ def text_of(cell: str, shown: str, style: str = "") -> Text:
 
 
 def state_bar(info: QueueInfo, width: int) -> Painted:
-    """Draw which share of a queue's tasks is in which state; a state that has any is seen."""
+    """Draw the shares of a queue's states; a state with any task is visible."""
     counts = {state: getattr(info, state.value) for state in STATES if getattr(info, state.value)}
     if not counts:
         return Painted.of([("·" * width, "dim")])
@@ -57,7 +57,7 @@ def state_bar(info: QueueInfo, width: int) -> Painted:
 
 
 def state_texts(info: QueueInfo | None, width: int) -> list[tuple[TaskState, str]]:
-    """Write each state with its count, in short if all together would be wider than a line."""
+    """Write each state with its count, abbreviated if they would not fit on a line."""
     counts = [number(getattr(info, state.value)) if info else "-" for state in STATES]
     names: Sequence[str] = [state.value for state in STATES]
     if sum(map(len, (*names, *counts))) + 3 * len(names) > width:
@@ -67,7 +67,7 @@ def state_texts(info: QueueInfo | None, width: int) -> list[tuple[TaskState, str
 
 
 def shares(counts: Mapping[K, int], width: int) -> dict[K, int]:
-    """Divide ``width`` in proportion to counts, of which none is 0 and there are no more; each gets at least 1."""
+    """Divide ``width`` in proportion to counts, of which none is 0; each gets at least 1."""
     total, spare = sum(counts.values()), width - len(counts)
     cells = {key: 1 + count * spare // total for key, count in counts.items()}
     cells[max(counts, key=counts.__getitem__)] += width - sum(cells.values())
@@ -75,7 +75,7 @@ def shares(counts: Mapping[K, int], width: int) -> dict[K, int]:
 
 
 def spark(values: Sequence[float | None], width: int) -> str:
-    """Draw the last values as bars of eighths, the newest on the right; what is not known stays blank."""
+    """Draw the last values as bars of eighths, the newest on the right; unknown values stay blank."""
     shown = list(values)[-width:]
     most = max((value for value in shown if value is not None), default=0.0)
     return "".join(" " if value is None else _level(value, most) for value in shown).rjust(width)

@@ -1,4 +1,4 @@
-"""What the names of colours mean on the dashboard: each state's can be told from every other's, on a dark ground."""
+"""The colors of the dashboard: those of the states are distinguishable on a dark background."""
 
 from typing import Final
 

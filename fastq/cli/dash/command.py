@@ -1,4 +1,4 @@
-"""``fastq dash``: what the shell sees of the dashboard; Textual is imported only here, and only when it is to run."""
+"""``fastq dash``: the shell command; Textual is imported only here, and only when the dashboard runs."""
 
 import importlib
 import sys
@@ -45,7 +45,7 @@ def dash(session: Session, refresh: float, read_only: bool, queue: str | None) -
     Keys are asynq's; ? shows them. Actions that change something ask first. Needs fastq-worker[dash].
     """
     try:
-        app = importlib.import_module(APP)  # a fifth of a second that no other command is to take
+        app = importlib.import_module(APP)  # takes a fifth of a second, which no other command should pay for
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("textual", "rich"):
             raise
@@ -54,6 +54,6 @@ def dash(session: Session, refresh: float, read_only: bool, queue: str | None) -
     if queue is not None and queue not in names:
         raise QueueNotFoundError(queue)
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("the dashboard needs a terminal; fastq stats writes to anything")
+        raise click.UsageError("the dashboard needs a terminal; fastq stats does not")
     code: int = app.run(app.Options(session.url, refresh, read_only, queue))
     return code

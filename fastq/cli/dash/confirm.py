@@ -1,4 +1,4 @@
-"""Asks before something is done, shows how far it is, and lets it be stopped; at last says what it came to."""
+"""Asks before an action, shows its progress, lets the user stop it, and reports the result."""
 
 from typing import ClassVar
 
@@ -21,15 +21,15 @@ SHOWN_EVERY_S = 0.1
 
 
 class _Stopped(Exception):  # noqa: N818 - no defect
-    """Raised in a job to end it before its next piece."""
+    """Raised in a job to stop it before its next piece."""
 
 
 class Confirm(ModalScreen[str]):
-    """A dialog that asks, then shows the work; its result is a text that says what was done."""
+    """A dialog that asks, then shows the work; its result is a text about the work done."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,Y", "go_on", "do it"),
-        Binding("n,N,escape", "stop", "do not do it, or stop"),
+        Binding("n,N,escape", "stop", "no, or stop"),
     ]
 
     def __init__(self, job: Job, inspector: AsyncInspector) -> None:
@@ -42,7 +42,7 @@ class Confirm(ModalScreen[str]):
 
     @classmethod
     def ask(cls, view: View, job: Job) -> None:
-        """Ask over a view, which then says what became of it; where nothing may be done, nobody is asked."""
+        """Ask over a view, which then shows the result; a read-only dashboard does not ask."""
         if not view.may_act():
             return
 
@@ -53,7 +53,7 @@ class Confirm(ModalScreen[str]):
         view.app.push_screen(cls(job, view.desk.inspector), end)
 
     def compose(self) -> ComposeResult:
-        """Lay out the question, how far it is, and the keys."""
+        """Lay out the question, the progress and the keys."""
         with Vertical(id="box"):
             yield Line(id="question")
             yield Line(id="progress")
@@ -68,20 +68,20 @@ class Confirm(ModalScreen[str]):
 
     def _show(self) -> None:
         if self._worker is not None:
-            trouble = "; Redis does not answer; asking again" if self._progress.trouble else ""
+            trouble = "; Redis does not answer; retrying" if self._progress.trouble else ""
             self.query_one("#progress", Line).say(f"{self._done()}{trouble} …")
 
     def _done(self) -> str:
         return f"{number(self._progress.done)} of {number(self._progress.total)} {self._job.done}"
 
     def action_go_on(self) -> None:
-        """Begin the work."""
+        """Start the work."""
         if self._worker is None:
             self.query_one("#answers", Line).say(keys_text([Hint("Esc", "stop; the rest stays unchanged")]))
             self._worker = self.run_worker(self._work, group="job")
 
     def action_stop(self) -> None:
-        """Let everything be as it is; what has begun ends after its current piece."""
+        """Do nothing, or stop the work after its current piece."""
         if self._worker is not None:
             self._stops = True
         else:

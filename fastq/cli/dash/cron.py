@@ -1,4 +1,4 @@
-"""The periodic tasks of all running schedulers, when each is next and was last; and the times of one entry."""
+"""The periodic tasks of all running schedulers with their next and last times, and the history of one entry."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ class CronView(View):
     """The list of periodic tasks."""
 
     PLACE = "Schedulers"
-    HINTS: ClassVar[Sequence[Hint]] = (Hint("Enter", "when it was"), Hint("j/k", "move"), Hint("Esc", "back"))
+    HINTS: ClassVar[Sequence[Hint]] = (Hint("Enter", "when it was enqueued"), Hint("j/k", "move"), Hint("Esc", "back"))
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
@@ -52,7 +52,7 @@ class CronView(View):
         self._entries = await self.desk.inspector.scheduler_entries()
 
     def draw(self) -> None:
-        """Show the entries as they were found last."""
+        """Show the entries as last read."""
         entries = self._entries or ()
         self._sum.say(f" {number(len(entries))} periodic tasks")
         now = datetime.now(UTC)
@@ -84,13 +84,13 @@ class CronView(View):
 
 
 class EntryView(View):
-    """The list of when the task of an entry was enqueued, the latest first."""
+    """The list of times when the task of an entry was enqueued, the latest first."""
 
     PLACE = "Schedulers"
     HINTS: ClassVar[Sequence[Hint]] = (Hint("n/p", "page"), Hint("j/k", "move"), Hint("Esc", "back"))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "page(1)", "the next page"),
-        Binding("p", "page(-1)", "the page before"),
+        Binding("p", "page(-1)", "the previous page"),
     ]
 
     def __init__(self, desk: Desk, entry: SchedulerEntry) -> None:
@@ -120,11 +120,11 @@ class EntryView(View):
             Row(event.task_id, (stamp(event.enqueue_time), when(event.enqueue_time, now), clean(event.task_id)))
             for event in self._events or ()
         ]
-        nothing = "  There are no times on this page; they go when the scheduler ends."
+        nothing = "  There are no times on this page; they are deleted when the scheduler ends."
         self._grid.show(EVENT_COLUMNS, rows, nothing if self._events is not None else "  …")
 
     def action_page(self, by: int) -> None:
-        """Show the next page, or the one before."""
+        """Show the next or the previous page."""
         if self._page + by >= 1 and (by < 0 or self._events):
             self._page += by
             self._grid.action_first()

@@ -1,4 +1,4 @@
-"""What all views of the dashboard share: the Redis they look into, what was found last, and how it went."""
+"""The shared state of the dashboard's views: the connections, the last snapshot, and the health of Redis."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from fastq.inspector.redis_url import is_cluster
 __all__ = ["Desk", "Options"]
 
 AT_ONCE: Final = 4
-"""So many queues are asked for at once, each over a connection of its own."""
+"""The number of queues that are read at once, each over its own connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to show, how often to refresh (seconds), whether changes are forbidden, and the queue to begin with."""
+    """The options: the refresh interval in seconds, whether changes are forbidden, and the queue to start with."""
 
     url: str
     refresh_s: float = 8.0
@@ -48,11 +48,11 @@ class Desk:
         return is_cluster(self.options.url)
 
     def queue(self, name: str) -> QueueInfo | None:
-        """Return what was found of a queue last."""
+        """Return the last snapshot of a queue."""
         return next((info for info in self.queues or () if info.queue == name), None)
 
     async def look(self) -> None:
-        """Look at all queues."""
+        """Read all queues."""
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def describe(name: str) -> QueueInfo | None:
@@ -73,7 +73,7 @@ class Desk:
 
 
 def _askable(names: Sequence[str]) -> list[str]:
-    """Leave out the names, which anybody may list, of which no key can be made."""
+    """Leave out invalid names, which any program may list."""
     askable = []
     for name in names:
         with suppress(ValueError):

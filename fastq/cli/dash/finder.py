@@ -1,4 +1,4 @@
-"""Where one is among the tasks of a place: a page of them, or what a search found and how far it has looked."""
+"""The position among the tasks of a place: a page, or the results of a search and its progress."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ __all__ = ["Finder"]
 
 
 class Finder:
-    """A search through a place; ``total`` is how many tasks it had then, ``found`` is None before the first answer."""
+    """A search through a place; ``total`` is its number of tasks then, ``found`` is None before the first answer."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -22,7 +22,7 @@ class Finder:
         self._starts = [0]
 
     async def look(self, desk: Desk, room: int, note: Callable[[], None]) -> None:
-        """Read a page, or look for the text; ``note`` is called while that goes on."""
+        """Read a page, or search for the text; ``note`` is called meanwhile."""
 
         def keep(found: Found) -> None:
             self.found = found
@@ -38,12 +38,12 @@ class Finder:
         self.found = found
 
     def search(self, text: str) -> None:
-        """Look for a text from now on, from the beginning; blank ends that."""
+        """Search for a text from the beginning; a blank text ends the search."""
         self.text = text.strip()
         self._starts, self.found = [0], None
 
     def turn(self, by: int) -> bool:
-        """Turn to the next page or stretch, or back; False if there is none."""
+        """Go to the next or previous page or stretch; False if there is none."""
         if by < 0 and len(self._starts) > 1:
             self._starts.pop()
         elif by > 0 and self.found is not None and self._has_more:
@@ -53,7 +53,7 @@ class Finder:
         return True
 
     def info(self, task_id: str | None) -> TaskInfo | None:
-        """Return what was found of a task."""
+        """Return the found data of a task."""
         infos = self.found.infos if self.found else ()
         return next((info for info in infos if info.id == task_id), None)
 
@@ -65,7 +65,7 @@ class Finder:
         return not found.at_end and (found.end if self.text else found.start + found.size) < self.total
 
     def __str__(self) -> str:
-        """Return which ranks were searched, counted from 1, and of how many."""
+        """Return the range of searched ranks, counted from 1, and their total."""
         found = self.found
         if found is None:
             return "…"
@@ -73,6 +73,6 @@ class Finder:
         looked = f"{number(min(found.start + 1, max(end, 1)))}-{number(end)} of {number(max(self.total, end))}"
         if not self.text:
             return looked if found.infos else f"0 of {number(self.total)}"
-        more = "; n looks on" if self._has_more else ""
+        more = "; n continues" if self._has_more else ""
         other = f"; the task of this id is {found.elsewhere.state}" if found.elsewhere else ""
         return f"{number(len(found.infos))} match '{clean(self.text)}' in {looked}{more}{other}"

@@ -1,4 +1,4 @@
-"""A list with columns and a cursor: as many columns as fit, one screenful of rows, the keys of every view."""
+"""A list with columns and a cursor: as many columns as fit, one screen of rows, the common keys."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
@@ -21,7 +21,7 @@ GAP: Final = "  "
 
 
 class Row(NamedTuple):
-    """A line of a grid: the key of what it shows, and a text for each column."""
+    """A line of a grid: the key of its item, and a text for each column."""
 
     key: str
     cells: Sequence[str]
@@ -66,21 +66,21 @@ class Grid(Widget, can_focus=True):
 
     @property
     def key(self) -> str | None:
-        """Return what the cursor is on."""
+        """Return the key under the cursor."""
         return self._rows[self.cursor].key if self._rows else None
 
     @property
     def keys(self) -> list[str]:
-        """Return what the rows stand for."""
+        """Return the keys of the rows."""
         return [row.key for row in self._rows]
 
     @property
     def room(self) -> int:
-        """Return how many rows can be seen at once."""
+        """Return the number of visible rows."""
         return max(1, self.size.height - TITLES)
 
     def show(self, columns: Sequence[Column], rows: Sequence[Row], nothing: str = "") -> None:
-        """Show other rows; where there are none, say so."""
+        """Show other rows, or a text if there are none."""
         before = self.key
         self._columns, self._rows, self._nothing = columns, rows, nothing
         at = next((at for at, row in enumerate(rows) if row.key == before), self.cursor)
@@ -139,12 +139,12 @@ class Grid(Widget, can_focus=True):
         self._place(len(self._rows) - 1)
 
     def action_choose(self) -> None:
-        """Open what the cursor is on."""
+        """Open the item under the cursor."""
         if self.key is not None:
             self.post_message(self.Chosen(self, self.key))
 
     def on_click(self, event: Click) -> None:
-        """Move to where it was clicked; a second click opens it."""
+        """Move to the clicked row; a second click opens it."""
         at = self._top + event.y - TITLES
         if event.y >= TITLES and at < len(self._rows):
             self._place(at)

@@ -1,4 +1,4 @@
-"""How it is with Redis, as those see it who ask: it answers, it has not for some time, or it refuses."""
+"""The health of Redis as seen by the requests: it answers, it has not answered for some time, or it refuses."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from fastq.errors import BrokerConnectionError, BrokerError, BrokerTimeoutError
 __all__ = ["Health"]
 
 LONG_S: Final = 2.0
-"""For so long a question may be under way before it is worth a word."""
+"""The time that a request may take before it is reported."""
 
 
 class Health:
@@ -51,7 +51,7 @@ class Health:
             what = "does not answer" if silent else "refuses"
             return f"Redis {what} since {self._for(self._failed_since_s)}: {clean(' '.join(str(self._error).split()))}"
         if self._waiting and self._clock_s() - min(self._waiting) >= LONG_S:
-            return f"Redis has not answered for {self._for(min(self._waiting))} yet"
+            return f"Redis has not answered for {self._for(min(self._waiting))}"
         return ""
 
     def _for(self, since_s: float) -> str:

@@ -1,4 +1,4 @@
-"""The keys of the dashboard, on a screen over the view from which they were asked for."""
+"""The keys of the dashboard, on a screen over the current view."""
 
 from typing import ClassVar, Final
 
@@ -13,20 +13,20 @@ from fastq.cli.dash.view import Line
 __all__ = ["Help"]
 
 KEYS: Final = (
-    ("Enter", "look at what the cursor is on"),
+    ("Enter", "open the item under the cursor"),
     ("Esc", "go back"),
-    ("Up Down  k j", "move; PgUp PgDn Home End g G too"),
-    ("Left Right  h l", "the tasks of the state before, of the next one"),
-    ("p n", "the page before, the next one; search on"),
-    ("/", "search the tasks: an id, part of type, payload, error"),
+    ("Up Down  k j", "move; also PgUp PgDn Home End g G"),
+    ("Left Right  h l", "the tasks of the previous, the next state"),
+    ("p n", "the previous, the next page; continue a search"),
+    ("/", "search the tasks: an id, or part of type, payload, error"),
     ("F1 F2 F3 F4", "queues, servers, schedulers, Redis"),
     ("F5  Ctrl-L", "look now"),
     ("q  Ctrl-C", "quit"),
 )
 ACTS: Final = (
     ("r a d", "run (retry) now, archive, delete the task"),
-    ("c", "cancel the task that is active"),
-    ("R A D", "run, archive, delete all of the state, or all found"),
+    ("c", "cancel the active task"),
+    ("R A D", "run, archive, delete all tasks of the state, or all found"),
     ("P", "pause the queue, or resume it"),
 )
 

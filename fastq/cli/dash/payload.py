@@ -1,4 +1,4 @@
-"""Bytes for people to read: JSON set on lines, other text as it is, else a hex dump; nothing that upsets a terminal."""
+"""Bytes in readable form: indented JSON, other text as it is, or else a hex dump; control characters are escaped."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from fastq.cli.human import clean, size
 __all__ = ["shown_lines"]
 
 MOST_SHOWN: Final = 65_536
-"""So many bytes are shown at most."""
+"""The largest number of bytes shown."""
 MOST_PARSED: Final = 1_000_000
 MOST_INDENTED: Final = 20
 ROW: Final = 16
@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
 def shown_lines(data: bytes) -> list[str]:
-    """Write bytes as lines; of many the first, and how many there are in all."""
+    """Write bytes as lines; of too many bytes, the first ones and the total."""
     lines = list(_lines(data))
     if len(data) > MOST_SHOWN:
         lines.append(f"… the first {size(MOST_SHOWN)} of {size(len(data))}")
@@ -37,14 +37,14 @@ def _lines(data: bytes) -> Iterator[str]:
 
 
 def _text_of(data: bytes) -> str | None:
-    """Decode what is text; NUL is in no text."""
+    """Decode bytes that are text; text contains no NUL."""
     some = data if len(data) <= MOST_PARSED else data[:MOST_SHOWN]
     try:
         text = some.decode()
     except UnicodeDecodeError as error:
         if len(some) == len(data) or error.start < len(some) - 3:
             return None
-        text = some[: error.start].decode()  # cut within a character
+        text = some[: error.start].decode()  # cut in the middle of a character
     return None if "\0" in text else text
 
 
@@ -59,7 +59,7 @@ def _is_json(text: str) -> bool:
 
 
 def _set(text: str) -> Iterator[str]:
-    """Set valid JSON on lines, each token as it was written: numbers keep their digits, keys their order."""
+    """Indent valid JSON, each token as it was written: numbers keep their digits, keys their order."""
     line, depth, before = "", 0, ""
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -80,7 +80,7 @@ def _indent(depth: int) -> str:
 
 
 def _cut(lines: Iterator[str]) -> Iterator[str]:
-    """Give lines until they are as much as is shown."""
+    """Yield lines up to the limit of what is shown."""
     left = MOST_SHOWN
     for line in lines:
         yield line[:left]

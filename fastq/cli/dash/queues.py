@@ -1,4 +1,4 @@
-"""The first view: all queues, what is in them, how fast they move; and more of the one under the cursor."""
+"""The first view: all queues with their contents and rates, and details of the one under the cursor."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
@@ -22,7 +22,7 @@ from fastq.inspector.jobs import pausing
 __all__ = ["QueuesView", "per_second"]
 
 WIDE: Final = 110
-"""From so many columns on bars and sparklines are longer."""
+"""The width from which bars and sparklines are longer."""
 
 COLUMNS: Final = (
     Column("QUEUE", cut=True),
@@ -42,7 +42,7 @@ COLUMNS: Final = (
 
 
 def per_second(rate: float | None) -> str:
-    """Write how many tasks a second; what is not known yet is a dash."""
+    """Write tasks per second; an unknown rate is a dash."""
     if rate is None:
         return "-"
     return number(round(rate)) if rate >= 100 else f"{rate:.1f}"
@@ -67,14 +67,14 @@ class QueuesView(View):
         self._more = Line(id="more")
 
     def body(self) -> Iterable[Widget]:
-        """Lay out the sums, the list, and the lines about one queue."""
+        """Lay out the totals, the list, and the lines about one queue."""
         return (self._sum, self._grid, self._more)
 
     def draw(self) -> None:
-        """Show the queues as they were found last."""
+        """Show the queues as last read."""
         queues = self.desk.queues
         if queues is None:
-            self._grid.show(COLUMNS, (), "Redis was not heard yet …")
+            self._grid.show(COLUMNS, (), "waiting for Redis …")
             return
         width = 24 if self.size.width >= WIDE else 12
         self._grid.show(COLUMNS, [self._row(info, width) for info in queues], "There are no queues yet.")
@@ -121,14 +121,14 @@ class QueuesView(View):
         self.app.push_screen(TasksView(self.desk, event.key))
 
     def action_pause(self) -> None:
-        """Pause the queue, or let it go on, once that was confirmed."""
+        """Pause or resume the queue, after a confirmation."""
         info = self.desk.queue(self._grid.key) if self._grid.key is not None else None
         if info is not None:
             Confirm.ask(self, pausing(info))
 
 
 def _more(info: QueueInfo, width: int) -> Text:
-    """Write what is in a queue, state by state, and what passed through it."""
+    """Write the contents of a queue by state, and its counters."""
     text = Text()
     for state, counted in state_texts(info, width):
         text.append(f" {counted} ", style=STATE_COLOURS[state] if getattr(info, state.value) else "dim")

@@ -1,4 +1,4 @@
-"""What Redis says of itself, and how its load and memory went while the dashboard was looking."""
+"""Redis' facts, and the course of its load and memory while the dashboard runs."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,11 +47,11 @@ class RedisView(View):
         self._text = Line(id="task")
 
     def body(self) -> Iterable[Widget]:
-        """Lay out a text to scroll."""
+        """Lay out a scrolled text."""
         return (VerticalScroll(self._text, id="scroll"),)
 
     async def look(self) -> None:
-        """Ask Redis how it is."""
+        """Read INFO."""
         inspector, is_cluster = self.desk.inspector, self.desk.is_cluster
         self._facts = facts = await (inspector.cluster_info() if is_cluster else inspector.redis_info())
         self._refused = False
@@ -60,14 +60,14 @@ class RedisView(View):
                 kept.append(float(facts[name]))
 
     def bears(self, error: FastqError) -> bool:
-        """Take it that not every user may ask."""
+        """Accept that not every Redis user may read it."""
         self._refused = isinstance(error, BrokerAuthError)
         return self._refused
 
     def draw(self) -> None:
-        """Show what Redis said last."""
+        """Show the last INFO."""
         if self._refused:
-            self._text.say(Text(" This user may not ask for it.", style="yellow"))
+            self._text.say(Text(" The Redis user may not read it.", style="yellow"))
         elif self._facts is not None:
             self._text.say(self._written(self._facts))
 

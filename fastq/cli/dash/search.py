@@ -1,4 +1,4 @@
-"""Looks for tasks by their id, type, payload or error, in stretches, and not further than is bearable."""
+"""The search for tasks by id, type, payload or error, in bounded stretches."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -36,16 +36,16 @@ async def read_page(inspector: AsyncInspector, place: Place, start: int, size: i
     """Read the page in which a rank is."""
     page = start // size + 1
     infos = await inspector.list_tasks(place.queue, place.state, group=place.group, page=page, page_size=size)
-    first = (page - 1) * size  # a page from which tasks left while it was read is short, but not the last one
+    first = (page - 1) * size  # a page that lost tasks while it was read is short, but not the last one
     return Found(infos, first, first + len(infos), at_end=not infos, size=size)
 
 
 async def search(
     inspector: AsyncInspector, place: Place, text: str, start: int, wanted: int, note: Callable[[Found], None]
 ) -> Found:
-    """Look from a rank on, until enough was found, all was looked through, or 5,000 tasks or 16 MB were.
+    """Search from a rank on, until enough tasks are found, the end is reached, or 5,000 tasks or 16 MB are read.
 
-    ``note`` is called with what was found so far. A task of just this id is found wherever it is.
+    ``note`` is called with the results so far. A task with exactly this id is found wherever it is.
     """
     named = await _named(inspector, place, text) if start == 0 else None
     here = named is not None and named.state is place.state and (place.group or "") == named.group

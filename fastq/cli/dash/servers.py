@@ -1,4 +1,4 @@
-"""The servers that are running, Go's and fastq's, and what each child of the one under the cursor works on."""
+"""The running servers of Go and fastq, and the task of each child of the one under the cursor."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ MOST_PAYLOAD: Final = 200
 
 
 class ServersView(View):
-    """The list of servers, and below it the tasks that one is running."""
+    """The list of servers, and below it the running tasks of one."""
 
     PLACE = "Servers"
     HINTS: ClassVar[Sequence[Hint]] = (
@@ -49,15 +49,15 @@ class ServersView(View):
         self._work = Grid(id="work")
 
     def body(self) -> Iterable[Widget]:
-        """Lay out both lists, each under its line."""
+        """Lay out both lists, each below its heading."""
         return (self._sum, self._grid, self._about, self._work)
 
     async def look(self) -> None:
-        """Read the servers and what they run."""
+        """Read the servers and their running tasks."""
         self._servers = await self.desk.inspector.servers()
 
     def draw(self) -> None:
-        """Show the servers as they were found last."""
+        """Show the servers as last read."""
         servers, now = self._servers or (), datetime.now(UTC)
         busy, slots = sum(len(info.active_workers) for info in servers), sum(info.concurrency for info in servers)
         self._sum.say(f" {number(len(servers))} servers  {number(busy)} of {number(slots)} children busy")
@@ -78,15 +78,15 @@ class ServersView(View):
         )
         now = datetime.now(UTC)
         rows = [Row(f"{worker.queue}\n{worker.task_id}", _row(worker, now)) for worker in info.active_workers]
-        self._work.show(WORK_COLUMNS, rows, "  It runs nothing now.")
+        self._work.show(WORK_COLUMNS, rows, "  It runs no tasks now.")
 
     def on_grid_moved(self, event: Grid.Moved) -> None:
-        """Show what another server works on."""
+        """Show the tasks of another server."""
         if event.grid is self._grid:
             self._draw_work()
 
     def on_grid_chosen(self, event: Grid.Chosen) -> None:
-        """Go on to what the server works on, or show a task."""
+        """Go to the tasks of the server, or show a task."""
         if event.grid is self._grid:
             self._work.focus()
         else:

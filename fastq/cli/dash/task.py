@@ -1,4 +1,4 @@
-"""One task: all that is known of it, its payload and its result, as they can be read."""
+"""One task: its facts, its payload and its result, in readable form."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ __all__ = ["TaskView"]
 
 
 class _Body(VerticalScroll):
-    """The scrolled part, with the same keys as the lists."""
+    """The scrolled text, with the same keys as the lists."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "scroll_up"),
@@ -51,7 +51,7 @@ class TaskView(Acting):
         self._where = Line(id="where")
 
     def body(self) -> Iterable[Widget]:
-        """Lay out what the task is, and a text to scroll."""
+        """Lay out the heading of the task, and a scrolled text."""
         return (self._where, _Body(self._text, id="scroll"))
 
     async def look(self) -> None:
@@ -60,7 +60,7 @@ class TaskView(Acting):
         self._is_gone = False
 
     def bears(self, error: FastqError) -> bool:
-        """Take it that the task is no more."""
+        """Accept that the task is gone."""
         self._is_gone = isinstance(error, TaskNotFoundError | QueueNotFoundError)
         return self._is_gone
 
@@ -69,15 +69,15 @@ class TaskView(Acting):
         return None if self._is_gone else self._info
 
     def hints(self) -> Sequence[Hint]:
-        """Return the keys of this view, with what can be done to the task."""
+        """Return the keys of this view, with the actions on the task."""
         info = self.target()
         return (*self.HINTS, *(hints_for(info.state) if info else ()))
 
     def draw(self) -> None:
-        """Show the task as it was seen last."""
+        """Show the task as last read."""
         where = Text(" task ").append(clean(self._task_id), style="bold")
         if self._is_gone:
-            where.append("  is gone: done, or deleted" if self._info else "  there is no such task", style="yellow")
+            where.append("  is gone: done or deleted" if self._info else "  there is no such task", style="yellow")
         self._where.say(where)
         if self._info is not None:
             text = _text(self._info)

@@ -1,4 +1,4 @@
-"""Tasks as rows of a grid: the id, what the state makes worth knowing, and the payload at last."""
+"""Tasks as rows of a grid: the id, the facts that matter in the state, and then the payload."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,14 +14,14 @@ __all__ = ["GROUP_COLUMNS", "columns_of", "row_of"]
 
 GROUP_COLUMNS: Final = (Column("GROUP", cut=True), Column("SIZE", right=True))
 MOST_PAYLOAD: Final = 400
-"""Of a payload no more is worth writing on a line."""
+"""The part of a payload that is written on a line."""
 
 _RANKS: Final = {"LOST": 5, "MAX RETRY": 4, "LAST FAILED": 3, "RETRIED": 2, "GROUP": 1}
 _ID, _TYPE, _PAYLOAD = COMMON
 
 
 def _shown(state: TaskState) -> list[tuple[Column, Show]]:
-    """Put a state's columns in order; ids, of which the task's own view has the whole, may be cut."""
+    """Order a state's columns; ids may be cut, since the task's view shows the whole id."""
     own = [(replace(column, rank=_RANKS.get(column.title, 0)), show) for column, show in BY_STATE[state]]
     return [(replace(_ID[0], cut=True), _ID[1]), _TYPE, *own, _PAYLOAD]
 
@@ -39,7 +39,7 @@ def row_of(info: TaskInfo) -> Row:
 
 
 def _begin(payload: bytes) -> bytes:
-    """Cut where a character begins, so that text stays text."""
+    """Cut at the start of a character, so that text stays text."""
     end = MOST_PAYLOAD
     while end > MOST_PAYLOAD - 4 and payload[end] & 0xC0 == 0x80:
         end -= 1

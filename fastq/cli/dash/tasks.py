@@ -1,4 +1,4 @@
-"""The tasks of a queue, a state at a time and a page at a time; groups first where tasks are in groups."""
+"""The tasks of a queue, by state and page; for aggregating tasks, first the groups."""
 
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -39,10 +39,10 @@ class TasksView(Acting):
         Hint("Esc", "back"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "state(-1)", "the state before"),
+        Binding("left,h", "state(-1)", "the previous state"),
         Binding("right,l", "state(1)", "the next state"),
         Binding("n", "page(1)", "the next page"),
-        Binding("p", "page(-1)", "the page before"),
+        Binding("p", "page(-1)", "the previous page"),
         Binding("slash", "search", "search"),
         *ACTING,
         Binding("R", "act_all('run')", "run all"),
@@ -78,12 +78,12 @@ class TasksView(Acting):
         return not self._finder.text
 
     def body(self) -> Iterable[Widget]:
-        """Lay out the states, where we are, the list, and where a search is typed."""
+        """Lay out the states, the position, the list, and the search field."""
         self._input.display = False
         return (self._tabs, self._where, self._grid, self._input)
 
     async def look(self) -> None:
-        """Read the groups, a page, or what matches the search."""
+        """Read the groups, a page, or the matches of a search."""
         if not self._is_begun:
             await self._begin()
         self._is_gone = False
@@ -93,29 +93,29 @@ class TasksView(Acting):
             await self._finder.look(self.desk, self._grid.room, self.draw)
 
     async def _begin(self) -> None:
-        """Begin with the first state that has tasks."""
+        """Start with the first state that has tasks."""
         info = self.desk.queue(self.queue) or await self.desk.inspector.get_queue_info(self.queue)
         state = next((state for state in STATES if getattr(info, state.value)), TaskState.ACTIVE)
         self._finder, self._is_begun = Finder(Place(self.queue, state)), True
 
     def bears(self, error: FastqError) -> bool:
-        """Take it that the queue is no more."""
+        """Accept that the queue is gone."""
         self._is_gone = isinstance(error, QueueNotFoundError)
         return self._is_gone
 
     def refit(self) -> None:
-        """Read as many tasks as there is room for now."""
+        """Read as many tasks as there is room for."""
         super().refit()
         found = self._finder.found
         if found is not None and not self._finder.text and found.size != self._grid.room:
             self.look_now()
 
     def draw(self) -> None:
-        """Show what was found last."""
+        """Show the last results."""
         self._tabs.say(self._tabs_text())
         self._where.say(self._where_text())
         if self._is_gone:
-            self._grid.show((), (), f"  There is no queue {clean(self.queue)} any more.")
+            self._grid.show((), (), f"  The queue {clean(self.queue)} no longer exists.")
         elif self.lists_groups:
             rows = [Row(info.group, (clean(info.group), number(info.size))) for info in self._groups or ()]
             self._grid.show(GROUP_COLUMNS, rows, "  There are no groups." if self._groups is not None else "  …")
@@ -143,10 +143,10 @@ class TasksView(Acting):
         return text.append(f"  {self.state} {self._finder}")
 
     def hints(self) -> Sequence[Hint]:
-        """Return the keys of this view, with what can be done in this state."""
+        """Return the keys of this view, with the actions of this state."""
         return self.HINTS if self.lists_groups else (*self.HINTS, *hints_for(self.state, all_too=True))
 
-    # Moving about
+    # Navigation
 
     def _go(self, place: Place) -> None:
         self._finder, self._is_begun = Finder(place), True
@@ -156,17 +156,17 @@ class TasksView(Acting):
         self.look_now()
 
     def action_state(self, by: int) -> None:
-        """Show the tasks of the next state, or of the one before."""
+        """Show the tasks of the next or the previous state."""
         self._go(Place(self.queue, STATES[(STATES.index(self.state) + by) % len(STATES)]))
 
     def action_page(self, by: int) -> None:
-        """Show the next page, or the one before."""
+        """Show the next or the previous page."""
         if self._finder.turn(by):
             self._grid.action_first()
             self.look_now()
 
     def action_back(self) -> None:
-        """End the search, or leave the group, or the queue."""
+        """End the search, or leave the group or the queue."""
         if self._input.display:
             self._close_input()
         elif self._finder.text:
@@ -193,7 +193,7 @@ class TasksView(Acting):
             self._input.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Search for what was typed."""
+        """Search for the typed text."""
         self._close_input()
         self._finder.search(event.value)
         self._grid.action_first()
@@ -211,7 +211,7 @@ class TasksView(Acting):
         return None if self.lists_groups else self._finder.info(self._grid.key)
 
     def action_act_all(self, name: str) -> None:
-        """Do something to all tasks of the state; while a search is on, to those that match and are shown."""
+        """Act on all tasks of the state; during a search, on the matches shown."""
         found = self._finder.found
         if not self.may_act():
             return
@@ -222,4 +222,4 @@ class TasksView(Acting):
         elif may(name, self.state):
             self.confirm(doing_all(name, self._finder.place, self._finder.total))
         else:
-            self.say(f"Cannot {name} what is {self.state}.")
+            self.say(f"Cannot {name} tasks in state {self.state}.")

@@ -1,4 +1,4 @@
-"""What became of queues from look to look: how many tasks a second ended, and how many of these failed."""
+"""The rates of queues between snapshots: tasks that ended per second, and failed ones among them."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ __all__ = ["Track", "Tracks"]
 
 KEPT: Final = 240
 LEAST_S: Final = 0.5
-"""Between two looks that are closer the counters say little."""
+"""The least time between two snapshots; the counters of closer ones say little."""
 
 
 @dataclass(slots=True)
 class Track:
-    """The rates of one queue, or of all together: tasks a second, None where they are not known."""
+    """The rates of one queue, or of all together: tasks per second, None if unknown."""
 
     processed: deque[float | None] = field(default_factory=lambda: deque(maxlen=KEPT))
     failed: deque[float | None] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     @property
     def rate(self) -> float | None:
-        """Return how many tasks a second ended between the last two looks."""
+        """Return the tasks that ended per second between the last two snapshots."""
         return self.processed[-1] if self.processed else None
 
     @property
@@ -32,7 +32,7 @@ class Track:
         return self.failed[-1] if self.failed else None
 
     def note(self, processed: float | None, failed: float | None) -> None:
-        """Add what was found between two looks."""
+        """Add the counts between two snapshots."""
         self.processed.append(processed)
         self.failed.append(failed)
 
@@ -46,11 +46,11 @@ class Tracks:
         self._before: dict[str, QueueInfo] = {}
 
     def of(self, queue: str) -> Track:
-        """Return what is known of a queue."""
+        """Return the rates of a queue."""
         return self._tracks.get(queue) or Track()
 
     def note(self, infos: Sequence[QueueInfo]) -> None:
-        """Compare a look with the one before; one that comes too soon is left out."""
+        """Compare a snapshot with the previous one; one that comes too soon is skipped."""
         gone = self._before.keys() - {info.queue for info in infos}
         for queue in gone:
             del self._before[queue], self._tracks[queue]
@@ -71,7 +71,7 @@ class Tracks:
 
 def _rates(before: QueueInfo, now: QueueInfo, seconds: float) -> tuple[float | None, float | None]:
     done, failed = now.processed_total - before.processed_total, now.failed_total - before.failed_total
-    if done < 0 or failed < 0 or seconds < 0:  # the queue was deleted meanwhile, or a clock was set back
+    if done < 0 or failed < 0 or seconds < 0:  # the queue was deleted meanwhile, or the clock was set back
         return None, None
     return done / seconds, failed / seconds
 

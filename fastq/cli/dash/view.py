@@ -1,4 +1,4 @@
-"""What every view has: a head, a body that it looks for in Redis again and again, a line of news, and its keys."""
+"""The common parts of all views: a head, a body refreshed from Redis, a message line, and the keys."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ PLACES: Final = (("F1", "Queues"), ("F2", "Servers"), ("F3", "Schedulers"), ("F4
 
 
 class Hint(NamedTuple):
-    """A key and what it does; ``acts`` if that changes something."""
+    """A key and its action; ``acts`` if that changes something."""
 
     key: str
     does: str
@@ -42,12 +42,12 @@ class Line(Static):
         """Show a text."""
         shown = Text(text, style=style) if isinstance(text, str) else text
         before, self._said = self._said, shown
-        if before is None or (shown, shown.style) != (before, before.style):  # else the terminal needs nothing
+        if before is None or (shown, shown.style) != (before, before.style):  # otherwise the terminal needs no update
             self.update(shown)
 
 
 def keys_text(hints: Iterable[Hint], width: int = 0) -> Text:
-    """Write keys and what they do, on as many lines as the width needs; 0 is one line."""
+    """Write keys and their actions, on as many lines as the width needs; 0 is one line."""
     text, used = Text(), 0
     for hint in hints:
         taken = len(hint.key) + len(hint.does) + 3
@@ -82,40 +82,40 @@ class View(Screen[None]):
         self._look: Worker[None] | None = None
 
     def compose(self) -> ComposeResult:
-        """Lay out the lines that every view has around its body."""
+        """Lay out the common lines around the body."""
         yield self._head
         yield self._places
         yield from self.body()
         yield self._foot
 
     def body(self) -> Iterable[Widget]:
-        """Make the widgets between head and foot."""
+        """Create the widgets between head and foot."""
         return ()
 
     async def look(self) -> None:
-        """Ask Redis for what the view shows."""
+        """Ask Redis for the data of the view."""
 
     def draw(self) -> None:
-        """Show what was found last."""
+        """Show the last data."""
 
     def on_mount(self) -> None:
-        """Begin to look; what was said of the view before is none of this one's news."""
+        """Start to refresh, without the messages of the previous view."""
         self.desk.said = ""
         self.draw_frame()
         self.draw()
-        self.call_after_refresh(self.look_now)  # then it is known how much there is room for
+        self.call_after_refresh(self.look_now)  # only then is the available room known
 
     def on_resize(self) -> None:
-        """Show as much as there is room for now."""
+        """Show as much as there is room for."""
         self.call_after_refresh(self.refit)
 
     def refit(self) -> None:
-        """Show what was found in another room."""
+        """Show the data in the new size."""
         self.draw()
         self.draw_frame()
 
     def on_screen_resume(self) -> None:
-        """Look again when what was in front is gone."""
+        """Refresh when the view in front is gone."""
         if self._look is not None:
             self.draw_frame()
             self.draw()
@@ -132,7 +132,7 @@ class View(Screen[None]):
         return self._look is not None and not self._look.is_finished
 
     def look_now(self) -> None:
-        """Look, whatever is under way."""
+        """Refresh, whatever is pending."""
         self.looked_s = time.monotonic()
         self._look = self.run_worker(self._look_once, group="look", exclusive=True)
 
@@ -147,18 +147,18 @@ class View(Screen[None]):
         self.draw_frame()
 
     def bears(self, error: FastqError) -> bool:
-        """Take an error that is part of what there is to show; False if it is not."""
+        """Accept an error that is part of the data to show; False if it is not."""
         del error
         return False
 
     def draw_frame(self) -> None:
-        """Show where we are, how Redis is, and what keys there are."""
+        """Show the position, the health of Redis, and the keys."""
         self._head.say(self._head_text())
         self._places.say(self._places_text())
         self._foot.say(self._foot_text())
 
     def _foot_text(self) -> Text:
-        """Put the news above the keys: how Redis is, and what was done; either may take two lines, both one each."""
+        """Put the messages above the keys: the health of Redis and the last result; one alone may take two lines."""
         health, said, width = str(self.desk.health), self.desk.said, max(1, self.size.width)
         room = width - 1 if health and said else 2 * width - 1
         text = Text().append(shortened(f" {said}", room) if said else "", style="yellow")
@@ -202,12 +202,12 @@ class View(Screen[None]):
         return not self.desk.options.read_only
 
     def action_look_again(self) -> None:
-        """Look now."""
+        """Refresh now."""
         self.look_now()
         self.post_message(self.Acted())
 
     def action_back(self) -> None:
-        """Go back to the view that was there before."""
+        """Go back to the previous view."""
         if len(self.app.screen_stack) > 1:
             self.desk.said = ""
             self.app.pop_screen()

@@ -1,1 +1,1 @@
-"""The doctor: looks for what is wrong with a Redis, its servers and what is in its queues, and repairs what is safe."""
+"""The doctor: finds problems with a Redis, its servers and its queues, and makes the safe repairs."""

@@ -1,4 +1,4 @@
-"""Checks of clocks: Redis' against this machine's, and each server's against Redis'."""
+"""Checks of clocks: Redis' clock against this machine's, and each server's against Redis'."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,15 +25,15 @@ def check_clock(vitals: Vitals) -> Finding:
     apart_s = max(0.0, abs(vitals.skew_s) - vitals.doubt_s)
     side = "ahead of" if vitals.skew_s > 0 else "behind"
     if apart_s < WARN_S:
-        return Finding("clock", Level.OK, f"Redis' and this machine's are {apart_s:.1f} s apart at most")
+        return Finding("clock", Level.OK, f"Redis and this machine differ by at most {apart_s:.1f} s")
     return Finding("clock", _level(apart_s), f"Redis' is {apart_s:.1f} s {side} this machine's", WHY, ADVICE)
 
 
 def check_server_clocks(registry: Sequence[RegistryEntry], vitals: Vitals, passed_s: float) -> Finding:
     """Compare servers' and schedulers' clocks with Redis'.
 
-    They note by their own clock when what they show of themselves ends; Redis counts that down by its own. From the
-    vitals' time until the registry was there ``passed_s`` went by, and somewhere between it was read.
+    They write the expiry of their entries by their own clock, and Redis counts the TTL down by its clock. The registry
+    was read at some moment in the ``passed_s`` between the vitals' time and its arrival.
     """
     if isinstance(vitals.skew_s, Refused):
         return unseen("server clocks", vitals.skew_s.why)
@@ -42,19 +42,19 @@ def check_server_clocks(registry: Sequence[RegistryEntry], vitals: Vitals, passe
         for one in registry
         if one.ttl_ms > 0 and one.listed_in != "workers"
     }
-    # What they note is in whole seconds, and a beat is on its way for a moment.
+    # They write whole seconds, and a heartbeat takes a moment to arrive.
     doubt_s = WARN_S + vitals.doubt_s
     wrong = {name: skew_s for name, skew_s in skews.items() if not -doubt_s < skew_s < doubt_s + passed_s}
     if not wrong:
-        return Finding("server clocks", Level.OK, f"servers and schedulers: {len(skews)}, as Redis'")
+        return Finding("server clocks", Level.OK, f"servers and schedulers: {len(skews)}, the same as Redis")
     said = [f"{name}: {abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}" for name, skew_s in wrong.items()]
     level = _level(max(map(abs, wrong.values())))
-    seen = f"{len(wrong)} of {len(skews)} differ from Redis'"
+    seen = f"{len(wrong)} of {len(skews)} differ from Redis' clock"
     return Finding("server clocks", level, seen, WHY, ADVICE, count=len(wrong), examples=tuple(sorted(said)[:5]))
 
 
 def _name(one: RegistryEntry) -> str:
-    """Return host and process of a server, or the id of a scheduler, which is like it."""
+    """Return host and process of a server, or the id of a scheduler, which has the same form."""
     return one.key.partition("{")[2].rstrip("}").rpartition(":")[0] or one.key
 
 

@@ -1,4 +1,4 @@
-"""The doctor's round: everything is looked at, what looks wrong a second time, before it is told."""
+"""The doctor's examination: checks everything, and whatever looks wrong a second time before it is reported."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ SECOND_LOOK_S: Final = 2.0
 class Order:
     """What to examine: all queues unless some are named, and at most ``limit`` ids (None: all of them).
 
-    ``note`` is called with how many ids were examined so far, and of how many.
+    ``note`` is called with the number of ids examined so far, and with their total.
     """
 
     now_ns: Callable[[], int]
@@ -46,7 +46,7 @@ class Order:
 
 @dataclass
 class Report:
-    """What was found, what of it can be repaired, and how much was examined."""
+    """The findings, the possible repairs, and the extent of the examination."""
 
     findings: list[Finding] = field(default_factory=list)
     repairs: list[Repair] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Report:
 
 
 def examine(order: Order) -> Flow[Report]:
-    """Look at Redis, at the servers, at the queues; nothing is changed. ``QueueNotFoundError`` for a named one."""
+    """Examine Redis, the servers and the queues; nothing is changed. ``QueueNotFoundError`` for an unknown queue."""
     report = Report()
     vitals = yield from read_vitals(order.now_ns)
     report.findings += check_redis(vitals)
@@ -94,7 +94,7 @@ class _Round:
         self._queues = list(order.queues) or [name for name in listed if is_sendable(name) and name.strip()]
 
     def _now_s(self) -> int:
-        """Return Redis' time: what is written there is compared by many machines."""
+        """Return Redis' time, because many machines compare the times stored there."""
         skew_s = 0.0 if isinstance(self._vitals.skew_s, Refused) else self._vitals.skew_s
         return int(self._order.now_ns() / 1e9 + skew_s)
 
@@ -146,7 +146,7 @@ class _Round:
         return {} if isinstance(served, Refused) else unserved(pulses, served[0])
 
     def _served(self) -> Flow[tuple[frozenset[str], int]]:
-        """Return from which queues tasks are taken, and how many servers live; nothing is forgotten by looking."""
+        """Return the queues that servers take tasks from, and the number of live servers; changes nothing."""
         registry: list[RegistryEntry] = yield from read_registry()
         servers = yield from read_servers(
             [one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2]
@@ -166,7 +166,7 @@ class _Round:
         report.is_partial = survey.is_partial
         if survey.suspects:
             yield Pause(SECOND_LOOK_S)
-            self._listed = yield list_queues()  # a queue may have been made since
+            self._listed = yield list_queues()  # a queue may have been created since
             again = Survey(among=survey.suspects)
             queues = {suspect.queue for suspect in survey.suspects if suspect.kind not in KEY_KINDS}
             keys_too = any(suspect.kind in KEY_KINDS for suspect in survey.suspects)

@@ -1,4 +1,4 @@
-"""A finding: what one check saw, how bad that is, why it matters and what to do."""
+"""A finding: the result of one check, its level, why it matters and what to do."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,11 +17,11 @@ class Level(StrEnum):
 
     OK = "ok"
     WARNING = "warning"
-    """It works today; some day, or for somebody, it will not."""
+    """It works today, but may fail some day or for some users."""
     PROBLEM = "problem"
-    """Tasks are lost, stuck or late, or will be as soon as something happens that does happen."""
+    """Tasks are lost, stuck or late, or will be after an event that does happen."""
     UNSEEN = "unseen"
-    """It was not looked at."""
+    """It was not checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Refused:
 
 
 def ask(operation: Operation[T]) -> Flow[T | Refused]:
-    """Ask Redis for something that it need not tell everybody; only a Redis that does not answer is an error."""
+    """Ask Redis for something that not every user may read; only a Redis that does not answer is an error."""
     return attempt(_one(operation))
 
 
@@ -59,7 +59,7 @@ def _one(operation: Operation[T]) -> Flow[T]:
 
 
 def attempt(flow: Flow[T]) -> Flow[T | Refused]:
-    """Do what Redis need not let everybody do, as ``ask`` does."""
+    """Run a flow that not every user may run; errors are handled as in ``ask``."""
     try:
         return (yield from flow)
     except (BrokerConnectionError, BrokerTimeoutError):
@@ -72,4 +72,4 @@ def attempt(flow: Flow[T]) -> Flow[T | Refused]:
 
 def unseen(check: str, why: str, queue: str | None = None) -> Finding:
     """Return a finding that something was not examined."""
-    return Finding(check, Level.UNSEEN, f"not looked at: {why}", queue=queue)
+    return Finding(check, Level.UNSEEN, f"not checked: {why}", queue=queue)

@@ -1,4 +1,4 @@
-"""Checks by what servers tell of themselves: types of tasks that none has a handler for, archives that Go's trim."""
+"""Checks based on servers' notices: task types without a handler, archives that Go servers trim."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -18,12 +18,12 @@ from fastq.wire.notice import ServerNotice
 __all__ = ["check_handlers"]
 
 SAMPLED: Final = 100
-"""Tasks of a state that are looked at: those that are next."""
+"""The number of tasks of a state that are checked: the next ones to run."""
 SHOWN: Final = 5
 
 
 def check_handlers(queues: Sequence[str]) -> Flow[list[Finding]]:
-    """Look at a few tasks of each queue that is served, and at who serves it."""
+    """Check a few tasks of each served queue, and its servers."""
     registry = yield from read_registry()
     servers = yield from read_servers([one.key for one in registry if one.listed_in == "servers" and one.ttl_ms != -2])
     findings: list[Finding] = []
@@ -31,9 +31,9 @@ def check_handlers(queues: Sequence[str]) -> Flow[list[Finding]]:
         serving = [server for server in servers if queue in server.queues]
         if taking := [server.notice for server in serving if server.is_active]:
             findings += yield from _check_types(queue, taking)
-        if serving:  # an archive is trimmed by those that are quiet, too
+        if serving:  # quiet servers trim the archive, too
             findings += yield from _check_archive(queue, [server.notice for server in serving])
-    return findings or [Finding("task types", Level.OK, f"queues: {len(queues)}; no type without a handler was seen")]
+    return findings or [Finding("task types", Level.OK, f"queues: {len(queues)}; every type seen has a handler")]
 
 
 def _check_types(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[list[Finding]]:
@@ -45,13 +45,13 @@ def _check_types(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[lis
     if not unknown:
         return []
     if any(notice is None or notice.left_out for notice in serving):
-        why = "cannot tell: Go's servers, and older ones of fastq, do not say which types they have handlers for"
+        why = "unknown: Go servers and older fastq servers do not publish which types they have handlers for"
         return [unseen("task types", why, queue)]
     return [
         Finding(
             "task types",
             Level.PROBLEM,
-            f"{len(unknown)} of {len(types)} tasks looked at have a type without a handler on any server of the queue",
+            f"{len(unknown)} of {len(types)} tasks checked have a type without a handler on any server of the queue",
             why="each of their attempts fails, and finally they are archived",
             advice="start servers with the handlers before producers that use them; then fastq task run-all -s retry",
             queue=queue,
@@ -62,7 +62,7 @@ def _check_types(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[lis
 
 
 def _sampled_types(queue: str) -> Flow[list[str]]:
-    """Return the types of those tasks that are next, 100 a state and 256 kB at most."""
+    """Return the types of the next tasks, at most 100 and 256 kB per state."""
     types: list[str] = []
     for state in (TaskState.PENDING, TaskState.RETRY):
         ids: list[bytes] = yield list_ids(queue, state, "", 0, SAMPLED)
@@ -80,7 +80,7 @@ def _types(tasks: Iterable[FoundTask]) -> list[str]:
             if task.message is not None:
                 types.append(view_task_message(task.message).type)
         except InvalidMessageError:
-            continue  # another check tells of it
+            continue  # another check reports it
     return types
 
 
@@ -94,7 +94,7 @@ def _check_archive(queue: str, serving: Sequence[ServerNotice | None]) -> Flow[l
             Level.WARNING,
             f"{serving.count(None)} of the queue's {len(serving)} servers are asynq servers, or older fastq servers",
             why="these trim this archive at 10 000 tasks and 90 days, whatever its rule says",
-            advice="let fastq's servers alone serve this queue, or do without a rule of its own",
+            advice="serve this queue with fastq servers only, or remove its archive rule",
             queue=queue,
             count=serving.count(None),
         )

@@ -1,4 +1,4 @@
-"""From what the walk found to findings: what it is called, why it matters, what to do."""
+"""Turns the results of the walk into findings: name, reason, advice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
     ),
     Kind.MISPLACED: _Verdict(
         Level.WARNING,
-        "the state stored in the task is not that of the list it is in: it may run twice, and is counted wrongly",
+        "the state stored in the task differs from the list it is in: it may run twice, and is counted wrongly",
         "fastq task inspect shows the task; archive or delete it if it is not meant to run",
     ),
     Kind.UNLEASED: _Verdict(
@@ -95,7 +95,7 @@ _VERDICTS: Final[Mapping[Kind, _Verdict]] = {
 
 
 def judge(survey: Survey) -> list[Finding]:
-    """Make one finding of each kind and queue in which there is something, and one of each kind without."""
+    """Make one finding for each kind and queue with suspects, and one for each kind without any."""
     findings = []
     for kind in Kind:
         found = survey.of_kind(kind)

@@ -1,4 +1,4 @@
-"""Which of asynq's keys, or of ours beside them, a key is, by its name."""
+"""Classifies keys of asynq and of fastq by their names."""
 
 import re
 from enum import Enum, auto
@@ -8,16 +8,16 @@ __all__ = ["KeyKind", "NamedKey", "name_key"]
 
 
 class KeyKind(Enum):
-    """What a key is for."""
+    """The purpose of a key."""
 
     TASK = auto()
     LOCK = auto()
     PLACE = auto()
-    """A list or set of ids, or groups of them: a queue that has one has tasks."""
+    """A list or set of ids, or of groups: a queue that has one has tasks."""
     ASIDE = auto()
     """A counter, a mark: it may stay when the queue is gone."""
     SHARED = auto()
-    """Of no queue."""
+    """Belongs to no queue."""
     UNKNOWN = auto()
 
 

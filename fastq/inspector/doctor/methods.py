@@ -1,4 +1,4 @@
-"""What an inspector offers of the doctor: an examination, and the repairs that it found to be safe."""
+"""The inspector's methods for the doctor: an examination, and its safe repairs."""
 
 from collections.abc import Iterable
 
@@ -15,16 +15,16 @@ MOST: int = 10**15
 
 
 class DoctorMethods(Driver):
-    """What an inspector offers of the doctor."""
+    """The inspector's methods for the doctor."""
 
     @operation
     def examine(
         self, queues: Iterable[str] = (), *, limit: int | None = LIMIT, progress: OnProgress | None = None
     ) -> Flow[Report]:
-        """Look for what is wrong with Redis, the servers and the queues (all unless some are named); changes nothing.
+        """Find problems with Redis, the servers and the queues (all unless some are named); changes nothing.
 
-        At most ``limit`` tasks are looked at, and three times as many keys; None is all. What looks wrong is looked at
-        a second time before it is told. Redis is asked in pieces of a few milliseconds.
+        At most ``limit`` tasks are examined, and three times as many keys; None means all. Suspects are examined a
+        second time before they are reported. Each call takes a few milliseconds of Redis' time.
         """
         named = tuple(dict.fromkeys(map(check_queue, [queues] if isinstance(queues, str) else queues)))
         if limit is not None:
@@ -40,9 +40,9 @@ class DoctorMethods(Driver):
 
     @operation
     def repair(self, repair: Repair, *, progress: OnProgress | None = None) -> Flow[int]:
-        """Carry out one of the repairs of a ``Report``; returns how many were repaired.
+        """Carry out one of the repairs of a ``Report``; returns the number of cases repaired.
 
-        Each script looks again in the moment in which it repairs. ``progress`` is called before each step of it.
+        Each script checks again, atomically, before it repairs. ``progress`` is called before each step.
         """
         now = Progress(repair.count)
         return stoppable(repair.carry_out(), lambda: progress and progress(now))

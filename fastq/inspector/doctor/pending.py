@@ -1,4 +1,4 @@
-"""What is pending in a queue, read whole: Redis cannot look ids up in a long list without holding everybody up."""
+"""All pending ids of a queue, read at once: looking ids up in a long list would block Redis."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -24,10 +24,7 @@ class Pending(NamedTuple):
 
 
 def read_pending(queue: str, limit: int | None, now_s: Callable[[], int]) -> Flow[Pending]:
-    """Read the ids from the newest on, which misses none that is there all the time.
-
-    Of a long list ``limit`` are read at most.
-    """
+    """Read the ids from the newest on, so that none is missed that stays in the list; at most ``limit`` are read."""
     found: set[bytes] = set()
     read_ns = now_s() * SECOND_NS
     start = 0
@@ -41,7 +38,7 @@ def read_pending(queue: str, limit: int | None, now_s: Callable[[], int]) -> Flo
 
 
 def tasks_a_call(pending: int) -> int:
-    """Return for how many tasks may be looked at once, where so many are pending."""
+    """Return how many tasks may be looked up per call, given the number of pending tasks."""
     if pending > MAX_SEARCHED:
         return TASKS_A_CALL  # such a list is not searched
     return max(1, min(TASKS_A_CALL, SEARCHED_A_CALL // max(1, pending)))

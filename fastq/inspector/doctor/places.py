@@ -1,4 +1,4 @@
-"""The places of a queue in which ids of tasks stand, and a walk through each of them."""
+"""The lists and sets of a queue that hold task ids, and a walk through each of them."""
 
 import math
 from collections.abc import Callable
@@ -20,13 +20,13 @@ __all__ = ["OVERDUE_S", "Place", "Places", "find_places", "is_sendable", "walk"]
 LISTS: Final = (TaskState.PENDING, TaskState.ACTIVE)
 SETS: Final = (TaskState.SCHEDULED, TaskState.RETRY, TaskState.ARCHIVED, TaskState.COMPLETED)
 OVERDUE_S: Final = 180
-"""After its deadline a set is given back by a recoverer; Go's looks every 60 s."""
+"""After its deadline a recoverer returns the set; Go's recoverer looks every 60 s."""
 MOST_SETS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A list or sorted set of ids, and the state of the tasks in it; ``group`` applies to that of a group."""
+    """A list or sorted set of ids, and the state of its tasks; ``group`` is the group's name for a set of a group."""
 
     queue: str
     key: str
@@ -35,11 +35,11 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Return its name for people, without the queue."""
+        """Return a readable name, without the queue."""
         return self.key.removeprefix(keys.queue_prefix(self.queue)).removeprefix("g:")
 
     def examine(self, start: str, *, repair: bool = False) -> Operation[Stretch]:
-        """Look at the stretch that begins at ``start``, "0" at first."""
+        """Examine the stretch that begins at ``start``, "0" at first."""
         if self.state in LISTS:
             return examine_list(self.queue, self.state, start, repair=repair)
         return examine_set(self.queue, self.key, self.state, start, group=self.group, repair=repair)
@@ -53,7 +53,7 @@ class Places:
     wrong: dict[str, str]
     overdue: list[AggregationSet]
     has_parked: bool
-    """Whether tasks are between this queue and another."""
+    """Whether tasks are being moved between this queue and another one."""
 
 
 def find_places(queue: str, now_s: int) -> Flow[Places]:
@@ -91,13 +91,13 @@ def _sets(queue: str, now_s: int) -> Flow[tuple[list[Place], list[AggregationSet
             continue
         if score < now_s - OVERDUE_S:
             overdue.append(one)
-        if not math.isinf(score):  # else its tasks were aggregated, and are being deleted
+        if not math.isinf(score):  # otherwise its tasks were aggregated, and are being deleted
             places.append(Place(queue, one.key, TaskState.AGGREGATING))
     return places, overdue
 
 
 def walk(place: Place, see: Callable[[Stretch], bool], *, repair: bool = False) -> Flow[int]:
-    """Go through a place until ``see`` has seen enough and says False; returns how many ids were dropped."""
+    """Go through a place until ``see`` returns False; returns the number of ids dropped."""
     start: str | None = "0"
     dropped = 0
     while start is not None:

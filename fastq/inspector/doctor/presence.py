@@ -1,4 +1,4 @@
-"""Checks of what servers and schedulers show of themselves."""
+"""Checks of the entries that servers and schedulers publish."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from fastq.inspector.doctor.vitals import Vitals
 __all__ = ["STALE_S", "check_registry", "stale_before"]
 
 STALE_S: Final = 60
-"""A live server renews what it shows every 5 s for 10 s, a scheduler every 10 s for 20 s."""
+"""A live server renews its entry every 5 s for 10 s, a scheduler every 10 s for 20 s."""
 
 
 def stale_before(vitals: Vitals) -> int:
-    """Return the Unix second before which a member's time must have been over for it to be stale."""
+    """Return the Unix second before which a stale member must have expired."""
     return int(vitals.redis_now_s) - STALE_S
 
 
 def check_registry(registry: Sequence[RegistryEntry], vitals: Vitals) -> Finding:
-    """Look for members whose owners have not renewed them for a while; nobody removes those of Go by themselves."""
+    """Find members that their owners have not renewed for a while; nothing removes those of Go by itself."""
     stale = [one for one in registry if one.expires_s < stale_before(vitals)]
     live = Counter(one.listed_in for one in registry if one not in stale)
     if not stale:

@@ -1,4 +1,4 @@
-"""Checks of queues as a whole: who serves them, whether they are paused, how full their archives are."""
+"""Checks of whole queues: their servers, whether they are paused, how full their archives are."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +11,7 @@ __all__ = ["NEARLY", "check_archives", "check_paused", "check_served", "unserved
 
 MANY: Final = 1_000
 NEARLY: Final = 0.9
-"""The share of its tasks with which an archive is nearly full."""
+"""The share of its limit at which an archive is nearly full."""
 
 
 def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, int]:
@@ -24,7 +24,7 @@ def unserved(pulses: Mapping[str, Pulse], served: frozenset[str]) -> dict[str, i
 
 
 def check_served(pending: Mapping[str, int], looked_at: int, servers: int) -> list[Finding]:
-    """Name the queues whose tasks nobody takes."""
+    """Find the queues whose tasks no server takes."""
     if not pending:
         return [
             Finding("served", Level.OK, f"queues: {looked_at}, servers: {servers}; no queue waits without a server")
@@ -45,7 +45,7 @@ def check_served(pending: Mapping[str, int], looked_at: int, servers: int) -> li
 
 
 def check_paused(pulses: Mapping[str, Pulse], now_s: float) -> list[Finding]:
-    """Name the paused queues in which many tasks wait."""
+    """Find the paused queues in which many tasks wait."""
     found = [
         Finding(
             "paused",
@@ -68,7 +68,7 @@ def _since(since_s: int | None, now_s: float) -> str:
 
 
 def check_archives(pulses: Mapping[str, Pulse]) -> list[Finding]:
-    """Name the archives that are full, or soon will be, and those that have dropped tasks."""
+    """Find the archives that are full or nearly full, and those that have dropped tasks."""
     found = [
         finding
         for queue, pulse in pulses.items()
@@ -98,8 +98,8 @@ def _full(queue: str, stats: QueueStats) -> Finding | None:
         f"{count} of {stats.archive_max} tasks",
         why="a full archive pauses the queue"
         if stats.archive_full == "pause"
-        else "a full archive deletes its oldest task for each one that comes",
-        advice=f"fastq task ls --queue {queue} --state archived says what failed; run or delete them "
+        else "a full archive deletes its oldest task for each new one",
+        advice=f"fastq task ls --queue {queue} --state archived shows what failed; run or delete them "
         f"(task run-all, task delete-all), or see the settings archive_max and archive_full",
         queue=queue,
         count=count,

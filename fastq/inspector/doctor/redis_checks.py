@@ -1,4 +1,4 @@
-"""Checks of Redis itself: version, persistence, memory, connections, its part in a replication or a cluster."""
+"""Checks of Redis itself: version, persistence, memory, connections, its role in a replication or cluster."""
 
 import re
 from typing import Final
@@ -15,7 +15,7 @@ SIZES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def check_redis(vitals: Vitals) -> list[Finding]:
-    """Look at what INFO says."""
+    """Check the facts of INFO."""
     if isinstance(vitals.info, Refused):
         names = "version", "role", "persistence", "memory", "eviction", "connections"
         return [unseen(name, vitals.info.why) for name in names]
@@ -71,7 +71,7 @@ def _role(vitals: Vitals) -> Finding:
 def _cluster(facts: dict[str, str]) -> Finding:
     nodes = facts.get("cluster_known_nodes", "?").strip()
     if facts.get("cluster_state", "").strip() == "ok":
-        return Finding("role", Level.OK, f"cluster of {nodes} nodes; the findings on Redis below are of one of them")
+        return Finding("role", Level.OK, f"cluster of {nodes} nodes; the findings on Redis below are from one of them")
     return Finding(
         "role",
         Level.PROBLEM,
@@ -98,7 +98,7 @@ def _persistence(vitals: Vitals) -> Finding:
     if vitals.number("aof_enabled"):
         return Finding("persistence", Level.OK, "append-only file")
     if isinstance(vitals.save, Refused):
-        seen = f"append-only file off; snapshots not looked at: {vitals.save.why}"
+        seen = f"append-only file off; snapshots not checked: {vitals.save.why}"
         why = "without either, a restart of Redis loses all tasks"
     elif vitals.save:
         seen = f"snapshots only (save {vitals.save})"
@@ -125,7 +125,7 @@ def _memory(vitals: Vitals) -> Finding:
         why="a full Redis takes no tasks, and cannot record that tasks are done"
         if most
         else "without free memory the system kills Redis, or swaps, which is as bad",
-        advice="see fastq stats for the queues that take it; shorten retentions, delete archived ones, or give it more",
+        advice="fastq stats shows the queues that use it; shorten retentions, delete archived tasks, or add memory",
     )
 
 
@@ -158,7 +158,7 @@ def _connections(vitals: Vitals) -> Finding:
         Level.PROBLEM if share >= FULL else Level.WARNING,
         f"{seen}; {rejected} were refused since the start" if rejected else f"{seen}: {share:.0%}",
         why="clients and servers without a connection can neither enqueue nor work",
-        advice="see CLIENT LIST for who holds them; raise maxclients (CONFIG RESETSTAT sets the count to 0)",
+        advice="CLIENT LIST shows who holds them; raise maxclients (CONFIG RESETSTAT sets the count to 0)",
     )
 
 

@@ -1,4 +1,4 @@
-"""What can be repaired without harm: each script looks again, in the same moment in which it repairs."""
+"""The safe repairs: each script checks again, atomically, before it repairs."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ SECOND_NS: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Repair:
-    """Something that can be repaired: what it is, what will be done, how many cases at least, and the work itself."""
+    """A possible repair: its subject, its effect, the least number of cases, and the work itself."""
 
     check: str
     queue: str | None
@@ -39,7 +39,7 @@ RepairFlow: TypeAlias = Callable[[str, Sequence[Suspect], int], Flow[int]]
 
 
 def repairs_of(survey: Survey, now_s: Callable[[], int]) -> list[Repair]:
-    """Return what can be repaired of what was found."""
+    """Return the possible repairs of the findings."""
     return [
         _repair(kind, queue, suspects, survey.counts[kind, queue], now_s)
         for kind in _REPAIRS
@@ -53,7 +53,7 @@ def _repair(kind: Kind, queue: str, suspects: Sequence[Suspect], count: int, now
 
 
 def forget_servers(count: int, before_s: int) -> Repair:
-    """Return the repair that takes servers and schedulers that are gone off the lists."""
+    """Return the repair that removes dead servers and schedulers from the lists."""
 
     def carry_out() -> Flow[int]:
         removed = yield from together(*(forget_stale(index, before_s) for index in INDEXES))
@@ -149,4 +149,4 @@ _REPAIRS: Final[dict[Kind, tuple[str, RepairFlow]]] = {
     Kind.LEFTOVER: ("hashes without message deleted", _rescue),
     Kind.LOST_LOCK: ("locks released", _release),
 }
-"""What is said of it when it is done, and how it is done; in this order."""
+"""The repairs of each kind: the words for the result, and the work; in this order."""

@@ -1,4 +1,4 @@
-"""A check of Redis' slow log for scripts and commands on asynq's keys: while one runs, everybody waits."""
+"""A check of Redis' slow log for scripts and commands on asynq's keys: each one blocks all clients."""
 
 from collections import Counter
 from typing import Final
@@ -12,7 +12,7 @@ RECENT_S: Final = 3600
 
 
 def check_slow_commands(vitals: Vitals) -> Finding:
-    """Look at the last hour."""
+    """Check the last hour."""
     if isinstance(vitals.slow, Refused):
         return unseen("slow commands", vitals.slow.why)
     slow = [one for one in vitals.slow if one.is_ours and one.at_s > vitals.redis_now_s - RECENT_S]

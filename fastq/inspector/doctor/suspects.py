@@ -1,4 +1,4 @@
-"""What looks wrong in queues: each suspect is seen twice before it is reported."""
+"""Suspects in queues; each is seen twice before it is reported."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["KEY_KINDS", "MOST_REMEMBERED", "Kind", "Survey", "Suspect"]
 
 MOST_REMEMBERED: Final = 10_000
-"""Of a kind in a queue; of more it is said that there are more."""
+"""The limit per kind and queue; beyond it, the report says "at least"."""
 
 
 class Kind(StrEnum):
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 KEY_KINDS: Final = frozenset({Kind.LOST_TASK, Kind.LEFTOVER, Kind.LOST_LOCK, Kind.UNKNOWN_KEY, Kind.UNLISTED})
-"""What is found by going through all keys."""
+"""The kinds that are found by scanning all keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class Survey:
     keys_looked_at: int = 0
     is_partial: bool = False
     refused: dict[str, str] = field(default_factory=dict)
-    """What Redis did not let us look at, and why."""
+    """The parts that Redis did not let us examine, and why."""
 
     def suspect(self, suspect: Suspect) -> None:
-        """Note one, if it is not noted yet."""
+        """Note a suspect, if it is not noted yet."""
         if suspect in self.suspects or (self.among is not None and suspect not in self.among):
             return
         of_its_kind = suspect.kind, suspect.queue
@@ -69,7 +69,7 @@ class Survey:
             self.suspects[suspect] = None
 
     def of_kind(self, kind: Kind) -> dict[str, list[Suspect]]:
-        """Return what was found of a kind, by queue."""
+        """Return the suspects of a kind, by queue."""
         found: dict[str, list[Suspect]] = {}
         for suspect in self.suspects:
             if suspect.kind is kind:

@@ -1,4 +1,4 @@
-"""What Redis says of itself, read once; what it does not tell stands as a refusal."""
+"""Redis' facts about itself, read once; a fact that it does not tell is a refusal."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ NS: Final = 1e9
 class Vitals:
     """Redis' INFO (in a cluster: of one node), some settings, the slow log, and the offset of Redis' clock.
 
-    ``skew_s`` is how far Redis' clock is ahead of this machine's, within ``doubt_s``.
+    ``skew_s`` is the time by which Redis' clock is ahead of this machine's, within ``doubt_s``.
     """
 
     info: dict[str, str] | Refused
@@ -40,16 +40,16 @@ class Vitals:
 
     @property
     def redis_now_s(self) -> float:
-        """Return what Redis' clock says, as far as is known."""
+        """Return the time of Redis' clock, as far as it is known."""
         return self.now_s + (0.0 if isinstance(self.skew_s, Refused) else self.skew_s)
 
     def number(self, name: str) -> int | None:
-        """Return a number that INFO has, None if it does not say."""
+        """Return a number of INFO, None if it is missing."""
         text = "" if isinstance(self.info, Refused) else self.info.get(name, "")
         return int(text) if text.isdecimal() else None
 
     def text(self, name: str) -> str:
-        """Return what INFO has, "" if it does not say."""
+        """Return a text of INFO, "" if it is missing."""
         return "" if isinstance(self.info, Refused) else self.info.get(name, "").strip()
 
 
@@ -57,7 +57,7 @@ def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
     """Read all of it; a Redis that does not answer, or refuses the login, is an error."""
     info = yield from ask(redis_info())
     if isinstance(info, Refused):
-        yield ping()  # a user who may not ask is told apart from one whose password is wrong
+        yield ping()  # distinguish a user without the right from a wrong password
     elif info.get("loading", "0").strip() == "1":
         loading = Refused("Redis is loading its data")
         return Vitals(info, loading, loading, loading, loading, now_ns() / NS, loading, 0.0)
@@ -78,9 +78,9 @@ def read_vitals(now_ns: Callable[[], int]) -> Flow[Vitals]:
 
 
 def _skew(now_ns: Callable[[], int]) -> Flow[tuple[float | Refused, float]]:
-    """Compare the clocks: Redis read its own somewhere between asking and the answer."""
+    """Compare the clocks: Redis read its own at some moment between request and reply."""
     time: Operation[float] = read_time()
-    yield from ask(time)  # so that no connection is made within the measured time
+    yield from ask(time)  # so that no connection is opened within the measured time
     before_s = now_ns() / NS
     theirs_s = yield from ask(time)
     after_s = now_ns() / NS

@@ -1,4 +1,4 @@
-"""The walk through all ids of some queues, and through all keys, which notes what looks wrong."""
+"""The walk through all ids of some queues, and through all keys, which notes suspects."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -19,9 +19,9 @@ from fastq.wire import keys
 __all__ = ["Scope", "survey_keys", "survey_queue"]
 
 KEYS_A_TASK: Final = 3
-"""Keys that may be looked at for each task that may be."""
+"""The number of keys that may be examined per task of the limit."""
 STUCK_S: Final = 120
-"""A lease is taken over 30 s after its end, by recoverers that look every 60 s if they are Go's."""
+"""A lease is taken over 30 s after its end; Go's recoverers look every 60 s."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Scope:
     limit: int | None
     now_s: Callable[[], int]
     note: Callable[[int], None] = lambda ids: None
-    """Told how many ids were looked at so far."""
+    """Called with the number of ids examined so far."""
     nodes: Sequence[str] = ("fastq",)
     """Names of queues, one on each node of a cluster."""
 
@@ -70,7 +70,7 @@ class _Seeing:
         self.scope.note(self.survey.ids_looked_at)
         for task_id, what in stretch.found:
             kind = self.kinds.get(what, Kind.MISPLACED)
-            detail = f"says {what or 'nothing'}" if kind is Kind.MISPLACED else ""
+            detail = f"(state {what or 'unknown'})" if kind is Kind.MISPLACED else ""
             self.survey.suspect(Suspect(kind, self.place.queue, self.place.name, task_id, detail))
         if self.scope.limit is not None and self.survey.ids_looked_at >= self.scope.limit and stretch.following:
             self.survey.is_partial = True
@@ -89,7 +89,7 @@ def _survey_leases(queue: str, survey: Survey, scope: Scope) -> Flow[None]:
 
 
 def survey_keys(listed: Collection[str], survey: Survey, scope: Scope) -> Flow[None]:
-    """Go through all keys, or those of the named queues, for what nothing refers to."""
+    """Scan all keys, or those of the named queues, for data that nothing refers to."""
     sweep = _Sweep(frozenset(listed), survey, scope)
     if scope.queues:
         for queue in scope.queues:
@@ -141,7 +141,7 @@ class _Sweep:
             yield from self._look_at_locks(locks[at : at + TASKS_A_CALL])
 
     def _kept(self, queue: str, flow: Flow[None]) -> Flow[None]:
-        """Do it; a key of a wrong type, which is told of where it is walked, keeps nothing else from being seen."""
+        """Walk the keys. A key of a wrong type does not stop the walk; it is reported where its place is walked."""
         done: object = yield from attempt(flow)
         if isinstance(done, Refused):
             self._survey.refused[queue] = done.why
@@ -158,7 +158,7 @@ class _Sweep:
                 self._suspect(queue, task_id, state)
 
     def settle(self) -> Flow[None]:
-        """Look once more for those that may have come into a long pending list since it was read."""
+        """Check again for tasks that may have entered a long pending list since it was read."""
         for queue, unsure in self._unsure.items():
             if self._pending[queue].is_whole:
                 yield from self._kept(queue, self._settle(queue, unsure))
@@ -173,7 +173,7 @@ class _Sweep:
 
     def _suspect(self, queue: str, task_id: str, state: str) -> None:
         kind = Kind.LEFTOVER if state == "none" else Kind.LOST_TASK
-        self._survey.suspect(Suspect(kind, queue, "", task_id, f"says {state or 'nothing'}"))
+        self._survey.suspect(Suspect(kind, queue, "", task_id, f"(state {state or 'unknown'})"))
 
     def _examine(
         self, queue: str, task_ids: Sequence[str], pending: Pending, read_ns: int = 0

@@ -1,1 +1,1 @@
-"""The loops of a server, one a file over one base."""
+"""The loops of a server, one per file over one base."""

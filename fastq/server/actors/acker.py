@@ -1,4 +1,4 @@
-"""The acker: writes how tasks ended, many in one round trip.
+"""The acker: writes the ends of tasks, many in one round trip.
 
 Wakes: when tasks have ended; it flushes at 500 of them, 2 ms after the first, or when the pool runs dry; at once after
 a rest of 10 ms, as a pool that tells of ends so seldom tells of many. Writes: done, completed, retry, archived, pending
@@ -6,8 +6,8 @@ of its queues, and takes the tasks off active and lease. The nodes of a cluster 
 each by itself. What Redis failed to take goes to the syncer. If it dies: tasks stay in flight and leased until it is
 back.
 
-Tasks that go back to their queues go there in the order in which they were fetched. Children end in any order, so
-during the shutdown these tasks are kept until all are here.
+Requeued tasks go back in the order in which they were fetched. Children end in any order, so during the shutdown these
+tasks are kept until all are here.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ RESTED_S: Final = 0.01
 class Acker(Actor):
     """The first write of each end.
 
-    ``pool_is_dry`` tells whether no more will come for now. ``make_room`` is called with each task that has ended, as
-    another one can be fetched; ``wake_syncer`` after each write, as it may have failed.
+    ``pool_is_dry`` returns whether no more tasks will end for now. ``make_room`` is called with each ended task, since
+    another one can be fetched; ``wake_syncer`` is called after each write, since it may have failed.
     """
 
     name = "acker"
@@ -65,7 +65,7 @@ class Acker(Actor):
         """Wait for the first task."""
 
     def add(self, tasks: list[InFlightTask]) -> None:
-        """Take tasks that have ended; write their ends soon, at once when nothing more will come for now."""
+        """Take tasks that have ended; write their ends soon, or at once if no more will end for now."""
         if self._keeps_requeued:
             self._kept += [task for task in tasks if task.is_requeued]
             tasks = [task for task in tasks if not task.is_requeued]
@@ -80,11 +80,11 @@ class Acker(Actor):
         self._make_room()
 
     def keep_requeued(self) -> None:
-        """From now on keep the tasks that go back to their queues, until ``release``."""
+        """From now on keep requeued tasks until ``release``."""
         self._keeps_requeued = True
 
     def release(self) -> None:
-        """Write the ends of the tasks that were kept, too."""
+        """Also write the ends of the kept tasks."""
         places = {task: place for _, of_queue in self._tasks.by_queue() for place, task in enumerate(of_queue)}
         self._waiting += sorted(self._kept, key=lambda task: places.get(task, -1))
         self._kept = []

@@ -1,9 +1,9 @@
 """What every actor of the server shares: start, stop, a rhythm, and back-off after errors.
 
-An actor is a loop around one ``tick``. It wakes when its interval is over or somebody calls ``wake``. A failing Redis
-is said once for all actors, and again when it is over; ticks go on with growing pauses. Any other error is a defect: it
-is logged with its traceback, and the actor goes on, so that one actor does not stop another. ``why_stuck`` and
-``restart`` are the watchdog's.
+An actor is a loop around one ``tick``. It wakes when its interval is over or when ``wake`` is called. An outage of
+Redis is logged once for all actors, and once when it is over; ticks continue with growing pauses. Any other error is a
+defect: it is logged with its traceback, and the actor continues, so that one actor does not stop another. The watchdog
+uses ``why_stuck`` and ``restart``.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ from fastq.server.outage import Outage, is_shared
 __all__ = ["Actor", "backoff_s", "first_of", "stop_all"]
 
 MAX_BACKOFF_S = 5.0
-"""Redis is looked for often enough that leases of 30 s are extended in time once an outage is over."""
+"""Short enough that leases of 30 s are extended in time once an outage is over."""
 TICK_LIMIT_S = 90.0
-"""Longer than any request to Redis may take, those before it in the queue included."""
+"""Longer than any request to Redis may take, including those before it in the queue."""
 RESTART_WITHIN_S = 1.0
 MOST_IDS_LOGGED = 10
 
 
 def backoff_s(failures: int) -> float:
-    """Return the pause after so many failures in a row: it doubles, with some chance, up to ``MAX_BACKOFF_S``."""
+    """Return the pause after a number of failures in a row: it doubles, with jitter, up to ``MAX_BACKOFF_S``."""
     longest_s: float = min(MAX_BACKOFF_S, 0.1 * 2 ** min(failures, 16))
     return longest_s * random.uniform(0.5, 1.0)
 
 
 def first_of(ids: Sequence[str]) -> str:
-    """Return the first ids of a list that may be long, for a line of the log."""
+    """Return the first ids of a possibly long list, for a log line."""
     return ", ".join([*ids[:MOST_IDS_LOGGED], *(["…"] if len(ids) > MOST_IDS_LOGGED else [])])
 
 
@@ -42,7 +42,7 @@ class Actor:
 
     name = "actor"
     tick_limit_s: float | None = TICK_LIMIT_S
-    """How long a tick may take without a sign of getting on; None for one that may wait for ever."""
+    """The time that a tick may take without progress; None for one that may wait forever."""
     logs_outages = True
     longest_backoff_s = MAX_BACKOFF_S
     """The longest pause after a failed tick."""
@@ -59,7 +59,7 @@ class Actor:
         self.ticks = 0
 
     async def tick(self) -> float | None:
-        """Do the work once; return the seconds until the next time, None to wait until woken."""
+        """Do the work once; return the seconds until the next tick, None to wait until woken."""
         raise NotImplementedError
 
     def first_tick_after_s(self) -> float | None:
@@ -72,11 +72,11 @@ class Actor:
         self._task = asyncio.create_task(self._run(), name=f"fastq {self.name}")
 
     def wake(self) -> None:
-        """Let the next tick begin now, or right after the one that is under way."""
+        """Let the next tick begin now, or right after the current one."""
         self._woken.set()
 
     async def wind_down(self, within_s: float) -> None:
-        """Begin no other tick, and wait for the end of the one under way, for so many seconds at most."""
+        """Start no other tick, and wait for the end of the current one, up to a number of seconds."""
         self._finishing = True
         self.wake()
         if self._task is not None:
@@ -88,15 +88,15 @@ class Actor:
             self.wake()
 
     async def finish(self, within_s: float) -> None:
-        """End once the tick under way is through, or in the middle of it after so many seconds.
+        """End after the current tick, or in the middle of it after a number of seconds.
 
-        For those whose ticks hold what Redis has answered: a canceled one would forget it.
+        For actors whose ticks hold replies of Redis: a canceled tick would lose them.
         """
         await self.wind_down(within_s)
         await self.stop()
 
     async def stop(self) -> None:
-        """End, in the middle of a tick if need be; may be called twice."""
+        """End, even in the middle of a tick; may be called twice."""
         self._finishing = True
         self.outage.retries.pop(self, None)
         if self._task is not None:
@@ -105,11 +105,11 @@ class Actor:
         self.outage.clear(self)
 
     def get_on(self) -> None:
-        """Give a sign of life, for a tick that takes long because it has much to do."""
+        """Report progress, for a tick that takes long because it has much to do."""
         self._got_on_s = asyncio.get_running_loop().time()
 
     def why_stuck(self) -> str:
-        """Return why this actor will do nothing more by itself; "" if it seems healthy."""
+        """Return why this actor is stuck; "" if it seems healthy."""
         if self._task is None or self._finishing:
             return ""
         if self._task.done():
@@ -121,7 +121,7 @@ class Actor:
         return ""
 
     async def restart(self) -> None:
-        """Begin anew; a loop that does not end when it is told to is left behind."""
+        """Restart; a loop that does not end when it is told to is abandoned."""
         old, self._task = self._task, None
         if old is not None:
             old.cancel()

@@ -1,4 +1,4 @@
-"""The part of a server that sees to groups: wires aggregator, aggregation child and reclaimer, ends them in order."""
+"""The part of a server for groups: wires aggregator, aggregation child and reclaimer, and ends them in order."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ __all__ = ["Aggregation"]
 
 
 class Aggregation:
-    """The groups of a server's queues: aggregated if the app has an aggregator; leftovers of others are repaired."""
+    """The groups of a server's queues: aggregated if the app has an aggregator; others' leftovers are repaired."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class Aggregation:
         return self._aggregator is not None and self._aggregator.is_busy
 
     async def drain(self, within_s: float) -> None:
-        """Begin nothing more, and wait for what is under way, for so many seconds at most."""
+        """Start no more work, and wait for the current work, up to a number of seconds."""
         if self._aggregator is not None:
             await self._aggregator.wind_down(within_s)
 
     async def stop(self, within_s: float) -> None:
-        """End the aggregator of the app, give back what it had in hand, and end ours, after so many seconds at most."""
+        """End the app's aggregator, give its tasks back, and end ours, within a number of seconds."""
         if self._aggregator is not None:
-            # Its answer is then that the server stops, and the tasks go back to their group at once.
+            # Then its answer is that the server stops, and the tasks go back to their group at once.
             await asyncio.gather(self._child.stop(), self._aggregator.finish(within_s))

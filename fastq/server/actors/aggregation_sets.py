@@ -1,4 +1,4 @@
-"""What is done with a whole aggregation set: read it, delete it, give it back; each in stretches of 500 tasks."""
+"""Operations on a whole aggregation set: read it, delete it, give it back; each in stretches of 500 tasks."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -20,7 +20,7 @@ from fastq.wire.codec import view_task_message
 __all__ = ["SetReader", "archive_tasks", "clear_away", "delete_set", "give_back"]
 
 MAX_SET_BYTES: Final = 64 * 1024 * 1024
-"""Messages that are aggregated at once at most; the task that made it more is the last one."""
+"""The largest size of messages that are aggregated at once; the task that exceeds it is the last one."""
 
 
 class SetReader:
@@ -87,7 +87,7 @@ async def archive_tasks(
 
 
 async def clear_away(commands: Commands, one: AggregationSet) -> None:
-    """Delete what is left of a set that was aggregated, whoever did it."""
+    """Delete the rest of an aggregated set, whichever server aggregated it."""
     left = 1
     while left > 0:
         part = await commands.run(read_set(one, 0))

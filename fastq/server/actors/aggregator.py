@@ -1,9 +1,9 @@
-"""The aggregator: puts one task in the place of a group's tasks, when the group has waited long enough.
+"""The aggregator: replaces a group's tasks with one task when the group has waited long enough.
 
 Wakes: when the next group that it saw is due, at the latest every 7 s or grace period. Reads: groups, and the tasks of
-those that are due. Writes: aggregation sets, the new task and in the same step the mark that its set was aggregated. If
-it dies: a set without the mark goes back to its group after 2 min, by any server's recoverer, Go's too; what is left of
-one with it is deleted by fastq's.
+due ones. Writes: aggregation sets, the new task and, in the same step, the mark that its set was aggregated. If it
+dies: any server's recoverer, also Go's, returns a set without the mark to its group after 2 min; fastq's recoverers
+delete the rest of a set with the mark.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ LEAST_PAUSE_S: Final = 0.05
 MAX_KNOWN_WAITS: Final = 10_000
 MAX_AT_ONCE: Final = 8
 QUICK_S: Final = 1.0
-"""How long several sets may take together; one that waits for longer goes back to its group, for a later turn."""
+"""The time that several sets may take together; one that waits longer goes back to its group for a later turn."""
 
 _REFUSALS: Final = {
     CommitOutcome.ID_CONFLICT: "a task with the id of the new one exists",
@@ -55,19 +55,19 @@ _REFUSALS: Final = {
 
 
 class Combiner(Protocol):
-    """What runs the app's aggregator."""
+    """The runner of the app's aggregator."""
 
     async def prepare(self) -> bool:
-        """Start what ``combine`` needs, before a set is taken: that must not cost the set's time."""
+        """Start the child for ``combine`` before a set is taken, so that the start does not use up the set's time."""
 
     async def combine(
         self, queue: str, group: str, messages: Sequence[bytes]
     ) -> Combined | Unreadable | AggregationFailure:
-        """Return what the aggregator makes of a group's messages, oldest first."""
+        """Return the aggregator's answer for a group's messages, oldest first."""
 
 
 class Turn(Enum):
-    """What to do with a group after its turn."""
+    """The next step for a group after its turn."""
 
     OVER = auto()
     MORE = auto()
@@ -116,8 +116,8 @@ class Aggregator(Actor):
         return bool(self._open)
 
     async def tick(self) -> float:
-        """Aggregate what is due in every queue; return the seconds until the next group is."""
-        for one in list(self._open):  # of a tick that failed
+        """Aggregate the due groups of every queue; return the seconds until the next one is due."""
+        for one in list(self._open):  # from a tick that failed
             await self._give_back(one)
             self._open.discard(one)
         until_s = time.monotonic() + self._interval_s
@@ -130,7 +130,7 @@ class Aggregator(Actor):
         return pause_s
 
     async def _go_round(self) -> tuple[float, BrokerError | None]:
-        """Take a set at most of every due group; return the seconds until the next is due, 0 if one still is."""
+        """Take at most one set of every due group; return the seconds until the next is due, 0 if one still is."""
         pauses = [self._interval_s]
         failure: BrokerError | None = None
         for queue in self._queues:
@@ -141,7 +141,7 @@ class Aggregator(Actor):
         return min(pauses), failure
 
     async def _aggregate_queue(self, queue: str) -> float:
-        """Take a set at most of a queue's due groups; return the seconds until the next is due, 0 if one still is."""
+        """Take at most one set of a queue's due groups; return the seconds until the next is due, 0 if one still is."""
         pause_s, cursor, more = self._interval_s, 0, False
         while True:
             self.get_on()
@@ -156,7 +156,8 @@ class Aggregator(Actor):
                 return 0.0 if more else max(LEAST_PAUSE_S, pause_s)
 
     async def _aggregate_groups(self, queue: str, groups: Sequence[str]) -> bool:
-        """Take a set of each group, several at once as long as that is quick: each has its time, and one child for all.
+        """Take a set of each group, several at once while that is quick: each has its deadline, and all share one
+        child.
 
         Returns whether some are due again.
         """
@@ -177,7 +178,7 @@ class Aggregator(Actor):
         return more
 
     async def _aggregate_group(self, queue: str, group: str) -> Turn:
-        """Aggregate one set of a group: one that fills up faster than that leaves the others their turns."""
+        """Aggregate only one set of a group, so that a group that fills up fast leaves the others their turns."""
         if not await self._child.prepare():
             self._backoff.longer(queue, group)
             return Turn.OVER
@@ -191,9 +192,9 @@ class Aggregator(Actor):
         return turn
 
     async def _aggregate(self, one: AggregationSet, taken: int) -> Turn:
-        """Put one task in the place of a set of ``taken``.
+        """Replace a set of ``taken`` tasks with one task.
 
-        Ahead of its turn no more of a set is read than one part, and a large one is settled before the next one's.
+        Before its turn, only one part of a set is read, and a large set is finished before the next one's turn.
         """
         reading = SetReader(self._commands, one, taken)
         await reading.read_part()
@@ -210,7 +211,7 @@ class Aggregator(Actor):
         return await self._settle(one, taken, members, answer)
 
     async def _has_turn(self) -> bool:
-        """Wait until the child is free, since a call's time begins with the call; False if that takes long."""
+        """Wait until the child is free, because a call's time starts with the call; False if that takes long."""
         try:
             async with asyncio.timeout(QUICK_S):
                 return await self._turn.acquire()
@@ -227,7 +228,7 @@ class Aggregator(Actor):
         if isinstance(answer, Combined):
             refusal = await self._commit(one, members, answer)
             if refusal is None:
-                # What was too much for one set, in bytes or number, is due at once.
+                # Tasks beyond the limits of one set are due at once.
                 return Turn.MORE if len(members) < taken or taken == self._limit else Turn.OVER
             answer = AggregationFailure(refusal)
         await self._give_back(one)
@@ -239,7 +240,7 @@ class Aggregator(Actor):
     async def _answer(
         self, one: AggregationSet, reading: SetReader
     ) -> tuple[list[LeasedTask], Combined | AggregationFailure | None]:
-        """Return the tasks of a set that can be read, and what the aggregator makes of them; None if there are none."""
+        """Return the readable tasks of a set, and the aggregator's answer for them; None if there are none."""
         while not reading.is_done:
             await reading.read_part()
         members = reading.members
@@ -310,7 +311,7 @@ class Aggregator(Actor):
 
 
 class GroupBackoff:
-    """The groups that failed, and how long each is left alone: twice as long each time."""
+    """The groups that failed, and the time that each is left alone, which doubles each time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -327,7 +328,7 @@ class GroupBackoff:
         wait_s = min(2 * wait_s, LONGEST_WAIT_S) or FIRST_WAIT_S
         self._known[queue, group] = (wait_s, self._clock.monotonic_s() + wait_s)
         if len(self._known) > MAX_KNOWN_WAITS:
-            del self._known[next(iter(self._known))]  # the one that failed the longest time ago
+            del self._known[next(iter(self._known))]  # the one with the oldest failure
         return wait_s
 
     def forget(self, queue: str, group: str) -> None:

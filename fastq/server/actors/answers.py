@@ -1,8 +1,8 @@
-"""For how long Redis has answered without a break, queue by queue, as its recoverer has seen it.
+"""The time for which Redis has answered without a gap, per queue, as seen by the recoverer.
 
-After an outage every lease has ended, also those of servers that live: they extend them with their next beat. Who takes
-tasks before that beat takes them from the living. The same holds for a process that stood still itself, and for one
-that has just started: it cannot know what was before.
+After an outage every lease has expired, also those of live servers, which extend them with their next heartbeat. A
+recoverer that takes tasks before that heartbeat takes them from live servers. The same holds for a process that was
+suspended itself, and for one that has just started, because it does not know the past.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,14 @@ class _Streak:
 class Answers:
     """The answers that Redis gave about each queue.
 
-    A span of them ends with an answer that failed, and with a gap in which an outage may have gone unseen.
+    A span of answers ends with a failed one, or with a gap in which an outage may have gone unseen.
     """
 
     def __init__(self, clock: Clock, timing: Timing) -> None:
         self._clock = clock
         self._settle_s = timing.settle_s
-        # A living server's lease was extended at most a beat before a gap: it has not ended a grace ago after this one.
+        # A live server extended its lease at most a heartbeat before the gap, so it cannot have expired a grace time
+        # ago.
         self._longest_gap_s = timing.lease_s + timing.recover_grace_s - timing.settle_s
         self._longest_first_gap_s = 2 * timing.heartbeat_interval_s
         self._streaks: dict[str, _Streak] = {}
@@ -40,7 +41,7 @@ class Answers:
         return streak is not None and streak.is_steady
 
     def note(self, queue: str, asked: Moment) -> bool:
-        """Note an answer to what was asked at a moment; return whether Redis has answered for long enough."""
+        """Note an answer to a request of a given time; return whether Redis has answered for long enough."""
         now = Moment.now(self._clock)
         streak = self._streaks.get(queue)
         if streak is None or streak.asked.until(now) > self._longest(streak):
@@ -50,7 +51,7 @@ class Answers:
         return streak.is_steady
 
     def note_failure(self, queue: str) -> None:
-        """Note that Redis did not answer, or refused."""
+        """Note that Redis did not answer, or refused the request."""
         self._streaks.pop(queue, None)
 
     def _longest(self, streak: _Streak) -> float:

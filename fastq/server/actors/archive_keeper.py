@@ -1,6 +1,6 @@
-"""Keeps to the archives' rules: sets them, says what archives drop, and writes to files what is beyond them.
+"""Maintains the archives' rules: sets them, logs dropped tasks, and spills tasks beyond the limit to files.
 
-The scripts that archive follow the rule in Redis by themselves. What is left is done beside the janitor's rounds.
+The scripts that archive follow the rule in Redis by themselves. The rest is done here, in the janitor's rounds.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ _log = logging.getLogger("fastq.janitor")
 
 @dataclass(slots=True)
 class _Seen:
-    """What was last said of one archive: how many tasks it had dropped by then, and when (monotonic seconds)."""
+    """The last log line about an archive: the number of tasks dropped by then, and the time (monotonic seconds)."""
 
     dropped: int
     logged_s: float = float("-inf")
@@ -72,7 +72,7 @@ class ArchiveKeeper:
             raise PoolStartError(f"archive_spill_to={str(self._directory)!r}: {why}", is_misuse=True) from error
 
     async def set_rules(self) -> None:
-        """Set the rules of this server's configuration; those of other queues stay as they are.
+        """Set the rules of this server's configuration; the rules of other queues stay as they are.
 
         Raises ``BrokerError``.
         """
@@ -85,9 +85,9 @@ class ArchiveKeeper:
                 _log.warning("queue %s: the archive's rule changed from %s to %s", queue, _text(before), _text(rule))
 
     async def look(self, queue: str, cleaned: Cleaned, get_on: Callable[[], None]) -> None:
-        """Log what an archive dropped, that it is full, and spill what it has too many; at most one line a minute.
+        """Log dropped tasks and a full archive, at most one line per minute, and spill the tasks beyond its limit.
 
-        A rule that is gone from Redis is set again. ``get_on`` is called again and again while it takes long.
+        A rule that is gone from Redis is set again. ``get_on`` is called repeatedly while this takes long.
         """
         rule = await self._rule_in_force(queue, cleaned.rule)
         seen = self._seen.setdefault(queue, _Seen(cleaned.dropped))
@@ -114,10 +114,10 @@ class ArchiveKeeper:
             seen.dropped = cleaned.dropped
 
     async def _rule_in_force(self, queue: str, found: ArchiveRule | None) -> ArchiveRule | None:
-        """Return the rule that an archive follows, None where this server has none for it.
+        """Return the rule that an archive follows, None if this server has none for it.
 
-        Redis may have lost it: it was flushed, failed over, or the queue was deleted. That of a server that started
-        after this one stays: two that take turns would help nobody.
+        Redis may have lost the rule: by a flush, a failover, or the deletion of the queue. The rule of a server that
+        started later stays: two servers that overwrite each other would help nobody.
         """
         own = self._rules.get(queue)
         if own is None:
@@ -147,7 +147,7 @@ class ArchiveKeeper:
     async def _spill(self, queue: str, rule: ArchiveRule, get_on: Callable[[], None]) -> None:
         """Write the tasks that are too many or too old to the queue's file of the day, then delete them.
 
-        Other servers may do the same: what is left is asked anew each time.
+        Other servers may do the same, so the rest is read anew each time.
         """
         source = Source(queue, keys.archived(queue), TaskState.ARCHIVED)
         walk = Walk(source, with_locks=True)
@@ -156,7 +156,7 @@ class ArchiveKeeper:
         while True:
             get_on()
             now = at_unix_ns(self._clock.unix_ns())
-            # Where nothing is too many, the oldest one tells whether any is too old.
+            # If there are not too many, the oldest task tells whether any is too old.
             count = TASKS_A_CALL if found or archived > rule.most else 1
             page = await self._broker.run(walk.page(count))
             excess, expired_s = archived - rule.most, now.timestamp() - rule.ttl_s
@@ -169,9 +169,9 @@ class ArchiveKeeper:
                 break
             found += len(too_many)
             lines = await self._broker.drive(lines_of(source, page._replace(tasks=too_many), now))
-            # An id without a task has nothing to keep.
+            # An id without a task needs no line.
             gone = [task for task, _ in lines] + [task for task in too_many if task.message is None]
-            # One whose hash has another state stays; those behind it do not wait for it.
+            # A task whose hash has another state stays; it does not hold up those behind it.
             walk.passed(page, [task for task in too_many if task not in gone])
             await asyncio.to_thread(_append, self._file(queue, now.date().isoformat()), [line for _, line in lines])
             archived = await self._broker.run(drop_archived(queue, [(task.id, task.score) for task in gone]))
@@ -190,9 +190,9 @@ class ArchiveKeeper:
 
 
 def _append(path: Path, lines: Iterable[str]) -> None:
-    """Append lines and see that they are on the disk: the tasks are deleted after this.
+    """Append lines and flush them to disk, because the tasks are deleted afterwards.
 
-    A line that was cut off before, by a full disk, stays a line of its own. Others than the owner may not read it.
+    A line that was cut off before by a full disk stays a separate line. Only the owner may read the file.
     """
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(fd, "r+b", buffering=0) as out:

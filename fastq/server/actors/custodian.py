@@ -1,9 +1,9 @@
 """The custodian: every task in flight is in the pool, or has ended and is about to be written.
 
-Wakes: at each beat. Reads: what is in flight, in the pool, and about to be written. What is nowhere twice in a row is
-requeued, as nothing would ever end it, and its lease would be extended for ever: that is a defect, and logged as one.
-Where no child could work for a while the server is shown as stopped, until one can again. If it dies: such tasks stay
-active.
+Wakes: at each heartbeat. Reads: the tasks in flight, in the pool, and about to be written. A task that is nowhere twice
+in a row is requeued, because nothing would ever end it and its lease would be extended forever. This is a defect, and
+logged as one. If no child can work for a while, the server is shown as stopped until one can again. If it dies: such
+tasks stay active.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from fastq.server.inflight.tasks import InFlightTask
 __all__ = ["Custodian"]
 
 UNABLE_S: Final = 10.0
-"""How long children may be away, as while they are replaced, before the server says that it does not work."""
+"""The time without any child, for example during a replacement, before the server is shown as stopped."""
 
 
 class Custodian(Actor):
-    """The actor that finds tasks in flight that were lost track of, and a pool that does nothing."""
+    """The actor that finds forgotten tasks in flight, and a pool without working children."""
 
     name = "custodian"
 
@@ -46,7 +46,7 @@ class Custodian(Actor):
         self._is_unable = False
 
     async def tick(self) -> float:
-        """Look once."""
+        """Check once."""
         self._look_at_pool()
         self._look_for_tasks()
         return self._interval_s
@@ -54,7 +54,7 @@ class Custodian(Actor):
     def _look_for_tasks(self) -> None:
         accounted = self._accounted()
         astray = {task for _, tasks in self._tasks.by_queue() for task in tasks if task not in accounted}
-        # What is just being handed on may be nowhere for a moment, but not at two looks.
+        # A task that is just being passed on may be nowhere for a moment, but not at two checks.
         found = sorted(astray & self._suspects, key=lambda task: (task.queue, task.seq))
         self._suspects = astray.difference(found)
         if found:

@@ -26,12 +26,12 @@ class ExpiringDict(dict[K, tuple[float, V]]):
 
     def forget_what_is_over(self) -> None:
         """Drop the entries whose time is up."""
-        # They stand in the order of their ends, so that only those that are over are looked at: thousands may come.
+        # Entries are in the order of their expiry, so only expired ones are visited, even with thousands of entries.
         now_s = self._clock.monotonic_s()
         while self and next(iter(self.values()))[0] <= now_s:
             del self[next(iter(self))]
 
     def take(self, key: K) -> V | None:
-        """Return what is kept under a key, and forget it."""
+        """Return the value of a key, and forget it."""
         until_s, value = self.pop(key, (0.0, None))
         return value if until_s > self._clock.monotonic_s() else None

@@ -32,16 +32,16 @@ from fastq.server.stats import RepairKind
 __all__ = ["Fetcher"]
 
 FULL_BATCH: Final = 64
-"""What is smaller is handed on at once: there is little to gain, and the tasks are waited for."""
+"""Smaller batches are passed on at once: a delay gains little, and the pool waits for the tasks."""
 LARGE_BATCH: Final = 128
 QUEUES_OF_A_LARGE_BATCH: Final = 3
-"""More of them take turns: each call costs as much as 15 tasks, and its tasks a call of done later on."""
+"""More queues than this take turns: each call costs as much as 15 tasks, and its tasks need another call of done."""
 NO_ROOM_PAUSE_S: Final = 0.025
 """There is room again with time, too, as tasks come near their end; else the fetcher is woken when some have ended."""
 WOKEN_INTERVAL_S: Final = 10.0
-"""How often a queue is asked that a waker waits for: only in case that a wake-up is lost."""
+"""The polling interval of a queue with a waiting waker: only in case a wake-up is lost."""
 MOST_CALLS: Final = 4
-"""How many calls a round trip has for a queue whose messages are so large that few fill one; others are waiting."""
+"""The most calls per round trip for a queue whose large messages fill each call; the other queues wait."""
 IN_DOUBT_PAUSE_S: Final = 0.2
 AWAITED_S: Final = 0.25
 """How long room is kept for what a node of a cluster was asked for; a slower one does not hold up the others."""
@@ -92,10 +92,10 @@ class Fetcher(Actor):
         self._mean_bytes: dict[str, float] = {}
         self._is_fetching = True
         self.quiet = asyncio.Event()
-        """Set once nothing is fetched any more: no dequeue is under way, though the tasks of a lost one may turn up."""
+        """Set once fetching has ended: no dequeue is under way, though the tasks of a lost one may still turn up."""
 
     def stop_fetching(self) -> None:
-        """Ask for no more tasks; those that a dequeue without reply has leased to us are still looked for."""
+        """Stop fetching; tasks leased to us by a dequeue without reply are still looked for."""
         self._is_fetching = False
         self._failing.forget()
         if self._task is None:
@@ -121,13 +121,13 @@ class Fetcher(Actor):
             self.wake()
 
     async def stop(self) -> None:
-        """End at once; what was brought is handed on."""
+        """End at once; fetched tasks are passed on."""
         await super().stop()
         await self._lanes.stop()
         self._hand_on()
 
     async def finish(self, within_s: float) -> None:
-        """End, with a last look for what a dequeue without reply has leased to us: nobody would look after it."""
+        """End, after a last look for tasks leased to us by a dequeue without reply, which nothing would find later."""
         await super().finish(within_s)
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
@@ -144,7 +144,7 @@ class Fetcher(Actor):
     async def tick(self) -> float:
         """Fetch once.
 
-        A full batch is handed on only when the next one has been asked for, so that Redis works meanwhile.
+        A full batch is passed on only after the next one has been requested, so that Redis works meanwhile.
         """
         if self._dequeues.any_lost or not self._is_fetching:
             self._hand_on()  # otherwise the look for lost dequeues would take these for lost
@@ -193,7 +193,7 @@ class Fetcher(Actor):
         self._dequeues.begin(calls)
         try:
             if self._dequeues.brought:
-                await asyncio.sleep(0)  # in this turn of the loop it is sent
+                await asyncio.sleep(0)  # sends it in this turn of the loop
                 self._hand_on()
             results = await answer
         except BaseException:
@@ -227,9 +227,9 @@ class Fetcher(Actor):
             self._taker.accept(batch.call.queue, batch.leased, batch.asked.monotonic_s)
 
     def _calls(self, queue: str, count: int) -> list[DequeueCall]:
-        """Split what is to be asked of a queue into calls that are each full with about as much as one may bring.
+        """Split a queue's share into calls, each about as large as a call may be.
 
-        Their leases end a second apart, as those of one call are known by their end.
+        Their leases end a second apart, because the leases of one call are recognized by their end.
         """
         most = max(1, int(MAX_BATCH_BYTES / self._mean_bytes.get(queue, 1.0)))
         calls = min(MOST_CALLS, -(-count // most))
@@ -257,7 +257,7 @@ class Fetcher(Actor):
             waker.arm()
             if waker.is_waiting and waker.delay_s <= interval_s:
                 interval_s = max(interval_s, WOKEN_INTERVAL_S)
-        # As asynq: half to one and a half times the interval, so that servers do not ask in step.
+        # As in asynq: half to one and a half times the interval, so that servers do not poll in step.
         self._resting[queue] = self._clock.monotonic_s() + interval_s * random.uniform(0.5, 1.5)
 
     def _still_resting(self) -> frozenset[str]:

@@ -1,8 +1,8 @@
-"""The forwarder: moves scheduled and retry tasks whose time has come to pending, or to their group.
+"""The forwarder: moves due tasks from scheduled and retry to pending, or to their group.
 
-Wakes: for each queue at the next due time that it knows, and every delayed_task_check_interval. It knows what it saw
-when it last looked, and what the scripts that put tasks there publish since: times earlier than all others. Reads and
-writes: scheduled, retry, pending, groups of its queues. If it dies: due tasks wait for another server's forwarder.
+Wakes: for each queue at the next due time that it knows, and every delayed_task_check_interval. It knows the times that
+it saw at its last look, and earlier times that the scripts have published since. Reads and writes: scheduled, retry,
+pending, groups of its queues. If it dies: due tasks wait for another server's forwarder.
 """
 
 import math
@@ -24,7 +24,7 @@ SHORTEST_PAUSE_S: Final = 0.005
 
 
 class Forwarder(Actor):
-    """The actor that forwards due tasks, 100 of a set a script call, until nothing is due."""
+    """The actor that forwards due tasks, 100 of a set per script call, until none is due."""
 
     name = "forwarder"
 
@@ -45,7 +45,7 @@ class Forwarder(Actor):
         self._failing = FailingQueues(self, self.outage, self._log)
         self._interval_s = interval_s
         self._clock = clock
-        # Moments of the monotonic clock: a wall clock that is set back must not put off the next look.
+        # Monotonic times: a wall clock that is set back must not delay the next look.
         self._look_s = dict.fromkeys(queues, -math.inf)
         self._announced_s: dict[str, float] = {}
 
@@ -62,7 +62,7 @@ class Forwarder(Actor):
         self._failing.forget()
 
     def note_due(self, queue: str, due_s: float) -> None:
-        """Note that a task of a queue is due at a Unix second; until now none was to come as early."""
+        """Note that a task of a queue is due at a Unix second, earlier than all others."""
         at_s = self._moment_of(due_s)
         before_s = self._next_look_s()
         if at_s < self._announced_s.get(queue, math.inf):
@@ -71,14 +71,14 @@ class Forwarder(Actor):
             self.wake()
 
     async def tick(self) -> float:
-        """Forward what is due in every queue whose time has come; return the seconds until the next one's has."""
+        """Forward the due tasks of every queue whose time has come; return the seconds until the next queue's time."""
         began_s = self._clock.monotonic_s()
         queues = [queue for queue in self._look_s if self._look_at_s(queue) <= began_s]
         while queues:
             self.get_on()
             now_ns = self._clock.unix_ns()
             for queue in queues:
-                self._announced_s.pop(queue, None)  # what is announced from now on may be news to the answer
+                self._announced_s.pop(queue, None)  # times announced from now on may be missing in the answer
                 self._look_s[queue] = began_s  # in case that there is none
             results = await self._commands.run_many([forward(queue, now_ns, BATCH) for queue in queues])
             more = []
@@ -111,6 +111,6 @@ class Forwarder(Actor):
         return min(self._look_s[queue], self._announced_s.get(queue, math.inf))
 
     def _moment_of(self, due_s: float) -> float:
-        # Scores are compared with whole seconds: a task is due from the beginning of the one that reaches its score.
+        # Scores are compared with whole seconds: a task is due from the start of the second that reaches its score.
         wait_s = math.ceil(max(-1e18, min(due_s, 1e18))) - self._clock.unix_ns() / 1e9
         return self._clock.monotonic_s() + max(SHORTEST_PAUSE_S, wait_s)

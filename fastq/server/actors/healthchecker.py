@@ -1,6 +1,6 @@
-"""The healthchecker: asks Redis for a sign of life, and tells the app's health hook.
+"""The healthchecker: pings Redis, and calls the app's health hook with the result.
 
-Wakes: every health_check_interval. Reads: PING. If it dies: nobody is told.
+Wakes: every health_check_interval. Reads: PING. If it dies: the hook is not called.
 """
 
 from collections.abc import Awaitable, Callable

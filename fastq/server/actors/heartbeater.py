@@ -1,4 +1,4 @@
-"""The heartbeater: keeps the leases of all tasks in flight, and tells inspectors what this server is and does.
+"""The heartbeater: extends the leases of all tasks in flight, and publishes this server for inspectors.
 
 Wakes: every 5 s, the first time at once. Writes: leases of its own tasks (the script names those that are not ours any
 more, which are then canceled and never acked), ServerInfo, WorkerInfo, the notice, for 10 s. If it dies: leases end
@@ -37,7 +37,7 @@ class Heartbeater(Actor):
         lost: Callable[[InFlightTask], None],
     ) -> None:
         super().__init__(in_flight.stats.outage)
-        # Recoverers wait after an outage until all who live have beaten again.
+        # After an outage, recoverers wait until all live servers have sent a heartbeat.
         self.longest_backoff_s = in_flight.timing.heartbeat_interval_s
         self._broker = broker
         self._identity = identity
@@ -50,11 +50,11 @@ class Heartbeater(Actor):
         self._clock = in_flight.clock
         self._timing = in_flight.timing
         self.servers = 1
-        """How many servers there are, this one among them."""
+        """The number of servers, including this one."""
         self._ttl_s = max(1, round(2 * in_flight.timing.heartbeat_interval_s))
 
     async def tick(self) -> float:
-        """Beat once: the leases first, since they matter more than being seen."""
+        """Send one heartbeat: the leases first, since they matter more than the published data."""
         began_s = self._clock.monotonic_s()
         failures = await self._extend(began_s)
         self.get_on()
@@ -62,14 +62,14 @@ class Heartbeater(Actor):
         published = publish_server_state(self._identity, self._presence(), now_s, self._ttl_s)
         *results, servers = await self._broker.run_many((*published, count_servers(now_s)))
         failures += [result for result in results if isinstance(result, BrokerError)]
-        if isinstance(servers, int):  # a count that fails is no beat that failed
+        if isinstance(servers, int):  # a failed count is not a failed heartbeat
             self.servers = max(1, servers)
         if failures:
             raise failures[0]
         return max(0.0, self._timing.heartbeat_interval_s - (self._clock.monotonic_s() - began_s))
 
     async def _extend(self, began_s: float) -> list[BrokerError]:
-        """Extend all leases; return the errors of those queues that failed."""
+        """Extend all leases; return the errors of the failed queues."""
         score = self._owner.score(self._clock.unix_ns() / 1e9, self._timing.lease_s)
         stretches = self._stretches()
         results = await self._broker.run_many(
@@ -101,6 +101,6 @@ class Heartbeater(Actor):
                 # there is nothing left to be written.
                 self._tasks.drop(task)
             elif task.in_flight and not task.ended:
-                # One that ended meanwhile gave its lease back itself.
+                # A task that ended meanwhile gave its lease back itself.
                 self._log.warning("lost the lease of task %s of queue %s; canceling it here", task.id, task.queue)
                 self._lost(task)

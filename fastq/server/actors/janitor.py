@@ -19,11 +19,11 @@ from fastq.server.outage import Outage
 __all__ = ["Janitor"]
 
 EMPTY_ROUNDS: Final = 3
-"""A server of 100 queues, most of which keep nothing, would else send 12 commands a second for nothing."""
+"""Otherwise a server of 100 mostly empty queues would send 12 needless commands a second."""
 
 
 class Janitor(Actor):
-    """The actor that deletes expired completed tasks, one batch a script call, until none is left."""
+    """The actor that deletes expired completed tasks, one batch per script call, until none is left."""
 
     name = "janitor"
 
@@ -44,7 +44,7 @@ class Janitor(Actor):
         return self._interval_s
 
     async def tick(self) -> float:
-        """Clean every queue; a failing one does not keep the others waiting."""
+        """Clean every queue; a failing queue does not delay the others."""
         queues = self._of_this_round()
         failure: BrokerError | None = None
         while queues:

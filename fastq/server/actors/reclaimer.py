@@ -1,4 +1,4 @@
-"""What the recoverer does for groups: sets of dead servers, and groups that nobody would look at."""
+"""The recoverer's work on groups: sets of dead servers, and groups that no server would look at."""
 
 import logging
 from collections.abc import Callable
@@ -21,7 +21,7 @@ __all__ = ["Reclaimer"]
 
 SETS_AT_ONCE: Final = 100
 STRETCHES_A_ROUND: Final = 100
-"""Of 500 keys each, so that a look through a million keys takes 20 rounds and none of them holds Redis up."""
+"""Pages of 500 keys per round: a scan of a million keys takes 20 rounds, and none of them blocks Redis."""
 
 _log = logging.getLogger("fastq.recoverer")
 
@@ -41,7 +41,7 @@ class Reclaimer:
         self._warned: set[str] = set()
 
     async def reclaim(self, queue: str, get_on: Callable[[], None]) -> None:
-        """Do all of it for one queue; ``get_on`` is called at each step, since it may take long."""
+        """Do all of this for one queue; ``get_on`` is called at each step, because it may take long."""
         await self._give_back_stale(queue, get_on)
         for one in await self._sets(queue, None, get_on):
             get_on()
@@ -55,7 +55,7 @@ class Reclaimer:
     async def _give_back_stale(self, queue: str, get_on: Callable[[], None]) -> None:
         now_s = self._clock.unix_ns() // 1_000_000_000
         before: list[AggregationSet] = []
-        # What was given back is not listed again: the same list once more is one that cannot be given back.
+        # Returned sets are not listed again, so if the same list comes once more, its sets cannot be returned.
         while (stale := await self._sets(queue, now_s, get_on)) != before:
             for one in stale:
                 get_on()
@@ -66,7 +66,7 @@ class Reclaimer:
             before = stale
 
     async def _sets(self, queue: str, until_s: int | None, get_on: Callable[[], None]) -> list[AggregationSet]:
-        """List sets; what is none goes off the list, so that it does not hide others."""
+        """List sets; members that are not sets are removed, so that they do not hide others."""
         while True:
             found = await self._commands.run(list_sets(queue, until_s, SETS_AT_ONCE))
             if not found.foreign or not await self._commands.run(drop_sets(queue, found.foreign)):

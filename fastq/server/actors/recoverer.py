@@ -1,4 +1,4 @@
-"""The recoverer: brings back the tasks of dead servers, and repairs what such a death leaves.
+"""The recoverer: brings back the tasks of dead servers, and repairs what they left behind.
 
 Wakes: at start and every 30 s; twice a beat while Redis has not answered for long enough (``answers``). Reads: leases
 that ended 30 s ago or earlier. Writes: those tasks to retry, with no attempt charged but counted as lost; to archived,
@@ -33,27 +33,27 @@ __all__ = ["LostTaskRules", "Recoverer"]
 BATCH: Final = 100
 STRETCH: Final = 500
 LEASE_EXPIRED: Final = "asynq: task lease expired"
-"""Go's words, with which the error of a lost task begins."""
+"""Go's text, with which the error of a lost task begins."""
 MAY_RUN_ONCE: Final = "max_retry=0, and whether it had started is not known"
 
 Judge: TypeAlias = Callable[[bytes], Awaitable[FailureReport | None]]
 Reclaim: TypeAlias = Callable[[str, Callable[[], None]], Awaitable[None]]
-"""Sees to the groups of a queue; what it is given is called at each step, since all of it may take long."""
+"""Handles the groups of a queue; its argument is called at each step, because the work may take long."""
 
 
 class LostTaskRules(NamedTuple):
-    """What becomes of tasks that were lost."""
+    """The rules for lost tasks."""
 
     retry_delay_s: Callable[[int], float]
-    """Seconds until the next attempt, given how often a task was retried."""
+    """Seconds until the next attempt, given the number of retries."""
     max_lost: int
     """How often a task may be lost; then it is archived as poison."""
     judge: Judge | None
-    """Asks the app's hooks when a task is tried again; None without such hooks."""
+    """Asks the app's hooks for the time of a retry; None without such hooks."""
 
 
 class _LostTask(NamedTuple):
-    """What becomes of a lost task: tried again at a time, or archived for a reason."""
+    """The fate of a lost task: a retry at a time, or the archive for a reason."""
 
     id: str
     message: bytes
@@ -88,9 +88,9 @@ class Recoverer(Actor):
         self._done: Repairs = Repairs()
 
     async def tick(self) -> float:
-        """Go through all queues; what fails in one does not keep the rest of it, or the others, waiting.
+        """Go through all queues; a failure in one does not stop its other work, or the other queues.
 
-        Between two rounds only leases are looked at, of queues for which Redis has not answered for long enough.
+        Between two rounds, only leases are read, of queues for which Redis has not answered for long enough.
         """
         now_s = self._clock.monotonic_s()
         is_round = now_s >= self._next_round_s
@@ -102,7 +102,7 @@ class Recoverer(Actor):
             for care in cares:
                 try:
                     await care(queue)
-                except Exception as error:  # noqa: BLE001 - raised below, once all had their turn
+                except Exception as error:  # noqa: BLE001 - raised below, after all had their turn
                     failure = error
             self._log_and_count(queue)
         if failure is not None:
@@ -112,7 +112,7 @@ class Recoverer(Actor):
         pause_s = max(0.0, self._next_round_s - self._clock.monotonic_s())
         if all(map(self._answers.are_steady, self._queues)):
             return pause_s
-        return min(pause_s, self._timing.heartbeat_interval_s / 2)  # a look that comes late is no break then
+        return min(pause_s, self._timing.heartbeat_interval_s / 2)  # so that a late look does not count as a gap
 
     def _log_and_count(self, queue: str) -> None:
         done, self._done = +self._done, Repairs()
@@ -138,19 +138,19 @@ class Recoverer(Actor):
             self._done[RepairKind.NO_TASK] += expired.dangling
             if not self._answers.are_steady(queue):
                 return
-            # After a long outage our own leases have ended, too: the heartbeater is about to extend them.
+            # After a long outage our own leases have expired, too: the heartbeater is about to extend them.
             others = [
                 (task, lost)
                 for task, lost in zip(expired.tasks, expired.lost, strict=True)
                 if self._tasks.get(queue, task.id) is None
             ]
             moved = await self._move(queue, others, cutoff_s) if others else 0
-            # A list is bounded in bytes, too: only one that brought nothing, or nothing that can be moved, is the last.
+            # A list is also bounded in bytes, so only one that is empty, or has no movable task, is the last.
             if may_take and not moved and not expired.dangling:
                 return
 
     async def _look(self, queue: str, cutoff_s: int, most: int) -> LeaseList:
-        """List leases that ended by then, and note that Redis has answered, or has not."""
+        """List leases that ended by a time, and note whether Redis has answered."""
         asked = Moment.now(self._clock)
         try:
             found = await self._commands.run(list_leases(queue, "-inf", str(cutoff_s), most))
@@ -177,7 +177,7 @@ class Recoverer(Actor):
     async def _write(
         self, queue: str, lost_tasks: Sequence[_LostTask], operation: Operation[list[FinishOutcome]], cutoff_s: int
     ) -> int:
-        """Move tasks, repair the leases of those that are not active, and return how many of both there were."""
+        """Move tasks, repair the leases of those that are not active, and return the numbers of both."""
         outcomes = await self._commands.run(operation)
         moved = [one for one, outcome in zip(lost_tasks, outcomes, strict=True) if outcome is FinishOutcome.OK]
         self._done[RepairKind.RECOVERED] += len(moved)
@@ -197,13 +197,13 @@ class Recoverer(Actor):
         return len(moved) + repaired
 
     async def _count_lost(self, queue: str, count: int) -> None:
-        """Count what was lost for the day; that this fails is said, and keeps no task from being recovered."""
+        """Count the lost tasks of the day; a failure is logged, and does not stop the recovery."""
         results = await self._commands.run_many(count_lost(queue, count, at_unix_ns(self._clock.unix_ns())))
         if error := next((result for result in results if isinstance(result, BrokerError)), None):
             self._log.warning("queue %s: the counter of lost tasks of the day lacks %d: %s", queue, count, error)
 
     def _log_lost(self, queue: str, lost_tasks: Sequence[_LostTask]) -> None:
-        """Log what was lost, why, and what follows; one line for each outcome."""
+        """Log the lost tasks, the reason, and what follows; one line for each outcome."""
         ids: defaultdict[str, list[str]] = defaultdict(list)
         for one in lost_tasks:
             ids[one.why_archived].append(clean_text(one.id))
@@ -224,7 +224,7 @@ class Recoverer(Actor):
             return _LostTask(task.id, archived, why_archived=f"it cannot be read: {clean_text(str(error))}")
 
     async def _decide(self, task: LeasedTask, lost: int, now_s: int) -> _LostTask:
-        """Return what becomes of a task that was lost for the n-th time; its attempt is not charged."""
+        """Return the fate of a task that was lost for the n-th time; its attempt is not charged."""
         view = view_leased(task)
         why = ""
         if view.retry <= 0:
@@ -242,7 +242,7 @@ class Recoverer(Actor):
         return _LostTask(task.id, message, retry_at_s=int(now_s + delay_s))
 
     async def _hooks_delay_s(self, task: LeasedTask) -> float | None:
-        """Ask the app's hooks when a task is tried again; the error handler is not told, as in asynq."""
+        """Ask the app's hooks for the time of the retry; as in asynq, the error handler is not called."""
         report = await self._rules.judge(task.message) if self._rules.judge is not None else None
         return None if report is None else report.retry_in_s
 

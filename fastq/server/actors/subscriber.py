@@ -28,8 +28,8 @@ REMEMBER_S: Final = 2.0
 class Topic(NamedTuple):
     """Channels with one kind of message.
 
-    ``handle`` raises ``ValueError`` for an invalid message. ``lack`` says what does not work for a Redis user that may
-    not subscribe to them.
+    ``handle`` raises ``ValueError`` for an invalid message. ``lack`` describes what does not work without the right to
+    subscribe to them.
     """
 
     channels: Sequence[str]
@@ -47,12 +47,12 @@ class _EarlyCancellation(NamedTuple):
 class Subscriber(Actor):
     """The actor that listens for cancellations and orders; one tick is one connection's life.
 
-    A user may listen to fewer channels: one who was set up for asynq alone to its own only. ``topics`` are given up one
-    by one, the last one first.
+    The Redis user may have the right to fewer channels, for example only to asynq's own. ``topics`` are given up one by
+    one, the last one first.
     """
 
     name = "subscriber"
-    tick_limit_s = None  # it listens for as long as the connection lives, which it asks every 3 s
+    tick_limit_s = None  # it listens for as long as the connection lives, which it checks every 3 s
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Subscriber(Actor):
         self._cancel_or_keep(cancellation)
 
     def _on_cancel(self, message: ChannelMessage) -> None:
-        # An id that only repeats, for servers of asynq, what was said in full is passed over.
+        # A bare id that only repeats a full message, for asynq servers, is skipped.
         if due := self._bare_ids_due.take(message.text) or 0:
             if due > 1:
                 self._bare_ids_due.put(message.text, due - 1)
@@ -155,10 +155,10 @@ class Subscriber(Actor):
             self._unknown.put((cancellation.queue, cancellation.task_id), unknown)
 
     def canceled_as(self, queue: str, task_id: str, asked_s: float) -> CancelAs | None:
-        """Return what is to become of a task that comes in now and was canceled on its way here, else None.
+        """Return the wanted fate of an incoming task that was canceled on its way here, else None.
 
-        ``asked_s`` is when its dequeue was asked for: a task that was canceled before that ran elsewhere, and is run
-        again since somebody wants it.
+        ``asked_s`` is the time of its dequeue request. A task canceled before that ran elsewhere, and is run again
+        because somebody wants it.
         """
         if not self._unknown:
             return None

@@ -1,4 +1,4 @@
-"""The syncer: writes again what Redis failed to take, until it is written or another server has the task.
+"""The syncer: retries writes that Redis failed to take, until they succeed or another server has the task.
 
 Wakes: a second after a write of ends has failed. Each write checks the owner, and "not there any
 more" after a try of ours that had no reply is success. A lease that has ended is still ours until a recoverer takes the
@@ -43,7 +43,7 @@ class Syncer(Actor):
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S * random.uniform(0.75, 1.25), self.wake)
 
     def write_soon(self, tasks: Sequence[InFlightTask]) -> None:
-        """Write the ends of tasks with the next tick, if nothing is in doubt about them."""
+        """Write the ends of tasks with the next tick, if they are not in doubt."""
         self._ends.add(tasks)
         self.wake_soon()
 
@@ -51,7 +51,7 @@ class Syncer(Actor):
         """Wait for the first failed write."""
 
     async def tick(self) -> None:
-        """Try every failed write once more; what fails again asks for the next tick."""
+        """Retry every failed write once; a write that fails again causes another tick."""
         self._timer = None
         due = self._ends.take_due(self._clock.monotonic_s(), self._dequeues.may_bring)
         self._give_up(due.given_up)
@@ -62,7 +62,7 @@ class Syncer(Actor):
             self.wake_soon()
 
     def _give_up(self, refused: Sequence[tuple[InFlightTask, BrokerError]]) -> None:
-        """Let go of tasks whose outcome Redis refuses, and say so once for each queue and reason."""
+        """Give up tasks whose end Redis refuses, and log that once for each queue and reason."""
         by_reason: defaultdict[tuple[str, str], list[InFlightTask]] = defaultdict(list)
         for task, error in refused:
             by_reason[task.queue, str(error)].append(task)

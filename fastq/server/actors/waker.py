@@ -1,7 +1,7 @@
 """The waker of one queue: waits until the queue has tasks, and tells the fetcher.
 
-Wakes: when a dequeue has answered "empty", and only then; on a queue that is not empty the wait would return at once.
-Writes: nothing. If it dies, or may not do it: the fetcher polls.
+Wakes: only when a dequeue has answered "empty"; on a queue that is not empty, the wait would return at once. Writes:
+nothing. If it dies, or lacks the right to wait: the fetcher polls.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ from fastq.server.outage import Outage
 __all__ = ["Waker"]
 
 WAIT_S: Final = 60.0
-"""Then the queue is looked at again: its slot may have moved to another node of a cluster."""
+"""After this time the queue is checked again, because its slot may have moved to another node of a cluster."""
 TRY_AGAIN_S: Final = 60.0
-"""A refusal may pass: Redis was out of memory."""
+"""A refusal may be temporary, for example when Redis is out of memory."""
 SHORTEST_DELAY_S: Final = 0.01
 DELAY_A_SERVER_S: Final = 0.1
 MANY_SERVERS: Final = 100
@@ -31,14 +31,14 @@ LONGEST_DELAY_S: Final = 20.0
 class Waker(Actor):
     """The actor that waits for tasks of one queue.
 
-    All servers that wait wake for one push. A wake that brought nothing doubles the delay before the next wait, up to
-    0.1 s for each server that there is, 0.2 s each of a hundred: of those about ten come back to waiting in a second.
-    A wake that brought work clears the delay.
+    A push wakes all waiting servers. A wake without work doubles the delay before the next wait, up to 0.1 s per
+    server, or 0.2 s per server with a hundred of them, so that about ten return to waiting per second. A wake with work
+    clears the delay.
     """
 
     name = "waker"
-    tick_limit_s = None  # it waits to be armed; the wait in Redis has limits of its own
-    logs_outages = False  # the fetcher does, which also knows their end sooner than one that waits
+    tick_limit_s = None  # it waits to be armed; the wait in Redis has its own limits
+    logs_outages = False  # the fetcher logs them; it also learns of their end sooner
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Waker(Actor):
         self.works = True
 
     def arm(self) -> None:
-        """Begin to wait: the queue was empty just now."""
+        """Start to wait, because the queue was just empty."""
         if self._has_woken:
             servers = self._servers()
             longest_s = min(LONGEST_DELAY_S, DELAY_A_SERVER_S * servers * (1 + servers / MANY_SERVERS))
@@ -73,7 +73,7 @@ class Waker(Actor):
         self._armed.set()
 
     def brought_work(self) -> None:
-        """Note that the queue had tasks for us; one that backs off just now will wait as soon as it is empty again."""
+        """Note that the queue had tasks for us; a waker in its delay will wait as soon as the queue is empty again."""
         self._delay_s = 0.0
         if self._delays:
             self._armed.clear()
@@ -81,12 +81,12 @@ class Waker(Actor):
         self._delays = self._has_woken = False
 
     def renew(self) -> None:
-        """Wait on a new connection, as this Redis is no master any more, or of no use just now; so do all wakers."""
+        """Wait on a new connection, because this Redis is no longer the master or is unusable; so do all wakers."""
         self._watch.renew()
 
     @property
     def delay_s(self) -> float:
-        """Return for how long at most no push is noticed, since the last one was another's."""
+        """Return the longest time in which pushes go unnoticed, because another server took the last one."""
         return self._delay_s if self._delays else 0.0
 
     @property
@@ -98,15 +98,15 @@ class Waker(Actor):
         """Wait once."""
         await self._armed.wait()
         if self.delay_s:
-            # From 0: wakers that were woken together must not all back off for the same time.
+            # From 0, so that wakers woken together do not all have the same delay.
             await self._back_off(self.delay_s * random.uniform(0.0, 1.0))
             if not self._armed.is_set():
                 return 0.0
-            self._delays = False  # once for each wake; a wait that ends without one is followed by the next
+            self._delays = False  # once per wake; a wait that ends without one is followed by another
         try:
             woken = await self._watch.wait(self._queue, WAIT_S * random.uniform(0.8, 1.2))
         except BrokerError as error:
-            self._on_tasks(self._queue)  # it may rest for long, trusting in this wait
+            self._on_tasks(self._queue)  # it may rest for long, relying on this wait
             if error.transient:
                 raise
             if not self._watch.is_refused:

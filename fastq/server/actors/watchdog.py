@@ -1,6 +1,6 @@
-"""The watchdog: starts an actor again whose task died, or that has been in one tick for too long.
+"""The watchdog: restarts an actor whose task died, or that has been in one tick for too long.
 
-Wakes: every 5 s. Reads: how the other actors get on. If it dies: a loop that hangs goes on hanging, as without it.
+Wakes: every 5 s. Reads: the progress of the other actors. If it dies: a hanging loop keeps hanging, as without it.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from fastq.server.timing import Timing
 __all__ = ["Watchdog"]
 
 LATE: Final = 2.0
-"""After so many intervals the whole process stood still, and no actor had a chance to get on."""
+"""After this many intervals the whole process was suspended, and no actor could make progress."""
 
 
 class Watchdog(Actor):
@@ -30,7 +30,7 @@ class Watchdog(Actor):
         self._stats = stats
 
     async def tick(self) -> float:
-        """Look at each actor, and start those again that do not get on."""
+        """Check each actor, and restart those without progress."""
         now_s = asyncio.get_running_loop().time()
         stood_still = self._looked_s is not None and now_s - self._looked_s > LATE * self._interval_s
         self._looked_s = now_s

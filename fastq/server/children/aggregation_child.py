@@ -1,6 +1,6 @@
-"""The aggregation child: a process of its own that runs the app's group aggregator.
+"""The aggregation child: a separate process that runs the app's group aggregator.
 
-Not the hook child: making one task of thousands may take long, and is not to keep the hooks waiting.
+It is not the hook child, because combining thousands of tasks may take long and must not delay the hooks.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ __all__ = ["AggregationChild", "AggregationFailure"]
 
 @dataclass(frozen=True, slots=True)
 class AggregationFailure:
-    """Why no task replaces those of a group; ``trace`` is for the log."""
+    """The reason why a group's tasks were not replaced; ``trace`` is for the log."""
 
     why: str
     trace: str = ""
@@ -51,21 +51,21 @@ class AggregationChild:
             start_method=config.start_method,
             start_timeout=seconds_of(config.start_timeout),
             timeout_grace=0.0,
-            prefetch_time=self._patience_s,  # a call that waits for a new child is not given back
+            prefetch_time=self._patience_s,  # a call waits for a new child instead of being given back
         )
         self._child = SpareChild(pool, forks)
         self._turn = asyncio.Lock()
 
     async def prepare(self) -> bool:
-        """Start the child unless it runs; tell whether it does."""
+        """Start the child unless it runs; return whether it runs."""
         return await self._child.start()
 
     async def combine(
         self, queue: str, group: str, messages: Sequence[bytes]
     ) -> Combined | Unreadable | AggregationFailure:
-        """Return what the aggregator makes of a group's messages, oldest first; one call after the other.
+        """Return the aggregator's answer for a group's messages, oldest first; one call after the other.
 
-        So patience is with the call itself, not with those before it.
+        So the time limit applies to the call itself, not to the calls before it.
         """
         async with self._turn:
             event = await self._child.ask(aggregation_request(queue, group, messages), self._limit_s, self._patience_s)
@@ -83,5 +83,5 @@ class AggregationChild:
         return AggregationFailure(event.data.decode(errors="replace") or f"its process was ended ({event.kind.name})")
 
     async def stop(self) -> None:
-        """End the child, if there is one; what it was about to do fails."""
+        """End the child, if there is one; its current call fails."""
         await self._child.stop()

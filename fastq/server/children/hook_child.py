@@ -1,7 +1,7 @@
-"""The hook child: a process that runs the app's hooks where there is no child that ran the task.
+"""The hook child: a process that runs the app's hooks if the child that ran the task is gone.
 
-The main process runs no user code. A call takes 5 s at most, and where it fails the default stands. It exists only for
-an app that defines such a hook.
+The main process runs no user code. A call takes at most 5 s; if it fails, the default applies. The child exists only
+for an app that defines such a hook.
 """
 
 import logging
@@ -45,12 +45,12 @@ class HookChild:
             start_method=config.start_method,
             start_timeout=seconds_of(config.start_timeout),
             timeout_grace=0.0,
-            prefetch_time=2 * LIMIT_S,  # what waits is not given back: there is no other child
+            prefetch_time=2 * LIMIT_S,  # waiting calls are not given back, because there is no other child
         )
         self._child = SpareChild(pool, forks)
 
     async def judge(self, error: str, text: str, message: bytes) -> FailureReport | None:
-        """Return what the hooks say of a task's failure, None where the defaults are to stand."""
+        """Return the hooks' decision on a task's failure, None if the defaults apply."""
         if not self.judges:
             return None
         event = await self._ask(judge_request(error, text, message))
@@ -60,11 +60,11 @@ class HookChild:
         """Return what follows from a failure that no child of the pool has reported."""
         found = report_of(kind, data)
         report = await self.judge(_ERRORS.get(kind, "crashed"), found.error, task.view.data)
-        # The hooks decide; the text is what the main process saw.
+        # The hooks decide; the text comes from the main process.
         return found if report is None else report._replace(error=found.error)
 
     async def judge_lost(self, message: bytes) -> FailureReport | None:
-        """Return what the hooks say of a task whose server died."""
+        """Return the hooks' decision on a task whose server died."""
         return await self.judge("lease_expired", "", message)
 
     async def check_health(self, error: BrokerError | None) -> None:
@@ -76,7 +76,7 @@ class HookChild:
         await self._child.stop()
 
     async def _ask(self, data: bytes) -> Event | None:
-        # The pool ends a hook at its limit; the second is for a child that has to be replaced first.
+        # The pool ends a hook at its limit; the extra second is for a child that must be replaced first.
         event = await self._child.ask(data, LIMIT_S, 2 * LIMIT_S)
         if event is not None and event.kind not in (EventKind.DONE, EventKind.RESULT):
             text = event.data.decode(errors="replace")

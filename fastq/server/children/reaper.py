@@ -1,6 +1,6 @@
-"""Reaps orphans where the main process is PID 1, as in a container without an init: nobody else does.
+"""Reaps orphans if the main process is PID 1, as in a container without an init: nothing else would.
 
-Its own children are left to those who started them, and want to know how they ended.
+Its own children are left to the code that started them and needs their exit status.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Reloads the app, as SIGHUP asks: a new preloader imports it first, then children are replaced one by one.
 
-If the import fails, all stays as it is. Only the app's code is read again, not the settings.
+If the import fails, everything stays as it is. Only the app's code is read again, not the settings.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class Reloader:
         self._is_stopped = False
 
     def reload(self) -> None:
-        """Begin to reload, or do it once more if the app is being imported: it may have changed since."""
+        """Start a reload, or repeat it if the app is just being imported, since it may have changed meanwhile."""
         if self._is_stopped:
             return
         self._again = True
@@ -52,7 +52,7 @@ class Reloader:
             _log.info("reloaded: all children run the new code")
 
     async def stop(self) -> None:
-        """Reload no more."""
+        """End reloading."""
         self._is_stopped = True
         if self._reloading is not None:
             await end_task(self._reloading)

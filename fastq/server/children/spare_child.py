@@ -1,7 +1,7 @@
-"""A spare child: a process beside the pool, started when first asked, that runs the app's code for the main process.
+"""A spare child: a process beside the pool, started on first use, that runs the app's code for the main process.
 
-A call ends at its limit, and the child with it if need be. One that cannot be started any more is given up, and a new
-one is tried for at the next question. Once stopped it starts none any more.
+A call ends at its time limit, if necessary together with the child. A child that cannot be started is given up, and the
+next call tries a new one. After ``stop`` no child is started.
 """
 
 import asyncio

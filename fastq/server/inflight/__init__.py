@@ -1,6 +1,6 @@
 """Tasks in flight: from their dequeue until their end is written.
 
-``processor`` and ``_processor`` take leased tasks, give them to the pool, and learn how they ended; ``dispositions``
-has the rules of what follows. ``ack_planner`` and ``ack_writer`` write it, many in a call. ``tasks`` are those in
-flight, ``uncertain`` is what is not known of them, ``in_flight`` is all that the actors share of this.
+``processor`` and ``_processor`` take leased tasks, give them to the pool, and receive their ends; ``dispositions`` has
+the rules of what follows. ``ack_planner`` and ``ack_writer`` write the ends, many per call. ``tasks`` has the tasks in
+flight, ``uncertain`` the doubts about them, ``in_flight`` the state that the actors share.
 """

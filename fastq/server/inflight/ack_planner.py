@@ -1,8 +1,8 @@
 """From tasks that have ended to the operations that write it: by queue and disposition, each call bounded.
 
-A task is taken off active by LREM, which costs 17 ns of Redis' time for each element that it passes. With many long
-tasks active that adds up, so it looks from the end that is nearer by the task's age, and a call takes no more tasks
-than it finds in 2 ms. Done tasks, of which there are most, are taken off together and need no such limit.
+LREM takes a task off active and costs 17 ns of Redis' time for each element that it passes. With many long tasks active
+that adds up. So it searches from the end that is nearer by the task's age, and a call has no more tasks than it finds
+in 2 ms. Done tasks, which are the most, are taken off together and need no such limit.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
 MAX_CALL_STEPS: Final = 2_000_000 // 17
 NEAR_STEPS: Final = 200
-"""What so many elements cost, each, is not worth a thought: 500 tasks take 1.7 ms."""
+"""Below this depth LREM is cheap: 500 tasks take 1.7 ms."""
 LOOK_AT_MOST: Final = 16
 """Tasks looked at for each ended one, to know whether one call finds all from the oldest end: the usual case."""
 
@@ -50,13 +50,13 @@ def plan_acks(
 ) -> list[AckCall]:
     """Put ends by queue and disposition into operations of bounded size.
 
-    With ``checks_done`` done work, too, is written only while it is ours.
+    With ``checks_done``, done work is also written only while it is ours.
     """
     now, done_owner = at_unix_ns(now_ns), owner if checks_done else None
     calls = []
     for (queue, kind), group in by_disposition(ended).items():
         seq_range = tasks.seq_range(queue)
-        # Of a larger group one call might have all the steps.
+        # In a larger group, one call might get all the steps.
         near = NEAR_STEPS * min(len(group), MAX_CALL_TASKS)
         is_near = most_steps(group, seq_range) <= near or (
             seq_range.size <= LOOK_AT_MOST * len(group) and tasks.steps_to(queue, group) <= near
@@ -68,9 +68,9 @@ def plan_acks(
 
 
 def _parts(kind: type[Disposition], group: list[InFlightTask], seq_range: SeqRange, *, is_near: bool) -> _Parts:
-    """Give tasks in the calls that write their ends, with the end of active that is nearer to each."""
+    """Yield the tasks of each call, with the end of active that is nearer to them."""
     if kind is Requeued:
-        # The last first: each call puts its tasks before the ones that were given back already.
+        # The last first, because each call puts its tasks before those already requeued.
         in_order = sorted(group, key=seq_of)
         yield from ((OLDEST_FIRST, part) for part in reversed(list(_slices(in_order))))
     elif not is_near:
@@ -93,15 +93,15 @@ _Deep = tuple[InFlightTask, int]
 
 
 def _by_side(group: list[InFlightTask], seq_range: SeqRange) -> Iterator[tuple[int, list[_Deep]]]:
-    """Give tasks to the end of active that is nearer, in the order in which they are best looked for.
+    """Assign tasks to the nearer end of active, in the best order for the search.
 
-    Of the tasks of other servers nothing is known; theirs lie among ours.
+    Nothing is known about the tasks of other servers, which are among ours.
     """
     older: list[_Deep] = []
     newer: list[_Deep] = []
     others = len(group) - 1
     for at, task in enumerate(sorted(group, key=seq_of)):
-        # Those of the group that are nearer to the end are gone by then.
+        # By then, the tasks of the group that are nearer to the end are gone.
         before = max(0, min(task.seq - seq_range.first, seq_range.size - 1) - at)
         after = max(0, min(seq_range.last - task.seq, seq_range.size - 1) - (others - at))
         if before <= after:

@@ -30,14 +30,14 @@ class AckWriter:
         self._under_way: list[list[InFlightTask]] = []
 
     def tasks(self) -> set[object]:
-        """Return the tasks whose ends are being written, or are to be written again."""
+        """Return the tasks whose ends are being written, or must be written again."""
         return {task for tasks in (self._ends.waiting, *self._under_way) for task in tasks}
 
     async def write(self, tasks: list[InFlightTask], *, checks_done: bool) -> None:
         """Write the ends of tasks in one round trip; the syncer has those that Redis failed to take.
 
-        With ``checks_done`` work that was done, too, is written only while the lease is ours. The end of a task let
-        go of is not written: it is another's to say.
+        With ``checks_done``, done work is also written only while the lease is ours. The end of a task that was given
+        up is not written, because another server decides it.
         """
         ours = live(tasks)
         self._under_way.append(ours)
@@ -54,7 +54,7 @@ class AckWriter:
             self._ends.keep(tasks, BrokerConnectionError("the write was canceled", maybe_applied=True))
             raise
         except Exception as error:
-            # A defect; what it is about must not stay for ever.
+            # A defect; its tasks must not stay forever.
             self._ends.keep(tasks, BrokerError(f"internal error: {error!r}", maybe_applied=True))
             raise
         for call, outcome in zip(calls, outcomes, strict=True):
@@ -77,7 +77,7 @@ class AckWriter:
 
     def _log_lost(self, tasks: list[InFlightTask], outcomes: Sequence[FinishOutcome]) -> None:
         for task, outcome in zip(tasks, outcomes, strict=True):
-            # What is not there any more was written by the try that had no reply.
+            # A task that is gone was written by the try without a reply.
             if outcome is not FinishOutcome.OK and task.in_flight and not self._ends.is_in_doubt(task):
                 _log.warning(
                     "task %s of queue %s lost its lease before its outcome was saved (%s); it may run again",

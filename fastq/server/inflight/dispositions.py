@@ -1,4 +1,4 @@
-"""From what the pool says of a task to its disposition, which Redis is to see: the rules of a task's end, without I/O.
+"""Turns the pool's events into dispositions for Redis: the rules of a task's end, without I/O.
 
 asynq's order: revoked tasks are deleted; those out of retries, or that asked for it, are archived; the others wait in
 retry. A task's message is rewritten by splicing, so that fields of newer peers survive.
@@ -51,9 +51,9 @@ def disposition_of(
     default_delay: DelayRule,
     report: FailureReport | None = None,
 ) -> Disposition:
-    """Return the disposition that ends a task's run; ``now_s`` is the Unix second, ``data`` what came with the event.
+    """Return the disposition that ends a task's run; ``now_s`` is the Unix second, ``data`` belongs to the event.
 
-    ``report`` is what is known of a failure; by default what is in ``data``.
+    ``report`` describes a failure; by default it is read from ``data``.
     """
     view = task.view
     if kind in _SUCCESSES:
@@ -70,7 +70,7 @@ def disposition_of(
 def failure_of(
     task: InFlightTask, kind: EventKind, report: FailureReport, now_s: int, default_delay: DelayRule
 ) -> Disposition:
-    """Return the disposition of a task that failed: archived if it is not to be tried again, else put into retry."""
+    """Return the disposition of a failed task: archived if there is no retry, else put into retry."""
     view = task.view
     error = clean_text(report.error)
     will_retry = (view.retried < view.retry or report.is_snoozed) and kind is not _SKIP_RETRY
@@ -78,7 +78,7 @@ def failure_of(
     try:
         message = rewrite_task_message(view.data, retried=retried, error_msg=error, last_failed_at=now_s)
     except InvalidMessageError as flaw:
-        # A view does not look at all fields, and a task that never ran was not decoded by a child either.
+        # A view does not read all fields, and no child has decoded a task that never ran.
         return Archived(view.id, undecodable(view.id, task.queue, view.data, str(flaw), now_s))
     if not will_retry:
         return Archived(view.id, message)
@@ -87,9 +87,9 @@ def failure_of(
 
 
 def passed_on(task: InFlightTask, data: bytes, now_s: int, delay_s: int) -> Disposition:
-    """Return the disposition of a task that another server is to run: it waits in retry, and no attempt is charged.
+    """Return the disposition of a task left to another server: it waits in retry, and no attempt is charged.
 
-    So do last attempts, as none was made.
+    This includes last attempts, since no attempt was made.
     """
     view = task.view
     report = report_of(EventKind.NOT_FOUND, data)
@@ -108,7 +108,7 @@ def overrides(task: InFlightTask, kind: EventKind) -> bool:
 
 
 def canceled_of(task: InFlightTask, report: FailureReport, now_s: int) -> Disposition:
-    """Return the disposition of a task that was canceled with a decision, whatever its handler or the hooks say."""
+    """Return the disposition of a task that was canceled with a decision, which overrides handler and hooks."""
     if task.canceled is CancelAs.DELETE:
         return Done(task.view.id, task.view.unique_key)
     return failure_of(task, EventKind.SKIP_RETRY, report, now_s, lambda retried: 0.0)
@@ -137,7 +137,7 @@ def has_report(kind: EventKind, data: bytes) -> bool:
 
 
 def report_of(kind: EventKind, data: bytes) -> FailureReport:
-    """Read what the child said; a child that was killed said nothing, one that died is described by the pool."""
+    """Read the child's report; a killed child sent none, and the pool describes a child that died."""
     if kind in _SAID_BY_THE_POOL:
         return FailureReport(_TEXTS[kind] + data.decode(errors="replace").strip())
     if kind is _INVALID:
@@ -153,7 +153,7 @@ def report_of(kind: EventKind, data: bytes) -> FailureReport:
 
 
 def undecodable(task_id: str, queue: str, data: bytes, why: str, now_s: int) -> bytes:
-    """Make a valid message around bytes that are none, so that no peer trips over them in the archive."""
+    """Wrap an undecodable message in a valid one, so that no peer trips over it in the archive."""
     return encode_task_message(
         TaskMessage(
             type=UNDECODABLE_TYPE,

@@ -1,4 +1,4 @@
-"""What the log says of tasks that did not simply succeed: a line each, up to a limit; the rest is counted."""
+"""The log lines of tasks that did not simply succeed: one each, up to a limit; the others are counted."""
 
 import asyncio
 import logging
@@ -15,13 +15,13 @@ from fastq.worker.report import FailureReport
 __all__ = ["FailureLog"]
 
 MAX_ERROR: Final = 1000
-"""Characters of an error in its line; the whole of it is stored with the task."""
+"""Characters of an error in its line; the complete error is stored with the task."""
 
 _log = logging.getLogger("fastq.pool")
 
 
 class _LineKind(NamedTuple):
-    """What became of tasks, and the level of the lines that say so."""
+    """The fates of tasks, and the levels of their log lines."""
 
     word: str
     level: int
@@ -48,7 +48,7 @@ class FailureLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, task: InFlightTask, kind: EventKind, disposition: Disposition, report: FailureReport) -> None:
-        """Log what became of a task, or count it."""
+        """Log the fate of a task, or count it."""
         is_snoozed = report.is_snoozed and isinstance(disposition, Retried)
         line_kind = _SNOOZED if is_snoozed else _KINDS.get(type(disposition), _DELETED)
         if not _log.isEnabledFor(line_kind.level):

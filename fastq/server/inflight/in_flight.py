@@ -1,4 +1,4 @@
-"""What a server has in flight and as whom: tasks, what is uncertain of them, and whether it may trust its leases."""
+"""A server's tasks in flight, their owner, the doubts about them, and whether its leases are certain."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ __all__ = ["InFlight"]
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What the actors that take, keep and end tasks share."""
+    """The state shared by the actors that take, keep and end tasks."""
 
     tasks: InFlightTasks
     ends: UncertainEnds
@@ -28,7 +28,7 @@ class InFlight:
 
     @classmethod
     def of(cls, owner: Owner, stall: StallWatch, clock: Clock, timing: Timing) -> "InFlight":
-        """Return those of a server with nothing in flight yet."""
+        """Return the state of a server with nothing in flight yet."""
         tasks, ends = InFlightTasks(timing.lease_s), UncertainEnds()
         dequeues = UncertainDequeues(tasks, ends, clock, timing.lease_s)
         return cls(tasks, ends, dequeues, owner, stall, clock, timing, ServerStats(tasks, stall, clock))

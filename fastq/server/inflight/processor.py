@@ -1,7 +1,7 @@
 """The pool as the server uses it: tasks in flight in, ended tasks out.
 
-It knows which task types are coroutines, turns messages into submissions with their time limits, and events into
-ends for the acker. The pool itself knows neither messages nor queues.
+It knows which task types are coroutines. It turns messages into submissions with their time limits, and events into
+ends for the acker. The pool itself knows nothing of messages or queues.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class Processor:
         await self.pool.start()
 
     def _learn(self, description: str) -> None:
-        """Learn which patterns the app has, and which of them are coroutines'; a reload may change them."""
+        """Note the app's patterns, and which of them are coroutines; a reload may change them."""
         if description == self._description:
             return
         self._description = description
@@ -141,7 +141,7 @@ class Processor:
             self._patterns.add(pattern)
             if is_async:
                 self._async_patterns.add(pattern)
-        self._maker = SubmissionMaker(self._tasks, self._is_async)  # what it knew of types may be wrong now
+        self._maker = SubmissionMaker(self._tasks, self._is_async)  # its knowledge of types may be wrong now
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -162,9 +162,9 @@ class Processor:
         return self.pool.free
 
     def accept(self, queue: str, leased: Leased, asked_s: float = 0.0) -> None:
-        """Take tasks that were leased by a dequeue asked for at ``asked_s``; those that cannot be read are archived."""
+        """Take tasks that a dequeue requested at ``asked_s`` has leased; unreadable ones are archived."""
         self.taken += leased.size
-        # A lease counts from when it was asked for: Redis may have granted it as early as that.
+        # A lease counts from its request, because Redis may have granted it as early as that.
         leased_s = asked_s or self._clock.monotonic_s()
         if self._is_closed:
             self._callbacks.finish(self._return(queue, leased, leased_s))
@@ -194,9 +194,9 @@ class Processor:
         return list(returned.values())
 
     def _add(self, queue: str, view: TaskView, leased_s: float) -> InFlightTask:
-        """Add a task, and let go of the one that is in flight under its id."""
+        """Add a task, and give up the one that is in flight under its id."""
         if (stale := self._tasks.get(queue, view.id)) is not None:
-            # It can be leased again only because its lease, or the outcome of that run, is not ours any more.
+            # It can be leased again only because its lease, or the end of that run, is no longer ours.
             self.lose(stale)
         return self._tasks.add(queue, view, leased_s)
 
@@ -208,12 +208,12 @@ class Processor:
         tasks: list[InFlightTask],
         rejected: list[InFlightTask],
     ) -> None:
-        """Take tasks that cannot be read, or that are in flight already: some just now, under the same id."""
+        """Take tasks that are unreadable or already in flight, some of them just now under the same id."""
         ids = {task.id for task in tasks}
         repeats = 0
         for one in leased:
             if one.id in ids:
-                repeats += 1  # a peer put the id into pending twice: it is one task, and runs once
+                repeats += 1  # a peer put the id into pending twice, but it is one task and runs once
                 continue
             ids.add(one.id)
             try:
@@ -268,7 +268,7 @@ class Processor:
                 ended.append(self._end(task, event.kind, event.data))
             else:
                 self._take_other(task, event.kind, event.data, ended, again)
-        except Exception:  # noqa: BLE001 - a defect that one task meets costs no other its outcome
+        except Exception:  # noqa: BLE001 - a defect with one task must not cost another task its end
             _log.exception("unexpected error: the outcome of task %s of queue %s is not saved", task.id, task.queue)
             if event.kind is not EventKind.WRITTEN:
                 ended.append(requeued(task))
@@ -278,7 +278,7 @@ class Processor:
     ) -> None:
         """Take what is not simply the end that a handler came to."""
         if kind in (EventKind.RERUN, EventKind.RETURNED) and task.canceled is not None:
-            # Its coroutine could not hear of it, since another one blocked the loop; or it was on its way back.
+            # Its coroutine could not be told, because another one blocked the loop; or it was on its way back.
             kind = EventKind.CANCELED
         if kind is EventKind.RERUN and task.reruns and not self._is_closed:
             kind, data = EventKind.CRASHED, _KILLED_TWICE
@@ -294,19 +294,19 @@ class Processor:
             ended.append(self._end(task, kind, data))
 
     def _goes_again(self, task: InFlightTask, kind: EventKind) -> bool:
-        """Return whether a task is to be submitted again, since its child was killed for another's sake."""
+        """Return whether to submit a task again, because its child was killed for a different task."""
         if self._is_closed:
             return False
         task.reruns += kind is EventKind.RERUN
-        # Not back to the queue, from where it would come with all of this forgotten, and so run for ever.
+        # Not back to the queue: it would come back with this forgotten, and so run forever.
         return kind is EventKind.RERUN or (kind is EventKind.RETURNED and task.reruns > 0)
 
     def _is_unknown(self, task: InFlightTask) -> bool:
-        """Return whether it was the mux that found no handler; a handler may raise the error, too."""
+        """Return whether the mux found no handler; a handler may raise the same error."""
         return task.canceled is None and self._patterns.find(task.view.type) is None
 
     def _judge(self, judge: Judge, task: InFlightTask, kind: EventKind, data: bytes) -> None:
-        """End a task once the hook child has said what follows from its failure; it stays in flight until then."""
+        """End a task once the hook child has decided on its failure; it stays in flight until then."""
 
         async def ask() -> None:
             report: FailureReport | None = None
@@ -314,7 +314,7 @@ class Processor:
                 report = await judge(task, kind, data)
             except asyncio.CancelledError:
                 _log.warning("the hooks did not answer for task %s before the shutdown; using the defaults", task.id)
-            except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task is to end
+            except Exception:  # noqa: BLE001 - whatever goes wrong with the hooks, the task must end
                 _log.exception("the hooks could not be called for task %s; using the defaults", task.id)
             if task.in_flight:
                 self._callbacks.finish([self._end(task, kind, data, report)])
@@ -329,8 +329,8 @@ class Processor:
             try:
                 is_passed_on = await choose(task.queue, task.view.type)
             except asyncio.CancelledError:
-                is_passed_on = True  # at the end of the shutdown: who has a handler is not known, and costs no attempt
-            except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task is to end
+                is_passed_on = True  # at the end of the shutdown: unknown, so no attempt is charged
+            except Exception:  # noqa: BLE001 - whatever goes wrong with the question, the task must end
                 _log.exception("could not check whether another server has a handler for task %s; it fails", task.id)
             if not task.in_flight:
                 return
@@ -351,7 +351,7 @@ class Processor:
         judging.add_done_callback(self._judging.pop)
 
     async def settle(self, within_s: float) -> None:
-        """Wait until hook child and Redis have answered all that they were asked, or let the defaults stand."""
+        """Wait until hook child and Redis have answered all questions, or use the defaults."""
         if not self._judging:
             return
         _, late = await asyncio.wait(self._judging, timeout=within_s)
@@ -378,11 +378,11 @@ class Processor:
     # Control ----------------------------------------------------------------------------------------------------
 
     def cancel(self, cancellation: Cancellation) -> bool:
-        """Cancel every task in flight that is meant; false if none is.
+        """Cancel every matching task in flight; False if there is none.
 
-        The last outcome that was asked for by name counts, also for a task that was told before and has not ended yet.
+        The last explicitly requested outcome counts, also for a task that was canceled before and has not ended yet.
         """
-        # One that is on its way back to its queue will come again.
+        # A task on its way back to its queue will come again.
         found = [one for one in self._tasks.find(cancellation.task_id, cancellation.queue) if not one.is_requeued]
         for task in found:
             task.canceled = cancellation.outcome or task.canceled or CancelAs.RETRY
@@ -391,25 +391,25 @@ class Processor:
         return bool(found)
 
     def lose(self, task: InFlightTask) -> None:
-        """Let go of a task whose lease is another's: stop it if it runs, and never write its outcome."""
+        """Give up a task whose lease belongs to another server: stop it if it runs, and never write its end."""
         submission = task.submission
         self._tasks.drop(task)
         if submission is not None:
             self.pool.cancel(submission)
 
     def withdraw(self) -> list[InFlightTask]:
-        """Withdraw all tasks that have not begun, in order; the pool takes no more, and what still comes goes back."""
+        """Withdraw all tasks that have not begun, in order; the pool takes no more, and later ones go back."""
         self._is_closed = True
         tasks: list[Any] = [submission.key for submission in self.pool.withdraw_all()]
         return [requeued(task) for task in tasks if task.in_flight]
 
     def tasks(self) -> set[object]:
-        """Return the tasks that the pool has, and those about which hooks are being asked."""
+        """Return the tasks in the pool, and those with pending questions to hooks."""
         return {submission.key for submission in self.pool.submissions()} | set(self._judging.values())
 
 
 def requeued(task: InFlightTask) -> InFlightTask:
-    """Let a task go back to its queue, whatever became of it."""
+    """Requeue a task, whatever its event."""
     task.disposition = Requeued(task.id)
     return task
 

@@ -1,4 +1,4 @@
-"""Writes the intermediate results of running tasks: of each task the last one, and one write at a time."""
+"""Writes the intermediate results of running tasks: the last one of each task, one write at a time."""
 
 import asyncio
 import logging
@@ -24,11 +24,11 @@ class ResultWriter:
         self._tasks: set[InFlightTask] = set()
 
     def write(self, task: InFlightTask, data: bytes) -> None:
-        """Begin to write what a running task has written."""
+        """Start to write the result of a running task."""
         is_under_way = task.written is not None and task in self._tasks
         task.written = data
         if is_under_way:
-            return  # the last one counts: it is written when the one before it is through
+            return  # the last one counts: it is written when the previous write has finished
         self._tasks.add(task)
         writing = asyncio.create_task(self._write(task))
         self._writes.add(writing)

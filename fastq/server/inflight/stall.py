@@ -1,7 +1,7 @@
-"""Whether this process stood still for so long that its leases may be others' by now.
+"""Detects that this process was suspended for so long that other servers may have its leases.
 
 A frozen process (SIGSTOP, a suspended machine, swapping) wakes with its old beliefs. A ticker on the loop notices the
-gap; until the leases were extended again, every write checks the owner.
+gap. Until the leases have been extended again, every write checks the owner.
 """
 
 import asyncio
@@ -46,14 +46,14 @@ class StallWatch:
         self._timer = asyncio.get_running_loop().call_later(self._tick_s, self.beat)
 
     def beat(self) -> None:
-        """Note how late the loop is; the ticker does it."""
+        """Note the delay of the loop; the ticker calls this."""
         self.look()
         self._lags_s.append(max(0.0, self._alive.monotonic_s - self._beat_s - self._tick_s))
         self._beat_s = self._alive.monotonic_s
         self._schedule()
 
     def look(self) -> None:
-        """Note that the loop turns, and whether it stood still before."""
+        """Note that the loop runs, and whether it was stalled before."""
         now = Moment.now(self._clock)
         if self._alive.until(now) > self._stall_s:
             self._stalled = True
@@ -67,12 +67,12 @@ class StallWatch:
         return self._stalled
 
     def leases_confirmed(self, since_s: float) -> None:
-        """Note that leases were found ours by a look that began at ``since_s`` (monotonic); an older stall is over."""
+        """Note that a check begun at ``since_s`` (monotonic) found the leases ours; an older stall is over."""
         self.look()
         if since_s >= self._noticed_s:
             self._stalled = False
 
     @property
     def lag_s(self) -> float:
-        """Return the longest delay of the loop in the last 60 ticks, which take a minute, in seconds."""
+        """Return the longest delay of the loop in the last 60 ticks (a minute), in seconds."""
         return max(self._lags_s, default=0.0)

@@ -9,7 +9,7 @@ __all__ = ["InFlightTask", "InFlightTasks", "SeqRange", "view_leased"]
 
 
 def view_leased(leased: LeasedTask) -> TaskView:
-    """Return the view of a leased task's message; ``InvalidMessageError`` if it is none, or another task's."""
+    """Return the view of a leased task's message; ``InvalidMessageError`` for a bad one, or one of another task."""
     view = view_task_message(leased.message)
     if view.id != leased.id:
         raise InvalidMessageError(f"the message under id {leased.id!r} is of task {view.id!r}")

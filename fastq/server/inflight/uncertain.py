@@ -1,9 +1,9 @@
-"""What is uncertain: ends that are not known to be written, and dequeues that may bring tasks we do not know of.
+"""Uncertain outcomes: ends that may not be written, and dequeues that may have leased unknown tasks to us.
 
-A reply that does not come says nothing of what was done. ARCHITECTURE.md has the table of the states. Ends are noted by
-the acker's writes and settled by the syncer; dequeues are noted by the fetcher, which also looks for their tasks. The
-two meet in one question: the end of a run whose write may have been carried out must not be written again while its
-id may have come back to us as another task.
+If a reply is lost, it is not known whether Redis carried out the call. ARCHITECTURE.md has the table of the states. The
+acker's writes note ends and the syncer settles them; the fetcher notes dequeues and looks for their tasks. The two meet
+in one rule: an end whose write may have been carried out must not be written again while its id may have come back to
+us as another task.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ LOOKS: Final = 3
 LOOK_AGAIN_S: Final = 5.0
 LOOK_FAILED_S: Final = 1.0
 SAME_LEASE_S: Final = 2.0
-"""Leases that end closer to one another than this may be of the same dequeue: scores have whole seconds."""
+"""Leases that end closer together than this may belong to the same dequeue, because scores have whole seconds."""
 _NOTHING: Final = Leased([], [])
 
 
@@ -34,22 +34,22 @@ _NOTHING: Final = Leased([], [])
 
 @dataclass(slots=True)
 class _UncertainEnd:
-    """What is known of an end whose write failed: not written, in doubt, refused, or both of these."""
+    """An end whose write failed: not written, in doubt, refused, or both of the latter."""
 
     in_doubt: bool = False
     """A write of it may have been carried out."""
     refused: BrokerError | None = None
     """The error by which Redis refused it for good, if that was its last one: nothing is given up during an outage."""
     write_by_s: float = inf
-    """Until when (monotonic) it is tried: for the lease that the task had when it was refused first.
+    """Until when (monotonic) it is tried: the end of the lease that the task had at the first refusal.
 
-    The heartbeater would otherwise keep it for ever. A lease that has ended is no reason by itself: it is ours until a
+    The heartbeater would otherwise keep it forever. An expired lease is no reason by itself: it is ours until a
     recoverer takes the task, and the write finds out.
     """
 
 
 class DueEnds(NamedTuple):
-    """The tasks whose ends are to be written again now, and by the refusal those that are given up."""
+    """The tasks whose ends must be written again now, and the given-up tasks with the refusal."""
 
     ready: list[InFlightTask]
     given_up: list[tuple[InFlightTask, BrokerError]]
@@ -58,7 +58,7 @@ class DueEnds(NamedTuple):
 class UncertainEnds:
     """The ends of tasks that are not known to be written, until a reply to their write settles them.
 
-    ``waiting`` are the tasks whose ends are to be written again; the others of them are being written.
+    ``waiting`` are the tasks whose ends must be written again; the others are being written.
     """
 
     def __init__(self) -> None:
@@ -82,13 +82,13 @@ class UncertainEnds:
             self.waiting.append(task)
 
     def add(self, tasks: Sequence[InFlightTask]) -> None:
-        """Take ends that no write was tried of."""
+        """Take ends that have not been tried yet."""
         self.waiting += tasks
 
     def take_due(self, now_s: float, may_bring: Callable[[str], bool]) -> DueEnds:
-        """Take the ends that may be written at a moment, those of the tasks that are still ours.
+        """Take the ends that may be written now, of tasks that are still ours.
 
-        One that is in doubt waits while its id may be back as another task of ours: written now, it would end that one.
+        An end in doubt waits while its id may be back as another task of ours, which the write would end.
         """
         tasks, self.waiting = self.waiting, []
         due = DueEnds([], [])
@@ -106,7 +106,7 @@ class UncertainEnds:
         return due
 
     def settle(self, tasks: Sequence[InFlightTask]) -> None:
-        """Forget what was uncertain about tasks: a write of their ends had a reply."""
+        """Forget the doubts about tasks, because a write of their ends had a reply."""
         if self._ends:
             for task in tasks:
                 self._ends.pop(task, None)
@@ -135,7 +135,7 @@ class DequeueCall(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """The tasks that a call has brought, and when it was asked for."""
+    """The tasks that a call has brought, and the time of its request."""
 
     call: DequeueCall
     leased: Leased
@@ -144,7 +144,7 @@ class Brought(NamedTuple):
 
 @dataclass(slots=True)
 class _LostDequeue:
-    """A dequeue that may have leased tasks to us without our knowing: they have this very score."""
+    """A dequeue that may have leased tasks to us without our knowledge; they have exactly this score."""
 
     queue: str
     lease_score: str
@@ -165,7 +165,7 @@ class Found(NamedTuple):
 class UncertainDequeues:
     """The dequeues whose tasks may be leased to us without being in flight yet: under way, brought, or lost.
 
-    The look for what a lost one has leased is repeated, should Redis have carried it out only after the look.
+    The look for the tasks of a lost dequeue is repeated, in case Redis carried it out only after the look.
     """
 
     def __init__(self, tasks: InFlightTasks, ends: UncertainEnds, clock: Clock, lease_s: float) -> None:
@@ -196,18 +196,19 @@ class UncertainDequeues:
         self._under_way.remove(calls)
 
     def bring(self, batch: Brought) -> None:
-        """Keep what a call has brought until it is handed on."""
+        """Keep the tasks of a call until they are passed on."""
         self._brought.append(batch)
 
     @property
     def brought(self) -> int:
-        """Return how many tasks wait to be handed on."""
+        """Return the number of tasks that wait to be passed on."""
         return sum(batch.leased.size for batch in self._brought)
 
     def hand_on(self) -> Iterator[Brought]:
-        """Yield what was brought, the oldest first, unless this process stood still meanwhile.
+        """Yield the fetched tasks, the oldest first, unless this process was suspended meanwhile.
 
-        Its leases may be others' by then: what is still ours is found as after a dequeue without reply.
+        In that case the leases may have been lost: tasks that are still ours are found as after a dequeue without
+        reply.
         """
         while self._brought:
             batch = self._brought.pop(0)
@@ -226,7 +227,7 @@ class UncertainDequeues:
 
     @property
     def any_lost(self) -> bool:
-        """Return whether a dequeue is still to be looked for."""
+        """Return whether there is still a dequeue to look for."""
         return bool(self._lost)
 
     def due_s(self) -> float:
@@ -234,11 +235,11 @@ class UncertainDequeues:
         return min((lost.due_s for lost in self._lost), default=inf)
 
     def give_up(self) -> None:
-        """Note that no look follows any more."""
+        """Note that no further look follows."""
         self._is_over = True
 
     async def look(self, commands: Commands, *, at_once: bool = False) -> list[Found]:
-        """Look for the tasks of all dequeues for which a look is due, or of all."""
+        """Look for the tasks of all due dequeues, or of all."""
         now_s = self._clock.monotonic_s()
         due = [lost for lost in self._lost if at_once or lost.due_s <= now_s]
         if not due:
@@ -267,9 +268,9 @@ class UncertainDequeues:
         return found
 
     def _is_new(self, found: LeasedTask, lost: _LostDequeue, ours: InFlightTask | None) -> bool:
-        """Return whether a task that has the lease of a lost dequeue is not the one in flight under its id.
+        """Return whether a task with the lease of a lost dequeue is a different one than that in flight under its id.
 
-        One whose end is in doubt may have come back: its id was free as soon as Redis had carried out that write.
+        A task whose end is in doubt may have come back: its id was free as soon as Redis had carried out that write.
         """
         if ours is None:
             return True

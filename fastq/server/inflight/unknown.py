@@ -17,10 +17,10 @@ TypeInQueue: TypeAlias = tuple[str, str]
 """A queue, and a type of task in it."""
 
 READ_AGAIN_S: Final = 5.0
-"""Servers write their notices that often."""
+"""The interval at which servers write their notices."""
 LOG_AGAIN_S: Final = 60.0
 MOST_LOGGED: Final = 10
-"""Types that are logged in that time: any text may be a type."""
+"""The most types logged per period, because any text may be a type."""
 PASS_ON_S: Final = 5
 PASS_ON_SPREAD_S: Final = 5
 
@@ -28,16 +28,16 @@ _log = logging.getLogger("fastq.unknown")
 
 
 def pass_on_delay_s() -> int:
-    """Return seconds until a task that was given back is due: 5 to 10, by chance.
+    """Return the seconds until a task that was given back is due: 5 to 10 at random.
 
-    A deploy takes seconds to minutes, so a growing delay would leave tasks waiting after its end. At once they would
-    come back to the same server, which has nothing else to do with them. The chance spreads a batch.
+    A deploy takes seconds to minutes, so a growing delay would leave tasks waiting after its end. Without a delay they
+    would come back at once, possibly to the same server. The random part spreads a batch.
     """
     return PASS_ON_S + random.randint(0, PASS_ON_SPREAD_S)
 
 
 class UnknownTypes:
-    """The rule for types that this server does not know, and what other servers say that they know."""
+    """The rule for types unknown to this server, and the published patterns of other servers."""
 
     def __init__(self, rule: str, broker: AsyncBroker, clock: Clock) -> None:
         self._rule = rule
@@ -52,7 +52,7 @@ class UnknownTypes:
     async def passes_on(self, queue: str, task_type: str) -> bool:
         """Return whether tasks of this type are left to other servers; else they fail.
 
-        Redis is asked at most every 5 s, once for all who ask meanwhile.
+        Redis is asked at most every 5 s, once for all callers meanwhile.
         """
         passes_on = self._rule == "return" or (self._rule == "auto" and await self._is_served(queue, task_type))
         self._log_once((queue, task_type), passes_on=passes_on)
@@ -66,7 +66,7 @@ class UnknownTypes:
         return queue in self._served and self._served[queue].find(task_type) is not None
 
     async def _read(self) -> dict[str, PatternIndex]:
-        """Return the patterns of all servers that take tasks, by queue; those that were read last if that fails."""
+        """Return the patterns of all servers that take tasks, by queue; the last known ones if the read fails."""
         try:
             servers = await self._broker.drive(live_servers(self._clock.unix_ns() // 1_000_000_000))
         except BrokerError as error:
@@ -84,7 +84,7 @@ class UnknownTypes:
         return served
 
     def _log_once(self, one: TypeInQueue, *, passes_on: bool) -> None:
-        """Log a type once a minute, and ten types at most."""
+        """Log a type at most once a minute, and at most ten types."""
         now_s = self._clock.monotonic_s()
         if now_s >= self._logged_until_s:
             self._logged.clear()

@@ -26,7 +26,7 @@ from tests.waiting import PATIENCE_S
 async def test_redis_away_is_said_and_what_was_seen_stays_until_it_is_back() -> None:
     port = free_port()
     async with driven(f"redis://127.0.0.1:{port}", refresh_s=1.0) as dash:
-        await dash.sees("Redis was not heard yet …", "Redis does not answer since ", f"127.0.0.1:{port}")
+        await dash.sees("waiting for Redis …", "Redis does not answer since ", f"127.0.0.1:{port}")
         with redis_server(port) as server, server.client() as db:
             Seeded(db).pend("x")
             await dash.sees("▸ default", no="does not answer")
@@ -83,7 +83,7 @@ async def test_a_password_that_is_wrong_or_changed_is_said_and_not_shown() -> No
 @on_a_loop
 async def test_a_queue_that_there_is_not_is_said(filled: Fastq) -> None:
     async with driven(filled.url, queue="nowhere") as dash:
-        await dash.sees("There is no queue nowhere")
+        await dash.sees("The queue nowhere no longer exists")
         await dash.press("l", "n", "slash", "escape", "r", "D")
         await dash.sees("There are no tasks here.")
         await dash.press("escape")

@@ -34,7 +34,7 @@ def test_it_runs_in_a_terminal_and_leaves_it_as_it_was(filled: Fastq, tmp_path: 
         (("--refresh", "0.5"), "'0.5' is less than 1s"),
         (("--refresh", "soon"), "'soon'"),
         (("--queue", " "), "queue must contain one or more characters"),
-        ((), "the dashboard needs a terminal; fastq stats writes to anything (see fastq dash --help)"),
+        ((), "the dashboard needs a terminal; fastq stats does not (see fastq dash --help)"),
     ],
 )
 def test_misuse_is_said_in_one_line(filled: Fastq, words: tuple[str, ...], line: str) -> None:

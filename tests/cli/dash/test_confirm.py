@@ -63,15 +63,15 @@ async def test_work_on_many_tasks_goes_on_when_redis_answers_again_or_ends_when_
             monkeypatch.setattr(Progress, "_add", add_and_stand_still)
             try:
                 await dash.press("D", "y")
-                await dash.sees("400 of 3,000 deleted; Redis does not answer; asking again …")
+                await dash.sees("400 of 3,000 deleted; Redis does not answer; retrying …")
                 if stop:
                     await dash.press("escape")
-                    await dash.sees("Stopped: 400 of 3,000 deleted; up to 200 more, since an answer was lost")
+                    await dash.sees("Stopped: 400 of 3,000 deleted; up to 200 more, because an answer was lost")
             finally:
                 os.kill(server.process.pid, signal.SIGCONT)
             if not stop:
                 # What Redis was asked before it stood still it did: that is the piece whose answer was lost.
-                await dash.sees("2,800 tasks deleted; up to 200 more, since an answer was lost.", "no pending tasks")
+                await dash.sees("2,800 tasks deleted; up to 200 more, because an answer was lost.", "no pending tasks")
                 assert not list(server.client().scan_iter("asynq:{default}:t:*", count=5000))
 
 

@@ -23,7 +23,7 @@ async def test_who_may_not_ask_is_told_so_and_sees_the_rest(filled: Fastq, db: A
         async with driven(f"{filled.url}?username=reader&password=word") as dash:
             await dash.sees("default")
             await dash.press("f4")
-            await dash.sees("This user may not ask for it.", no="refuses")
+            await dash.sees("The Redis user may not read it.", no="refuses")
     finally:
         db.execute_command("ACL", "DELUSER", "reader")
 

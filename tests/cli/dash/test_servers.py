@@ -30,7 +30,7 @@ async def test_servers_are_listed_with_what_each_child_runs(fastq: Fastq, db: An
         )
         await dash.sees("  t1       slow\\x1b  default  5m ", '{"n": 1}')
         await dash.press("j")
-        await dash.sees("host-b:4211 runs 0 tasks, 2 children idle", "It runs nothing now.", no="t1 ")
+        await dash.sees("host-b:4211 runs 0 tasks, 2 children idle", "It runs no tasks now.", no="t1 ")
         await dash.press("k", "enter", "j", "enter")
         await dash.sees("task t1", "State    active", "deep")
         await dash.press("escape", "escape", "j")

@@ -64,7 +64,7 @@ async def test_a_task_that_ends_meanwhile_stays_to_be_read_and_nothing_is_done_t
         await dash.press("enter")
         await dash.sees("State    active", "Timeout  1m", "running", "c cancel")
         db.delete(keys.task("default", "a1"))
-        await dash.sees("task a1  is gone: done, or deleted", "running", no="c cancel")
+        await dash.sees("task a1  is gone: done or deleted", "running", no="c cancel")
         await dash.press("c")
         await dash.sees("There is no task here.")
 
@@ -81,4 +81,4 @@ async def test_a_task_is_acted_on_from_its_own_view(filled: Fastq, db: Redis) ->
         await dash.sees("State              pending", "1 task made pending.")
         assert Seeded(db).task("r1")["state"] == b"pending"
         await dash.press("d", "y")
-        await dash.sees("is gone: done, or deleted", "1 task deleted.")
+        await dash.sees("is gone: done or deleted", "1 task deleted.")

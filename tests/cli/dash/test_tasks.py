@@ -129,7 +129,7 @@ async def test_a_task_is_run_archived_and_deleted_once_that_was_confirmed(filled
         await dash.sees("1 task archived.", "▸ p3", "arch 2")
         assert queue.task("p2")["state"] == b"archived"
         await dash.press("r")
-        await dash.sees("Cannot run what is pending.")
+        await dash.sees("Cannot run tasks in state pending.")
         await dash.press("h", "h")
         await dash.sees("completed 1-1")
         await dash.press("r", "y")
@@ -154,7 +154,7 @@ async def test_a_task_that_moved_on_since_it_was_shown_is_left_as_it_is(filled: 
         before = queue.task("r1")
         await dash.press("y")
         state = "archived" if key == "r" else "pending"
-        await dash.sees(f"1 left as it was: r1 is {state} now, no longer retry", "There are no retry tasks.")
+        await dash.sees(f"1 left unchanged: r1 is {state} now, no longer retry", "There are no retry tasks.")
         assert queue.task("r1") == before
 
 
@@ -167,7 +167,7 @@ async def test_of_a_task_that_is_gone_since_it_was_shown_that_is_said(filled: Fa
         with Inspector(filled.url) as inspector:
             inspector.delete_task("default", "p1")
         await dash.press("y")
-        await dash.sees("0 tasks deleted. 1 left as it was: p1 is gone now, no longer pending")
+        await dash.sees("0 tasks deleted. 1 left unchanged: p1 is gone now, no longer pending")
 
 
 @on_a_loop
@@ -178,7 +178,7 @@ async def test_an_active_task_is_cancelled(filled: Fastq, db: Any) -> None:
         async with driven(filled.url, queue="default") as dash:
             await dash.sees("▸ a1")
             await dash.press("d")
-            await dash.sees("Cannot delete what is active; c cancels it.")
+            await dash.sees("Cannot delete a task in state active; c cancels it.")
             await dash.press("c")
             await dash.sees("Cancel 1 active task of default: a1 (slow)")
             await dash.press("y")
@@ -227,7 +227,7 @@ async def test_while_a_search_is_on_all_means_what_it_found(filled: Fastq, db: R
         await dash.sees("Delete the 2 pending tasks shown of default, for good?")
         queue.db.hset(keys.task("default", "p2"), "state", "active")
         await dash.press("y")
-        await dash.sees("1 task deleted. 1 left as it was: p2 is active now, no longer pending")
+        await dash.sees("1 task deleted. 1 left unchanged: p2 is active now, no longer pending")
         assert not queue.task("p1")
         assert queue.task("p2")
         assert queue.task("p3")
@@ -241,6 +241,6 @@ async def test_a_queue_that_goes_away_is_missed(fastq: Fastq, db: Redis) -> None
         await dash.press("enter")
         await dash.sees("▸ x")
         db.flushall()
-        await dash.sees("There is no queue default any more.", no="does not answer")
+        await dash.sees("The queue default no longer exists.", no="does not answer")
         await dash.press("escape")
         await dash.sees("There are no queues yet.")

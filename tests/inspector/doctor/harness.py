@@ -138,15 +138,15 @@ DEFECTS: Final = {
         for place in DANGLING_PLACES
     },
     **{
-        f"lost, {state}": Defect("tasks in no list", "problem", "1", _lost(state), example=f"lost says {state}")
+        f"lost, {state}": Defect("tasks in no list", "problem", "1", _lost(state), example=f"lost (state {state})")
         for state in STATES
     },
     "lost, of a group": Defect("tasks in no list", "problem", "1", _lost("aggregating", group="g")),
-    "lost, of no state": Defect("tasks in no list", "problem", "1", _lost(""), example="lost says nothing"),
+    "lost, of no state": Defect("tasks in no list", "problem", "1", _lost(""), example="lost (state unknown)"),
     "unleased": Defect("active without lease", "problem", "1 in active", _unleased, example="bare"),
     "inactive": Defect("leases without active task", "problem", "1 in lease", _inactive, example="half"),
     "expired": Defect("expired leases", "problem", "1 in lease", _expired, is_repaired=False, example="late"),
-    "leftover": Defect("hashes without message", "warning", "1", _leftover, example="rest says none"),
+    "leftover": Defect("hashes without message", "warning", "1", _leftover, example="rest (state none)"),
     "lock": Defect("locks without task", "warning", "1", _lock),
     "unknown": Defect(
         "unknown keys", "warning", "1", _unknown, is_repaired=False, example="asynq:{default}:in_progress"

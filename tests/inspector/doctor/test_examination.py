@@ -315,7 +315,7 @@ def test_a_server_whose_clock_is_wrong_is_told_of(broker: BlockingBroker, db: Re
     assert amiss(look(broker)) == []
     db.zadd(keys.all_servers(), {keys.server_info("h", 7, "x"): ends_s + 60})
     (found,) = amiss(look(broker))
-    assert (found.check, found.level, found.seen) == ("server clocks", Level.PROBLEM, "1 of 1 differ from Redis'")
+    assert (found.check, found.level, found.seen) == ("server clocks", Level.PROBLEM, "1 of 1 differ from Redis' clock")
     assert found.examples == ("h:7: 60 s ahead",)
 
 

@@ -72,7 +72,7 @@ def test_of_queues_that_go_s_servers_serve_too_it_cannot_be_told(queue: Seeded, 
     serve(queue.db, "go", None)
     (found,) = look(url)
     assert (found.check, found.level, found.queue) == ("task types", Level.UNSEEN, "default")
-    assert "cannot tell" in found.seen
+    assert "unknown" in found.seen
     serve(queue.db, "b", ["sms", "fax"])
     assert [found.level for found in look(url)] == [Level.OK], "all types that were seen have a handler"
 

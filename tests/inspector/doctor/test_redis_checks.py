@@ -118,13 +118,13 @@ def test_a_user_without_permissions_gets_what_he_may_see(own: RedisServer) -> No
         db.execute_command("ACL", "SETUSER", "u", "on", ">p", "~*", "&*", "+@all", "-@dangerous", "-slowlog")
         found = look(url)
         for check in ("version", "role", "persistence", "memory", "eviction", "connections", "slow commands"):
-            assert (found[check].level, found[check].seen) == (Level.UNSEEN, "not looked at: no permission")
+            assert (found[check].level, found[check].seen) == (Level.UNSEEN, "not checked: no permission")
         assert found["clock"].level is Level.OK
         assert found["ids without task"].level is Level.OK
         db.execute_command("ACL", "SETUSER", "u", "-time", "-eval", "-evalsha", "-zrange")
         found = look(url)
         for check in ("clock", "server lists", "server clocks", "served", "queue", "tasks"):
-            assert (found[check].level, found[check].seen) == (Level.UNSEEN, "not looked at: no permission"), check
+            assert (found[check].level, found[check].seen) == (Level.UNSEEN, "not checked: no permission"), check
         db.execute_command("ACL", "SETUSER", "u", "-smembers")
         assert look(url)["queues"].level is Level.UNSEEN
         with pytest.raises(BrokerAuthError):
@@ -160,7 +160,7 @@ def vitals(cluster: dict[str, str] | Refused = NO, slow: list[SlowCommand] | Ref
             Level.PROBLEM,
             "saving failed: aof_last_write_status",
         ),
-        ({}, "persistence", Level.WARNING, "append-only file off; snapshots not looked at: no permission"),
+        ({}, "persistence", Level.WARNING, "append-only file off; snapshots not checked: no permission"),
         ({"used_memory": 90, "maxmemory": 100}, "memory", Level.WARNING, "90 B of 100 B, maxmemory: 90%"),
         ({"used_memory": 2048}, "memory", Level.OK, "2.0 kB"),
         (
