@@ -30,13 +30,14 @@ ENQUEUE = {
     "broker/operations/enqueue.py",
     "broker/transport/blocking.py",
     "broker/transport/exchange.py",
-    "broker/transport/sentinel.py",
 }
 """Beside these there are ``_ids.pyx``, ``_codec.pyx`` and ``enqueue.lua``."""
 FETCH = {
     "server/actors/waker.py",
     "broker/transport/wait.py",
     "server/actors/fetcher.py",
+    "server/actors/failing.py",
+    "server/actors/lanes.py",
     "server/inflight/uncertain.py",
     "broker/operations/dequeue.py",
     "broker/operations/lease.py",
@@ -68,7 +69,7 @@ ASK = {
 BESIDE = {"pool/supervisor.py", "pool/timekeeper.py", "pool/memory_watch.py"}
 """What the pool's clock may do meanwhile."""
 CHILD = {"pool/child_main.py", "pool/control.py", "worker/runner.py", "running.py", "mux.py"}
-"""Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_intake``, ``_tasks``, ``_dispatcher``,
+"""Beside these there are the extensions ``_prioritizer``, ``_codec``, ``_processor``, ``_tasks``, ``_dispatcher``,
 ``_child_queue``, ``_ring``, ``_slots`` and ``_work``, and ``dequeue.lua`` and ``done.lua``."""
 
 
