@@ -34,6 +34,10 @@ class Outage:
     def __bool__(self) -> bool:
         return bool(self._sharing)
 
+    def is_met_by(self, who: object) -> bool:
+        """Return whether somebody has met it, and has not succeeded since."""
+        return who in self._sharing
+
     def report(self, who: object, error: BrokerError) -> bool:
         """Note that an actor has met an error; return whether to log it."""
         kind = type(error)

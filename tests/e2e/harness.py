@@ -153,6 +153,7 @@ class Workers:
                     **inherited,
                     "PYTHONPATH": f"{ROOT}{os.pathsep}{self.directory}",
                     "FASTQ_REDIS_URL": self.url,
+                    "EVENTS_URL": self.url,
                     MARK: mark,
                     **env,
                 },

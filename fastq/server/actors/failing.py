@@ -25,6 +25,10 @@ class FailingQueues:
     def __iter__(self) -> Iterator[str]:
         return iter(self._failures)
 
+    def in_outage(self) -> set[str]:
+        """Return the queues whose last failure was that of all Redis, not their own."""
+        return {queue for queue in self._failures if self._outage.is_met_by((self._actor, queue))}
+
     def note_failure(self, queue: str, error: BrokerError) -> float:
         """Log why a queue failed, unless that is known; return how many seconds it rests."""
         failures = self._failures[queue] = self._failures.get(queue, 0) + 1

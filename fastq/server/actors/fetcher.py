@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from fastq.broker.operations.dequeue import MAX_BATCH_BYTES, MAX_BATCH_TASKS, NoTasks, dequeue
-from fastq.broker.operations.lease import Leased
+from fastq.broker.operations.lease import Leased, list_leases
 from fastq.clock import Moment
 from fastq.errors import BrokerError, BrokerReadOnlyError
 from fastq.prioritizer import Prioritizer
@@ -162,6 +162,7 @@ class Fetcher(Actor):
                 self._hand_on()
                 return 0.0
             if room <= 0:
+                await self._ask_failing()
                 return NO_ROOM_PAUSE_S
             return min(IN_DOUBT_PAUSE_S, self._until_next_s()) if in_doubt else self._until_next_s()
         self.get_on()
@@ -270,6 +271,16 @@ class Fetcher(Actor):
         return max(0.001, due_s - self._clock.monotonic_s())
 
     # Failures ---------------------------------------------------------------------------------------------------
+
+    async def _ask_failing(self) -> None:
+        """Ask the queues that an outage met whether it is over; without room no dequeue would tell."""
+        for queue in self._failing.in_outage().difference(self._still_resting()):
+            try:
+                await self._commands.run(list_leases(queue, "-inf", "-inf", 0))
+            except BrokerError as error:
+                self._note_failure(queue, error)
+            else:
+                self._failing.note_answer(queue)
 
     def _note_failure(self, queue: str, error: BrokerError) -> None:
         self._resting[queue] = self._clock.monotonic_s() + self._failing.note_failure(queue, error)

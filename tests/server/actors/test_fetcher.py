@@ -341,6 +341,28 @@ def test_what_is_held_is_not_taken_for_lost_nor_what_ended_during_the_look(db: A
         on_bench(db, shared_server.url, test, through=proxy.url)
 
 
+def test_the_end_of_an_outage_is_seen_without_room_for_tasks(
+    db: Any, shared_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("dequeue", "list_leases"):
+        db.script_load(load_script(name).text)
+    with faulty_proxy(shared_server.socket_path, ScriptFault("dequeue", Act.CUT_BEFORE_REPLY)) as proxy:
+
+        async def test(bench: Bench) -> None:
+            pool = Pool(bench, room=2)
+            fetching = fetcher(bench, pool, {QUEUE: 1})
+            await fetching.tick()
+            assert fetching.outage
+            pool.room = 0
+            bench.clock.advance(6)
+            await fetching.tick()
+            assert not fetching.outage
+
+        caplog.set_level(logging.INFO, "fastq")
+        on_bench(db, shared_server.url, test, through=proxy.url)
+    assert [line for line in logged(caplog, logging.INFO) if "succeed again" in line]
+
+
 def test_a_look_that_fails_is_repeated_and_hinders_no_queue(db: Any, shared_server: RedisServer) -> None:
     for name in ("dequeue", "list_leases"):
         db.script_load(load_script(name).text)
