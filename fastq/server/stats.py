@@ -1,7 +1,7 @@
-"""The numbers of a server, in one place: its parts write them where they arise, ``summary`` reports them.
+"""The numbers of a server, in one place: its parts write them where they arise.
 
-They are since the start of the server, except those that say how it is now: ``in_flight``, ``lag_s``,
-``lease_margin_s``, ``outage``.
+``summary`` reports most; nothing reads ``lag_s``, ``lease_margin_s`` and ``restarts`` yet. They are since the start of
+the server, except those that say how it is now: ``in_flight``, ``lag_s``, ``lease_margin_s``, ``outage``.
 """
 
 from collections import Counter
