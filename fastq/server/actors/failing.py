@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from logging import Logger
 
-from fastq.errors import BrokerError
+from fastq.errors import BrokerError, BrokerOutOfMemoryError
 from fastq.server.actors.actor import backoff_s
 from fastq.server.outage import Outage
 
@@ -18,6 +18,7 @@ class FailingQueues:
         self._outage = outage
         self._log = log
         self._failures: dict[str, int] = {}
+        self._full: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._failures)
@@ -26,11 +27,15 @@ class FailingQueues:
         return iter(self._failures)
 
     def in_outage(self) -> set[str]:
-        """Return the queues whose last failure was that of all Redis, not their own."""
-        return {queue for queue in self._failures if self._outage.is_met_by((self._actor, queue))}
+        """Return the queues whose last failure was that of all Redis, not their own.
+
+        Not those of a Redis without memory: what asks whether it takes writes needs none.
+        """
+        return {queue for queue in self._failures if self._outage.is_met_by((self._actor, queue))} - self._full
 
     def note_failure(self, queue: str, error: BrokerError) -> float:
         """Log why a queue failed, unless that is known; return how many seconds it rests."""
+        (self._full.add if isinstance(error, BrokerOutOfMemoryError) else self._full.discard)(queue)
         failures = self._failures[queue] = self._failures.get(queue, 0) + 1
         if self._outage.report((self._actor, queue), error):
             self._log.warning("queue %s: %s; trying again until it works", queue, error)

@@ -124,6 +124,7 @@ class Fetcher(Actor):
         """End at once; fetched tasks are passed on."""
         await super().stop()
         await self._lanes.stop()
+        self._failing.forget()
         self._hand_on()
 
     async def finish(self, within_s: float) -> None:
@@ -283,6 +284,8 @@ class Fetcher(Actor):
                 self._failing.note_answer(queue)
 
     def _note_failure(self, queue: str, error: BrokerError) -> None:
+        if not self._is_fetching:
+            return  # no dequeue would tell that the trouble is over
         self._resting[queue] = self._clock.monotonic_s() + self._failing.note_failure(queue, error)
         if isinstance(error, BrokerReadOnlyError) and (waker := self._wakers.get(queue)):
             waker.renew()  # a name may lead to another master now, while the old one lives on as a replica

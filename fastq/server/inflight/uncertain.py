@@ -241,7 +241,14 @@ class UncertainDequeues:
     async def look(self, commands: Commands, *, at_once: bool = False) -> list[Found]:
         """Look for the tasks of all due dequeues, or of all."""
         now_s = self._clock.monotonic_s()
-        due = [lost for lost in self._lost if at_once or lost.due_s <= now_s]
+        asked = {(call.queue, call.score) for calls in self._under_way for call in calls}
+        asked.update((batch.call.queue, batch.call.score) for batch in self._brought)
+        due = []
+        for lost in self._lost:
+            if (lost.queue, lost.lease_score) in asked:
+                lost.due_s = now_s + LOOK_FAILED_S  # a dequeue under way in another lane has leases of this very score
+            elif at_once or lost.due_s <= now_s:
+                due.append(lost)
         if not due:
             return []
         # Taken before the look: a task whose end is being written now must not be taken for a lost one.

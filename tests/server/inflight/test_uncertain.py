@@ -1,5 +1,8 @@
 """What is uncertain: each state of an end and of a dequeue, from its beginning to its end; I/O is in others' tests."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from fastq.broker.operations.lease import Leased, LeasedTask
@@ -153,6 +156,21 @@ def test_a_dequeue_that_is_lost_twice_is_looked_for_from_the_beginning(setup: Se
     setup.dequeues.lose(CALL, setup.clock.monotonic_s())
     assert len(setup.dequeues._lost) == 1
     assert setup.dequeues.due_s() == 0.0
+
+
+def test_no_look_is_made_for_leases_that_a_dequeue_under_way_may_have(setup: Setup) -> None:
+    nobody: Any = None  # whoever is asked
+    setup.dequeues.lose(CALL, setup.clock.monotonic_s())
+    setup.dequeues.begin([CALL])
+    assert asyncio.run(setup.dequeues.look(nobody)) == []
+    assert setup.dequeues.any_lost
+    assert setup.dequeues.due_s() > setup.clock.monotonic_s()
+    setup.dequeues.end([CALL])
+    setup.bring(CALL, [b"a"])
+    assert asyncio.run(setup.dequeues.look(nobody, at_once=True)) == []
+    assert list(setup.dequeues.hand_on())
+    with pytest.raises(AttributeError):
+        asyncio.run(setup.dequeues.look(nobody, at_once=True))
 
 
 @pytest.mark.parametrize("later_s", [0, 3])
