@@ -7,6 +7,7 @@ first reply is waited for. A redirected command was not carried out, so it is sa
 
 import asyncio
 import logging
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -358,7 +359,9 @@ class AsyncClusterTransport:
         The slot map is read anew only if some are another's: redis-py then connects to every node anew.
         """
         manager = self._cluster.nodes_manager
-        for lane in [self._lane(node) for node in manager.nodes_cache.values() if node is not silent]:
+        lanes = [self._lane(node) for node in manager.nodes_cache.values() if node is not silent]
+        # By chance: the first that answers may be cut off from those who know better.
+        for lane in random.sample(lanes, len(lanes)):
             if not lane.node_transport.is_silent:
                 (rows,) = await lane.node_transport.transfer(_ROWS)
                 if isinstance(rows, list):
