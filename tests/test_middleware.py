@@ -148,7 +148,7 @@ def test_what_it_raises_the_call_raises_and_nothing_is_sent(db: Redis, client: C
     assert db.keys("*") == []
     with pytest.raises(PermissionError) as raised:
         client.enqueue_many(Task("t", b"bad" if number == 600 else b"") for number in range(1000))
-    assert raised.value.__notes__ == ["enqueue_many: the first 500 tasks were sent before this, 500 were enqueued"]
+    assert raised.value.__notes__ == ["enqueue_many: 500 tasks were sent before this error; 500 of them were enqueued"]
     assert db.llen(PENDING) == 500
 
 

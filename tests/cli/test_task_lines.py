@@ -392,13 +392,13 @@ def test_of_a_pipe_that_is_cut_off_whole_pieces_are_imported(fastq: Fastq, db: A
 INTERRUPTED = """
 import os, signal
 from fastq.broker.transport.blocking import BlockingBroker
-run = BlockingBroker.run
-def run_and_interrupt(self, operation):
-    result = run(self, operation)
+run = BlockingBroker._run
+def run_and_interrupt(self, operation, limit):
+    result = run(self, operation, limit)
     if operation.name in ("put_tasks", "read_page"):
         os.kill(os.getpid(), signal.SIGINT)
     return result
-BlockingBroker.run = run_and_interrupt
+BlockingBroker._run = run_and_interrupt
 from fastq.cli.main import main
 main()
 """

@@ -34,7 +34,8 @@ narrow = ServeMux()
 @functools.cache
 def db() -> redis.Redis:
     """Return this child's connection; made at its first task, so that no two children share it."""
-    return redis.Redis.from_url(os.environ["EVENTS_URL"], socket_timeout=None)  # it waits at gates
+    url = os.environ.get("EVENTS_URL") or os.environ["FASTQ_REDIS_URL"]
+    return redis.Redis.from_url(url, socket_timeout=None)  # it waits at gates
 
 
 def tell(what: str, task: RunningTask) -> None:

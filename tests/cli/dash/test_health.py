@@ -31,7 +31,7 @@ def test_silence_is_told_after_two_seconds_and_failures_since_they_began() -> No
         clock.now_s += 1.5
         assert str(health) == ""
         clock.now_s += 1.5
-        assert str(health) == "Redis has not answered for 3s yet"
+        assert str(health) == "Redis has not answered for 3s"
         assert not health.is_ill
 
     ask(health, BrokerTimeoutError("no\nanswer\x1b"), wait)

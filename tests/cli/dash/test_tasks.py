@@ -129,7 +129,7 @@ async def test_a_task_is_run_archived_and_deleted_once_that_was_confirmed(filled
         await dash.sees("1 task archived.", "▸ p3", "arch 2")
         assert queue.task("p2")["state"] == b"archived"
         await dash.press("r")
-        await dash.sees("Cannot run tasks in state pending.")
+        await dash.sees("Cannot run a task in state pending")
         await dash.press("h", "h")
         await dash.sees("completed 1-1")
         await dash.press("r", "y")
