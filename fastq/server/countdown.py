@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
-from fastq.server.end_task import end_task
+from fastq.broker.transport.end_task import end_task
 
 __all__ = ["GOODBYE_S", "LAST_WRITES_S", "Countdown", "within"]
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from fastq.broker.transport.aio import AsyncNodeTransport
+from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsent, is_timeout
 
@@ -57,8 +58,7 @@ class ProbingTransport(AsyncNodeTransport):
     async def close(self) -> None:
         """Wait for no sign of life any more."""
         if self._probe is not None:
-            self._probe.cancel()
-            await asyncio.wait({self._probe})
+            await end_task(self._probe)
 
     async def _wait_for_sign(self) -> None:
         """Ask for a sign of life until there is one, or none is needed; a connection that is refused is one, too."""
@@ -76,8 +76,7 @@ class ProbingTransport(AsyncNodeTransport):
         finally:
             self._silence = None
             if asking is not None:
-                asking.cancel()
-                await asyncio.wait({asking})
+                await end_task(asking)
 
 
 class _NodePool:

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from fastq.broker.transport.aio import AsyncNodeTransport
+from fastq.broker.transport.end_task import end_task
 from fastq.broker.transport.exchange import Command
 from fastq.broker.transport.sentinel import AsyncMasterPool
 from fastq.broker.transport.subscription import listen
@@ -43,9 +44,7 @@ class MasterTransport(AsyncNodeTransport):
 
     async def close(self) -> None:
         """Listen no more."""
-        for listener in self._listeners:
-            listener.cancel()
-        await asyncio.gather(*self._listeners, return_exceptions=True)
+        await asyncio.gather(*map(end_task, self._listeners))
 
     async def _listen(self, sentinel: Any) -> None:
         place = sentinel.connection_pool.connection_kwargs

@@ -12,8 +12,8 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 
+from fastq.broker.transport.end_task import end_task
 from fastq.errors import BrokerError
-from fastq.server.end_task import end_task
 from fastq.server.outage import Outage, is_shared
 
 __all__ = ["Actor", "backoff_s", "first_of", "stop_all"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from logging import Logger
 from typing import Final, TypeVar
 
-from fastq.server.end_task import end_task
+from fastq.broker.transport.end_task import end_task
 from fastq.wire import keys
 
 __all__ = ["Lanes"]

@@ -6,10 +6,10 @@ If the import fails, everything stays as it is. Only the app's code is read agai
 import asyncio
 import logging
 
+from fastq.broker.transport.end_task import end_task
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer
 from fastq.pool.protocol import PoolStartError
-from fastq.server.end_task import end_task
 
 __all__ = ["Reloader"]
 

@@ -7,10 +7,10 @@ next call tries a new one. After ``stop`` no child is started.
 import asyncio
 import logging
 
+from fastq.broker.transport.end_task import end_task
 from fastq.log.setup import log_text
 from fastq.pool.pool import ForkServer, PoolConfig, ProcessPool
 from fastq.pool.protocol import Event, PoolCallbacks, PoolStartError, Submission
-from fastq.server.end_task import end_task
 
 __all__ = ["SpareChild"]
 
