@@ -1,40 +1,42 @@
 """The pool: tasks as bytes in, outcomes as events out, handlers in processes that can be killed.
 
-Actors. The *main process* (asyncio, no user code) owns the pool: ``pool`` (facade), ``_dispatcher`` (who gets what),
-``child`` (what is known of one), ``_child_queue`` (its rings, near side), ``supervisor`` and ``seats`` (who lives),
-``timekeeper`` (who must end), ``dead_child`` (what the dead leave behind). The *preloader* imports the app once, forks,
-reaps; ``fork_server`` is shared by all pools of a server that have their children from it. *Children* run tasks
-(``child_main``).
+Actors. The *main process* (asyncio, no user code) owns the pool: ``pool`` (facade), ``_dispatcher`` (which child gets
+which task), ``child`` (the state of one child), ``_child_queue`` (the main process's side of its rings), ``supervisor``
+and ``seats`` (starting and replacing children), ``timekeeper`` (time limits), ``dead_child`` (the tasks of a dead
+child). The *preloader* imports the app once, forks and reaps. ``fork_server`` manages it, and is shared by all pools of
+a server. *Children* run tasks (``child_main``).
 
-Memory. One segment a child, made by the main process and passed by descriptor: header, slot table, task ring, result
-ring; nobody but that child and the main process maps it. One page for all: the bell. Every word has one writer, but
-for those decided by atomic swaps: a record's state, a row's word, the sleep flag and the bell. ``layout`` has it all.
+Memory. Each child has one segment, made by the main process and passed by descriptor: header, slot table, task ring,
+result ring. Only that child and the main process map it. All children share one page: the bell. Each word has a single
+writer, except those that are changed by atomic swaps: a record's state, a row's word, the sleep flag and the bell.
+``layout`` lists all of them.
 
     record   WAITING ─child─> RUNNING            row   IDLE ─child─> RUNNING ─child─> IDLE
                 └─main─> WITHDRAWN                             └─main─> TIMED_OUT | … ─child─> IDLE
     child    STARTING -> READY -> LEAVING (no more work) -> EXITING (told to) -> DEAD;  any -> KILLED -> DEAD
 
 A submission waits in the dispatcher, then in a ring, runs, and ends with one event. It starts when its record is
-claimed, and counts as running until its result is read or its child is dead; only then is the slot free.
+claimed. It counts as running until its result is read or its child is dead; only then is the slot free.
 
-Wake-ups. A side that sleeps sets its flag, looks at the ring again, sleeps; the other fills the ring, fences, looks at
-the flag. A child rings when a third is left of what it was given, when it runs dry, and for a result that its handler
-writes; for coroutines that end in one turn of its event loop it rings once. While it has more work before it nobody is
-in a hurry for its results: the main process reads them at its tick, every 20 ms at the latest, and so all that it does
-for a task it does for many at once.
+Wake-ups. A side that is about to sleep sets its flag, checks the ring once more, and sleeps. The other side fills the
+ring, issues a fence, and checks the flag. A child rings when only a third of its backlog is left, when it runs dry, and
+for a result that its handler writes. For coroutines that end in one turn of its event loop it rings once. While a child
+has work left, its results can wait: the main process reads them at its tick, within 20 ms, and so handles many tasks at
+once.
 
-When it dies:
-- A child: the kernel tells the main process (pidfd), the preloader says how (status, peak RSS). What it had answered
-  counts, what it had not begun moves on, what ran in it is CRASHED (TIMEOUT, CANCELED if it had been told to end). Its
-  process group is killed before it is reaped, so grandchildren go with it. Its seat is filled again.
-- A child killed for a task: that task is charged, its other coroutines are RERUN. One that has grown above the memory
-  limit, nobody knows by whom: all that ran in it is RERUN.
+Deaths:
+- A child: the kernel notifies the main process (pidfd), and the preloader reports the status and the peak RSS. Results
+  that it had sent count, and tasks that it had not begun move on. A task that was running is CRASHED, or TIMEOUT or
+  CANCELED if it had been asked to end. The child's process group is killed before the child is reaped, so grandchildren
+  die with it. Its seat is filled again.
+- A child that is killed because of a task: that task is charged, and its other coroutines are RERUN. If the child had
+  grown above the memory limit and no task can be blamed, everything that ran in it is RERUN.
 - The preloader: the kernel kills every child's group (its lifeline, a pipe, is cut: ``lifeline``), whatever holds the
-  GIL. What ran is RERUN, what waited waits on; another preloader starts. Replaced by choice (a reload), it lives until
-  its last child has been succeeded by one of the new preloader's.
+  GIL. Running tasks are RERUN, waiting ones keep waiting, and another preloader starts. A preloader that is replaced by
+  a reload lives until its last child has a successor from the new one.
 - The main process: the kernel kills the preloader in the same way, and so the children.
-- A child that cannot be killed (stuck in the kernel) keeps its seat: never more handlers than seats.
-- What leaves its process group (``setsid`` in a grandchild) is out of reach.
+- A child that cannot be killed (stuck in the kernel) keeps its seat: there are never more handlers than seats.
+- A process that leaves its process group (``setsid`` in a grandchild) is out of reach.
 """
 
 from fastq.pool._child_queue import Event, Submission

@@ -13,18 +13,18 @@ cdef class Submission:
     cdef readonly object key
     cdef readonly bytes data
     cdef readonly str type
-    # Set right after ``make`` by who makes one.
+    # Set right after ``make`` by its caller.
     cdef readonly bint is_async
     cdef public bint is_awaited
     cdef readonly int64_t timeout_ns
     cdef readonly int64_t deadline_unix_ns
-    # The pool's own, while it has the submission.
+    # Used by the pool while it has the submission.
     cdef readonly uint64_t seq
     cdef uint64_t order
     cdef uint64_t position
     cdef int64_t submitted_at
     cdef double charge_ns
-    # All that its child had been given when it was, with it.
+    # The total of charges that its child had been given up to this submission, inclusive.
     cdef double given_ns
     cdef Estimate estimate
     cdef readonly ChildQueue queue
@@ -56,12 +56,12 @@ cdef class ChildQueue:
     cdef int64_t bytes
     cdef double backlog_ns
     cdef bint touched
-    # For one sort alone until then, unless it is 0: the dispatcher's.
+    # Set by the dispatcher: until then the child is reserved for one sort; 0 for none.
     cdef int64_t reserved_until
     cdef bint reserved_for_async
-    # Until then it is given no coroutine that has to wait for a row: the dispatcher's.
+    # Set by the dispatcher: until then the child is given no coroutine that would have to wait for a row.
     cdef int64_t strict_until
-    # Where the child's reading stood when it last gave a sign of life, and when that was, and the last look.
+    # The child's read position and the time at its last sign of life, and the time of the last look.
     cdef uint64_t alive_head
     cdef int64_t alive_at
     cdef int64_t looked_at

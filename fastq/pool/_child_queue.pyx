@@ -1,4 +1,4 @@
-"""The main process' side of one child's rings: what was given to it, what came back, how long it will be busy."""
+"""The main process's side of one child's rings: its submissions, its results, and how long it will be busy."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ cdef extern from *:
     #ifndef MSG_NOSIGNAL
     #define MSG_NOSIGNAL 0  /* Python ignores SIGPIPE */
     #endif
-    /* An empty frame on the control socket. When that is full the child has what wakes it. */
+    /* An empty frame on the control socket. A full socket already wakes the child. */
     static void fq_wake(int fd) {
         uint32_t length = 0;
         ssize_t done = send(fd, &length, sizeof length, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -41,8 +41,8 @@ cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef Py_ssize_t COMMAND_AT = layout.COMMAND_AT
 cdef Py_ssize_t REPORT_AT = layout.REPORT_AT
 cdef uint32_t OVER_MEMORY = layout.REPORT_OVER_MEMORY
-# How many times its delay a late task is expected to take from now on. By half of prefetch_time it is overdue, and its
-# child must not be given any more then: so more than 2.
+# The rest of a late task is estimated as this many times its delay. A task is overdue by half of prefetch_time, and its
+# child must get no more tasks then: so the factor is more than 2.
 cdef double LATE_FACTOR = 4
 cdef double FOREVER_NS = 1e18
 cdef list KINDS = [None, *EventKind]
@@ -51,22 +51,22 @@ assert [kind for kind in KINDS[1:]] == list(range(1, len(KINDS)))
 
 
 cdef class Estimate:
-    """An estimate of how long a task takes, from how long the last ``span`` or so took."""
+    """An estimate of a run time: a moving mean over about ``span`` tasks."""
 
     def __cinit__(self, span: int = 5):
         self.span = span
 
     cdef void update(self, double ran_ns) noexcept:
-        # The first counts in full, the second half, and so on.
+        # The first run counts in full, the second by half, and so on.
         self.count += self.count < self.span
         self.ns += (ran_ns - self.ns) / self.count
 
 
 cdef class Submission:
-    """One task as the pool takes it.
+    """A task as the pool sees it.
 
-    ``key`` is the caller's own, ``type`` is what its duration is estimated by. The end of one that ``is_awaited`` is
-    told at once.
+    ``key`` belongs to the caller. Run times are estimated by ``type``. If it ``is_awaited``, its end is reported at
+    once.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ cdef class Submission:
 
 
 cdef class Event:
-    """What became of a submission: a ``EventKind``, the bytes that go with it, and how long its handler ran."""
+    """A report about a submission: an ``EventKind``, its data, and the run time of the handler."""
 
     def __init__(self, kind: EventKind, submission: Submission, data: bytes = b"", ran_ns: int = 0) -> None:
         self.kind = kind
@@ -117,7 +117,7 @@ cdef class Event:
 
 
 cdef class ChildQueue:
-    """The queue of one child: gives it tasks, takes its results; made with the order, used once the child is ready."""
+    """The queue of one child: gives it tasks and takes its results; used once the child is ready."""
 
     def __init__(self, memory: Memory, shape, channel, max_tasks: int) -> None:
         self.memory = memory
@@ -137,19 +137,19 @@ cdef class ChildQueue:
 
     @property
     def pending(self) -> int:
-        """Return how many submissions this child has: waiting, running, or answered and not collected."""
+        """Return how many submissions this child has: waiting, running, or ended but not collected."""
         return self.count()
 
     def set_open(self, accepts: bool) -> None:
-        """Set whether the dispatcher may give this child more."""
+        """Set whether the dispatcher may give this child more tasks."""
         self.open = accepts
 
     # Giving -----------------------------------------------------------------------------------------------------
 
     cdef void measure_backlog(self, int64_t now):
-        """Estimate for how long the child is busy with what it has, from one read of its row.
+        """Estimate how long the child will be busy, from one read of its row.
 
-        What it has ended need not have been collected.
+        Tasks that have ended need not have been collected.
         """
         cdef Submission running
         cdef int64_t since
@@ -168,23 +168,23 @@ cdef class ChildQueue:
         elapsed = now - since
         rest = running.charge_ns - elapsed
         if rest <= 0:
-            # What is past its estimate is expected to take as long again; what is well past it may be of another kind.
+            # A late task is expected to take as long again as it has taken, or longer if it is very late.
             rest = max(elapsed, LATE_FACTOR * -rest)
         self.backlog_ns = max(0.0, self.given_ns - running.given_ns) + rest
 
     cdef bint is_overdue(self, int64_t now, double grace_ns):
-        """Return whether a plain task runs that much longer than was estimated when it was given."""
+        """Return whether a plain task runs longer than its estimate by more than ``grace_ns``."""
         cdef Submission submission
         cdef int64_t since
         if self.async_count:
             return False
-        # In this order: should the row go on to the next task in between, that one has only begun.
+        # In this order: if the row changes to the next task in between, the time is that of the later start.
         submission = self.in_flight.get(self.slots.running(0))
         since = self.slots.running_since(0)
         return submission is not None and since and now - since > submission.charge_ns + grace_ns
 
     cdef bint push(self, Submission submission, uint64_t seq) except -1:
-        """Put a submission into the ring; false when it has no room. After an error it is not there."""
+        """Put a submission into the ring; return False if there is no room. After an error it is not in the ring."""
         cdef Record record
         cdef bytes inline = submission.data
         cdef int64_t position
@@ -196,7 +196,7 @@ cdef class ChildQueue:
             record.flags = SEGMENT
             if not self.tasks.has_room(8):
                 return False
-        self.in_flight[seq] = submission  # this may fail: so before the child can see anything of it
+        self.in_flight[seq] = submission  # this may fail, so it comes before anything that the child can see
         position = -1
         try:
             if not record.flags or self.send_segment(submission.data):
@@ -224,13 +224,13 @@ cdef class ChildQueue:
         try:
             self.channel.send("segment", [fd], size=len(data))
         except ChannelClosedError:
-            return False  # gone, or behind with reading; if it is gone its exit is about to be noticed
+            return False  # the child is gone, which is about to be noticed, or behind with reading
         finally:
             os.close(fd)
         return True
 
     cdef void ring_if_asleep(self) noexcept:
-        """Wake the child if it sleeps, after any number of pushes."""
+        """Wake the child if it sleeps; called once after any number of pushes."""
         self.touched = False
         atomic.fence()  # the ring was written before the flag is read
         if atomic.load32(self.memory.base + SLEEPING_AT) and atomic.exchange32(self.memory.base + SLEEPING_AT, 0):
@@ -256,7 +256,7 @@ cdef class ChildQueue:
 
     @property
     def wants_to_leave(self) -> bool:
-        """Return whether the child takes no more work, for whatever reason of its own."""
+        """Return whether the child reports that it takes no more work."""
         return self.report() != 0
 
     @property
@@ -266,7 +266,7 @@ cdef class ChildQueue:
 
     @property
     def rss(self) -> int:
-        """Return the child's resident bytes as it measured them last."""
+        """Return the child's resident bytes by its last measurement."""
         return atomic.load64(self.memory.base + <Py_ssize_t>layout.RSS_AT)
 
     # Taking -----------------------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ cdef class ChildQueue:
         return not self.corrupt and not self.results.is_empty()
 
     cdef void forget(self, Submission submission):
-        """Settle the books of a submission that left this child, in whatever way."""
+        """Remove a submission that has left this child, and its charges."""
         del self.in_flight[submission.seq]
         submission.queue = None
         self.charged_ns -= submission.charge_ns
@@ -283,10 +283,10 @@ cdef class ChildQueue:
         self.async_count -= submission.is_async
 
     cdef int collect(self, list events, Estimate mean) except -1:
-        """Append an event for every result that is there; return how many tasks ended.
+        """Append an event for every result in the ring; return how many tasks ended.
 
-        After an error nothing is read from this child any more, and it is to be killed. A ``RingCorruptError`` is its
-        own fault; any other, of memory or descriptors, is not.
+        After an error nothing is read from this child any more, and it must be killed. A ``RingCorruptError`` is the
+        child's fault; other errors, of memory or descriptors, are not.
         """
         if self.corrupt:
             return 0
@@ -307,7 +307,7 @@ cdef class ChildQueue:
                 data = PyBytes_FromStringAndSize(record.data, record.size)
             self.results.advance(&record)
             if submission is None and record.kind == WRITTEN:
-                continue  # by a thread of the handler's, while that ended
+                continue  # written by a thread of the handler while that ended
             if submission is None or not 0 < record.kind <= WRITTEN:
                 raise RingCorruptError(f"a result of kind {record.kind} for {record.seq}, which the child does not have")
             events.append(Event.make(record.kind, submission, data, record.a))
@@ -324,9 +324,10 @@ cdef class ChildQueue:
         return ended
 
     def receive_segment(self, size: int, number: int) -> bytes:
-        """Take a segment off the control socket, to which it was sent before its record.
+        """Take the segment of a record off the control socket, where it was sent before the record.
 
-        Those before it have none: something raised in the child between the two.
+        Segments with lower numbers have no record: an exception was raised in the child between the two. They are
+        dropped.
         """
         try:
             while (frame := self.channel.poll()) is not None and frame.number("number") < number:
@@ -344,7 +345,7 @@ cdef class ChildQueue:
             raise RingCorruptError(str(error)) from error
 
     cdef bint take_back(self, Submission submission):
-        """Withdraw a submission that the child has not begun; false when it has."""
+        """Withdraw a submission; return False if the child has begun it."""
         if not self.tasks.take_back(submission.position):
             return False
         self.forget(submission)
@@ -353,32 +354,32 @@ cdef class ChildQueue:
         return True
 
     def take_back_all(self) -> list[Submission]:
-        """Withdraw everything that the child has not begun, oldest first."""
+        """Withdraw all submissions that the child has not begun, oldest first."""
         cdef Submission submission
         return [submission for submission in list(self.in_flight.values()) if self.take_back(submission)]
 
     def remaining(self) -> list[Submission]:
-        """Return what the child has not answered, oldest first."""
+        """Return the submissions whose ends were not collected, oldest first."""
         return list(self.in_flight.values())
 
     def find(self, seq: int) -> Submission | None:
-        """Return the submission with this sequence number, if the child has it."""
+        """Return the submission with a sequence number, None if the child does not have it."""
         return self.in_flight.get(seq)
 
     def oldest_waiting(self) -> int:
-        """Return when the oldest submission that the child has not begun came to the pool, 0 for none."""
+        """Return when the pool got the oldest submission that the child has not begun, 0 for none."""
         cdef Submission submission
         if self.tasks.is_drained():
-            return 0  # of thousands of coroutines none need be asked
+            return 0  # saves a look at thousands of coroutines
         for submission in self.in_flight.values():
             if self.tasks.untaken(submission.position):
                 return submission.submitted_at
         return 0
 
     def is_deaf(self, now: int, patience_ns: int) -> bool:
-        """Return whether the child runs nothing, and has read nothing for so long of what it was given.
+        """Return whether the child is idle but has read none of its waiting tasks for ``patience_ns``.
 
-        It counts from the first look, and anew where this process stood still itself.
+        The time counts from the first look, and anew after this process was suspended itself.
         """
         cdef int64_t now_ns = now
         cdef bint was_away = now_ns - self.looked_at > <int64_t>patience_ns // 4
@@ -388,6 +389,6 @@ cdef class ChildQueue:
         return now_ns - self.alive_at > <int64_t>patience_ns
 
     def end(self, submission: Submission, kind: EventKind, data: bytes) -> Event:
-        """Strike out a submission whose child is dead, and return the event that says so."""
+        """Remove a submission whose child is dead, and return its event."""
         self.forget(submission)
         return Event.make(kind, submission, data, 0)

@@ -1,12 +1,12 @@
-"""Spread submissions over children, and never hoard: the main process' hot path.
+"""The dispatcher: spreads submissions over children without hoarding them. The main process's hot path.
 
-What does not start soon is given back: a child gets about ``prefetch_time`` of work by a running estimate per type;
-coroutines as many as run at once, and those that would start as others end in that time.
-What waits behind a task that runs half of that time longer than its estimate, or waited twice as long, here or in a
-ring, moves to a free child or is RETURNED in the order it was submitted.
+A child gets about ``prefetch_time`` of plain tasks, by a running estimate per type. Of coroutines it gets as many as
+can run at once, and those that would start within that time as others end. A task moves to a free child, or is RETURNED
+in the order of submission, in two cases: it waits behind a task that exceeds its estimate by half of ``prefetch_time``,
+or it has waited for twice that time, here or in a ring.
 
-A child runs plain tasks or coroutines, never both at once. Where every child is busy with one sort, and a task of the
-other waits, one child is reserved for that sort: it gets nothing more of its own, and runs dry.
+A child runs plain tasks or coroutines, never both at once. If every child is busy with one sort and a task of the other
+sort waits, one child is reserved for the waiting sort: it gets no more tasks of its own sort, and runs dry.
 """
 
 from collections import deque
@@ -26,24 +26,24 @@ cdef uint32_t AWAKE = layout.BELL_AWAKE
 cdef uint32_t ASLEEP = layout.BELL_ASLEEP
 cdef int64_t MAX_BYTES = 1_000_000
 cdef int MAX_TYPES = 1024
-# The mean is over all types: a run of quick ones among slow ones is to fetch no more than the mix is worth.
+# For the mean over all types. Wide, so that a run of quick tasks among slow ones does not fetch too many.
 cdef int MEAN_SPAN = 64
-# How long a few tasks wait here for the child reserved for them: then another server may have a free one. The child
-# is reserved for as long after it has run dry, as they may come again: the way to Redis and back is much shorter.
+# How long a few tasks wait here for the child that is reserved for them. After that another server may have a free
+# child. The child stays reserved for as long after it has run dry: returned tasks come back from Redis much sooner.
 cdef int64_t PATIENCE_NS = 1_000_000_000
-# More would take the place of those for which there is room.
+# More of them would take the room of tasks that could start.
 cdef int PATIENT_TASKS = 16
-# While each child has so much of its due before it nothing is asked for: what there is room for then would be fetched
-# and written in calls of one or two tasks each, which cost more than the tasks.
+# While every child has this share of its backlog, no tasks are requested: they would be fetched and written in calls of
+# one or two tasks each, which cost more than the tasks.
 cdef double ENOUGH = 0.75
-# As long as it has no more than this before it a child is given the next task, too: to wake another costs as much.
+# A child whose backlog has grown by less than this gets the next task, too: waking another child costs as much.
 cdef int64_t RUN_NS = 100_000
-# For how long nothing is asked for after a task could not be handed over, as for want of descriptors or memory.
+# How long no tasks are requested after one could not be passed on, for lack of descriptors or memory.
 cdef int64_t SHORTAGE_NS = 1_000_000_000
 
 
 cdef class Dispatcher:
-    """The tasks that wait, the child queues they go to, and the estimates."""
+    """The waiting tasks, the child queues to which they go, and the estimates."""
 
     cdef list queues
     cdef object waiting
@@ -59,10 +59,10 @@ cdef class Dispatcher:
     cdef int64_t next_return, short_until
     cdef object shortage
     cdef readonly bint closed
-    # The child chosen last, in this turn, and how long it may have to work before another is looked for.
+    # The child chosen last in this turn, and the backlog up to which it is chosen again.
     cdef ChildQueue last
     cdef double last_until_ns
-    # Which sorts have come so far, plain tasks and coroutines: where there is but one, all that waits is stuck with the first.
+    # Which sorts have come so far, plain tasks and coroutines. If only one has, all tasks are stuck once the first is.
     cdef bint come[2]
 
     def __init__(self, bell: Memory, prefetch_time: float, prefetch_records: int) -> None:
@@ -77,18 +77,18 @@ cdef class Dispatcher:
         self.mean.ns = self.prefetch_ns
 
     def add(self, queue: ChildQueue) -> None:
-        """Let a child take part."""
+        """Add the queue of a ready child."""
         self.queues.append(queue)
 
     def remove(self, queue: ChildQueue) -> None:
-        """Forget a child, if it took part."""
+        """Remove the queue of a child, if it was added."""
         if queue in self.queues:
             self.queues.remove(queue)
 
     # In ---------------------------------------------------------------------------------------------------------
 
     def submit(self, batch) -> list:
-        """Take submissions and give out what can be; return events for those that cannot even wait."""
+        """Take submissions and dispatch them; return events for those that are refused after ``close``."""
         cdef Submission submission
         cdef int64_t now = atomic.now_ns()
         for submission in batch:
@@ -104,7 +104,7 @@ cdef class Dispatcher:
     cdef Estimate estimate(self, str type):
         cdef Estimate found = self.estimates.get(type)
         if found is None:
-            if len(self.estimates) >= MAX_TYPES:  # types made up on the fly: none of them is worth remembering
+            if len(self.estimates) >= MAX_TYPES:  # types made up on the fly are not worth remembering
                 self.estimates.clear()
             found = Estimate()
             found.ns = self.prefetch_ns
@@ -112,7 +112,7 @@ cdef class Dispatcher:
         return found
 
     def dispatch(self) -> list:
-        """Give out what waits, as far as it may be; once closed, return it all instead."""
+        """Give waiting tasks to children as far as possible; once closed, return events for all of them instead."""
         cdef Submission submission
         cdef ChildQueue queue
         cdef bint stuck[2]
@@ -146,11 +146,11 @@ cdef class Dispatcher:
         return []
 
     cdef bint push(self, ChildQueue queue, Submission submission, int64_t now) except -1:
-        """Give a submission to a child; false when it has no room, or on any error: then it waits, or goes back."""
+        """Give a submission to a child; return False, so that it waits, if there is no room or on an error."""
         try:
             if not queue.push(submission, self.seq + 1):
                 return False
-        except Exception as error:  # noqa: BLE001 - of descriptors, of memory: whatever it is, nothing else may suffer
+        except Exception as error:  # noqa: BLE001 - no descriptor, no memory: whatever it is, other tasks must go on
             self.shortage = error
             self.short_until = now + SHORTAGE_NS
             return False
@@ -159,7 +159,7 @@ cdef class Dispatcher:
         return True
 
     def take_shortage(self) -> Exception | None:
-        """Return why tasks could not be handed over since the last call, if so."""
+        """Return the last error in passing on tasks since the last call, None if there was none."""
         shortage, self.shortage = self.shortage, None
         return shortage
 
@@ -169,7 +169,7 @@ cdef class Dispatcher:
         return events
 
     cdef ChildQueue choose(self, Submission submission, int64_t now):
-        """Return the child that will be free first, about; ``None`` when none may take this one now."""
+        """Return the queue of about the least busy child that may take a submission now, None if none may."""
         cdef ChildQueue queue
         cdef ChildQueue best = self.last
         if best is not None and best.backlog_ns < self.last_until_ns and self.may_take(best, submission, now):
@@ -201,19 +201,19 @@ cdef class Dispatcher:
     # Out --------------------------------------------------------------------------------------------------------
 
     def collect(self, events: list) -> list:
-        """Append an event for every result there is; return the queues that cannot be read any more, each with the error."""
+        """Append an event for every result; return the queues that cannot be read any more, each with its error."""
         cdef ChildQueue queue
         unreadable = []
         for queue in self.queues:
             if queue.has_results():
                 try:
                     queue.collect(events, self.mean)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the others are read, and the child is replaced
+                except Exception as error:  # noqa: BLE001 - the others are read, and this child is replaced
                     unreadable.append((queue, error))
         return unreadable
 
     def any_leaves(self) -> bool:
-        """Return whether a child is to leave, or has answered for all that it had since it left."""
+        """Return whether a child must leave, or is leaving and has no tasks any more."""
         cdef ChildQueue queue
         for queue in self.queues:
             if queue.left == 0 or queue.report() or not (queue.open or queue.count()):
@@ -221,10 +221,10 @@ cdef class Dispatcher:
         return False
 
     def collect_last(self, queue: ChildQueue, events: list) -> None:
-        """Append an event for every result of a child that is dead."""
+        """Append an event for every result of a dead child."""
         try:
             queue.collect(events, self.mean)
-        except Exception:  # noqa: BLE001 - what cannot be read is judged with the rest
+        except Exception:  # noqa: BLE001 - tasks with unreadable results are resolved with the rest
             pass
 
     def wake(self) -> None:
@@ -232,7 +232,7 @@ cdef class Dispatcher:
         atomic.store32(self.bell, AWAKE)
 
     def fall_asleep(self) -> bool:
-        """Ask the children to ring from now on; false, and they need not, when there is a result already."""
+        """Ask the children to ring from now on; return False instead if there is a result already."""
         cdef ChildQueue queue
         atomic.store32(self.bell, ASLEEP)
         atomic.fence()  # the bell is visible before the rings are read again
@@ -245,9 +245,9 @@ cdef class Dispatcher:
     # Limits -----------------------------------------------------------------------------------------------------
 
     def free(self, only_async: bool) -> int:
-        """Estimate how many more submissions would start within ``prefetch_time``, and find their place.
+        """Estimate how many more submissions would start within ``prefetch_time`` and fit into the queues.
 
-        None while every child has enough before it.
+        It is 0 while every child has enough work.
         """
         cdef ChildQueue queue
         cdef bint any_needs = False
@@ -276,16 +276,16 @@ cdef class Dispatcher:
         return max(0, <int64_t>total - <int64_t>len(self.waiting)) if any_needs else 0
 
     cdef double places(self, ChildQueue queue):
-        """Estimate for how many more submissions of the usual size there are bytes left; a big one has its place."""
-        # Coroutines that run have left the ring, and are bounded by their number alone.
+        """Estimate how many more submissions of the mean size fit; one always fits an empty queue."""
+        # Running coroutines have left the ring; only their number is bounded.
         cdef int64_t held = queue.tasks.unread() if queue.async_count else queue.bytes
         return max(0.0 if held else 1.0, (MAX_BYTES - held) / max(1.0, self.mean_bytes))
 
     def relieve(self) -> list:
-        """Move what waits behind an overdue task, or too long, to free children; return events for what none can take."""
+        """Move tasks that wait too long or behind an overdue one to free children; return events for the others."""
         cdef ChildQueue queue
         cdef int64_t now = atomic.now_ns()
-        # The pool asks five times in two of it, or more often: so nothing waits for more than twice as long.
+        # Called at least every 0.4 prefetch times, so no task waits for more than two.
         cdef int64_t limit = now - <int64_t>(1.5 * self.prefetch_ns)
         stuck, late = [], []
         for queue in self.queues:
@@ -293,16 +293,16 @@ cdef class Dispatcher:
                 stuck += queue.take_back_all()
             elif 0 < queue.oldest_waiting() < limit:
                 late += queue.take_back_all()
-                queue.strict_until = now + <int64_t>(4 * self.prefetch_ns)  # its coroutines take longer than was thought
+                queue.strict_until = now + <int64_t>(4 * self.prefetch_ns)  # its coroutines take longer than estimated
         self.put_back(stuck + late)
         events = self.dispatch()
         if now >= self.next_return and any([submission.queue is None for submission in stuck]):
-            limit = now  # another server may have a free child; but among more children than cores some always look stuck
+            limit = now  # others may have room; not always, as with more children than cores some look stuck
             self.next_return = now + <int64_t>(1.5 * self.prefetch_ns)
         return events + self.return_late(limit, now)
 
     cdef list return_late(self, int64_t limit, int64_t now):
-        """Return events for all that waits if it waited for too long; a few stay that a child is reserved for."""
+        """Return events for all waiting tasks if the first waited too long, except a few with a reserved child."""
         cdef Submission submission
         cdef int patient[2]
         patient[0] = PATIENT_TASKS if is_any_reserved(self.queues, False, now) else 0
@@ -320,16 +320,16 @@ cdef class Dispatcher:
         return [Event.make(RETURNED, submission, b"", 0) for submission in leaving]
 
     def list_waiting(self) -> list[Submission]:
-        """Return what no child has been given, oldest first."""
+        """Return the tasks that no child has been given, oldest first."""
         return list(self.waiting)
 
     def put_back(self, submissions: list) -> None:
-        """Let withdrawn submissions wait again, in their place."""
+        """Let withdrawn submissions wait again, in the order of submission."""
         if submissions:
             self.waiting = deque(sorted([*submissions, *self.waiting], key=_order))
 
     def close(self) -> list[Submission]:
-        """Withdraw everything that was not begun, here and in the rings, in order; what comes later is RETURNED."""
+        """Withdraw all tasks that have not begun, here and in the rings, in order; later ones are RETURNED."""
         cdef ChildQueue queue
         self.closed = True
         for queue in self.queues:
@@ -339,7 +339,7 @@ cdef class Dispatcher:
         return rest
 
     def withdraw(self, submission: Submission) -> bool:
-        """Withdraw one submission; false when it was begun, or is not here."""
+        """Withdraw one submission; return False if it has begun or is unknown."""
         if submission.queue is not None:
             return submission.queue.take_back(submission)
         try:
@@ -350,7 +350,7 @@ cdef class Dispatcher:
 
     @property
     def pending(self) -> int:
-        """Return how many submissions have had no event yet."""
+        """Return the number of submissions without a final event."""
         cdef ChildQueue queue
         cdef Py_ssize_t total = len(self.waiting)
         for queue in self.queues:
@@ -359,7 +359,7 @@ cdef class Dispatcher:
 
 
 cdef bint is_reserved(ChildQueue queue, int64_t now):
-    """Return whether a child is reserved for one sort: until it has run dry, and a while for one of it to come."""
+    """Return whether a child is reserved for one sort: until it has run dry, and PATIENCE_NS longer."""
     if not queue.reserved_until:
         return False
     if queue.count():
@@ -379,7 +379,7 @@ cdef bint is_any_reserved(list queues, bint is_async, int64_t now):
 
 
 cdef void reserve_child(list queues, bint is_async, int64_t now):
-    """Keep a child for a sort that is stuck, if all others are busy with the other sort, which might never end."""
+    """Reserve a child for a stuck sort if all children are busy with the other sort, which might never end."""
     cdef ChildQueue queue
     cdef ChildQueue best = None
     if is_any_reserved(queues, is_async, now):
@@ -388,7 +388,7 @@ cdef void reserve_child(list queues, bint is_async, int64_t now):
         if not queue.open or queue.left == 0 or is_reserved(queue, now):
             continue
         if queue.count() == 0 or is_async == (queue.async_count > 0):
-            return  # this one will come to it
+            return  # this child will get to the stuck tasks
         if best is None or queue.count() < best.count():
             best = queue
     if best is not None:

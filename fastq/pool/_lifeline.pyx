@@ -1,4 +1,4 @@
-"""A thread in C that kills this process' group when the other end of a pipe is gone, whoever holds the GIL.
+"""A thread in C that kills the group of this process when the other end of a pipe is gone, whoever holds the GIL.
 
 For systems without ``F_SETSIG``; see ``lifeline.py``.
 """
@@ -24,7 +24,7 @@ cdef extern from *:
         pthread_t thread;
         sigset_t all, before;
         int error;
-        /* The thread inherits the mask: no signal may be delivered to it instead of waking the main thread's sleep. */
+        /* The thread inherits the mask: a signal must wake the main thread from its sleep, and not go to this one. */
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
         error = pthread_create(&thread, 0, fq_watch, (void *)(intptr_t)fd);

@@ -1,4 +1,4 @@
-"""A mapping of shared memory that needs no descriptor: Python's own ``mmap`` keeps a copy of the file's."""
+"""A mapping of shared memory that keeps no descriptor open, unlike Python's ``mmap``."""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno
@@ -13,7 +13,7 @@ cdef extern from "<sys/mman.h>":
 
 
 def map_shared(fd: int, size: int) -> memoryview:
-    """Map the first bytes of a file, to be read and written until nothing refers to them any more."""
+    """Map the first ``size`` bytes of a file for reading and writing, for as long as something refers to them."""
     return memoryview(_Mapping(fd, size))
 
 

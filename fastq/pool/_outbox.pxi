@@ -1,10 +1,10 @@
-# The results' way out of a child, for every thread of it. Included by _work.pyx.
+# The way of results out of a child, from any of its threads. Included by _work.pyx.
 
 cdef extern from *:
     """
     #include <unistd.h>
     #include <stdint.h>
-    /* 8 bytes is what an eventfd wants, and does no harm to a pipe. A full one is readable as it is. */
+    /* An eventfd needs 8 bytes, which do no harm to a pipe. A full one is readable already. */
     static void fq_ring(int fd) {
         uint64_t one = 1;
         ssize_t done = write(fd, &one, 8);
@@ -25,7 +25,8 @@ cdef Py_ssize_t SPACE_WANTED_AT = layout.SPACE_WANTED_AT
 cdef class Outbox:
     """The result ring and the bell.
 
-    What fits the ring goes in at once, under the GIL. What has to wait for room, or needs a segment, takes turns.
+    A record that fits the ring is written at once, under the GIL. Threads that must wait for room, or need a segment,
+    take turns.
     """
 
     cdef Memory memory
@@ -35,9 +36,9 @@ cdef class Outbox:
     cdef object host
     cdef int ring_fd
     cdef object turn
-    # Who has the turn, 0 for nobody; the thread that runs the tasks, to whom alone the main process' wake-ups belong.
+    # The thread that has the turn, 0 for none. The thread that runs the tasks: only it consumes wake-ups.
     cdef unsigned long sender, thread
-    # How many segments were sent, and where the record of the last one is.
+    # The number of segments sent, and the position of the last one's record.
     cdef int64_t segments, last_segment
 
     def __init__(self, memory: Memory, bell: Memory, shape, host) -> None:
@@ -52,14 +53,14 @@ cdef class Outbox:
         return PyThread_get_thread_ident() == self.thread
 
     cdef int settle(self) except -1:
-        """Let a thread that is in the middle of sending come to its end."""
+        """Wait until no other thread is sending."""
         if self.sender:
             with self.turn:
                 pass
         return 0
 
     cdef int send(self, Attempt task, uint32_t kind, bytes data, int64_t ran_ns) except -1:
-        """Put a record into the ring, however long that takes; what is WRITTEN only while the task runs."""
+        """Put a record into the ring, however long that takes; a WRITTEN one only while the task runs."""
         cdef Record record
         cdef unsigned long thread
         record.seq, record.kind, record.flags, record.a, record.b = task.seq, kind, 0, ran_ns, 0
@@ -84,12 +85,12 @@ cdef class Outbox:
         cdef bint inline = self.ring.fits_inline(record.size)
         cdef int64_t position
         if not inline:
-            # One at a time: segments on their way are bounded by nothing else.
+            # One at a time: nothing else bounds the segments in transit.
             while self.has_segment_out():
                 self.want_room()
                 if self.has_segment_out():
                     self.wait()
-            # The number tells the main process of a segment whose record never came: a signal handler raised here.
+            # By the number the main process recognizes a segment without a record: a signal handler raised here.
             self.segments += 1
             self.host.send_segment(data, self.segments)
             record.flags, record.b = SEGMENT, self.segments
@@ -116,9 +117,9 @@ cdef class Outbox:
         return 0
 
     cdef void want_room(self) noexcept:
-        """Ask to be woken when results were read; the caller looks again before it sleeps."""
+        """Ask for a wake-up when results were read; the caller checks again before it sleeps."""
         atomic.store32(self.memory.base + SPACE_WANTED_AT, 1)
-        self.ring_bell()  # its fence stands between the flag and the look
+        self.ring_bell()  # its fence is between the flag and the check
 
     cdef void ring_bell(self) noexcept:
         """Wake the main process if it sleeps."""

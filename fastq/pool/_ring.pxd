@@ -1,7 +1,7 @@
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-# One record as the consumer sees it: a view into the ring, good until advance().
+# One record as the consumer sees it: a view into the ring, valid until advance().
 cdef struct Record:
     uint64_t seq
     uint32_t kind
@@ -31,7 +31,7 @@ cdef class Ring:
     cdef readonly uint64_t capacity
     cdef uint64_t tail
     cdef uint64_t head
-    # The consumer's: from where on little is left of what there was when the tail moved last.
+    # For the consumer: the position from which at most a third is left of the bytes that it found last.
     cdef uint64_t low_at
     cdef int64_t push(self, Record *record) noexcept
     cdef int look(self, Record *record) except -1

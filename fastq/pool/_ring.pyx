@@ -72,7 +72,7 @@ cdef class Ring:
     # Producer ---------------------------------------------------------------------------------------------------
 
     cdef bint fits_inline(self, Py_ssize_t size) noexcept:
-        # A quarter: however the tail stands, such a record and its pad find room in a ring that runs empty.
+        # A quarter: wherever the tail is, such a record and its pad fit into a ring that runs empty.
         return <uint64_t>size + HEADER <= self.capacity // 4
 
     cdef bint is_drained(self) noexcept:
@@ -86,7 +86,7 @@ cdef class Ring:
         return <int64_t>(self.tail - self.head)
 
     cdef bint has_room(self, Py_ssize_t size) noexcept:
-        """Return whether a push of that many bytes would succeed now."""
+        """Return whether a push of ``size`` bytes would succeed now."""
         cdef uint64_t need = (HEADER + size + ALIGN - 1) & ~(ALIGN - 1)
         cdef uint64_t to_end = self.capacity - (self.tail & (self.capacity - 1))
         self.head = atomic.load64(self.head_at)
@@ -127,8 +127,8 @@ cdef class Ring:
         return position >= self.head
 
     cdef bint take_back(self, uint64_t position) noexcept:
-        """Withdraw the record at ``position``; false when the consumer has it."""
-        # Past records may be overwritten by newer ones, by this side only: so the check cannot go stale before the swap.
+        """Withdraw the record at ``position``; return False if the consumer has it."""
+        # Only this side overwrites past records, so the check cannot become stale before the swap.
         return self.untaken(position) and atomic.swap32(
             self.data + (position & (self.capacity - 1)) + STATE_AT, WAITING, WITHDRAWN)
 
@@ -138,7 +138,7 @@ cdef class Ring:
         return atomic.load64(self.tail_at) == self.head
 
     cdef int look(self, Record *record) except -1:
-        """Show the next record that was not withdrawn, if there is one; nothing moves on but pads."""
+        """Show the next record, if there is one; only pads are consumed."""
         cdef uint64_t tail = atomic.load64(self.tail_at)  # acquire: every record before it is whole
         cdef uint64_t to_end
         cdef char *at
@@ -149,7 +149,7 @@ cdef class Ring:
                 return NOTHING
             to_end = self.capacity - (self.head & (self.capacity - 1))
             at = self.data + (self.head & (self.capacity - 1))
-            # The other process may be broken: nothing it wrote is used before it was found to be in bounds.
+            # The other process may be broken: nothing that it wrote is used before a check of its bounds.
             if tail - self.head > self.capacity or self.head & (ALIGN - 1):
                 raise RingCorruptError(f"tail {tail} does not go with head {self.head}")
             if to_end < HEADER or atomic.load32(at + STATE_AT) == PAD:
@@ -171,14 +171,14 @@ cdef class Ring:
             return FOUND
 
     cdef bint runs_low(self) noexcept:
-        """Return, once since the producer added something, whether no more than a third is left of what there was then."""
+        """Return whether at most a third is left of the bytes found last; True only once until more are added."""
         if self.head < self.low_at:
             return False
         self.low_at = NOWHERE
         return True
 
     cdef bint claim(self, Record *record) noexcept:
-        """Make the record ours; false when the producer has withdrawn it."""
+        """Claim the record; return False if the producer has withdrawn it."""
         return atomic.swap32(record.at + STATE_AT, WAITING, RUNNING)
 
     cdef void advance(self, Record *record) noexcept:
@@ -186,12 +186,12 @@ cdef class Ring:
         self.head = record.end
 
     cdef void publish_head(self) noexcept:
-        atomic.store64(self.head_at, self.head)  # release: we are done reading what we free
+        atomic.store64(self.head_at, self.head)  # release: the freed bytes have been read
 
     # Python's view, for tests and tools -------------------------------------------------------------------------
 
     def put(self, seq: int, data: bytes, kind: int = 0, a: int = 0, b: int = 0) -> int:
-        """Append a record and return its position, or -1 when there is no room; ``ValueError`` when there never is."""
+        """Append a record; return its position, -1 if there is no room now; ``ValueError`` if there never will be."""
         cdef Record record
         if not self.fits_inline(len(data)):
             raise ValueError(f"a record of {len(data)} bytes does not fit a ring of {self.capacity}")
@@ -214,5 +214,5 @@ cdef class Ring:
         return None
 
     def withdraw(self, position: int) -> bool:
-        """Take the record at ``position`` back; false when the consumer has it."""
+        """Withdraw the record at ``position``; return False if the consumer has it."""
         return self.take_back(position)

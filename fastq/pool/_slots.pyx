@@ -1,7 +1,7 @@
-"""The slot table: what each slot of a child runs, since when, until when, and whether it was asked to stop.
+"""The slot table: a row for each running task of a child, with its start, its deadline and its state.
 
-The child begins and ends a row, the main process interrupts it. Sequence number and state are one 64-bit word, so an
-end and an interruption that meet decide by one compare-and-swap which came first, and neither can hit another task.
+The child begins and ends a row; the main process interrupts it. Sequence number and state are one 64-bit word. So one
+compare-and-swap decides whether an end or an interruption came first, and neither can hit another task.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -39,7 +39,7 @@ cdef class Slots:
         cdef char *at = self.at(row)
         (<int64_t *>(at + START_AT))[0] = start
         (<int64_t *>(at + DEADLINE_AT))[0] = deadline
-        # release: who sees the task sees its own times.
+        # release: a reader that sees the task sees its own times.
         atomic.store64(at + WORD_AT, seq << 8 | RUNNING)
 
     cdef void enter(self, int row, uint64_t seq) noexcept:
@@ -47,7 +47,7 @@ cdef class Slots:
         (<uint64_t *>(self.at(row) + ENTERED_AT))[0] = seq
 
     cdef int end(self, int row, uint64_t seq) noexcept:
-        """End the task of a row; return ROW_RUNNING, or what the main process had asked for before."""
+        """End the task of a row; return ROW_RUNNING, or the state that the main process set when it interrupted it."""
         cdef char *at = self.at(row)
         cdef int state
         if atomic.swap64(at + WORD_AT, seq << 8 | RUNNING, 0):
@@ -57,7 +57,7 @@ cdef class Slots:
         return state
 
     cdef int state(self, int row, uint64_t seq) noexcept:
-        """Return the state of a task, ROW_IDLE when the row does not run it."""
+        """Return the state of a task, ROW_IDLE if the row does not run it."""
         cdef uint64_t word = atomic.load64(self.at(row) + WORD_AT)
         return <int>(word & 0xFF & ~SEEN) if word >> 8 == seq else IDLE
 
@@ -81,7 +81,7 @@ cdef class Slots:
         return True
 
     def overdue(self, now: int) -> list[int]:
-        """Return the sequence numbers of running tasks whose deadline is not after ``now`` and that were not told."""
+        """Return the sequence numbers of the tasks whose deadline has passed and that were not interrupted."""
         cdef int64_t limit = now
         cdef int64_t deadline
         cdef uint64_t word
@@ -93,13 +93,13 @@ cdef class Slots:
             word = atomic.load64(at + WORD_AT)
             if word & 0xFF == RUNNING:
                 deadline = (<int64_t *>(at + DEADLINE_AT))[0]
-                # The row may have changed between the two reads: then its word has, too.
+                # If the row changed between the two reads, its word did, too.
                 if 0 < deadline <= limit and atomic.load64(at + WORD_AT) == word:
                     late.append(word >> 8)
         return late
 
     def interrupt(self, seq: int, reason: int) -> bool:
-        """Ask for the end of a running task; false when it does not run, has ended or was asked before."""
+        """Interrupt a running task; return False if it does not run or was interrupted before."""
         cdef uint64_t word = <uint64_t>seq << 8
         cdef int row
         for row in range(self.count):
@@ -108,7 +108,7 @@ cdef class Slots:
         return False
 
     def look(self, seq: int) -> tuple[int, bool, int, int] | None:
-        """Return state, whether a coroutine was told, start and deadline of a task, ``None`` when no row has it."""
+        """Return a task's state, whether its coroutine was canceled, start and deadline; None if no row has it."""
         cdef uint64_t word
         cdef char *at
         cdef int row
@@ -125,7 +125,7 @@ cdef class Slots:
         return None
 
     def is_unentered(self, seq: int) -> bool:
-        """Return whether a row has a task whose coroutine has not had its first step."""
+        """Return whether a task is in a row but its coroutine has not had its first step."""
         cdef int row
         for row in range(self.count):
             if atomic.load64(self.at(row) + WORD_AT) >> 8 == <uint64_t>seq:
@@ -135,18 +135,18 @@ cdef class Slots:
     # Child ------------------------------------------------------------------------------------------------------
 
     def see(self, row: int, seq: int) -> bool:
-        """Mark that the row's coroutine was told of the interruption; false when there is none, or it was told."""
+        """Mark an interrupted coroutine as seen; return False if it was not interrupted, or was seen before."""
         cdef uint64_t word = atomic.load64(self.at(row) + WORD_AT)
         if word >> 8 != <uint64_t>seq or word & 0xFF < TIMED_OUT or word & SEEN:
             return False
         return atomic.swap64(self.at(row) + WORD_AT, word, word | SEEN)
 
     def start(self, row: int, seq: int, start: int, deadline: int, *, enters: bool = True) -> None:
-        """Begin a task in a row, its first step included; for tests, the child's loop has its own way in."""
+        """Begin a task in a row, including its first step; for tests."""
         self.begin(row, seq, start, deadline)
         if enters:
             self.enter(row, seq)
 
     def finish(self, row: int, seq: int) -> int:
-        """End a task in a row, as the child's loop does; for tests."""
+        """End a task in a row; for tests."""
         return self.end(row, seq)

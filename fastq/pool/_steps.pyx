@@ -1,7 +1,7 @@
-"""Whose coroutine the event loop of a child is in: published, so that the one that blocks the loop can be charged.
+"""Publishes the task whose coroutine the event loop of a child is in, so that a task that blocks it can be charged.
 
-A coroutine's task is driven through a ``Step``, which writes the task's number into shared memory around each of its
-steps. What it starts with ``asyncio.create_task`` or ``gather`` while it is in one is its own.
+A coroutine is driven through a ``Step``, which writes the task's sequence number into shared memory around each step.
+Coroutines that it starts in a step, by ``asyncio.create_task`` or ``gather``, belong to the same task.
 """
 
 from cython cimport freelist, linetrace
@@ -23,7 +23,7 @@ cdef extern from *:
     #if PY_VERSION_HEX < 0x030a0000
     #error "Step needs am_send"
     #endif
-    /* What PyIter_Send calls: without it a coroutine that returns has to raise StopIteration, at 500 ns. */
+    /* Called by PyIter_Send: without it a coroutine that returns must raise StopIteration, which costs 500 ns. */
     static void fq_set_sender(PyObject *type, PySendResult (*sender)(PyObject *, PyObject *, PyObject **)) {
         ((PyTypeObject *)type)->tp_as_async->am_send = sender;
     }
@@ -40,7 +40,7 @@ cdef extern from *:
 
 
 cdef class Stage:
-    """What one child publishes about its event loop."""
+    """The task whose coroutine the event loop of a child is in, published to the main process."""
 
     cdef Memory memory
     cdef char *at
@@ -57,30 +57,30 @@ cdef class Stage:
         atomic.store64(self.at, seq)
 
     def follow(self, seq: int, coroutine):
-        """Return a coroutine that does what ``coroutine`` does, as a part of the task ``seq``."""
+        """Return ``coroutine`` wrapped so that its steps are published as those of the task ``seq``."""
         cdef Step step = Step.__new__(Step)
         step.stage, step.seq, step.coroutine = self, seq, coroutine
         return step
 
     def make_task(self, loop, coroutine, **options):
-        """Make an asyncio task, as a loop's task factory; a part of the task whose step this is called in."""
+        """Make an asyncio task, as the loop's task factory; it belongs to the task that is in a step now."""
         if self.seq and not self.forked and type(coroutine) is CoroutineType:
             coroutine = self.follow(self.seq, coroutine)
         return asyncio.Task(coroutine, loop=loop, **options)
 
     def disown(self) -> None:
-        """Keep this process, a fork of the child, from going on with its event loop."""
+        """Mark this process as a fork of the child, which must not continue the event loop."""
         self.forked = True
 
     def check(self) -> None:
-        """End this process if it is a fork of the child, and has come back to its event loop."""
+        """End this process if it is a fork of the child that has returned to its event loop."""
         if self.forked:
             leave_the_loop()
 
 
 @freelist(64)
 cdef class Step:
-    """A coroutine around another one."""
+    """A coroutine that wraps another one."""
 
     cdef Stage stage
     cdef uint64_t seq
@@ -96,7 +96,7 @@ cdef class Step:
         return self.send(None)
 
     def send(self, value):
-        """Go on with a value."""
+        """Continue with a value."""
         cdef PyObject *result = NULL
         cdef PySendResult status = step_send(<PyObject *>self, <PyObject *>value, &result)
         if status == PYGEN_ERROR:
@@ -108,7 +108,7 @@ cdef class Step:
         return answer
 
     def throw(self, error, value=None, traceback=None):
-        """Go on with an error."""
+        """Continue with an error."""
         cdef uint64_t outer = self.stage.seq
         self.stage.enter(self.seq)
         try:
@@ -127,7 +127,7 @@ cdef class Step:
         self.coroutine.close()
 
     def __getattr__(self, name):
-        # cr_frame, cr_code and so on: for whoever looks into a coroutine.
+        # cr_frame, cr_code and so on, for debuggers.
         return getattr(self.coroutine, name)
 
 
@@ -148,7 +148,7 @@ cdef PySendResult step_send(PyObject *step, PyObject *value, PyObject **result) 
 
 
 cdef int leave_step(PySendResult status) except -1:
-    """End a fork that was made in a step, as what it has made of that has it."""
+    """End a fork that was made in a step, with the status of the step's outcome."""
     if status == PYGEN_NEXT:
         leave_the_loop()
     if status == PYGEN_RETURN:

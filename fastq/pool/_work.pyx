@@ -1,7 +1,7 @@
-"""The child's side of its rings: take a record, run it, answer. The pool's hot path in the child.
+"""The child's side of its rings: take a record, run it, send the result. The pool's hot path in the child.
 
-The soft signal is blocked outside user code by ``Work.task``: the signal handler raises only while the task whose row
-the main process marked is in user code, so it can neither hit another task nor the pool's own bookkeeping.
+The handler of the soft signal raises only while ``Work.task``, the task whose row the main process marked, is in user
+code. So it can hit neither another task nor the pool's own bookkeeping.
 
 Results come from any thread (``Outbox``); a fork of the child sends none.
 """
@@ -48,7 +48,7 @@ cdef int64_t MEASURE_EVERY = 1_000_000  # ns: reading one's RSS costs about a no
 MAX_RESULT = 64 * 1024 * 1024
 cdef bytes NEVER_ANY_DESCRIPTOR = b"its worker process has no descriptor for a large payload, from its start: raise its limit"
 
-# What run() stopped for.
+# Why run() returned.
 NOTHING_LEFT = 0
 WANTS_COROUTINE = 1
 TOLD_TO_EXIT = 2
@@ -104,7 +104,7 @@ include "_outbox.pxi"
 
 
 cdef class Work:
-    """The records of one child, and their execution."""
+    """The execution of a child's records."""
 
     cdef Memory memory
     cdef Ring tasks
@@ -114,9 +114,9 @@ cdef class Work:
     cdef object host
     cdef int64_t max_memory
     cdef int64_t measured_at
-    # The plain task that is in user code now, and may be interrupted by a signal.
+    # The plain task that is in user code and may be interrupted by a signal.
     cdef Attempt task
-    # What every task's context variables are copied from.
+    # The context that is copied for every task.
     cdef readonly object context
     cdef readonly bint forked
     cdef bint has_begun
@@ -133,7 +133,7 @@ cdef class Work:
     # Plain tasks ------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Run plain tasks until there is a reason to stop, and return it."""
+        """Run plain tasks until there is a reason to stop; return the reason."""
         cdef Attempt task
         cdef Record record
         while True:
@@ -158,10 +158,10 @@ cdef class Work:
             context = PyContext_Copy(self.context)
             try:
                 PyContext_Enter(context)
-                # From here to the next assignment a signal raises in the task; before and after, it finds none.
+                # From here to the next assignment a signal raises in the task; before and after, it is ignored.
                 self.task = task
                 if self.slots.state(task.row, task.seq) != ROW_RUNNING:
-                    self.interrupt(0, None)  # its signal may have come before
+                    self.interrupt(0, None)  # its signal may have come already
                 answer = self.runner.run(task.data, task)
                 self.task = None
             except TaskTimeout:
@@ -175,13 +175,13 @@ cdef class Work:
                 answer = (BROKEN, traceback.format_exc().encode())
             self.task = None
             if self.forked:
-                leave(None)  # a process that the handler forked came out of it; the rings are not its own
+                leave(None)  # the handler has returned in a process that it forked; the rings are not its own
             PyContext_Exit(context)
         self.finish(task, kind, answer)
         self.ring_if_due()
 
     def interrupt(self, signum, frame) -> None:
-        """Child the soft signal: raise in the handler if it was meant for the task that is in it."""
+        """Handle the soft signal: raise in the handler if its task was interrupted."""
         cdef Attempt task = self.task
         if task is None or task.told:
             return
@@ -194,7 +194,7 @@ cdef class Work:
     # Both kinds -------------------------------------------------------------------------------------------------
 
     cdef Attempt take(self, Record *record, int row):
-        """Claim a record and begin it in a row; ``None`` when it was withdrawn."""
+        """Claim a record and begin it in a row; return ``None`` if it was withdrawn."""
         cdef Attempt task = None
         cdef int64_t absolute
         cdef bint ours = self.tasks.claim(record)
@@ -212,7 +212,7 @@ cdef class Work:
         self.tasks.advance(record)
         self.tasks.publish_head()
         if record.flags & SEGMENT:
-            # Sent before the record, also when that was withdrawn: the two stay in step.
+            # It was sent before the record, and must be taken even if the record was withdrawn.
             try:
                 data = self.host.receive_segment(ours)
             except OSError:
@@ -225,9 +225,9 @@ cdef class Work:
         return task
 
     cdef int give_back(self, Attempt task) except -1:
-        """Return a task that cannot be begun here, and ask for another child in this one's place.
+        """Return a task that cannot begin here, and ask for a replacement of this child.
 
-        Where none was begun before, the next child would have no descriptor either: the task fails.
+        If this child has begun no task at all, the next one would have no descriptor either: the task fails.
         """
         self.slots.end(task.row, task.seq)
         if self.has_begun:
@@ -252,10 +252,10 @@ cdef class Work:
                     raise ValueError(f"a result of {len(data)} bytes is above the limit of {MAX_RESULT}")
             except (TypeError, ValueError, OverflowError):
                 kind, data = BROKEN, traceback.format_exc().encode()
-        self.outbox.settle()  # what a thread is writing, perhaps for this task, goes first
+        self.outbox.settle()  # a result that a thread is sending, perhaps for this task, goes first
         state = self.slots.end(task.row, task.seq)
         if state != ROW_RUNNING:
-            # Too late is too late, whatever the handler made of it; what its runner says about that outcome is kept.
+            # The interruption decides, whatever the handler returned; a report of the runner about it is kept.
             told = _INTERRUPTIONS.get(state, EventKind.BROKEN)
             if told != kind and not (told in _TOLD_TO_END and kind in _DECISIONS):
                 kind, data = told, TOO_LATE if told in _TOLD_TO_END else b""
@@ -270,20 +270,20 @@ cdef class Work:
             self.outbox.ring_bell()
 
     cpdef void ring_if_due(self):
-        """Wake the main process if it has results to read, unless there is work before this child.
+        """Wake the main process if it has results to read, unless this child still has enough work.
 
-        Then it need not know: it looks by itself before long.
+        In that case the main process reads them at its tick.
         """
         if self.tasks.runs_low() or self.tasks.is_empty() or atomic.load32(self.memory.base + REPORT_AT):
             self.outbox.ring_if_unread()
 
     cdef int write(self, Attempt task, bytes data) except -1:
-        """Send a result from within user code, in whatever thread that is."""
+        """Send a result from user code in any thread."""
         cdef Attempt shielded = None
         cdef bint gets_signals = self.outbox.is_own_thread()
         task.check()
         if gets_signals:
-            shielded, self.task = self.task, None  # a signal is to raise in user code, not here
+            shielded, self.task = self.task, None  # a signal must raise in user code, not here
         try:
             self.outbox.send(task, WRITTEN, data, 0)
             self.outbox.ring_bell()
@@ -291,15 +291,15 @@ cdef class Work:
             if gets_signals:
                 self.task = shielded
             if shielded is not None:
-                self.interrupt(0, None)  # what came meanwhile
+                self.interrupt(0, None)  # its signal may have come meanwhile
         return 0
 
     def disown(self) -> None:
-        """Keep this process, a fork of the child, from going on with its work."""
+        """Mark this process as a fork of the child, which must not take or answer tasks."""
         self.forked = True
 
     def measure(self) -> int:
-        """Publish this process' RSS and, above the limit, take no more work; return it."""
+        """Publish the RSS of this process, take no more work if it is above the limit, and return it."""
         rss = self.host.rss()
         atomic.store64(self.memory.base + RSS_AT, rss)
         if 0 < self.max_memory < rss:
@@ -309,7 +309,7 @@ cdef class Work:
     # Sleep ------------------------------------------------------------------------------------------------------
 
     def fall_asleep(self, *, rings: bool = True) -> bool:
-        """Set the flag that asks for a wake-up; false, and no flag, when there is a reason to stay awake.
+        """Set the flag that asks for a wake-up; clear it and return False if there is something to do.
 
         Without ``rings`` the caller rings the bell itself.
         """
@@ -319,11 +319,11 @@ cdef class Work:
             self.wake_up()
             return False
         if rings:
-            self.outbox.ring_if_unread()  # what it still had may have been withdrawn
+            self.outbox.ring_if_unread()  # its remaining tasks may have been withdrawn, so nothing else rings
         return True
 
     def wake_up(self) -> None:
-        """Clear the flag."""
+        """Clear the flag that asks for a wake-up."""
         atomic.store32(self.memory.base + SLEEPING_AT, 0)
 
     cdef bint has_news(self) noexcept:
@@ -334,7 +334,7 @@ cdef class Work:
     # Coroutines -------------------------------------------------------------------------------------------------
 
     def begin_async(self, row: int) -> Attempt | None:
-        """Begin the next record in a row if it is for a coroutine; ``None`` when it is not, or there is none."""
+        """Begin the next record in a row if it is for a coroutine; return ``None`` if it is not or there is none."""
         cdef Record record
         cdef Attempt task
         while not atomic.load32(self.memory.base + REPORT_AT) and self.tasks.look(&record) == FOUND:
@@ -346,17 +346,17 @@ cdef class Work:
         return None
 
     def enter_async(self, task: Attempt) -> None:
-        """Note that a coroutine has had its first step: until then its task has not begun."""
+        """Note the first step of a coroutine; before it the task has not begun."""
         self.slots.enter(task.row, task.seq)
 
     def finish_async(self, task: Attempt, kind: int, answer) -> None:
-        """Send a coroutine's outcome; end a process that the coroutine forked."""
+        """Send a coroutine's outcome; in a process that the coroutine forked, exit instead."""
         if self.forked:
             leave(None)
         self.finish(task, kind, answer)
 
     def was_told(self, task: Attempt) -> bool:
-        """Return, once, whether the end of a coroutine's task was requested."""
+        """Return whether a coroutine's task was interrupted; True only once."""
         return self.slots.see(task.row, task.seq)
 
     @property

@@ -1,6 +1,6 @@
-"""What the main process owns of one child: its segment, its rings' near side, its control socket, its fate.
+"""One child as the main process sees it: its segment, its queue, its control socket and its state.
 
-Two descriptors: the socket and the pidfd.
+A child takes two descriptors in the main process: the socket and the pidfd.
 """
 
 import asyncio
@@ -29,29 +29,29 @@ class ChildState(Enum):
     """The phase of a child's life."""
 
     STARTING = auto()
-    """Ordered; it has not said that it is ready."""
+    """Ordered, but not yet reported as ready."""
     READY = auto()
-    """It could take tasks, and does if its queue is open."""
+    """Able to take tasks, which it gets if its queue is open."""
     LEAVING = auto()
-    """It gets no more; once it has answered for what it has, it is told to exit."""
+    """Given no more tasks; told to exit once the results of all that it has are read."""
     EXITING = auto()
-    """It was told to exit."""
+    """Told to exit."""
     KILLED = auto()
-    """The main process has sent SIGKILL; its end is not known yet."""
+    """The main process has sent SIGKILL; the end of the child is not known yet."""
     DEAD = auto()
-    """It is gone, and everything it had is resolved."""
+    """Gone; each task that it had is resolved."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedBell:
-    """What all children share: the bell, and the descriptor that rings it."""
+    """The bell that all children share, and the descriptor that rings it."""
 
     bell: Segment
     ring: Wakeup
 
 
 class Child:
-    """One child, from the order to fork it until all its tasks are resolved."""
+    """A child, from the order to fork it until all its tasks are resolved."""
 
     def __init__(self, number: int, config: PoolConfig, shape: Layout) -> None:
         self.number = number
@@ -59,14 +59,14 @@ class Child:
         self.since_s = time.monotonic()  # in this state
         self.pid = 0
         self.pidfd = -1
-        self.blamed: Submission | None = None  # the task for whose sake the main process killed it
+        self.blamed: Submission | None = None  # the task because of which the main process killed it
         self.is_settled = False  # it has worked, or been ready for a while
-        self.preloader: PreloaderClient | None = None  # to the preloader that forked it
-        self.is_outdated = False  # another preloader is in charge: it is to be replaced
-        self.is_too_big = False  # it has grown above memory_limit: it is to be replaced
-        self.is_orphan = False  # its preloader is dead: nobody will say how it ended
+        self.preloader: PreloaderClient | None = None  # the one that forked it
+        self.is_outdated = False  # another preloader is in charge, so the child will be replaced
+        self.is_too_big = False  # it has grown above memory_limit, so it will be replaced
+        self.is_orphan = False  # its preloader is dead and cannot report how it ended
         self.peak_rss = 0
-        self.report_timer: asyncio.TimerHandle | None = None  # for the preloader's word on how it ended
+        self.report_timer: asyncio.TimerHandle | None = None  # limits the wait for the preloader's report of its end
         self.status: int | None = None
         self.text = ""  # why it could not start
         self.segment = Segment.create(shape.size)
@@ -89,12 +89,12 @@ class Child:
         return [self._far_channel.fileno(), self.segment.fd, shared_bell.bell.fd, shared_bell.ring.write_fd]
 
     def ordered(self) -> None:
-        """Close what is the child's alone, once it was passed on."""
+        """Close the descriptors that only the child needs, once the order is sent."""
         self._far_channel.close()
         self.segment.close_fd()
 
     def kill(self, blamed: Submission | None = None) -> None:
-        """Send SIGKILL to the child's process group; ``blamed`` is the task that is to answer for it."""
+        """Send SIGKILL to the child's process group; ``blamed`` is the task that is charged for it."""
         if self.state in (ChildState.KILLED, ChildState.DEAD):
             return
         self.state = ChildState.KILLED
@@ -102,19 +102,19 @@ class Child:
         self.queue.set_open(False)
         if not self.pid or self.status is not None:
             return
-        # Once it is reaped the preloader has killed the group before that, and the number may be another's.
+        # The preloader kills the group before it reaps the child; after that the pid may belong to another process.
         if send_signal(self.pid, self.pidfd, signal.SIGKILL):
             kill_group(self.pid)
 
     def signal(self, submission: Submission) -> None:
-        """Signal the child that its row asks for the end of a task; the child checks that it still runs it."""
+        """Signal the child that a task is asked to end; the child checks in the row that it still runs it."""
         if submission.is_async:
             self.queue.wake()
         else:
             send_signal(self.pid, self.pidfd, SOFT_SIGNAL)
 
     def close(self) -> None:
-        """Give everything back; the child is dead."""
+        """Release the resources of a dead child."""
         self.state = ChildState.DEAD
         self.ordered()
         self.channel.close()

@@ -1,7 +1,8 @@
-"""A child: takes tasks from its ring, runs them through the runner, answers. Forked by the preloader, or fresh.
+"""A child: takes tasks from its ring, runs them through the runner, and sends the results.
 
-Wakes when the main process rings; reads the task ring, the slot table and the command word; writes results and rows.
-If it dies, its ring and rows tell the main process what it was at. It dies with the main process, in any case.
+It is forked by the preloader, or is a fresh interpreter. Wakes when the main process rings; reads the task ring, the
+slot table and the command word; writes results and rows. If it dies, its ring and rows show the main process which
+tasks it had. If the main process dies, the kernel kills it.
 """
 
 import errno
@@ -73,27 +74,27 @@ class Host:
         self._poller.register(setup.control_fd, select.POLLIN)
 
     def sleep(self) -> None:
-        """Wait until the main process rings; for the thread that runs the tasks."""
+        """Wait until the main process rings; only for the thread that runs the tasks."""
         self._poller.poll(_IDLE_MS)
         self.drain()
         if self.on_drained is not None:
             self.on_drained()
 
     def pause(self) -> None:
-        """Wait a little, in any other thread: the main process' ring is not for it."""
+        """Wait a moment in another thread, which must not consume the main process's wake-up."""
         time.sleep(_PAUSE_S)
 
     def drain(self) -> None:
-        """Make the wake-up silent again."""
+        """Consume the wake-up."""
         try:
             self.channel.drain()
         except ChannelClosedError:
-            os._exit(1)  # the main process is gone, and the lifeline about to be cut
+            os._exit(1)  # the main process is gone, and the lifeline is about to be cut
 
     def receive_segment(self, wanted: bool) -> bytes:
-        """Take the next segment off the control socket; return what it holds, if that is wanted.
+        """Take the next segment off the control socket; return its data if ``wanted``.
 
-        Raises ``OSError`` if its descriptor did not come: this process may open no more.
+        Raises ``OSError`` if its descriptor was dropped because this process may open no more.
         """
         frame = self.channel.receive()
         if not frame.fds:
@@ -114,7 +115,7 @@ class Host:
             os.close(fd)
 
     def _send_descriptor(self, fd: int, size: int, number: int) -> bool:
-        """Pass a segment; return False if no descriptor may travel now."""
+        """Pass a segment; return False if the socket takes no descriptor now."""
         try:
             self.channel.send("segment", [fd], size=size, number=number)
         except ChannelBusyError:
@@ -122,12 +123,15 @@ class Host:
         return True
 
     def rss(self) -> int:
-        """Return this process' resident bytes."""
+        """Return the resident bytes of this process."""
         return own_rss()
 
 
 def run_child(setup: ChildSetup, runner: Runner) -> None:
-    """Serve the rings until told to exit; the caller has made this process lead its group and armed its lifeline."""
+    """Serve the rings until told to exit.
+
+    The caller has made this process the leader of its group and has armed its lifeline.
+    """
     try:
         _serve(setup, runner)
         end_process()
@@ -169,12 +173,12 @@ def _serve(setup: ChildSetup, runner: Runner) -> None:
     for stop in runner.child_stop:
         try:
             coroutines.call(stop)
-        except BaseException:  # noqa: BLE001 - nothing can be done but to say so; the others are called all the same
+        except BaseException:  # noqa: BLE001 - it can only be logged; the other functions are called all the same
             _log.exception("child_stop failed")
 
 
 def begin(setup: ChildSetup, spec: str, argument: str, runner: Runner | None = None) -> None:
-    """Load the runner, unless it is there, and serve; the caller has armed the lifeline."""
+    """Load the runner unless it is given, and serve; the caller has armed the lifeline."""
     if runner is None:
         try:
             runner = load_runner(spec, argument)

@@ -10,13 +10,13 @@ _START_METHODS = ("forkserver", "spawn")
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """What the children run, how many there are, and their limits.
+    """The number of children, their runner and their limits.
 
     ``runner`` is ``module:attr`` of a ``RunnerFactory``, called with ``argument``. ``name`` is the app's name in
     errors, by default ``runner``. Times are in seconds, memory in bytes. For ``max_tasks_per_child``,
     ``max_memory_per_child`` and ``memory_limit`` 0 means no limit; for ``timeout_grace`` it means to kill at once. A
-    child above ``max_memory_per_child`` is replaced after its task; one above ``memory_limit`` is replaced, and its
-    task ended. ``start_timeout`` limits the import of the app and the start of a child.
+    child above ``max_memory_per_child`` is replaced after its task. A child above ``memory_limit`` is replaced, and its
+    task is ended. ``start_timeout`` limits the import of the app and the start of a child.
     """
 
     runner: str

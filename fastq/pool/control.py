@@ -1,8 +1,8 @@
 """The control socket: short JSON messages with descriptors, over a pair of connected unix sockets.
 
-A frame is a 4-byte length and JSON text; descriptors ride on its first byte. Nothing on it is ever executed. The task
-path uses it to pass the segment of a record that is too big for a ring, and to wake a child that sleeps, by an empty
-frame.
+A frame is a 4-byte length and JSON text; descriptors travel with its first byte. Nothing that is received is ever
+executed. The task path uses the socket to pass the segment of a record that is too big for a ring. An empty frame wakes
+a sleeping child.
 """
 
 import array
@@ -30,7 +30,7 @@ Value = str | int | float | bool | None
 
 
 class ChannelClosedError(Exception):
-    """Raised when the other end of a control socket is gone or sends something else."""
+    """Raised when the other end of a control socket is gone or sends something that is not a frame."""
 
 
 class ChannelBusyError(ChannelClosedError):
@@ -63,12 +63,12 @@ class Frame:
 
 
 class Channel:
-    """One end of a control socket: sends and receives frames, blocking or not, as the socket is."""
+    """One end of a control socket; whether calls block is a property of the socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._buffer = bytearray()
-        # What came with each message that had descriptors: one call of recvmsg brings those of one message at most.
+        # One list per message that had descriptors: a call of recvmsg returns those of one message at most.
         self._fds: deque[list[int]] = deque()
 
     @staticmethod
@@ -94,8 +94,8 @@ class Channel:
     def send(self, op: str, fds: Sequence[int] = (), **body: Value) -> None:
         """Send one frame; the caller keeps its own ``fds``.
 
-        Raises ``ChannelBusyError`` when the socket does not block and has no room, ``ChannelClosedError`` when the
-        other end is gone, or does not read the rest of a frame.
+        Raises ``ChannelBusyError`` when the socket does not block and has no room, and ``ChannelClosedError`` when the
+        other end is gone or does not read the rest of a frame.
         """
         text = json.dumps({"op": op, "fds": len(fds), **body}).encode()
         if len(text) > _MAX_FRAME:
@@ -119,7 +119,7 @@ class Channel:
         return frame
 
     def drain(self) -> None:
-        """Read what has come without waiting; its frames are kept for ``receive`` and ``poll``."""
+        """Read what has arrived, without waiting; its frames are kept for ``receive`` and ``poll``."""
         try:
             self._fill(socket.MSG_DONTWAIT, _WAKE_UP_CHUNK)
         except BlockingIOError:
@@ -150,7 +150,7 @@ class Channel:
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
         for fd in fds:
             os.set_inheritable(fd, False)
-        if came_with & socket.MSG_CTRUNC:  # the limit of descriptors: the kernel has dropped some, or all
+        if came_with & socket.MSG_CTRUNC:  # over the descriptor limit: the kernel has dropped some or all of them
             _close_all(fds)
             self._fds.append([])
         elif fds:

@@ -1,8 +1,8 @@
 """Run ``async def`` tasks in a child: one event loop, as many coroutines as the slot table has rows.
 
-The loop is entered when a coroutine's task is next, and left when a plain one is and no coroutine runs; it is the same
-loop every time, so what handlers bound to it stays good. Each task runs in a context of its own, a copy of the child's
-as it was at the start.
+The loop is entered when a coroutine's task is next. It is left when a plain task is next and no coroutine runs. It is
+the same loop every time, so the clients and sessions that handlers bound to it stay valid. Each task runs in a context
+of its own, a copy of the child's context at the start.
 """
 
 import asyncio
@@ -55,9 +55,9 @@ class Coroutines:
         return self._loop
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call a function while no handler runs; what it returns is awaited in their loop if it can be.
+        """Call a function while no handler runs; await its result in the handlers' loop if it is awaitable.
 
-        It runs in the context that theirs are copied from.
+        It runs in the context from which those of the handlers are copied.
         """
         try:
             outcome = self._context.run(function)
@@ -69,14 +69,14 @@ class Coroutines:
                 leave(error)
             raise
         if self._work.forked:
-            leave(None)  # a process that the function forked came out of it
+            leave(None)  # the function has returned in a process that it forked
 
     def serve(self) -> None:
-        """Run coroutines until the next task is a plain one, or the child is to exit, and none is left."""
+        """Run coroutines until none is left and the next task is a plain one or the child must exit."""
         loop = self._loop_of_all()
         self._done = loop.create_future()
         loop.add_reader(self._host.wake_fd, self._wake)
-        # A handler that waits for room in the ring, and so blocks the loop, may take the news with it.
+        # A handler that blocks the loop while it waits for room in the ring may consume the wake-up.
         self._host.on_drained = lambda: loop.call_soon(self._wake)
         loop.call_soon(self._take)
         while not self._done.done():
@@ -87,7 +87,7 @@ class Coroutines:
         self._work.ring_if_due()
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None]) -> None:
-        """Run the loop, and go on after an exit in what a handler has started: asyncio has told the handler of it."""
+        """Run the loop; go on after a SystemExit in a task of a handler, to which asyncio passes it, too."""
         try:
             loop.run_until_complete(done)
         except (SystemExit, KeyboardInterrupt) as error:
@@ -120,12 +120,12 @@ class Coroutines:
             if not self._running and (self._work.must_exit or self._work.next_is_plain):
                 self._stop()
                 return
-            # With no row free, or a plain task in front, news can wait: a coroutine that ends looks again.
+            # With no free row, or a plain task in front, new records can wait: each coroutine that ends looks again.
             if not self._free or self._work.next_is_plain or self._work.fall_asleep(rings=False):
                 return
 
     def _ring(self) -> None:
-        """Ring for all that ended in a turn of the loop: for each by itself it would cost more than they do."""
+        """Ring once for all that ended in a turn of the loop: ringing for each would cost more than they do."""
         self._rings = False
         self._work.ring_if_due()
 
@@ -150,7 +150,7 @@ class Coroutines:
         self._end(task, kind, answer)
 
     def _look(self) -> None:
-        """End what a handler's code has canceled before its first step: it never saw it, and told nobody."""
+        """End coroutines that other code canceled before their first step: their own code never ran."""
         self._stage.check()
         for running, _ in list(self._running.values()):
             if running.done():
@@ -158,13 +158,13 @@ class Coroutines:
         self._look_out = self._loop.call_later(_LOOK_OUT_S, self._look) if self._running and self._loop else None
 
     def _ended(self, running: asyncio.Task[None]) -> None:
-        """End a coroutine that was canceled before its first step: it never saw it."""
+        """End a coroutine that was canceled before its first step: its own code never ran."""
         for unseen, task in list(self._running.values()):
             if unseen is running:
                 self._end(task, task.interruption or EventKind.BROKEN, _if_unasked(task))
 
     def _end(self, task: Attempt, kind: EventKind, answer: Answer) -> None:
-        # By the coroutine itself, not by a callback of its end, which costs as much again as all else here.
+        # Called by the coroutine itself: a done callback would cost as much again as everything else here.
         self._work.finish_async(task, kind, answer)
         if not self._rings and self._loop is not None:
             self._rings = True
@@ -179,5 +179,5 @@ async def _wait_for(outcome: Awaitable[object]) -> None:
 
 
 def _if_unasked(task: Attempt) -> Answer:
-    """Return what to say of a coroutine that was canceled by somebody other than the pool."""
+    """Return the answer for a canceled coroutine, BROKEN unless the pool canceled it."""
     return None if task.interruption else (EventKind.BROKEN, b"the coroutine was canceled from within its own code")

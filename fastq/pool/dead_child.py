@@ -1,8 +1,8 @@
 """The fates of the tasks of a dead child: each gets exactly one outcome.
 
-Results that it had sent count. What it had not begun waits again; a coroutine that had no step yet goes back to its
-queue. What ran in it is charged if the child died by itself; if the main process killed it, only the task that was to
-blame, and those that had been told and did not end.
+Results that the child had sent count. A task that it had not begun waits again. A coroutine that had no step yet goes
+back to its queue. If the child died by itself, the running tasks are charged. If the main process killed it, only the
+blamed task is charged, and those that had been asked to end and did not.
 """
 
 from fastq.pool import layout
@@ -22,7 +22,7 @@ _ASKED = {
 
 
 def resolve_dead_child(child: Child, dispatcher: Dispatcher) -> list[Event]:
-    """Return an event for everything that ran in a dead child, and let what it had not begun wait again."""
+    """Return an event for each task that ran in a dead child, and let those that it had not begun wait again."""
     events: list[Event] = []
     queue = child.queue
     dispatcher.collect_last(queue, events)
@@ -42,7 +42,7 @@ def _verdict(child: Child, submission: Submission) -> EventKind:
     if state == layout.ROW_ABORTED:
         return EventKind.ABORTED
     if was_killed and submission is not child.blamed and submission.is_async and not seen:
-        # It may have been told, but another task blocked its loop and it could not hear.
+        # Even if it was asked to end, it could not notice: another task blocked its loop.
         return EventKind.RERUN
     if state in _ASKED:
         return _ASKED[state]

@@ -1,7 +1,7 @@
-"""How many descriptors a process may open: the main process and the preloader as many as the system lets them.
+"""Limits of open descriptors: the main process and the preloader raise theirs as far as the system lets them.
 
-The limit that this process was given is the children's: old code may count on it (``select``, closing all that there
-may be).
+Children get the limit with which the main process was started. Old code may rely on it (``select``, or closing every
+possible descriptor).
 """
 
 import contextlib
@@ -11,21 +11,21 @@ __all__ = ["check_descriptors", "given_soft_limit", "raise_own_limit", "raise_so
 
 PER_CHILD = 2
 OTHERS = 64
-"""Connections to Redis, log, wake-ups, the hooks' and the aggregator's child."""
+"""For connections to Redis, the log, wake-ups, and the children of the hooks and the aggregator."""
 
 _given: list[int] = []
 
 
 def raise_soft_limit() -> int:
-    """Raise this process' soft limit to its hard one, as far as the system lets it; return what it was."""
+    """Raise the soft limit of this process to its hard one, as far as the system allows; return the old one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # macOS has another limit besides
+    with contextlib.suppress(ValueError, OSError):  # macOS has a further limit
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft
 
 
 def raise_own_limit() -> None:
-    """Raise the soft limit of this main process, and note the one that its children are to have."""
+    """Raise the soft limit of this main process, and remember the old one for its children."""
     _given[:] = [given_soft_limit()]
     raise_soft_limit()
 
@@ -36,14 +36,14 @@ def given_soft_limit() -> int:
 
 
 def set_soft_limit(soft: int) -> None:
-    """Set this process' soft limit, to the hard one if that is less."""
+    """Set the soft limit of this process, at most to its hard limit."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     unlimited = hard == resource.RLIM_INFINITY
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft if unlimited or 0 <= soft < hard else hard, hard))
 
 
 def check_descriptors(processes: int) -> str:
-    """Return why so many children cannot be started, "" if they can as far as descriptors go."""
+    """Return why ``processes`` children would need too many descriptors, "" if they would not."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     needed = processes * PER_CHILD + OTHERS
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -1,7 +1,7 @@
-"""Counts starts that went wrong, in a row: how long to wait before the next, and when to give up instead of spinning.
+"""Failed starts in a row: how long to wait before the next one, and when to give up instead of spinning.
 
-Children that are started together and fail together count as one. A pool gives up only while no child of it has ever
-worked: later the trouble is the machine's, memory most of all, and may pass.
+Children that are started together and fail together count as one. A pool gives up only while none of its children has
+ever worked: later failures are the machine's (mostly memory) and may pass.
 """
 
 import time
@@ -13,7 +13,7 @@ _TOO_MANY = 5
 
 
 class Failures:
-    """The failed starts of children and preloaders since one last worked."""
+    """The failed starts of children and preloaders since the last successful one."""
 
     def __init__(self) -> None:
         self._in_a_row = 0
@@ -21,12 +21,12 @@ class Failures:
         self._has_worked = False
 
     def count(self) -> None:
-        """Count one more; it is not to be tried again before the back-off is over."""
+        """Count one more failure and begin a back-off."""
         self._in_a_row += 1
         self._wait_until_s = time.monotonic() + _BACKOFF_S[min(self._in_a_row, len(_BACKOFF_S)) - 1]
 
     def clear(self) -> None:
-        """Forget them: a child has worked."""
+        """Forget all failures: a child has worked."""
         self._in_a_row = 0
         self._has_worked = True
 
@@ -37,5 +37,5 @@ class Failures:
 
     @property
     def wait_s(self) -> float:
-        """Return the seconds until the next try, 0 when it may be now."""
+        """Return the seconds until the next try, 0 if it may be made now."""
         return max(0.0, self._wait_until_s - time.monotonic())

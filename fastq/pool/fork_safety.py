@@ -1,8 +1,8 @@
-"""What an import leaves behind that does not go well with forking: connections, databases, event loops, threads.
+"""A check of what an import leaves behind that is unsafe to fork: connections, databases, event loops, threads.
 
-Looked at once, in the preloader. What is harmless is passed over: files and datagram sockets, which take each write as
-a whole, and threads of libraries that see to forks themselves. OpenBLAS ends its own before a fork, and starts them
-again when they are needed.
+It is done once, in the preloader. Harmless things are ignored: files and datagram sockets, which take each write as a
+whole, and threads of libraries that handle forks themselves. OpenBLAS ends its threads before a fork and restarts them
+when needed.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ _REMEDY = "or use --start-method spawn"
 
 
 def open_descriptors() -> set[int]:
-    """Return the descriptors of this process; none where the system does not tell."""
+    """Return the descriptors of this process; none where the system does not list them."""
     try:
         fds = {int(name) for name in os.listdir("/dev/fd")}
     except OSError:
         return set()
-    return {fd for fd in fds if _is_open(fd)}  # the listing's own is closed again
+    return {fd for fd in fds if _is_open(fd)}  # that of the listing itself is closed again
 
 
 def findings(before: set[int]) -> list[str]:
-    """Return, a line each, what children had better not inherit; ``before`` are the descriptors before the import."""
+    """Return one line for each thing that is unsafe to inherit; ``before`` are the descriptors before the import."""
     return [*_about_descriptors(open_descriptors() - before), *_about_threads()]
 
 
@@ -38,7 +38,7 @@ def findings(before: set[int]) -> list[str]:
 def _about_descriptors(fds: Iterable[int]) -> list[str]:
     lines: dict[str, None] = {}
     for fd in sorted(fds):
-        with contextlib.suppress(OSError):  # closed meanwhile, or nothing that could be looked into
+        with contextlib.suppress(OSError):  # closed meanwhile, or not readable
             if text := _about(fd):
                 lines[text] = None
     return list(lines)
@@ -74,7 +74,7 @@ def _about(fd: int) -> str:
 
 
 def _stream_peer(fd: int) -> str:
-    """Return the other end of a connection, "" where there is none, or none that has an address."""
+    """Return the peer address of a stream connection, "" if it has none."""
     with socket.socket(fileno=os.dup(fd)) as sock:
         if sock.type != socket.SOCK_STREAM:
             return ""
@@ -119,7 +119,7 @@ def _about_threads() -> list[str]:
 
 
 def _run_fork_handlers() -> None:
-    """Fork once, so that libraries which end their threads before a fork have done so: what is left is what is lost."""
+    """Fork once: some libraries end their threads before a fork, and those left are lost in children."""
     try:
         pid = os.fork()
     except OSError:

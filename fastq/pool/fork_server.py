@@ -1,7 +1,7 @@
-"""The preloader as all pools of a server share it: started once, asked for children, replaced when it dies.
+"""The preloader that all pools of a server share: started once, asked for children, replaced when it dies.
 
-Wakes on its preloader and on ``reload``, which imports the app in a new preloader: once that has worked, children are
-forked from the new one, and the old one ends with the last of its own. If an import fails, what was there stays.
+Wakes on messages of its preloader and on ``reload``, which imports the app in a new preloader. If that works, children
+are forked from the new one, and the old one ends with its last child. If the import fails, the old one stays.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from fastq.pool.preloader_client import PoolStartError, PreloaderClient, Preload
 
 __all__ = ["ForkServer", "ForkUser"]
 
-_YOUNG_S = 1.0  # dead so soon after the import, and no child has done anything: it did not really start
+_YOUNG_S = 1.0  # a death so soon after the import, before any child worked, is a failed start
 _EXIT_S = 0.5
 _SLOW_IMPORT_S = 2.0
-_MAX_UNANSWERED = 16  # orders: a socket has room for a few hundred, the kernel lets few descriptors travel at a time
+_MAX_UNANSWERED = 16  # orders: a socket has room for a few hundred, but the kernel limits the descriptors in transit
 
 
 class ForkUser(Protocol):
     """An owner of forked children."""
 
     def on_frame(self, frame: Frame) -> None:
-        """Hear what became of a child."""
+        """Handle a message about one of its children."""
 
     def on_lost(self, preloader: PreloaderClient) -> bool:
         """Give up the children of a dead preloader; return whether any of them has worked."""
@@ -36,26 +36,26 @@ class ForkUser(Protocol):
         """Order what could not be ordered before: the preloader has answered an order."""
 
     def on_up(self, preloader: PreloaderClient) -> None:
-        """Learn that children are forked by another preloader now, from another import of the app."""
+        """Switch to another preloader, which has imported the app anew."""
 
     def on_failed(self, error: PoolStartError) -> None:
-        """Learn that there will be no preloader any more."""
+        """Give up: no preloader can be started any more."""
 
 
 class ForkServer:
-    """The preloader in charge, and those before it that still have children."""
+    """The current preloader, and the older ones that still have children."""
 
     def __init__(self, config: PoolConfig, on_notice: Callable[[str], None], on_info: Callable[[str], None]) -> None:
         self.config = config
         self._on_notice = on_notice
         self._on_info = on_info
         self._preloader = self._new_preloader()
-        self._next: PreloaderClient | None = None  # is importing the app
+        self._next: PreloaderClient | None = None  # it is importing the app
         self._retired: dict[PreloaderClient, asyncio.Future[None]] = {}
         self._users: list[ForkUser] = []
         self._children: dict[int, tuple[ForkUser, PreloaderClient]] = {}
         self._number = 0
-        self._unanswered: set[int] = set()  # the orders of which no preloader has said what came of them
+        self._unanswered: set[int] = set()  # numbers of ordered children about which nothing was heard yet
         self._failures = Failures()
         self._changing = asyncio.Lock()
         self._loaded_s = 0.0
@@ -64,7 +64,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int:
-        """Return the process id of the preloader in charge, 0 before the start."""
+        """Return the process id of the current preloader, 0 before the start."""
         return self._preloader.pid
 
     def pids(self) -> set[int]:
@@ -72,11 +72,14 @@ class ForkServer:
         return {preloader.pid for preloader in (self._preloader, self._next, *self._retired) if preloader is not None}
 
     async def join(self, user: ForkUser) -> None:
-        """Let a user order children; the first one waits for the import, whose failure is a ``PoolStartError``."""
+        """Let a user order children; the first one waits for the import.
+
+        Raises ``PoolStartError`` when the import fails.
+        """
         self._users.append(user)
         if not self._preloader.pid:
             async with self._changing:
-                if not self._preloader.pid:  # a reload may have come before
+                if not self._preloader.pid:  # unless a reload was first
                     self._up(await self._load(self._preloader))
 
     def leave(self, user: ForkUser) -> None:
@@ -97,7 +100,7 @@ class ForkServer:
         return self._number
 
     def order(self, user: ForkUser, number: int, fds: list[int], config: PoolConfig) -> PreloaderClient | None:
-        """Order a child of ``config``; return whose it will be, None when none can be ordered now."""
+        """Order a child of ``config``; return the preloader that forks it, None when none takes orders now."""
         preloader = self._preloader
         if not preloader.order(number, fds, config):
             return None
@@ -112,15 +115,15 @@ class ForkServer:
         self._end_if_childless(preloader)
 
     def settle(self) -> None:
-        """Learn that a child works: the preloader is a good one."""
+        """Forget failed starts: a child of the preloader works."""
         self._failures.clear()
 
     # Replacing ----------------------------------------------------------------------------------------------------
 
     async def reload(self) -> asyncio.Future[None]:
-        """Import the app in a new preloader and put it in charge; the future is done when no old child is left.
+        """Import the app in a new preloader and switch to it; the future is done when no old child is left.
 
-        Raises ``PoolStartError`` when that fails; everything is as before then.
+        Raises ``PoolStartError`` when that fails; then nothing changes.
         """
         async with self._changing:
             old = self._preloader
@@ -142,7 +145,7 @@ class ForkServer:
         return loaded
 
     async def _load(self, preloader: PreloaderClient) -> Frame:
-        """Have a preloader import the app, and tell of that if it takes long."""
+        """Let a preloader import the app; log it if it takes long."""
         text = f"importing {self.config.name} …"
         slow = asyncio.get_running_loop().call_later(_SLOW_IMPORT_S, self._on_info, text)
         try:
@@ -190,7 +193,7 @@ class ForkServer:
         text = f"the preloader (process {preloader.pid}) died; its children are replaced"
         have_worked = [user.on_lost(preloader) for user in self._users]
         if preloader is not self._preloader:
-            self._on_notice(text)  # and by children of the one in charge, as they would have been anyway
+            self._on_notice(text)  # by children of the current preloader, as they would have been anyway
             return
         if time.monotonic() - self._loaded_s < _YOUNG_S and not any(have_worked):
             self._failed(text)
@@ -209,7 +212,7 @@ class ForkServer:
                     self._failed(str(error))
 
     def _failed(self, text: str) -> None:
-        """Count a start that went wrong; give up if that was one too many, else there will be another after a while."""
+        """Count a failed start; give up after too many, otherwise log when the next one is made."""
         self._failures.count()
         if not self._failures.are_too_many:
             self._on_notice(f"{text}\nretrying in {self._failures.wait_s:.1f} s")

@@ -1,7 +1,7 @@
 """Every offset and width of the memory that the main process and its children share.
 
-All numbers are native-endian and aligned to their own width; times are nanoseconds of ``CLOCK_MONOTONIC`` unless the
-name says ``UNIX``. Words that both sides write have a cache line of their own. Change anything here: raise VERSION.
+All numbers are native-endian and aligned to their own width. Times are nanoseconds of ``CLOCK_MONOTONIC`` unless the
+name says ``UNIX``. Words that both sides write have a cache line of their own. Any change here must raise VERSION.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ SLEEPING_AT = 1 * LINE  # u32; child sets it before it sleeps, main clears it wh
 SPACE_WANTED_AT = 2 * LINE  # u32; child sets it when its result ring is full
 COMMAND_AT = 3 * LINE  # u32; main writes a COMMAND_*
 REPORT_AT = 4 * LINE  # u32; child writes REPORT_* bits
-RSS_AT = 4 * LINE + 8  # u64 bytes; child writes what it measured last
-STEP_AT = 4 * LINE + 16  # u64 sequence number; child writes whose coroutine its event loop is in, 0 for none
+RSS_AT = 4 * LINE + 8  # u64 bytes; child writes its last measurement
+STEP_AT = 4 * LINE + 16  # u64; child writes the sequence number of the coroutine that its event loop is in, 0 for none
 TASK_TAIL_AT = 5 * LINE  # u64 byte position; main
 TASK_HEAD_AT = 6 * LINE  # u64 byte position; child
 RESULT_TAIL_AT = 7 * LINE  # u64 byte position; child
@@ -32,15 +32,15 @@ SLOTS_AT = 9 * LINE
 
 COMMAND_RUN = 0
 COMMAND_EXIT = 1
-REPORT_OVER_MEMORY = 1  # takes no more work: it wants to be replaced
-REPORT_NO_DESCRIPTORS = 2  # the same
+REPORT_OVER_MEMORY = 1  # it takes no more work and must be replaced
+REPORT_NO_DESCRIPTORS = 2  # likewise
 
-# A row of the slot table; row 0 is the one for plain handlers.
+# A row of the slot table; plain handlers use row 0.
 ROW_WIDTH = LINE
 ROW_WORD_AT = 0  # u64: sequence number << 8 | ROW_* state, one word so that no compare-and-swap hits another task
 ROW_START_AT = 8  # i64
 ROW_DEADLINE_AT = 16  # i64; 0 = none
-ROW_ENTERED_AT = 24  # u64 sequence number; child writes that of the coroutine that has had its first step
+ROW_ENTERED_AT = 24  # u64; child writes the sequence number once the coroutine has had its first step
 
 ROW_IDLE = 0
 ROW_RUNNING = 1
@@ -48,13 +48,13 @@ ROW_TIMED_OUT = 2  # main asked for the end: the deadline has passed
 ROW_CANCELED = 3  # main asked for the end: somebody canceled the task
 ROW_ABORTED = 4  # main asked for the end: the pool shuts down
 ROW_MEMORY_LIMIT = 5  # main asked for the end: the child has grown above memory_limit
-ROW_SEEN = 0x80  # bit that a child adds to one of the last four once a coroutine was told
+ROW_SEEN = 0x80  # bit that a child adds to one of the last four states once it has canceled the coroutine
 
 # A record of a ring: a header, then its bytes, padded to 8.
 RECORD_SIZE_AT = 0  # u32, bytes of data
 RECORD_STATE_AT = 4  # u32, RECORD_*
 RECORD_SEQ_AT = 8  # u64
-RECORD_KIND_AT = 16  # u32; task: TASK_* bits; result: outcome.Kind
+RECORD_KIND_AT = 16  # u32; task: TASK_* bits; result: EventKind
 RECORD_FLAGS_AT = 20  # u32, FLAG_*
 RECORD_A_AT = 24  # i64; task: timeout, 0 = none; result: how long the handler ran
 RECORD_B_AT = 32  # i64; task: deadline, UNIX, 0 = none; result: the number of its segment, 0 = none
@@ -64,7 +64,7 @@ RECORD_ALIGN = 8
 RECORD_WAITING = 1  # written, not taken
 RECORD_RUNNING = 2  # claimed by the child
 RECORD_WITHDRAWN = 3  # claimed back by the main process
-RECORD_PAD = 4  # nothing up to the end of the ring; the next record is at its start
+RECORD_PAD = 4  # empty up to the end of the ring; the next record is at the start
 
 TASK_ASYNC = 1
 TASK_AWAITED = 2
@@ -73,7 +73,7 @@ FLAG_SEGMENT = 1  # the data is 8 bytes of length; the bytes are in a segment se
 # The segment that all children of a pool share.
 BELL_AT = 0  # u32, BELL_*
 
-BELL_AWAKE = 0  # main reads the rings, or was rung for; nobody need ring
+BELL_AWAKE = 0  # main reads the rings or was already rung; no child needs to ring
 BELL_ASLEEP = 1
 
 

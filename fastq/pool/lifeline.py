@@ -1,9 +1,9 @@
-"""End with the main process, at once and with every descendant, even in the middle of a C call that holds the GIL.
+"""Death with the main process: at once, with every descendant, even in the middle of a C call that holds the GIL.
 
-The parent alone holds the write end of a pipe: the main process that of the preloader, the preloader those of the
+Only the parent holds the write end of a pipe: the main process that of the preloader, the preloader those of the
 children. On Linux the kernel itself sends SIGKILL to the whole process group of the reader when that end closes
 (``F_SETOWN`` with a group, ``F_SETSIG``): no code of the reader has to run. Elsewhere a thread in C waits for the
-hang-up and does the same for a child; the preloader hears of it from its control socket.
+hang-up and does the same for a child; the preloader notices it on its control socket.
 """
 
 import fcntl
@@ -20,14 +20,14 @@ _F_SETSIG = 10  # Linux; the fcntl module does not name it
 
 
 def arm(fd: int, *, by_thread: bool = not sys.platform.startswith("linux")) -> None:
-    """Let this process, which leads its group, be killed with the group when the pipe at ``fd`` loses its writer."""
+    """Arrange that this process and the group it leads are killed when the pipe at ``fd`` loses its writer."""
     if by_thread:
         watch(fd)
     else:
         fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(fd, _F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-    if is_cut(fd):  # before it was armed
+    if is_cut(fd):  # the writer was gone before this
         os.killpg(0, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""Turn ``module:attr`` and an argument into a runner, or into a text that says why not."""
+"""Loading of a runner from ``module:attr`` and an argument."""
 
 import importlib
 import traceback
@@ -14,7 +14,7 @@ _MAX_TEXT = 64_000
 class RunnerLoadError(Exception):
     """Raised when the runner, or the app that it imports, cannot be loaded.
 
-    The text holds the traceback; if ``is_misuse``, it names what does not exist.
+    The text holds the traceback; if ``is_misuse``, it names the object that does not exist.
     """
 
     def __init__(self, text: str, *, is_misuse: bool = False) -> None:
@@ -25,7 +25,7 @@ class RunnerLoadError(Exception):
 def load_runner(spec: str, argument: str) -> Runner:
     """Import the factory that ``spec`` names and call it.
 
-    Raises ``RunnerLoadError`` whatever goes wrong inside, ``SystemExit`` at import included.
+    Raises ``RunnerLoadError`` for every error inside, including ``SystemExit`` at import.
     """
     module_name, _, attribute = spec.partition(":")
     try:
@@ -33,5 +33,5 @@ def load_runner(spec: str, argument: str) -> Runner:
         return factory(argument)
     except RunnerMisuseError as error:
         raise RunnerLoadError(str(error), is_misuse=True) from error
-    except BaseException as error:  # an app may raise anything at import, and the user wants to see it
+    except BaseException as error:  # an app may raise anything at import, and the user needs to see it
         raise RunnerLoadError(traceback.format_exc()[-_MAX_TEXT:]) from error

@@ -1,6 +1,6 @@
 """Memory that processes share and that leaves nothing behind.
 
-On Linux a memfd, passed by its descriptor; elsewhere a file that is unlinked before anyone uses it. Neither has a name,
+It is a memfd on Linux, passed by its descriptor, and elsewhere a file that is unlinked before use. Neither has a name,
 counts against ``/dev/shm``, or outlives the last process that holds it.
 """
 
@@ -52,7 +52,7 @@ class Segment:
 
     @classmethod
     def attach(cls, fd: int) -> Self:
-        """Map the segment behind a received descriptor, and own it from now on."""
+        """Map the segment behind a received descriptor, and take ownership of the descriptor."""
         return cls(fd, os.fstat(fd).st_size)
 
     def close_fd(self) -> None:
@@ -63,7 +63,7 @@ class Segment:
 
 
 def write_header(segment: Segment, shape: Layout) -> None:
-    """Stamp a new child segment so that a child can tell that it speaks the same layout."""
+    """Stamp a new segment so that a child can check that it uses the same layout."""
     struct.pack_into("=III", segment.memory, layout.MAGIC_AT, layout.MAGIC, layout.VERSION, shape.rows)
     struct.pack_into("=Q", segment.memory, layout.RING_BYTES_AT, shape.ring_bytes)
 

@@ -1,7 +1,7 @@
-"""Ends tasks whose child has grown above the memory limit, before the machine swaps or kills at random.
+"""The memory limit: tasks whose child has grown above it are ended before the machine swaps or kills at random.
 
-Wakes at the pool's tick; reads the size of each child. By child, it keeps what it saw when that was last within the
-limit. A child that was above it once is replaced, whatever becomes of its tasks.
+Wakes at the pool's tick; reads the size of each child. For each child it keeps the last observation within the limit. A
+child that was above the limit once is replaced, whatever happens to its tasks.
 """
 
 import time
@@ -23,13 +23,13 @@ _LIVE = (ChildState.READY, ChildState.LEAVING)
 
 @dataclass(slots=True)
 class _Seen:
-    """What was known of a child when it was last within the limit, and what was done about it since."""
+    """The last observation of a child within the limit, and what was done about it since."""
 
     within_ns: int = 0
     finished: int = 0
     """How many of its tasks had ended by then."""
     kill_at_ns: int = 0
-    """The end of the grace of the task that was told to end, 0 if none was."""
+    """The end of the grace of the task that was asked to end, 0 if none was."""
 
 
 class MemoryWatch:
@@ -43,7 +43,7 @@ class MemoryWatch:
         self._due_s = 0.0
 
     def check(self, children: Sequence[Child]) -> None:
-        """Have every child that is above the limit replaced, and end the task that is to blame as its timeout would."""
+        """Mark every child above the limit for replacement, and end the task to blame as its timeout would."""
         now_s = time.monotonic()
         if not self._limit or now_s < self._due_s:
             return
@@ -67,13 +67,13 @@ class MemoryWatch:
         child.text = f": it had {size}"
         blamed = None if seen.kill_at_ns else _blamed(child, seen, running)
         if blamed is None:
-            child.kill()  # nobody knows whose memory it is: all run again
+            child.kill()  # no task can be blamed: all run again
         elif self._timekeeper.interrupt(child, blamed, ROW_MEMORY_LIMIT, now := now_ns()):
             seen.kill_at_ns = now + self._timekeeper.grace_ns
 
 
 def _running(child: Child) -> list[tuple[int, Submission]]:
-    """Return what is in a handler, with the time at which it began."""
+    """Return the running submissions, each after its start time."""
     return [
         (row[2], submission)
         for submission in child.queue.remaining()
@@ -84,9 +84,9 @@ def _running(child: Child) -> list[tuple[int, Submission]]:
 def _blamed(child: Child, seen: _Seen, running: list[tuple[int, Submission]]) -> Submission | None:
     """Return the task that made its child grow, as far as that can be known.
 
-    One that began since the child was within the limit may have found it like that. Of several coroutines it is the one
-    that the event loop is in, if that began before; where the loop is in none, it is the one that began last, since the
-    others have run within the limit for longer.
+    A task that began after the last observation within the limit is not blamed: the child may have been too big
+    already. Among several coroutines, the one that the event loop is in is blamed if it began before that. If the loop
+    is in none, the one that began last is blamed, since the others have run within the limit for longer.
     """
     queue = child.queue
     latest = running[-1][1]

@@ -1,7 +1,7 @@
-"""The pool as the server uses it: tasks in, events out, over the server's event loop.
+"""The pool as the server uses it: tasks in, events out, in the server's event loop.
 
 Wakes when a child rings, and at its tick (20 ms while it has work, 1 s otherwise); reads the result rings; writes the
-task rings. No call waits for a child, save ``start``, ``drain`` and ``stop``, which are bounded.
+task rings. No call waits for a child except ``start``, ``drain`` and ``stop``, which are bounded.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from fastq.pool.wakeup import Wakeup
 __all__ = ["ForkServer", "PoolConfig", "ProcessPool"]
 
 _IDLE_TICK_S = 1.0
-_LONGEST_TICK_S = 0.02  # a child that has work before it does not ring: for so long its results may be unread
+_LONGEST_TICK_S = 0.02  # a child that still has work does not ring, so its results may stay unread for so long
 _SHORTEST_TICK_S = 0.01
-_TICKS_A_PREFETCH = 2.5  # what waited for one and a half of it is found before it waited for two
+_TICKS_A_PREFETCH = 2.5  # a task that waited for 1.5 prefetch times is found before it has waited for 2
 _ABORT_GRACE_S = 0.5
 _EXIT_S = 0.3
-_SHORTAGE_EVERY_S = 60.0  # a line of log
+_SHORTAGE_EVERY_S = 60.0  # between lines of log
 _ROUNDS = 4  # of collecting before other callbacks of the loop get their turn
 
 
 class ProcessPool:
-    """A pool of child processes that run submissions; ``forks``, or else a preloader of its own, forks them."""
+    """A pool of child processes that run submissions; they come from ``forks``, by default a fork server of its own."""
 
     def __init__(self, config: PoolConfig, callbacks: PoolCallbacks, forks: ForkServer | None = None) -> None:
         self._config = config
@@ -75,7 +75,7 @@ class ProcessPool:
     async def start(self) -> None:
         """Import the app, fork the children, and return when all are ready.
 
-        Raises ``PoolStartError`` with the reason, a traceback if there is one; ``stop`` is still to be called.
+        Raises ``PoolStartError`` with the reason or a traceback; ``stop`` must be called after that, too.
         """
         loop = asyncio.get_running_loop()
         loop.add_reader(self._ring.read_fd, self._on_bell)
@@ -89,11 +89,11 @@ class ProcessPool:
             raise self._error
 
     def withdraw_all(self) -> list[Submission]:
-        """Take no more tasks, and return, in order of submission, those that have not begun; they get no event."""
+        """Take no more tasks; return those that have not begun, in order of submission; they get no event."""
         return self._dispatcher.close()
 
     async def drain(self, within: float) -> bool:
-        """Wait until nothing runs any more, for so many seconds at most; tell whether it came to that."""
+        """Wait for at most ``within`` seconds until nothing runs; return whether that was reached."""
         try:
             async with asyncio.timeout(within):
                 while self._dispatcher.pending:
@@ -104,10 +104,9 @@ class ProcessPool:
         return True
 
     async def stop(self) -> None:
-        """End what runs (ABORTED: soft signal, SIGKILL half a second later), every child and the pool's own preloader.
+        """End running tasks (ABORTED: soft signal, SIGKILL half a second later), children and an own preloader.
 
-        Takes a second and a half at most, five more where children have something to do at their end; save for children
-        that even SIGKILL does not end.
+        Takes at most 1.5 s, and 5 s more if children have stop functions; longer only if SIGKILL does not end a child.
         """
         rest = self._dispatcher.close()
         if rest:
@@ -134,7 +133,7 @@ class ProcessPool:
     # Tasks ------------------------------------------------------------------------------------------------------
 
     def submit(self, batch: Sequence[Submission]) -> None:
-        """Take tasks; each gets its outcome through ``on_events``, in a later turn of the loop at the earliest."""
+        """Take tasks; their events go to ``on_events``, never within this call."""
         returned = self._dispatcher.submit(batch)
         if returned:
             asyncio.get_running_loop().call_soon(self._deliver, returned)
@@ -144,7 +143,7 @@ class ProcessPool:
 
     @property
     def free(self) -> int:
-        """Return how many more tasks would start within ``prefetch_time``, by what is known of their durations."""
+        """Return how many more tasks would start within ``prefetch_time``, by the estimated durations."""
         return self._dispatcher.free(self._supervisor.only_async)
 
     @property
@@ -154,17 +153,17 @@ class ProcessPool:
 
     @property
     def can_work(self) -> bool:
-        """Return whether there is a child that takes tasks, or works off what it has."""
+        """Return whether a child takes tasks or still works on those it has."""
         return any(child.state in (ChildState.READY, ChildState.LEAVING) for child in self._supervisor.children)
 
     def submissions(self) -> list[Submission]:
-        """Return everything that has had no final event yet."""
+        """Return the submissions without a final event."""
         given = [submission for child in self._supervisor.children for submission in child.queue.remaining()]
         return given + self._dispatcher.list_waiting()
 
     @property
     def description(self) -> str:
-        """Return what the runner says of itself."""
+        """Return the runner's description of itself."""
         return self._supervisor.description
 
     @property
@@ -174,11 +173,11 @@ class ProcessPool:
 
     @property
     def child_states(self) -> dict[int, ChildState]:
-        """Return where each child that is not known to be dead is in its life, by process id."""
+        """Return the state of each child that is not known to be dead, by process id."""
         return {child.pid: child.state for child in self._supervisor.children if child.pid}
 
     def running(self) -> list[Running]:
-        """Return what is in a handler now."""
+        """Return the tasks that are in a handler now."""
         found = []
         for child in self._supervisor.children:
             for submission in child.queue.remaining():
@@ -187,7 +186,7 @@ class ProcessPool:
         return found
 
     def cancel(self, submission: Submission) -> CancelOutcome:
-        """Withdraw a task, or tell it to end."""
+        """Withdraw a task, or ask it to end if it runs."""
         if self._dispatcher.withdraw(submission):
             return CancelOutcome.WITHDRAWN
         child = self._child_of(submission)
@@ -207,7 +206,7 @@ class ProcessPool:
         self._pump()
 
     def _pump(self) -> None:
-        """Collect results, give out what waits, deliver the events; until there is nothing new."""
+        """Collect results, dispatch waiting tasks and deliver the events, until there is nothing new."""
         self._dispatcher.wake()
         events: list[Event] = []
         try:
@@ -225,9 +224,9 @@ class ProcessPool:
             self._deliver(events)
 
     def _condemn(self, queue: object, error: Exception) -> None:
-        """Kill a child whose rings cannot be read any more, so that its tasks are judged.
+        """Kill a child whose rings cannot be read any more, so that its tasks are resolved.
 
-        Its task answers for it where the child wrote what it must not, and none where this process lacked something.
+        If the child corrupted its ring, its task is charged. If this process lacked memory or descriptors, none is.
         """
         for child in self._supervisor.children:
             if child.queue is queue:
@@ -248,10 +247,10 @@ class ProcessPool:
                 self._changes.set()
 
     def _attempt(self, step: Callable[[], object]) -> None:
-        """Take a step of a turn; a defect that it meets is told to the loop, and costs no other step."""
+        """Take a step of a tick; report an unexpected error to the loop, so that the other steps are taken, too."""
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the tick has to go on
+        except Exception as error:  # noqa: BLE001 - whatever it is, the tick must go on
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "unexpected error in the pool", "exception": error}
             )
@@ -275,7 +274,7 @@ class ProcessPool:
         self._tick = asyncio.get_running_loop().call_later(delay_s, self._on_tick)
 
     def _on_tick(self) -> None:
-        """Check limits, and collect the results of children that have work before them, and so did not ring."""
+        """Check limits, and collect the results of children that did not ring because they still have work."""
         children = self._supervisor.children
         self._attempt(self._pump)
         self._attempt(lambda: self._timekeeper.check(children, now_ns()))

@@ -1,10 +1,10 @@
-"""The preloader: imports the app once, forks a child for every order, says how each ended.
+"""The preloader: imports the app once, forks a child for every order, reports how each ended.
 
-One thread. Wakes on an order of the main process or the end of a child; writes only to the control socket. It holds the
-children's lifelines: when the main process goes, the kernel ends it, and with it the children. If it dies itself, they
-end, too, and the main process starts another. With ``start_method="spawn"`` it imports nothing, and its children are
-fresh interpreters. A child may be told to load another runner than the one that was loaded here; it finds the app
-imported.
+It has one thread. Wakes on an order of the main process or the end of a child; writes only to the control socket. It
+holds the children's lifelines: when the main process dies, the kernel kills the preloader, and with it the children. If
+the preloader dies itself, its children die, too, and the main process starts another. With ``start_method="spawn"`` it
+imports nothing, and its children are fresh interpreters. An order may name another runner than the one loaded here; its
+child still finds the app imported.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ from fastq.pool.runner import Runner
 
 __all__ = ["main"]
 
-_REAP_MS = 50  # where there is no pidfd
+_REAP_MS = 50  # how often to look where there is no pidfd
 _SETTLE_S = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    number: int  # the main process' for it
+    number: int  # given by the main process
     pidfd: int
-    lifeline: int  # the end that is written
+    lifeline: int  # the write end
 
     def close(self) -> None:
         os.close(self.lifeline)
@@ -59,7 +59,7 @@ class Preloader:
         self._poller.register(channel, select.POLLIN)
 
     def serve(self) -> Callable[[], None] | None:
-        """Follow orders until told to exit; in a forked child, return what it is to run."""
+        """Follow orders until told to exit; in a forked child, return the function that it must run."""
         while True:
             without_pidfd = any(child.pidfd < 0 for child in self._children.values())
             self._poller.poll(_REAP_MS if without_pidfd else None)
@@ -71,11 +71,11 @@ class Preloader:
                     return job
 
     def kill_all(self) -> None:
-        """Kill every child with its group and wait for their end."""
+        """Kill every child with its group, and wait for their ends."""
         for pid in self._children:
             kill_group(pid)
         with contextlib.suppress(ChildProcessError):
-            signal.alarm(_SETTLE_S)  # one that does not die even of SIGKILL (stuck in the kernel) is init's
+            signal.alarm(_SETTLE_S)  # a child that is stuck in the kernel is left to init
             while True:
                 os.wait()
 
@@ -106,7 +106,7 @@ class Preloader:
             self._poller.register(pidfd, select.POLLIN)
         try:
             self._channel.send("forked", [pidfd] if pidfd >= 0 else [], child=number, pid=pid)
-        except ChannelBusyError:  # no descriptor may travel now; the main process opens one itself
+        except ChannelBusyError:  # the socket takes no descriptor now; the main process opens one itself
             self._channel.send("forked", child=number, pid=pid)
         return None
 
@@ -128,7 +128,7 @@ class Preloader:
 
     def _reap(self) -> None:
         for pid, child in list(self._children.items()):
-            # Look without reaping: while it is a zombie its number is taken, and its group is surely its own.
+            # Look without reaping: a zombie keeps its pid, so the group that is killed is surely its own.
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 continue
             kill_group(pid)
@@ -156,7 +156,7 @@ def _import_app(channel: Channel, order: Frame) -> Runner | None:
 
 
 def _serve(channel: Channel) -> Callable[[], None] | None:
-    """Load the app and follow orders; return what a forked child is to run, ``None`` when the end has come."""
+    """Load the app and follow orders; return the function that a forked child must run, ``None`` at the end."""
     order = channel.receive()
     (lifeline,) = order.fds
     if sys.platform.startswith("linux"):
@@ -164,16 +164,16 @@ def _serve(channel: Channel) -> Callable[[], None] | None:
     set_soft_limit(order.number("soft_limit"))
     before = open_descriptors()
     runner = _import_app(channel, order)
-    # The app may have changed what the loop below counts on.
+    # The app may have changed settings on which the loop below relies.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    soft_limit = raise_soft_limit()  # children get back what the app has left
+    soft_limit = raise_soft_limit()  # children get back the limit that the app has left
     flush_output()
     channel.send("loaded", findings="\n".join(findings(before)), rss=own_rss())
     gc.collect()
-    gc.freeze()  # children share the pages of what is there now as long as no collection writes to them
+    gc.freeze()  # children share the pages of these objects as long as no collection writes to them
     preloader = Preloader(channel, order, runner, soft_limit)
     pid = os.getpid()
     try:
@@ -192,7 +192,7 @@ def main() -> None:
         job = _serve(channel)
     except ChannelClosedError:
         pass  # the main process is gone
-    except BaseException:  # noqa: BLE001 - a defect: say so, and do not run what the app has registered for its exit
+    except BaseException:  # noqa: BLE001 - a defect: print it, and do not run the app's exit functions
         traceback.print_exc()
         os._exit(1)
     if os.getpid() == pid:

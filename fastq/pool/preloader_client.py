@@ -1,7 +1,7 @@
-"""The main process' end of the preloader: starts it, sends orders, hears how children end, notices when it dies.
+"""The main process's client of the preloader: starts it, sends orders, passes on its messages, notices its death.
 
-Wakes on the control socket. If the preloader dies or stops reading, ``on_lost`` is called once; another client is
-made then, this one is never used again.
+Wakes on the control socket. If the preloader dies or stops reading, ``on_lost`` is called once. Then another client is
+made; this one is never used again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _REAP_S = 0.005
 class PoolStartError(FastqError):
     """Raised when the app cannot be loaded or children do not start; the text is for the user.
 
-    ``is_misuse`` is true if a setting is at fault: what it names does not exist or cannot be used.
+    ``is_misuse`` is true if a setting names an object that does not exist or cannot be used.
     """
 
     def __init__(self, text: str, *, is_misuse: bool = False) -> None:
@@ -68,7 +68,7 @@ class PreloaderClient:
     async def start(self) -> Frame:
         """Start the preloader, wait until it has imported the app, and return its report.
 
-        Raises ``PoolStartError`` with the traceback when the import fails, or says that it took too long.
+        Raises ``PoolStartError``, with the traceback, when the import fails or takes too long.
         """
         loop = asyncio.get_running_loop()
         self._loaded = loop.create_future()
@@ -93,7 +93,7 @@ class PreloaderClient:
             raise PoolStartError(f"{self._config.name}: the process that imports it ended: {fate}") from error
 
     def _launch(self) -> Channel:
-        """Start the process and tell it what to load; return the near end of its control socket."""
+        """Start the process and send it the runner to load; return this end of its control socket."""
         channel, far = Channel.pair()
         try:
             lifeline_read, self._lifeline = os.pipe()
@@ -123,7 +123,7 @@ class PreloaderClient:
         return channel
 
     def order(self, number: int, fds: list[int], config: PoolConfig) -> bool:
-        """Order a child of ``config``; false when the preloader takes no order now, or none any more."""
+        """Order a child of ``config``; return False if the preloader takes no orders, now or any more."""
         if self._channel is None:
             return False
         try:
@@ -159,7 +159,7 @@ class PreloaderClient:
         self._close_channel()
         if self._loaded is not None and not self._loaded.done():
             self._loaded.set_exception(ChannelClosedError(why))
-        elif self._loaded is None or self._loaded.exception() is None:  # one that could not load ends, too
+        elif self._loaded is None or self._loaded.exception() is None:  # if the import failed, it has ended already
             self._events.on_lost(self)
 
     def _close_channel(self) -> None:
@@ -169,7 +169,7 @@ class PreloaderClient:
             self._channel = None
 
     async def stop(self, within: float) -> None:
-        """Let the preloader end, with the children it still has; kill it if it does not in time."""
+        """Let the preloader and its children end; kill it if it does not end ``within`` seconds."""
         if self._channel is not None:
             with contextlib.suppress(ChannelClosedError):
                 self._channel.send("exit")

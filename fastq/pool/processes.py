@@ -1,4 +1,4 @@
-"""What the operating system knows about a process: is it there, how big is it, make it or oneself go away."""
+"""System calls on processes: their memory, their ends, and how to end them."""
 
 import atexit
 import contextlib
@@ -30,14 +30,14 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 def kill_group(pid: int) -> None:
     """Send SIGKILL to the process group that ``pid`` leads, if there is one.
 
-    A group's number is not reused while it has members, so what is left behind by a dead leader is hit, too.
+    The number of a group is not reused while it has members, so the children of a dead leader are killed, too.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def open_pidfd(pid: int) -> int:
-    """Return a descriptor that gets readable when ``pid`` ends, -1 where the system has none or it is gone."""
+    """Return a descriptor that becomes readable when ``pid`` ends, -1 if there is none or the process is gone."""
     if not hasattr(os, "pidfd_open"):
         return -1
     try:
@@ -49,7 +49,7 @@ def open_pidfd(pid: int) -> int:
 def send_signal(pid: int, pidfd: int, signum: int) -> bool:
     """Send a signal to a process; return False if it is gone.
 
-    By its pidfd if it is not -1, which hits no other process that was given its number since.
+    The pidfd is used unless it is -1: it never hits another process that has got the same pid since.
     """
     if pidfd >= 0:
         try:
@@ -58,7 +58,7 @@ def send_signal(pid: int, pidfd: int, signum: int) -> bool:
         except ProcessLookupError:
             return False
         except OSError:
-            pass  # the call itself is refused, by the seccomp profile of a container
+            pass  # refused by the seccomp profile of a container
     try:
         os.kill(pid, signum)
     except ProcessLookupError:
@@ -67,7 +67,7 @@ def send_signal(pid: int, pidfd: int, signum: int) -> bool:
 
 
 def own_rss() -> int:
-    """Return this process' resident bytes; its peak where the system tells no more."""
+    """Return the resident bytes of this process, or its peak where the system reports only that."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -76,7 +76,7 @@ def own_rss() -> int:
 
 
 def rss_of(pid: int) -> int:
-    """Return the resident bytes of another process; 0 if it is gone, or where the system does not tell."""
+    """Return the resident bytes of another process, 0 if it is gone or the system does not report them."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE
@@ -85,14 +85,14 @@ def rss_of(pid: int) -> int:
 
 
 def peak_rss(usage: resource.struct_rusage) -> int:
-    """Return the peak resident bytes in a resource usage, whose unit differs among systems."""
+    """Return the peak resident bytes of a resource usage, whose unit depends on the system."""
     return usage.ru_maxrss * _RSS_UNIT
 
 
 def end_process() -> NoReturn:
-    """End this process as Python does, save for taking its modules apart.
+    """End this process as Python does, but without tearing down its modules.
 
-    That copies most of the memory that a forked process shares, and takes longer than many a task.
+    The teardown would copy most of the memory that a forked process shares, and would take longer than many a task.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads; has no public name
     atexit._run_exitfuncs()
@@ -115,17 +115,17 @@ def describe_code(code: int) -> str:
 
 
 def flush_output() -> None:
-    """Write out what was printed."""
+    """Flush stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it, or it is closed
+            with contextlib.suppress(OSError, ValueError):  # its reader is gone, or it is closed
                 stream.flush()
 
 
 def leave(error: BaseException | None) -> NoReturn:
-    """End this process at once, with the output and status of a program that ends with ``error``, or without.
+    """End this process at once, with the output and status of a program that ends with ``error`` (None for success).
 
-    As with the processes of ``multiprocessing``, what is registered for the exit is not run, and no thread waited for.
+    As with processes of ``multiprocessing``, exit functions are not run and threads are not waited for.
     """
     status = 1
     try:

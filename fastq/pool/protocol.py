@@ -1,6 +1,6 @@
-"""Where the server and the pool meet: submissions in, events out, and nothing else.
+"""The interface between the server and the pool: submissions in, events out.
 
-``ProcessPool`` is the one ``Pool``; the server depends on this file, and makes one where it is wired.
+``ProcessPool`` is the only ``Pool``. The server depends on this file; only its wiring makes a ``ProcessPool``.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,14 +28,14 @@ __all__ = [
 
 
 class CancelOutcome(Enum):
-    """What a cancellation found."""
+    """The outcome of a cancellation."""
 
     WITHDRAWN = auto()
-    """It had not begun and never will; no event follows."""
+    """The task had not begun and never will; no event follows."""
     TOLD = auto()
-    """It runs and was told; an event follows, by the end of the grace."""
+    """The task runs and was asked to end; an event follows by the end of the grace."""
     TOO_LATE = auto()
-    """It has ended, was told before, or is not here."""
+    """The task has ended, was asked to end before, or is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class Running:
 class PoolCallbacks:
     """The callbacks of the pool; all run in the event loop and must not block.
 
-    ``on_events`` gets every outcome, in batches. ``on_failed`` is called once when children cannot be started any more;
+    ``on_events`` gets all events, in batches. ``on_failed`` is called once when children cannot be started any more;
     submitted tasks are then RETURNED at ``stop``. ``on_notice`` gets log texts about problems, ``on_info`` other log
-    texts. ``on_room`` is called when a child has begun to take tasks, ``on_description`` with the runner's description
-    in each child that gets ready.
+    texts. ``on_room`` is called when a child has begun to take tasks. ``on_description`` is called for each child that
+    becomes ready, with its runner's description.
     """
 
     on_events: Callable[[list[Event]], None]
@@ -67,11 +67,11 @@ class PoolCallbacks:
 
 
 class Pool(Protocol):
-    """A pool that runs submissions; methods are the event loop's own and return at once, but for the awaited ones."""
+    """A pool that runs submissions; methods belong to the event loop and return at once, except the awaited ones."""
 
     @property
     def free(self) -> int:
-        """Return how many more tasks would start within ``prefetch_time``, by what is known of their durations."""
+        """Return how many more tasks would start within ``prefetch_time``, by the estimated durations."""
 
     @property
     def pending(self) -> int:
@@ -79,35 +79,35 @@ class Pool(Protocol):
 
     @property
     def can_work(self) -> bool:
-        """Return whether there is a child that takes tasks, or works off what it has."""
+        """Return whether a child takes tasks or still works on those it has."""
 
     def submissions(self) -> list[Submission]:
-        """Return everything that has had no final event yet."""
+        """Return the submissions without a final event."""
 
     @property
     def description(self) -> str:
-        """Return what the runner says of itself."""
+        """Return the runner's description of itself."""
 
     async def start(self) -> None:
         """Import the app, start the children, and return when all are ready.
 
-        Raises ``PoolStartError`` with the reason, a traceback if there is one; ``stop`` is still to be called.
+        Raises ``PoolStartError`` with the reason or a traceback; ``stop`` must be called after that, too.
         """
 
     def submit(self, batch: Sequence[Submission]) -> None:
-        """Take tasks; each gets its outcome through ``on_events``, in a later turn of the loop at the earliest."""
+        """Take tasks; their events go to ``on_events``, never within this call."""
 
     def cancel(self, submission: Submission) -> CancelOutcome:
-        """Withdraw a task, or tell it to end."""
+        """Withdraw a task, or ask it to end if it runs."""
 
     def running(self) -> list[Running]:
-        """Return what is in a handler now."""
+        """Return the tasks that are in a handler now."""
 
     def withdraw_all(self) -> list[Submission]:
-        """Take no more tasks, and return, in order of submission, those that have not begun; they get no event."""
+        """Take no more tasks; return those that have not begun, in order of submission; they get no event."""
 
     async def drain(self, within: float) -> bool:
-        """Wait until nothing runs any more, for so many seconds at most; tell whether it came to that."""
+        """Wait for at most ``within`` seconds until nothing runs; return whether that was reached."""
 
     async def stop(self) -> None:
-        """End what runs (ABORTED), every child and the preloader, within a second and a half."""
+        """End running tasks (ABORTED), every child and an own preloader, within 1.5 s."""

@@ -1,6 +1,7 @@
-"""Where the pool and the code that runs tasks meet: in the child, a named factory makes a ``Runner``.
+"""The interface between the pool and the code that runs tasks: in a child, a named factory makes a ``Runner``.
 
-The pool itself knows neither messages nor handlers: a task is bytes, a time limit and a type to estimate by.
+The pool itself knows neither messages nor handlers. To it, a task is bytes, a time limit and a type by which it
+estimates run times.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,45 +12,46 @@ from fastq.pool.event_kind import EventKind
 __all__ = ["Answer", "Runner", "RunnerFactory", "RunnerMisuseError", "TaskContext"]
 
 Answer = tuple[EventKind, bytes] | None
-"""What a runner makes of a task; ``None`` is DONE without data. Only kinds up to MEMORY_LIMIT are for a runner."""
+"""The answer of a runner to a task; ``None`` is DONE without data. A runner uses only kinds up to MEMORY_LIMIT."""
 
 
 class TaskContext(Protocol):
-    """What a running task may ask of the pool; ends with the task."""
+    """The pool as a running task sees it; it ends with the task."""
 
     @property
     def started_ns(self) -> int:
-        """Return when it started, on CLOCK_MONOTONIC."""
+        """Return the time of the start, on CLOCK_MONOTONIC."""
 
     @property
     def deadline_ns(self) -> int:
-        """Return when its time is up, on CLOCK_MONOTONIC, 0 for never."""
+        """Return the time by which the task must end, on CLOCK_MONOTONIC, 0 for none."""
 
     @property
     def interruption(self) -> EventKind | None:
-        """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the end was asked for; the handler may not know yet.
+        """Return TIMEOUT, CANCELED, MEMORY_LIMIT or ABORTED once the task was asked to end, else None.
 
-        Whatever a runner answers then, that kind is the task's outcome, save for SKIP_RETRY and REVOKED after the
-        first three: the handler was told, and has decided. Hooks have no say after ABORTED.
+        The handler may not know yet. From then on this kind is the task's outcome, whatever the runner answers. The
+        exceptions are SKIP_RETRY and REVOKED after the first three kinds: they are the handler's decision. After
+        ABORTED no hook is asked.
         """
 
     @property
     def is_forked(self) -> bool:
-        """Return whether this process is a fork of the one that runs the task: what comes of it there is no outcome.
+        """Return whether this process is a fork of the one that runs the task; it then sends no outcome.
 
-        The pool ends it: with the status of what the runner lets out, 0 when that returns.
+        The pool ends such a process: with status 0 if the runner returns, else with that of the raised exception.
         """
 
     def write_result(self, data: bytes) -> None:
         """Send ``data`` as an intermediate result, from any thread.
 
-        Raises ``ValueError`` above 64 MB, ``TaskEndedError`` once the task has ended and in a fork; waits while the
+        Raises ``ValueError`` above 64 MB, and ``TaskEndedError`` in a fork or once the task has ended. Waits while the
         main process is behind.
         """
 
 
 class Runner(Protocol):
-    """A runner of tasks in a child; made once, before the fork, so it must not hold threads, sockets or event loops."""
+    """A runner of tasks in a child, made once before the fork: it must not hold threads, sockets or event loops."""
 
     @property
     def has_plain(self) -> bool:
@@ -65,29 +67,29 @@ class Runner(Protocol):
 
     @property
     def child_start(self) -> Sequence[Callable[[], object]]:
-        """Return what is called in each child before its first task; an awaitable is awaited in the handlers' loop.
+        """Return the functions to call in each child before its first task; awaitables run in the handlers' loop.
 
-        A child in which one of them raises does not serve.
+        A child in which one of them raises gets no tasks.
         """
 
     @property
     def child_stop(self) -> Sequence[Callable[[], object]]:
-        """Return what is called in the same way in a child that was told to exit, before it does."""
+        """Return the functions to call in the same way in a child that was told to exit, before it does."""
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
         """Run a plain task to its end, in a copy of the context in which the child began.
 
-        ``TaskTimeout`` or ``TaskCanceled`` may be raised anywhere inside. What it lets out counts as that outcome;
-        any other exception as BROKEN.
+        ``TaskTimeout`` or ``TaskCanceled`` may be raised anywhere inside. If one of them escapes, the outcome is
+        TIMEOUT or CANCELED; with any other exception it is BROKEN.
         """
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
-        """Return a coroutine that runs the task; it is canceled when the end is asked for."""
+        """Return a coroutine that runs the task; it is canceled when the task must end."""
 
 
 class RunnerMisuseError(Exception):
-    """Raised in a factory whose argument names something missing; the user sees its text, without a traceback."""
+    """Raised by a factory whose argument names something missing; the user sees its text without a traceback."""
 
 
 RunnerFactory = Callable[[str], Runner]
-"""What ``PoolConfig.runner`` names as ``module:attr``; called with ``PoolConfig.argument``."""
+"""The type of the object that ``PoolConfig.runner`` names; it is called with ``PoolConfig.argument``."""

@@ -1,9 +1,9 @@
-"""Who sits where: each of the pool's ``processes`` is a seat with a child, and now and then its successor.
+"""The seats of a pool: one for each of its ``processes``, with a child and sometimes the child's successor.
 
-A child that has done its share, or has grown too big, leaves: it gets nothing more, its successor is started while it
-works off what it has, and takes over only when it has answered for everything, so that there are never more running
-handlers than seats. One of an older import of the app leaves once its successor is ready. One successor starts at a
-time.
+A child that has run its share of tasks or has grown too big leaves: it gets no more tasks, and its successor is started
+while it works on those it has. The successor takes over only when all of these have ended, so that there are never more
+running handlers than seats. A child of an older import of the app leaves once its successor is ready. One successor
+starts at a time.
 """
 
 import time
@@ -25,7 +25,7 @@ class Seat:
 
 
 class Seats:
-    """The seats of a pool, each of which is kept taken."""
+    """The seats of a pool; an empty one is filled again."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Seats:
 
     @property
     def all_ready(self) -> bool:
-        """Return whether every seat has a child that takes tasks or soon will again."""
+        """Return whether every seat has a child that is ready or leaving."""
         return all(seat.current and seat.current.state in (ChildState.READY, ChildState.LEAVING) for seat in self._all)
 
     def fill(self) -> None:
-        """Give every empty seat its successor, or else a new child."""
+        """Fill every empty seat with its successor or else a new child."""
         for seat in self._all:
             if seat.current is None:
                 seat.current = seat.successor or self._order()
@@ -62,7 +62,7 @@ class Seats:
                 seat.successor = None
 
     def recycle(self) -> None:
-        """Let children leave that are to, and order and seat their successors."""
+        """Retire the children that must leave, and order and seat their successors."""
         for seat in self._all:
             old = seat.current
             if old is None:
@@ -74,7 +74,7 @@ class Seats:
             if seat.successor is None and not self._is_starting_one:
                 seat.successor = self._order()
                 if seat.successor is None and old.state is ChildState.LEAVING and not old.queue.pending:
-                    dismiss(old)  # it is of no use, and what its successor lacks may be what it holds
+                    dismiss(old)  # it is idle, and may hold the memory or descriptors that its successor lacks
             if seat.successor is None or seat.successor.state is not ChildState.READY:
                 continue
             if old.state is ChildState.READY:
@@ -98,13 +98,13 @@ class Seats:
             )
         elif child.queue.wants_to_leave:
             self._tell(f"worker process {child.pid} has no descriptor left for a large payload; it is replaced")
-        # What has not begun need not wait for what runs.
+        # Tasks that have not begun need not wait for those that run.
         if child.queue.wants_to_leave or child.is_too_big or child.is_outdated:
             self._dispatcher.put_back(child.queue.take_back_all())
 
 
 def dismiss(child: Child) -> None:
-    """Let a child that has nothing to do end."""
+    """Tell an idle child to exit."""
     child.state = ChildState.EXITING
     child.since_s = time.monotonic()
     child.queue.tell_to_exit()

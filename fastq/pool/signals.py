@@ -1,8 +1,8 @@
-"""The signals between main process and children, and what a child does with those that others send.
+"""The signals between main process and children, and the children's handling of signals from outside.
 
-The soft signal is a real-time one where there are any, since apps use SIGUSR1 and SIGUSR2. A signal for the service may
-be sent to each of its processes: preloader and children leave it to the main process. SIGTERM and SIGINT are never the
-app's; it may handle the others.
+The soft signal is a real-time one where there are any, since apps use SIGUSR1 and SIGUSR2. A service manager may send a
+signal to each process of the service; preloader and children leave it to the main process. An app may handle these
+signals except SIGTERM and SIGINT.
 """
 
 import os
@@ -26,7 +26,7 @@ _ORDERS = (
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
-    # A function, not SIG_IGN: that would be inherited by every program a handler starts.
+    # A function, not SIG_IGN, which every program that a handler starts would inherit.
     del signum, frame
 
 
@@ -44,11 +44,11 @@ def _restore() -> None:
     for signum in _ORDERS:
         if signal.getsignal(signum) is _leave:
             signal.signal(signum, signal.SIG_DFL)
-    _release()  # one that came meanwhile ends the process now, as it should
+    _release()  # a signal that came meanwhile ends the process now, as it should
 
 
 def leave_to_main() -> None:
-    """Do nothing on the signals that are for the main process; the app, which is imported later, may change that."""
+    """Ignore the signals for the main process; the app, which is imported later, may change that."""
     for signum in _ORDERS:
         signal.signal(signum, _leave)
 

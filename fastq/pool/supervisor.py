@@ -1,7 +1,8 @@
-"""Orders children, hears of their end, has them judged, sees to it that their seats are taken again.
+"""The supervisor: orders children, notices their ends, resolves their tasks, and fills their seats again.
 
-Wakes on the fork server's word, on a child's first words, on a child's end (pidfd), and at the pool's tick. If their
-preloader dies, children are killed, and their tasks resolved; if it is replaced by choice, so are they, one by one.
+Wakes on messages of the fork server, on the first message of a child, on the end of a child (pidfd), and at the pool's
+tick. If a preloader dies, its children are killed and their tasks resolved. If it is replaced by a reload, its children
+are replaced one by one.
 """
 
 import asyncio
@@ -27,13 +28,14 @@ from fastq.pool.seats import Seats, dismiss
 
 __all__ = ["Reports", "Supervisor"]
 
-_REPORT_WAIT_S = 2.0  # for the preloader's word on a child that is known to be dead: how it died matters most on a
-# machine that is short of everything
-_LAST_REPORT_WAIT_S = 0.5  # the same at the end, which is to be quick
-_YOUNG_S = 1.0  # ready for less than this, and then dead without a task: it did not really start
-_CLOCK_S = 0.01  # by which a timer may come too early
+# How long to wait for the preloader's report of a child that is known to be dead. Long, since the cause of death
+# matters most on a machine that is short of everything.
+_REPORT_WAIT_S = 2.0
+_LAST_REPORT_WAIT_S = 0.5  # the same during shutdown, which must be quick
+_YOUNG_S = 1.0  # a child that was ready for less than this and ended no task counts as a failed start
+_CLOCK_S = 0.01  # a timer may fire too early by this
 _EXIT_WAIT_S = 5.0  # for a child that was told to exit
-_DEAF_NS = 30_000_000_000  # for one that runs nothing to look at what it was given: stopped, or stuck in the kernel
+_DEAF_NS = 30_000_000_000  # an idle child that reads none of its tasks for so long is stopped, or stuck in the kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Reports:
 
 
 class Supervisor:
-    """Own the seats and every child."""
+    """The children of a pool, from order to death."""
 
     def __init__(
         self,
@@ -68,7 +70,7 @@ class Supervisor:
         self._failures = Failures()
         self._closed = False
         self._refill: asyncio.TimerHandle | None = None
-        self._has_stop = False  # children have something to do before they exit
+        self._has_stop = False  # the app has functions that children call before they exit
         self._has_begun = False  # every seat has had a child that was ready
         self.seats = Seats(config.processes, dispatcher, self._order, reports.on_info)
         self.only_async = False
@@ -80,9 +82,9 @@ class Supervisor:
         return list(self._children.values())
 
     async def start(self) -> None:
-        """Have the app imported and order the children; they get ready one by one (``on_change``).
+        """Wait for the import of the app and order the children, which become ready one by one (``on_change``).
 
-        Raises ``PoolStartError`` when the app cannot be imported, or descriptors would not do for so many children.
+        Raises ``PoolStartError`` when the app cannot be imported, or there are too few descriptors for the children.
         """
         if refusal := _refusal(self._config):
             raise PoolStartError(refusal)
@@ -92,7 +94,7 @@ class Supervisor:
     # Orders -------------------------------------------------------------------------------------------------------
 
     def _order(self) -> Child | None:
-        """Order one more child; ``None`` when that must wait."""
+        """Order one more child; return ``None`` if that must wait."""
         if not self._forks.takes_orders or self._closed or self._failures.wait_s:
             return None
         try:
@@ -113,7 +115,7 @@ class Supervisor:
     # News ---------------------------------------------------------------------------------------------------------
 
     def _on_words(self, child: Child) -> None:
-        """Hear a new child: it is ready, or says why not."""
+        """Read the first message of a child: it is ready, or it reports why not."""
         frame = None
         with contextlib.suppress(ChannelClosedError):
             frame = child.channel.poll()
@@ -121,11 +123,11 @@ class Supervisor:
                 return
         asyncio.get_running_loop().remove_reader(child.channel)
         if frame is None or child.state is not ChildState.STARTING:
-            return  # its end is reported by others
+            return  # its end is reported by the kernel or the preloader
         if frame.op in ("failed", "unfit"):
             self._on_failure(child, frame)
             return
-        if not child.pid:  # the preloader's own word is still under way, or the preloader stuck
+        if not child.pid:  # the preloader's message is still under way, or the preloader is stuck
             self._watch(child, frame.number("pid"), open_pidfd(frame.number("pid")))
         refusal = _too_small(self._config, frame.number("rss"))
         if refusal:
@@ -148,13 +150,13 @@ class Supervisor:
 
     def _on_failure(self, child: Child, frame: Frame) -> None:
         child.text = f"\n{frame.text('text')}"
-        if frame.op == "failed" and not self.description:  # none was ever ready: the app, not the moment, is at fault
+        if frame.op == "failed" and not self.description:  # no child was ever ready: this is the app's fault
             self._closed = True
             is_misuse = bool(frame.number("is_misuse"))
             self._reports.on_failed(PoolStartError(frame.text("text"), is_misuse=is_misuse))
 
     def on_frame(self, frame: Frame) -> None:
-        """Hear the preloader: a child was forked, or has ended."""
+        """Handle the preloader's message that a child was forked or has ended."""
         child = self._children[frame.number("child")]
         if frame.op == "forked":
             self._on_forked(child, frame)
@@ -173,7 +175,7 @@ class Supervisor:
         else:
             for fd in frame.fds:
                 os.close(fd)
-        if child.state is ChildState.KILLED:  # before its number was known
+        if child.state is ChildState.KILLED:  # before its pid was known
             child.state = ChildState.STARTING
             child.kill(child.blamed)
 
@@ -183,7 +185,7 @@ class Supervisor:
             asyncio.get_running_loop().add_reader(pidfd, self._on_end, child)
 
     def _on_end(self, child: Child) -> None:
-        """Know from the kernel that a child is dead; the preloader is to say how."""
+        """Note the kernel's report that a child is dead, and wait for the preloader's report of how it died."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(child.pidfd)
         child.report_timer = loop.call_later(0 if child.is_orphan else _REPORT_WAIT_S, self._bury, child)
@@ -196,7 +198,7 @@ class Supervisor:
             child.is_orphan = True
             if child.pid:
                 child.kill()
-            if not child.pid or child.report_timer:  # one that was forked has died of its lifeline
+            if not child.pid or child.report_timer:  # if it was forked, its lifeline has killed it
                 self._bury(child)
         return have_worked
 
@@ -205,7 +207,7 @@ class Supervisor:
         self.seats.fill()
 
     def on_up(self, preloader: PreloaderClient) -> None:
-        """Fill the seats from another preloader, and begin to replace the children of the one before."""
+        """Fill the seats from another preloader, and begin to replace the children of the old one."""
         for child in self.children:
             child.is_outdated = child.preloader is not preloader
         self.seats.fill()
@@ -219,7 +221,7 @@ class Supervisor:
     # The end of a child -------------------------------------------------------------------------------------------
 
     def _bury(self, child: Child) -> None:
-        """Resolve everything a dead child had, and see to its seat."""
+        """Resolve all tasks of a dead child, and fill its seat again."""
         if child.state is ChildState.DEAD:
             return
         if child.state is ChildState.STARTING and not self._closed:
@@ -248,13 +250,13 @@ class Supervisor:
             self._reports.on_change()
 
     def _hear_last_words(self, child: Child) -> None:
-        """Learn why a child did not start; where this process has stood still, its end may be heard of first."""
+        """Read why a child did not start; its end may be seen first if this process was suspended."""
         with contextlib.suppress(ChannelClosedError):
             if (frame := child.channel.poll()) is not None and frame.op in ("failed", "unfit"):
                 self._on_failure(child, frame)
 
     def _failed(self, text: str) -> None:
-        """Count a start that went wrong, and give up if that was one too many, else try again after a while."""
+        """Count a failed start; give up after too many, otherwise try again after the back-off."""
         if self._failures.wait_s:
             return  # it was started together with one that has failed already
         self._failures.count()
@@ -268,7 +270,7 @@ class Supervisor:
         self._refill = asyncio.get_running_loop().call_later(wait_s + _CLOCK_S, self.seats.fill)
 
     def _settled(self, child: Child) -> None:
-        """Note that a child works; at the start one of them does not make up for others that cannot start."""
+        """Note that a child works, but not before all seats were ready: others may still be unable to start."""
         if self._has_begun:
             child.is_settled = True
             self._failures.clear()
@@ -277,7 +279,7 @@ class Supervisor:
     # Tick ---------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Kill what is too slow to start, to begin a task or to exit; without a pidfd, look who is gone."""
+        """Kill children that are too slow to start, to begin a task or to exit; without pidfds, look for dead ones."""
         now = time.monotonic()
         for child in self.children:
             age = now - child.since_s
@@ -293,15 +295,15 @@ class Supervisor:
                 child.kill()
             elif child.is_orphan and child.pidfd < 0 and not _exists(child.pid):
                 self._bury(child)
-        self.seats.fill()  # what could not be ordered before
+        self.seats.fill()  # with children that could not be ordered before
         self.seats.recycle()
 
     # Stop ---------------------------------------------------------------------------------------------------------
 
     async def stop(self, within: float) -> None:
-        """End every child; what still runs in them is resolved as their fate has it.
+        """End every child, and resolve the tasks that still run by how their children die.
 
-        ``within`` is for children that have nothing to do at their end; others have 5 s.
+        Children have ``within`` seconds to exit, or 5 s if they have stop functions.
         """
         self._closed = True
         if self._refill is not None:
@@ -324,7 +326,7 @@ class Supervisor:
 
 
 def _refusal(config: PoolConfig) -> str:
-    """Return what this system does not have for such a pool, if anything."""
+    """Return why this system cannot run such a pool, "" if it can."""
     if config.memory_limit and not rss_of(os.getpid()):
         return "memory_limit: this system does not report the memory of a process"
     return check_descriptors(config.processes)

@@ -1,7 +1,7 @@
-"""Ends what must end: a word in its row and a signal first, SIGKILL to its child's group when the grace is over.
+"""Ends tasks: first by a state in their row and a signal, then, after a grace, by SIGKILL to the child's group.
 
-Wakes at the pool's tick; reads the slot tables; writes a row's state, by compare-and-swap. It holds nothing that could
-not be read again from the rows, save for when the grace of those that were told is over.
+Wakes at the pool's tick; reads the slot tables; writes a row's state by compare-and-swap. Everything it knows can be
+read again from the rows, except when the grace of an interrupted task ends.
 """
 
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class _Interrupted:
 
 
 class Timekeeper:
-    """The time limits of running tasks: asks tasks to end when their time is up, and kills children that go on."""
+    """The time limits of running tasks: asks tasks to end when their time is up, and kills children that do not."""
 
     def __init__(self, grace_s: float) -> None:
         self.grace_ns = round(grace_s * 1e9)
         self._interrupted: dict[int, _Interrupted] = {}
 
     def interrupt(self, child: Child, submission: Submission, reason: int, now_ns: int) -> bool:
-        """Ask for the end of a running task; false when it does not run or was asked before."""
+        """Ask a running task to end; return False if it does not run or was asked before."""
         if child.state not in _LIVE or not child.queue.slots.interrupt(submission.seq, reason):
             return False
         self._interrupted[submission.seq] = _Interrupted(child, submission, now_ns + self.grace_ns)
@@ -41,7 +41,7 @@ class Timekeeper:
         return True
 
     def check(self, children: list[Child], now_ns: int) -> None:
-        """Interrupt tasks whose time is up, and kill children whose interrupted tasks have used up their grace."""
+        """Interrupt tasks whose time is up, and kill children whose interrupted tasks outlast their grace."""
         for child in children:
             if child.state in _LIVE and child.queue.pending:
                 for seq in child.queue.slots.overdue(now_ns):
@@ -56,11 +56,11 @@ class Timekeeper:
                 del self._interrupted[seq]
 
     def _kill(self, interrupted: _Interrupted, *, has_heard: bool) -> None:
-        """Kill a child, and blame the task that was told to end; or the one that blocks the loop, so that it cannot."""
+        """Kill a child, and blame the interrupted task, or the one that blocks the event loop and so its end."""
         queue = interrupted.child.queue
         blamed: Submission | None = interrupted.submission
         if not has_heard:
-            # None where a callback blocks, or what an ended task has left behind.
+            # None if a callback blocks the loop, or something that an ended task left behind.
             blamed = queue.find(queue.in_step)
             if blamed is not interrupted.submission:
                 grace_s = self.grace_ns / 1e9

@@ -1,6 +1,6 @@
-"""Wake-ups of the main process: a descriptor that children write and it, asleep in ``poll``, finds readable.
+"""The wake-up of the main process: a descriptor on which it sleeps and to which children write.
 
-An eventfd on Linux, a pipe elsewhere.
+It is an eventfd on Linux, and a pipe elsewhere.
 """
 
 import contextlib
@@ -12,14 +12,14 @@ __all__ = ["Wakeup"]
 
 @dataclass(slots=True)
 class Wakeup:
-    """The two ends of a wake-up; an eventfd has the same descriptor at both."""
+    """The two ends of a wake-up; an eventfd has one descriptor for both."""
 
     read_fd: int
     write_fd: int
 
     @classmethod
     def create(cls) -> "Wakeup":
-        """Make a new one; both ends do not block and are not inherited."""
+        """Make a wake-up; neither end blocks or is inherited."""
         if hasattr(os, "eventfd"):
             with contextlib.suppress(OSError):  # the seccomp profile of a container may refuse it
                 fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
