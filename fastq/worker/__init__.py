@@ -1,5 +1,5 @@
-"""The worker layer: what runs inside a child process, between the pool's bytes and the user's handlers.
+"""The worker layer: the code inside a child, between the pool's bytes and the user's handlers.
 
-``runner`` is what the pool loads; it decodes a task, finds its handler, and reports what came of it. The main process
-imports only ``report`` from here.
+The pool loads ``runner``, which decodes a task, finds its handler, and reports its outcome. The main process imports
+only ``report`` from here.
 """

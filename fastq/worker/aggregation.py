@@ -1,7 +1,7 @@
-"""Run the app's group aggregator in a child: a group and its tasks go in, the one task that stands for them comes out.
+"""The runner of the app's group aggregator: a group and its tasks go in, the task that replaces them comes out.
 
-The pool of one that the server keeps for this loads it by name (``fastq.worker.aggregation:load``). A request is a line
-of JSON and the messages after it; an answer is a line of JSON and, if there is one, the new task's message.
+The server keeps a pool of one child for it, which loads it by name (``fastq.worker.aggregation:load``). A request is a
+line of JSON and the messages after it. An answer is a line of JSON and, if there is one, the new task's message.
 """
 
 import time
@@ -42,7 +42,7 @@ AGGREGATOR_ERRORS: Final = (Exception, SystemExit)
 
 
 GroupAggregator: TypeAlias = Callable[[str, Sequence[GroupedTask]], Task]
-"""Takes a group's name and its tasks, oldest first; returns the task that is enqueued in their place."""
+"""A function of a group's name and its tasks, oldest first, that returns the task to enqueue in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Combined:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The messages of a set that cannot be read, by index, with the reasons; the aggregator was not called."""
+    """The reasons why messages of a set cannot be decoded, by index; the aggregator was not called."""
 
     reasons: Mapping[int, str]
 
 
 def aggregation_request(queue: str, group: str, messages: Sequence[bytes]) -> bytes:
-    """Ask for the tasks of a group to be aggregated."""
+    """Return the request to aggregate the tasks of a group."""
     head = {"queue": queue, "group": group, "sizes": [len(message) for message in messages]}
     return b"".join((orjson.dumps(head), b"\n", *messages))
 
 
 def aggregation_answer(data: bytes) -> Combined | Unreadable:
-    """Read what the runner answered."""
+    """Decode an answer of the runner."""
     head, _, message = data.partition(b"\n")
     answer: dict[str, Any] = orjson.loads(head)
     if "unreadable" in answer:
@@ -85,7 +85,7 @@ def aggregation_argument(aggregator: str, app: str | None = None) -> str:
 
 
 def load(argument: str) -> "AggregationRunner":
-    """Import what the JSON argument names: the aggregator, and the app with the hooks for the child itself."""
+    """Import the aggregator that the JSON argument names, and the app for its child hooks."""
     aggregator, app = orjson.loads(argument)
     try:
         return AggregationRunner(resolve_aggregator(aggregator), child_hooks_of(app))
@@ -94,7 +94,7 @@ def load(argument: str) -> "AggregationRunner":
 
 
 def resolve_aggregator(name: str) -> GroupAggregator:
-    """Return the aggregator of a name; ``AppNameError`` if it is no plain function."""
+    """Import an aggregator by name; ``AppNameError`` if it is not a plain function."""
     found: Any = resolve(name)
     if not callable(found) or is_async(found):
         raise AppNameError(f"group_aggregator={name!r} is not a plain function of a group and its tasks: {found!r}")
@@ -114,7 +114,7 @@ class AggregationRunner:
         self.child_start, self.child_stop = child_hooks
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Aggregate; FAILED with the text of what the aggregator raised, or of what is wrong with what it returned."""
+        """Aggregate a group; FAILED, with a text, if the aggregator raised or returned something invalid."""
         head, _, body = data.partition(b"\n")
         request: dict[str, Any] = orjson.loads(head)
         messages, reasons = _decoded(memoryview(body), request["sizes"])
@@ -128,15 +128,15 @@ class AggregationRunner:
             return EventKind.FAILED, orjson.dumps((describe_error(error), trace_of(error)))
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
-        """Refuse: the aggregator is a plain function."""
+        """Raise an error: the aggregator is a plain function."""
         raise NotImplementedError("the aggregator is a plain function")
 
     def combine(self, queue: str, group: str, messages: Sequence[TaskMessage]) -> bytes:
-        """Ask the aggregator, and return the answer that ``aggregation_answer`` reads; its errors pass."""
+        """Call the aggregator, and return the answer that ``aggregation_answer`` decodes; its errors propagate."""
         task: object = self._aggregator(group, [GroupedTask(message) for message in messages])
         if not isinstance(task, Task):
             raise TypeError(f"the group aggregator must return a fastq.Task, not {task!r:.200}")
-        # As in asynq the new task goes to the queue of its parts, whatever it says itself.
+        # As in asynq, the new task goes to the queue of its parts, whatever queue it names.
         batch, _ = compose(task, {"queue": queue}, time.time_ns())
         (new,) = batch.tasks
         answer = {

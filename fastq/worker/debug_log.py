@@ -15,7 +15,7 @@ _log = logging.getLogger("fastq.worker")
 
 
 class DebugLogRunner:
-    """A runner around another one; what does not end well is logged by the main process, which knows what follows."""
+    """A runner around another one that logs; failures are logged by the main process, which knows what follows."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

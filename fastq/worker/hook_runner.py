@@ -1,7 +1,7 @@
-"""Run the app's hooks for what has no child of its own: dead children's tasks, recovered tasks, the health check.
+"""The runner of hooks that belong to no live child: for tasks of dead children, lost tasks, and the health check.
 
-The pool of one that the server keeps for this loads it by name (``fastq.worker.hook_runner:load``). A request is JSON
-(and the task's message after a newline), an answer is a ``FailureReport`` or nothing.
+The server keeps a pool of one child for it, which loads it by name (``fastq.worker.hook_runner:load``). A request is a
+line of JSON and the task's message, if there is one. An answer is a ``FailureReport`` or nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,17 +36,17 @@ ERRORS: Final[dict[str, Callable[[str], BaseException]]] = {
 
 
 def judge_request(error: str, text: str, message: bytes) -> bytes:
-    """Ask what follows from an error (a key of ``ERRORS``) of a task."""
+    """Return the request to let the hooks decide what follows from an error (a key of ``ERRORS``) of a task."""
     return orjson.dumps({"judge": error, "text": text}) + b"\n" + message
 
 
 def health_request(error: str | None) -> bytes:
-    """Ask for the health check to be run with None or the error's text."""
+    """Return the request to call the health check with None or an error's text."""
     return orjson.dumps({"health": error}) + b"\n"
 
 
 def load(argument: str) -> "HookRunner":
-    """Import the hooks that the JSON argument names, and those for the child itself of its ``app``."""
+    """Import the hooks that the JSON argument names, and the child hooks of its ``app``."""
     names: dict[str, Any] = orjson.loads(argument)
     child_hooks = child_hooks_of(names.pop("app", None))
     health_check = names.pop("health_check", None)
@@ -54,13 +54,13 @@ def load(argument: str) -> "HookRunner":
 
 
 class _EndedContext:
-    """What a hook may ask about a task that does not run any more."""
+    """The context of a task that does not run any more, for hooks."""
 
     def __init__(self, call: TaskContext) -> None:
         self.started_ns, self.deadline_ns = call.started_ns, call.deadline_ns
 
     def write_result(self, data: bytes) -> None:
-        """Refuse."""
+        """Raise ``TaskEndedError``."""
         raise TaskEndedError("it has ended")
 
 
@@ -77,7 +77,7 @@ class HookRunner:
         self.child_start, self.child_stop = child_hooks
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Run what is asked for; what a hook raises passes, and is logged by the server."""
+        """Call the requested hooks; their exceptions propagate, and the server logs them."""
         head, _, message = data.partition(b"\n")
         request: dict[str, Any] = orjson.loads(head)
         if "health" in request:
@@ -91,5 +91,5 @@ class HookRunner:
         return EventKind.RESULT, failure_report(self._hooks, task, error).encode()
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
-        """Refuse: hooks are plain functions."""
+        """Raise an error: hooks are plain functions."""
         raise NotImplementedError("hooks are plain functions")

@@ -1,7 +1,7 @@
-"""The app's hooks that belong to a task: error_handler, is_failure, retry_delay; run in the child that ran the task.
+"""The app's hooks for a task: error_handler, is_failure, retry_delay; they run in the child that ran the task.
 
-The order is asynq's: the error handler sees every error; a revoked task asks no more; one that will not be retried
-asks nothing either; else is_failure, then retry_delay. A hook that raises is logged and stands for its default.
+The order is asynq's. The error handler sees every error. Then, unless the task is revoked or will not be retried,
+is_failure and retry_delay are called. If a hook raises, that is logged and its default is used.
 """
 
 import logging
@@ -31,24 +31,24 @@ __all__ = [
 ChildHooks: TypeAlias = tuple[Sequence[Callable[[], object]], Sequence[Callable[[], object]]]
 
 HOOK_ERRORS = (Exception, SystemExit)
-"""What a hook may raise without harm to its task; the end of the task's time is none of it."""
+"""Exceptions of a hook that do not affect its task; ``TaskTimeout`` is not one of them."""
 
 DECISIONS = (SkipRetry, RevokeTask)
-"""What a handler raises so that its task is not tried again."""
+"""Exceptions with which a handler decides that its task is not retried."""
 _RUN_AGAIN: Final = (Retry, Snooze)
-"""What a handler raises so that its task is run again, whatever its rule says."""
+"""Exceptions with which a handler decides that its task is run again, whatever its rule says."""
 
 _log = logging.getLogger("fastq.worker")
 
 
 def hooks_named(**names: str | None) -> Hooks:
-    """Import hooks by name; ``AppNameError`` for what is not callable."""
+    """Import hooks by name; ``AppNameError`` if one is not callable."""
     found: dict[str, Any] = {hook: resolve_hook(hook, name) for hook, name in names.items() if name}
     return Hooks(**found)
 
 
 def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
-    """Describe a failure, and let the hooks decide what follows from it."""
+    """Describe a failure, and let the hooks decide what follows."""
     text = describe_error(_reason(error))
     if isinstance(error, Snooze):
         return FailureReport(text, is_failure=False, retry_in_s=error.after_s, is_snoozed=True)
@@ -59,7 +59,7 @@ def failure_report(hooks: Hooks, task: RunningTask, error: BaseException) -> Fai
 
 
 def may_retry(task: RunningTask, error: BaseException) -> bool:
-    """Return whether what a handler raised leaves its task to be tried again; how often is another question."""
+    """Return whether an exception of a handler lets its task be retried, regardless of the number of retries."""
     if caused_by(error, DECISIONS):
         return False
     rule = _rule_of(task, error)
@@ -67,17 +67,17 @@ def may_retry(task: RunningTask, error: BaseException) -> bool:
 
 
 def _rule_of(task: RunningTask, error: BaseException) -> FailureRule | None:
-    """Return the rule of a task; none where it ended from outside, as by a timeout."""
+    """Return the failure rule of a task, None if it was ended from outside, for example by a timeout."""
     return getattr(task, "_rule", None) if isinstance(error, Exception) else None
 
 
 def _reason(error: BaseException) -> BaseException:
-    """Return what is told of an error: of a decision that was raised from another error, that one."""
+    """Return the error to report: the cause of ``Retry`` and the like if there is one, else the error itself."""
     return error.__cause__ or error if isinstance(error, _RUN_AGAIN) else error
 
 
 def lost_report(hooks: Hooks, task: RunningTask, error: BaseException) -> FailureReport:
-    """Describe a task that was lost with its server: no failure of its own, so only its delay is asked for."""
+    """Describe a task that was lost with its server; it did not fail, so only ``retry_delay`` is called."""
     return FailureReport(describe_error(error), is_failure=False, retry_in_s=_delay_s(hooks, task, error))
 
 
@@ -118,7 +118,7 @@ def _delay_s(hooks: Hooks, task: RunningTask, error: BaseException) -> float | N
 
 
 def caused_by(error: BaseException, kind: type[BaseException] | tuple[type[BaseException], ...]) -> bool:
-    """Return whether an error is of a kind, or was raised from one that is."""
+    """Return whether an error or one of its causes is of a class."""
     if isinstance(error, kind):
         return True
     seen = {id(error)}
@@ -131,13 +131,13 @@ def caused_by(error: BaseException, kind: type[BaseException] | tuple[type[BaseE
 
 
 def child_hooks_of(app: str | None) -> ChildHooks:
-    """Return what the app's mux has for the start and the end of a child; nothing without an app."""
+    """Return the functions of the app's mux for the start and the stop of a child, none without an app."""
     mux = resolve(app) if app else None
     return mux.child_hooks() if isinstance(mux, ServeMux) else ((), ())
 
 
 def resolve_hook(hook: str, name: str) -> Callable[..., object]:
-    """Import a hook by name; ``AppNameError`` when it is not callable."""
+    """Import a hook by name; ``AppNameError`` if it is not callable."""
     found = resolve(name)
     if not callable(found):
         raise AppNameError(f"{hook}={name!r} is not callable: {found!r}")

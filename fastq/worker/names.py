@@ -1,4 +1,4 @@
-"""Names of objects, ``module:attr``, resolved with errors that say how to fix them."""
+"""Names of objects (``module:attr``), resolved with errors that say how to fix them."""
 
 import difflib
 import importlib
@@ -24,7 +24,7 @@ def _is_dotted(name: str) -> bool:
 
 
 def _example_for(name: str) -> str:
-    """Return what was meant, where a file is named in place of the module, or a dot stands in place of the colon."""
+    """Return the probable name if a file is given instead of a module, or a dot instead of the colon."""
     module, colon, attribute = name.partition(":")
     if not colon:
         module, _, attribute = name.rpartition(".")
@@ -38,15 +38,15 @@ def _module_of(path: str) -> str:
 
 
 def resolve(name: str) -> object:
-    """Import and return what ``module:attr`` names.
+    """Import the object that ``module:attr`` names.
 
-    ``AppNameError`` when module or attribute is not there; whatever the module raises at import passes.
+    Raises ``AppNameError`` if module or attribute does not exist. Errors that the module raises at import propagate.
     """
     module_name, attribute = split_name(name)
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # Only the named module's own absence is about the name; a missing import inside it is the app's defect.
+        # Only a missing module of this name is an error of the name; a missing import inside it is the app's defect.
         if error.name is None or not (module_name + ".").startswith(error.name + "."):
             raise
         advice = "start in the app's directory, or install the app"
@@ -71,7 +71,7 @@ def _search_path() -> str:
 
 
 def name_of(thing: object, what: str) -> str:
-    """Return ``module:attr`` of a module-level object (or of the text that is one); ``TypeError`` says how else."""
+    """Return the name ``module:attr`` of a module-level object, or a text as it is; ``TypeError`` for other objects."""
     if isinstance(thing, str):
         split_name(thing)
         return thing

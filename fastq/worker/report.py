@@ -1,4 +1,4 @@
-"""What a child says of a failed task: the error as it is stored, and what the hooks decided."""
+"""A child's report of a failed task: the error as it is stored, and the decisions of the hooks."""
 
 import os
 import traceback
@@ -15,8 +15,8 @@ _MAX_TEXT: Final = 64_000
 class FailureReport(NamedTuple):
     """The error text, whether it counts as a failure, and the seconds until the next attempt.
 
-    ``retry_in_s`` None means the default delay. ``trace`` is for the log: None where it has had enough of such errors.
-    A task ``is_snoozed`` that said so itself: it is run again even if it is out of retries.
+    ``retry_in_s`` None means the default delay. ``trace`` is for the log, and None if the log limit is reached. If
+    ``is_snoozed``, the handler asked for another run, which the task gets even if it is out of retries.
     """
 
     error: str
@@ -31,7 +31,7 @@ class FailureReport(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "FailureReport":
-        """Read what ``encode`` made."""
+        """Return the report that ``encode`` has encoded."""
         return cls._make(orjson.loads(data))
 
 
@@ -46,7 +46,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the traceback as text, for the log; it begins in the user's code if any of that is in it."""
+    """Return the traceback as text for the log; it begins in the user's code, if that is part of it."""
     trace = error.__traceback__
     while trace is not None and _is_ours(trace.tb_frame):
         trace = trace.tb_next
@@ -62,7 +62,7 @@ def _message(error: BaseException) -> str:
 
 
 def _last_user_place(trace: TracebackType | None) -> str:
-    """Name the last place in the user's code; if all that is not ours is installed, as libraries are, its last."""
+    """Return the last place in the user's own code, or else in a library."""
     users = outside = None
     while trace is not None:
         frame = trace.tb_frame
@@ -76,7 +76,7 @@ def _last_user_place(trace: TracebackType | None) -> str:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    # Not by its path: compiled code knows none, and the user's package may lie beside ours.
+    # Not by its path: compiled code has none, and the user's package may be next to ours.
     return str(frame.f_globals.get("__name__")).partition(".")[0] == "fastq"
 
 

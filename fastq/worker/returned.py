@@ -1,4 +1,4 @@
-"""What handlers return, as the result that is kept: a finished task is done, whatever it returned."""
+"""Results of handlers, as they are kept: a finished task is done even if its result cannot be encoded."""
 
 import logging
 import time
@@ -13,14 +13,14 @@ from fastq.running import MAX_RESULT_BYTES, RunningTask
 __all__ = ["encode_returned"]
 
 SHOWN: Final = 5
-"""Faults of one result that are named."""
+"""How many faults of one result are logged."""
 
 _log = logging.getLogger("fastq.worker")
 _limit: Final = LogLimit[str]()
 
 
 def encode_returned(task: RunningTask, value: object) -> bytes:
-    """Return what a handler returned as bytes; what cannot be kept is replaced, and named in the log."""
+    """Return the result of a handler as bytes; parts that cannot be encoded are replaced and logged."""
     data, faults = _encode(value)
     if faults:
         _warn(task, faults)

@@ -1,4 +1,4 @@
-"""Run tasks in a child: bytes become a Task, the mux finds its handler, and what comes of it becomes an answer.
+"""The runner of tasks in a child: it decodes a task, lets the mux find its handler, and answers with the outcome.
 
 The pool loads this by name (``fastq.worker.runner:load``), with a JSON argument that names the app and its hooks.
 """
@@ -40,10 +40,10 @@ def runner_argument(
 ) -> str:
     """Return the argument that ``load`` reads: the names of the app and its hooks, and how to log.
 
-    ``log`` is level, format and which tracebacks.
+    ``log`` is the level, the format, and which tracebacks are logged.
 
-    ``aggregator`` and ``health_check`` run elsewhere; they are imported here so that a server with a wrong name, or one
-    that raises, does not start.
+    ``aggregator`` and ``health_check`` run elsewhere. They are imported here, too, so that the server does not start if
+    a name is wrong or an import fails.
     """
     order = {
         "app": app,
@@ -56,7 +56,7 @@ def runner_argument(
 
 
 def load(argument: str) -> Runner:
-    """Import the app and its hooks; ``RunnerMisuseError`` when a name leads to nothing that will do."""
+    """Import the app and its hooks; ``RunnerMisuseError`` if a name does not lead to a suitable object."""
     order: dict[str, Any] = orjson.loads(argument)
     level, form, tracebacks = order["log"]
     if level:
@@ -88,7 +88,7 @@ def _resolve_mux(app: str) -> ServeMux:
 class HandlerRunner:
     """The runner of tasks through a mux.
 
-    What a handler returns is encoded only for a task that is kept once it is done, or with ``keep_results``.
+    A handler's result is encoded only if the task has a retention, or with ``keep_results``.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class HandlerRunner:
         self.child_start, self.child_stop = mux.child_hooks()
 
     def run(self, data: bytes, context: TaskContext) -> Answer:
-        """Run a plain task to its end and say what came of it."""
+        """Run a plain task to its end and return its outcome."""
         try:
             message = decode_task_message(data)
         except InvalidMessageError as error:
@@ -133,8 +133,8 @@ class HandlerRunner:
     def _awaited(self, task: RunningTask, outcome: Awaitable[object]) -> object:
         if iscoroutine(outcome):
             if is_async(self._mux.match(task.type)[0]):
-                return asyncio.run(outcome)  # a reload made it one when the task was on its way here as a plain one
-            outcome.close()  # else Python complains, too, that it was never awaited
+                return asyncio.run(outcome)  # a reload made it async after the task was sent as a plain one
+            outcome.close()  # otherwise Python warns that it was never awaited
         raise TypeError(f"the handler of {task.type!r} returned an awaitable; declare it with async def")
 
     def run_async(self, data: bytes, context: TaskContext) -> Awaitable[Answer]:
@@ -155,12 +155,12 @@ class HandlerRunner:
             if outcome is None or (message.retention <= 0 and not self._keep_results):
                 return None
             return EventKind.RESULT, encode_returned(task, outcome)
-        except BaseException as error:  # noqa: BLE001 - as above; a canceled coroutine reports, and ends
+        except BaseException as error:  # noqa: BLE001 - as above; a canceled coroutine reports its end
             return self._failed(task, error, context)
 
     def _failed(self, task: RunningTask, error: BaseException, context: TaskContext) -> Answer:
         if context.is_forked:
-            raise error  # it ends a process that the handler has forked
+            raise error  # it ends the process, which the handler has forked
         error = _named(error, context)
         kind, report = _kind(task, error, context), failure_report(self._hooks, task, error)
         if self._tracebacks != "never" and (trace := self._trace(task, kind, error)) != "":
@@ -168,7 +168,7 @@ class HandlerRunner:
         return kind, report.encode()
 
     def _trace(self, task: RunningTask, kind: EventKind, error: BaseException) -> str | None:
-        """Return the traceback for the task's line in the log, None where that is surely beyond the limit."""
+        """Return the traceback for the task's log line, "" for none, None if the line is surely over the limit."""
         archives = _archives(kind, task)
         if not archives and self._tracebacks != "always":
             return ""
@@ -179,7 +179,7 @@ class HandlerRunner:
 
 
 def _named(error: BaseException, context: TaskContext) -> BaseException:
-    """Turn what a task raised once it was told to end into the reason for that, save for its own decisions."""
+    """Return the reason why a task was asked to end in place of its error, unless the error is its own decision."""
     told = context.interruption
     if told is None or told not in TOLD_TO_END or caused_by(error, DECISIONS):
         return error
