@@ -30,13 +30,13 @@ cdef enum:
 
 
 cdef enum:
-    # A view has no payload and no headers. These two of its slots are NULL if there is no header, or none of fastq's.
+    # A view has no payload and no headers. These two slots are flags: any header, and any of fastq's own (else NULL).
     ANY_HEADER = HEADERS
     FASTQ_HEADER = PAYLOAD
 
 
 cdef enum:
-    # Those that are numbers; bit n stands for field n.
+    # The fields that are numbers; bit n stands for field n.
     SHORT_NUMBERS = 1 << RETRY | 1 << RETRIED
     NUMBERS = (
         SHORT_NUMBERS | 1 << TIMEOUT | 1 << DEADLINE | 1 << LAST_FAILED_AT | 1 << RETENTION | 1 << COMPLETED_AT
@@ -48,10 +48,10 @@ cdef enum Kind:
     UNKNOWN
     INT32
     INT64
-    # As a NAME is to a TEXT: timeouts and retentions come from configuration, times do not.
+    # Cached, since many messages share them: timeouts and retentions come from configuration, times do not.
     DURATION
     UNREAD_NUMBER
-    # From here on the value is length-delimited. A NAME is a text that many messages have in common.
+    # From here on the value is length-delimited. A NAME is a text that many messages share.
     NAME
     TEXT
     BYTES
@@ -63,7 +63,7 @@ cdef enum Kind:
 
 
 cdef class TaskMessage:
-    # NULL is a field that was deleted. The cycle collector does not look here: texts, bytes and numbers make no cycle.
+    # NULL is a deleted field. The class needs no cycle collection: texts, bytes and numbers make no cycle.
     cdef PyObject *slots[SLOTS]
 
 
@@ -72,7 +72,7 @@ cdef class TaskView:
 
 
 cdef inline void give(PyObject **slot, PyObject *value) noexcept:
-    """Set a slot to a value with a reference that is the slot's to keep."""
+    """Set a slot to a value, and take over the caller's reference to it."""
     cdef PyObject *old = slot[0]
     slot[0] = value
     Py_XDECREF(old)

@@ -1,6 +1,6 @@
-"""The codec: TaskMessage to and from the wire, exactly as asynq's Go program writes and reads it.
+"""The codec: TaskMessage to and from the wire, exactly as asynq in Go writes and reads it.
 
-One module, in three parts: the message classes, reading, writing. ``fastq.wire.codec`` is what others import.
+One module in three parts: the message classes, reading, writing. Others import ``fastq.wire.codec``.
 """
 
 cimport cython

@@ -1,6 +1,6 @@
-# TaskMessage and TaskView: a task as stored on the wire, and what of it a server looks at.
+# TaskMessage and TaskView: a task as stored on the wire, and the part of it that a server needs.
 #
-# Both are arrays of slots indexed by field number, so that the codec is driven by small tables.
+# Both are arrays of slots indexed by field number, so that small tables drive the codec.
 
 
 cdef extern from *:
@@ -97,7 +97,7 @@ cdef class TaskMessage:
 
 @cython.final
 cdef class TaskView:
-    """What a server needs to know of a task; ``data`` is the whole message, unopened."""
+    """The fields of a task that a server needs; ``data`` is the whole encoded message."""
 
     def __init__(self):
         raise TypeError("TaskView is made by view_task_message alone")
@@ -112,7 +112,7 @@ cdef class TaskView:
 
     @property
     def has_fastq_headers(self):
-        """Return whether the name of a header begins with ``fastq-``: such names are fastq's own."""
+        """Return whether the task has a header of fastq's own, whose name begins with ``fastq-``."""
         return self.slots[FASTQ_HEADER] != NULL
 
     def __repr__(self):
@@ -133,7 +133,7 @@ cdef PyMemberDef VIEW_MEMBERS[SLOTS]
 cdef int expose(type owner, PyMemberDef *members, Py_ssize_t offset, tuple names, int flags) except -1:
     """Make slots attributes, by the descriptor that a class with __slots__ has.
 
-    CPython's interpreter has an instruction of its own for that one; reading a Cython property costs five times more.
+    CPython has a specialized instruction for this descriptor; reading a Cython property costs five times more.
     """
     cdef PyTypeObject *raw = <PyTypeObject *> owner
     cdef Py_ssize_t number

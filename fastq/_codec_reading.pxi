@@ -1,11 +1,11 @@
-# Reads TaskMessage from the wire, whole or as a view, and refuses what asynq's Go program refuses.
+# Reads TaskMessage from the wire, whole or as a view, and refuses the same bytes as asynq in Go.
 #
-# One loop serves all readers; a table a reader says what becomes of each known field.
+# One loop serves all readers; each reader has a table of how it treats the known fields.
 
 
 cdef extern from *:
     object _PyObject_New(PyTypeObject *)
-    # Raw pointers from here on, as the slots are.
+    # Raw pointers from here on, like the slots.
     void Py_XINCREF(PyObject *)
     PyObject *PyDict_New() except NULL
     PyObject *new_bytes "PyBytes_FromStringAndSize" (const char *, Py_ssize_t) except NULL
@@ -25,12 +25,12 @@ cdef enum:
 cdef str NO_TEXT = ""
 cdef bytes NO_BYTES = b""
 cdef object ZERO = 0
-# What the keys of fastq's own headers begin with.
+# The prefix of the keys of fastq's own headers.
 cdef const uint8_t *OWN_PREFIX = b"fastq-"
 cdef enum:
     OWN_PREFIX_SIZE = 6
 
-# What each reader does with a known field, by the byte of its tag: number << 3 | wire type.
+# How each reader treats a known field, by the byte of its tag: number << 3 | wire type.
 cdef uint8_t DECODED[8 * SLOTS]
 cdef uint8_t VIEWED[8 * SLOTS]
 cdef uint8_t CHECKED[8 * SLOTS]
@@ -71,7 +71,7 @@ cdef inline void fill_slots(PyObject **slots, PyObject **defaults) noexcept:
 
 
 cdef int refuse_text(int number) except -1:
-    """Replace the UnicodeDecodeError that is set by our own error."""
+    """Replace the current UnicodeDecodeError by an InvalidMessageError."""
     if PyErr_ExceptionMatches(UnicodeDecodeError):
         PyErr_Clear()
         raise InvalidMessageError(f"cannot decode TaskMessage: {FIELDS[number]} contains invalid UTF-8")
@@ -81,7 +81,7 @@ cdef int refuse_text(int number) except -1:
 cdef inline PyObject *read_text(Reader span, int number) except NULL:
     cdef Py_ssize_t size = span.end - span.at
     cdef PyObject *text
-    # One character is for CPython to make: it has a shared object for each.
+    # CPython makes texts of one character: it has a shared object for each.
     if size > 1 and is_ascii(span.at, size):
         text = PyUnicode_New(size, 127)
         memcpy(PyUnicode_DATA(text), span.at, size)
@@ -92,8 +92,8 @@ cdef inline PyObject *read_text(Reader span, int number) except NULL:
     return text
 
 
-# Types and queue names seen lately, by a hash of their bytes. The same few come again and again, and one object for
-# all messages is cheaper to find than to make, and keeps its hash. Never more than SHARED_NAMES_SIZE short texts.
+# Recent types and queue names, by a hash of their bytes. The same few come again and again. One object for all messages
+# is cheaper to find than to make, and keeps its hash. Never more than SHARED_NAMES_SIZE short texts.
 cdef PyObject *SHARED_NAMES[SHARED_NAMES_SIZE]
 
 
@@ -109,7 +109,7 @@ cdef inline PyObject *read_name(Reader span, int number) except NULL:
         or PyUnicode_GET_LENGTH(shared[0]) != size
         or not same_bytes(<const uint8_t *> PyUnicode_DATA(shared[0]), at, size)
     ):
-        # Only ASCII is kept, so that an object's length is its number of bytes.
+        # Only ASCII is cached, so that the length of an object is its number of bytes.
         if not is_ascii(at, size):
             return read_text(span, number)
         give(shared, read_text(span, number))
@@ -117,7 +117,7 @@ cdef inline PyObject *read_name(Reader span, int number) except NULL:
     return shared[0]
 
 
-# Durations seen lately, by their last bits.
+# Recent durations, by their last bits.
 cdef PyObject *SHARED_DURATIONS[SHARED_DURATIONS_SIZE]
 cdef uint64_t SHARED_SECONDS[SHARED_DURATIONS_SIZE]
 
@@ -125,7 +125,7 @@ cdef uint64_t SHARED_SECONDS[SHARED_DURATIONS_SIZE]
 cdef inline PyObject *read_number(uint64_t value, int kind) except NULL:
     cdef int place = value % SHARED_DURATIONS_SIZE
     if kind == INT32:
-        # Go, too, cuts what does not fit.
+        # Go, too, truncates a number that does not fit.
         return PyLong_FromLongLong(<int32_t> value)
     if kind == INT64:
         return PyLong_FromLongLong(<int64_t> value)
@@ -150,7 +150,7 @@ cdef inline Error read_part(Reader *entry, Reader *span, uint32_t *number) noexc
 
 
 cdef Error read_header(Reader entry, PyObject *headers) except RAISED:
-    """Read one entry of the map; ``headers`` is NULL if it is only to be checked."""
+    """Read one entry of the map; it is only checked if ``headers`` is NULL."""
     cdef uint32_t number = 0
     cdef Reader span
     cdef Error error
@@ -170,7 +170,7 @@ cdef Error read_header(Reader entry, PyObject *headers) except RAISED:
 
 
 cdef Error flag_header(Reader entry, PyObject **slots) noexcept:
-    """Skip one entry of the map, and note in a view that there are headers, and whether this is one of fastq's own."""
+    """Skip one entry of the map, and flag in a view that there are headers, and whether this is one of fastq's own."""
     cdef uint32_t number = 0
     cdef Reader span
     cdef Error error
@@ -180,7 +180,7 @@ cdef Error flag_header(Reader entry, PyObject **slots) noexcept:
         if error:
             return error
         if number == 1:
-            # Of several keys the last one counts, as in decoding.
+            # If an entry has several keys, the last one counts, as in decoding.
             is_own = span.end - span.at >= OWN_PREFIX_SIZE and same_bytes(span.at, OWN_PREFIX, OWN_PREFIX_SIZE)
     put(&slots[ANY_HEADER], True)
     if is_own:
@@ -189,7 +189,7 @@ cdef Error flag_header(Reader entry, PyObject **slots) noexcept:
 
 
 cdef inline Error take_span(int kind, int number, Reader span, PyObject **slots) except RAISED:
-    """Do with a length-delimited value as ``kind`` says."""
+    """Read, check or skip a length-delimited value according to ``kind``."""
     if kind == NAME:
         give(&slots[number], read_name(span, number))
     elif kind == TEXT:
@@ -204,7 +204,7 @@ cdef inline Error take_span(int kind, int number, Reader span, PyObject **slots)
             slots[number] = PyDict_New()
         return read_header(span, slots[number])
     elif unlikely(kind == FLAGGED_ENTRY):
-        # Said so that the compiler keeps it out of the loop over fields, which is 4 % faster.
+        # A hint that keeps this out of the loop over fields, which is 4 % faster.
         return flag_header(span, slots)
     else:
         return read_header(span, NULL)
@@ -218,15 +218,15 @@ cdef Error read_long_tag(Reader *r, int *kind, int *number, const uint8_t *kinds
     cdef Error error = read_tag(r, MAX_FIELD_NUMBER, &field_number, &wire_type)
     if error:
         return error
-    # A known field's tag may be written in more bytes than it needs.
+    # The tag of a known field may have more bytes than it needs.
     kind[0] = kinds[field_number << 3 | wire_type] if field_number < SLOTS else UNKNOWN
     number[0] = field_number
     return skip_value(r, field_number, wire_type) if kind[0] == UNKNOWN else NO_ERROR
 
 
 cdef inline Error read_fields(Reader *whole, PyObject **slots, const uint8_t *kinds) except RAISED:
-    """Read a whole message into ``slots``, each field as ``kinds`` says."""
-    # Two readers, because one whose address is passed on cannot live in registers.
+    """Read a whole message into ``slots``, each field according to ``kinds``."""
+    # Two readers, because one whose address is passed cannot be kept in registers.
     cdef Reader r = whole[0]
     cdef Reader span
     cdef uint64_t value = 0
@@ -289,7 +289,7 @@ cdef TaskMessage decode(const char *data, Py_ssize_t size):
 
 
 def decode_task_message(data):
-    """Return the message that ``data`` holds; raise InvalidMessageError for what asynq would refuse."""
+    """Return the message in ``data``; raise InvalidMessageError if asynq would refuse it."""
     cdef Py_buffer buffer
     if type(data) is bytes:
         return decode(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
@@ -301,9 +301,9 @@ def decode_task_message(data):
 
 
 def view_task_message(bytes data not None, /):
-    """Return a view of the message that ``data`` holds; raise InvalidMessageError if its structure is broken.
+    """Return a view of the message in ``data``; raise InvalidMessageError if its structure is broken.
 
-    Texts that the view does not show are not checked: what it accepts may still fail to decode.
+    Texts that the view does not show are not checked, so decoding may still fail.
     """
     cdef TaskView view = <TaskView> _PyObject_New(<PyTypeObject *> TaskView)
     memset(view.slots, 0, sizeof(view.slots))
@@ -314,6 +314,6 @@ def view_task_message(bytes data not None, /):
 
 
 def check_task_message(bytes data not None):
-    """Raise InvalidMessageError where decode_task_message does, and make nothing."""
+    """Raise InvalidMessageError where decode_task_message would, but make no message."""
     cdef PyObject *unused[SLOTS]
     read_message(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), unused, CHECKED)

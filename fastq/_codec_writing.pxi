@@ -1,10 +1,10 @@
-# Writes TaskMessage, as asynq's Go program does: fields in number order, zero values left out.
+# Writes TaskMessage as asynq in Go does: fields in the order of their numbers, zero values left out.
 #
-# Each field is measured first and written after, into bytes of the exact size.
+# Each field is measured first and written afterwards, into bytes of the exact size.
 
 
 cdef extern from *:
-    # Raw pointers, as the slots are.
+    # Raw pointers, like the slots.
     bint PyLong_Check(PyObject *)
     bint PyUnicode_Check(PyObject *)
     long long PyLong_AsLongLongAndOverflow(PyObject *, int *)
@@ -30,7 +30,7 @@ cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) e
     cdef int overflow = 0
     cdef bint is_short = SHORT_NUMBERS >> number & 1
     cdef int64_t small
-    # Nothing but int: __index__ could change the message while pointers into its texts are held.
+    # Only int: __index__ could change the message while pointers into its texts are held.
     if not PyLong_Check(value):
         raise TypeError(f"{FIELDS[number]} must be int, not {(<object> value)!r}")
     small = PyLong_AsLongLongAndOverflow(value, &overflow)
@@ -41,7 +41,7 @@ cdef inline Py_ssize_t measure_number(int number, PyObject *value, Part *part) e
 
 
 cdef int refuse_written_text(int number, object text) except -1:
-    """Replace the UnicodeEncodeError that is set by our own error."""
+    """Replace the current UnicodeEncodeError by an InvalidMessageError that names the field."""
     if PyErr_ExceptionMatches(UnicodeEncodeError):
         PyErr_Clear()
         shown = text if len(text) < 1_000 else text[:1_000] + "..."
@@ -62,7 +62,7 @@ cdef inline Py_ssize_t measure_text(int number, PyObject *value, Part *part) exc
 
 
 cdef inline Py_ssize_t measure_bytes(int number, PyObject *value, Part *part) except -1:
-    """Measure the payload, or the entries of the headers, which have their tags already."""
+    """Measure the payload, or the entries of the headers, which already include their tags."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(<object> value)
     part.at = PyBytes_AS_STRING(<object> value)
     part.value = size
@@ -76,7 +76,7 @@ cdef object value_of(TaskMessage msg, int number):
 
 
 cdef inline Py_ssize_t measure(int number, PyObject *value, Part *part) except -1:
-    """Point ``part`` at the value and return the field's size on the wire; run no Python code, unless to raise."""
+    """Point ``part`` at the value and return the field's size on the wire; run no Python code except to raise."""
     if NUMBERS >> number & 1:
         return measure_number(number, value, part)
     if number == PAYLOAD or number == HEADERS:
@@ -133,7 +133,7 @@ cdef bytes flat_payload(object payload):
 
 
 def encode_task_message(TaskMessage msg not None):
-    """Return the message's bytes, as asynq writes them; headers keep the order of their mapping."""
+    """Return the message's bytes as asynq writes them; headers keep the order of their mapping."""
     cdef Part parts[SLOTS]
     cdef PyObject *value
     cdef int number
@@ -160,7 +160,7 @@ def encode_task_message(TaskMessage msg not None):
 
 
 cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) noexcept:
-    """Copy valid ``data`` to ``out`` with the changed fields at their places, and return the size written."""
+    """Copy valid ``data`` to ``out`` with the changed fields in place, and return the size written."""
     cdef uint8_t *start = out
     cdef const uint8_t *field
     cdef uint32_t number = 0
@@ -177,7 +177,7 @@ cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) 
             if changed >> next_number & 1:
                 out = write_part(out, next_number, &parts[next_number])
             next_number += 1
-        # A changed field's number with another wire type is an unknown field, and stays.
+        # The number of a changed field with another wire type is an unknown field, and stays.
         if number < SLOTS and changed >> number & 1 and wire_type == (VARINT if NUMBERS >> number & 1 else LENGTH):
             continue
         memcpy(out, field, r.at - field)
@@ -189,9 +189,9 @@ cdef Py_ssize_t splice(bytes data, uint8_t *out, Part *parts, uint32_t changed) 
 
 
 def rewrite_task_message(bytes data not None, **changes):
-    """Return ``data`` with the named fields set anew, and all the rest, unknown fields too, as it was.
+    """Return ``data`` with the named fields changed; all others, including unknown ones, stay as they are.
 
-    ``None`` leaves a field alone; a zero or empty value removes it. Refuses what decoding and encoding refuse.
+    ``None`` leaves a field alone; a zero or empty value removes it. Raises the errors of decoding and encoding.
     """
     cdef Part parts[SLOTS]
     cdef uint32_t changed = 0

@@ -1,6 +1,6 @@
-"""Makes task ids: random UUIDs (version 4), in lower case as asynq's.
+"""Task ids: random UUIDs (version 4), in lower case as in asynq.
 
-Every call asks the system for its randomness and keeps none for the next, so that a fork can never repeat an id.
+Every call reads its randomness from the system and keeps none for the next, so a fork never repeats an id.
 """
 
 from os import urandom as _urandom
@@ -53,7 +53,7 @@ def new_task_ids(n):
     """Return ``n`` new ids."""
     if n < 0:
         raise ValueError(f"n must not be negative: {n}")
-    # A product of Python's ints: one that is too big is an error, where a C product would wrap.
+    # A product of Python ints: too big is an error, where a C product would wrap.
     cdef bytes random = _urandom(n * RANDOM_SIZE)
     cdef const uint8_t *at = <const uint8_t *> PyBytes_AS_STRING(random)
     cdef Py_ssize_t i

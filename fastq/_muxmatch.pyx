@@ -1,10 +1,10 @@
-"""Find the longest registered pattern that is a prefix of a task's type, in one pass over the type.
+"""A search for the longest registered pattern that is a prefix of a task's type, in one pass over the type.
 
-A pattern that ends in NUL is a name: it matches the text before the NUL and nothing longer, and wins over a prefix that
-is the same text.
+A pattern that ends in NUL is a full name: it matches exactly the text before the NUL, and wins over a prefix that is
+the same text.
 
-A radix tree over the patterns' UTF-8 bytes, flat in memory: nodes in one array, all edges in one hash table. So neither
-the number of patterns nor how they nest costs anything, and nothing recurses.
+The index is a radix tree over the patterns' UTF-8 bytes, flat in memory: nodes in one array, all edges in one hash
+table. So the cost depends neither on the number of patterns nor on their nesting, and nothing recurses.
 """
 
 cimport cython
@@ -24,7 +24,7 @@ cdef struct Node:
     const uint8_t *label  # a slice of a pattern's bytes, which self.owners keeps alive
     Py_ssize_t length
     uint32_t pattern  # place in self.patterns, or NONE
-    uint32_t name  # the same of the pattern that ends here with NUL
+    uint32_t name  # the same for a full name that ends here
 
 cdef struct Edge:
     uint64_t key  # parent node and first byte of the label, + 1; 0 is a free place
@@ -37,7 +37,7 @@ cdef inline uint64_t edge_key(uint32_t parent, uint8_t first) noexcept:
 
 @cython.final
 cdef class PatternIndex:
-    """An index of patterns; thread-safe only by the interpreter's lock, which ``add`` and ``find`` keep throughout."""
+    """An index of patterns; thread-safe only by the GIL, which ``add`` and ``find`` never release."""
 
     cdef Node *nodes
     cdef uint32_t node_count
@@ -73,11 +73,11 @@ cdef class PatternIndex:
         return iter(self.patterns)
 
     def add(self, pattern):
-        """Add a pattern; ``ValueError`` if it is there already or has no UTF-8 form (a lone surrogate)."""
+        """Add a pattern; ``ValueError`` if it exists already or has no UTF-8 form (a lone surrogate)."""
         if pattern in self.known:
             raise ValueError(f"pattern {pattern!r} is already registered")
         cdef bytes owner = pattern.encode()
-        # What can fail comes before the tree is touched: a half-added pattern would leave a wrong one.
+        # Steps that can fail come before the tree is changed: a half-added pattern would corrupt it.
         self.reserve_nodes()
         self.reserve_edges()
         self.owners.append(owner)
@@ -88,16 +88,13 @@ cdef class PatternIndex:
         self.insert(<const uint8_t *> PyBytes_AS_STRING(owner), PyBytes_GET_SIZE(owner) - is_name, number, is_name)
 
     def find(self, task_type):
-        """Return the longest pattern that ``task_type`` (text, or its UTF-8 bytes) begins with, else ``None``.
-
-        The type itself, if it is a pattern, is the longest.
-        """
+        """Return the longest pattern with which ``task_type`` (text or its UTF-8 bytes) begins, else ``None``."""
         cdef Py_ssize_t steps = 0
         cdef uint32_t found = self.search(task_type, &steps)
         return None if found == NONE else self.patterns[found]
 
     def steps(self, task_type):
-        """Count the tree's nodes that ``find`` visits: at most the type's bytes + 1, whatever is registered."""
+        """Return how many nodes ``find`` visits: at most the type's bytes + 1, whatever patterns there are."""
         cdef Py_ssize_t steps = 0
         self.search(task_type, &steps)
         return steps
@@ -115,7 +112,7 @@ cdef class PatternIndex:
         return self.walk(text, size, steps)
 
     cdef uint32_t walk(self, const uint8_t *text, Py_ssize_t size, Py_ssize_t *steps) noexcept:
-        """Follow the text down the tree; the last node with a pattern that was wholly matched wins."""
+        """Follow the text down the tree; the last wholly matched node with a pattern wins."""
         cdef uint32_t node = 0, found = NONE
         cdef Node *at
         while True:
@@ -139,7 +136,7 @@ cdef class PatternIndex:
         return edge.child if edge.key else <uint32_t> NONE
 
     cdef Edge *place(self, uint64_t key) noexcept:
-        """Return the key's edge, or the free place where it belongs; at least half of the table is free."""
+        """Return the key's edge, or the free place for it; at least half of the table is free."""
         cdef uint64_t at = (key * <uint64_t> 0x9E3779B97F4A7C15) >> 20
         while True:
             at &= self.edge_mask
@@ -154,7 +151,7 @@ cdef class PatternIndex:
         edge.child = child
 
     cdef void insert(self, const uint8_t *text, Py_ssize_t size, uint32_t pattern, bint is_name) noexcept:
-        """Walk down as far as the text agrees; split the node where it does not; hang up the rest."""
+        """Descend as far as the text matches, split the node where it differs, and append the rest."""
         cdef uint32_t node = 0, parent
         cdef Py_ssize_t same
         while size:

@@ -1,6 +1,6 @@
-"""Choose queues by weight or in strict order, and split a batch between them; ``fastq.prioritizer`` re-exports it.
+"""The choice of queues by weight or in strict order; ``fastq.prioritizer`` re-exports it.
 
-Nothing here knows Redis: the fetcher asks for a split, sends it, and reports what came short.
+Nothing here knows Redis: the fetcher asks for a split of a batch, sends it, and reports the shortfall.
 """
 
 import math
@@ -11,7 +11,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.math cimport log
 from libc.stdint cimport int64_t
 
-# Unicode's White_Space, which is what Go's strings.TrimSpace takes off; str.strip() takes U+001C-U+001F, too.
+# Unicode's White_Space, which Go's strings.TrimSpace removes; str.strip() removes U+001C-U+001F, too.
 _WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
@@ -38,7 +38,7 @@ def is_blank(text):
 def normalize_queues(queues):
     """Return the weights as asynq uses them: without blank names and weights <= 0, divided by their common divisor.
 
-    Nothing left means ``{"default": 1}``.
+    If none is left, it is ``{"default": 1}``.
     """
     kept = {name: weight for name, weight in queues.items() if weight > 0 and not is_blank(name)}
     if not kept:
@@ -51,8 +51,8 @@ def normalize_queues(queues):
 cdef class Prioritizer:
     """A weighted scheduler of queues: picks the next queue, and divides a batch of tasks among queues.
 
-    ``queues`` goes through ``normalize_queues``; above 2**30 as the sum of the weights is a ``ValueError``. Queues of
-    equal weight stand in an order that ``seed`` decides, once. Not thread-safe.
+    ``queues`` are passed to ``normalize_queues``; a sum of weights above 2**30 is a ``ValueError``. Queues of equal
+    weight are in a fixed order that ``seed`` determines. Not thread-safe.
 
     The maths of a split. Queue i has the weight w and the count x of the tasks charged to it. Among the queues asked,
     W is the sum of the weights, X of the counts; the fair count of i is w·X/W, its credit w·X/W - x. The next task
@@ -60,15 +60,15 @@ cdef class Prioritizer:
     Young. So as long as the same queues are asked, every count is less than one task from fair after every task (all
     in whole numbers, no rounding), W tasks give each queue its w, and a queue waits for less than 2·W/w tasks.
 
-    Queues that take turns get helpings in place of single tasks, each of what the weights give a queue in the tasks of
-    so many splits as have room for all: as long as the same queues are asked, every count is less than two helpings
-    from fair.
+    Queues that take turns get helpings in place of single tasks. A helping is the queue's weighted share of the tasks
+    of as many splits as it takes to ask all queues. As long as the same queues are asked, every count is less than two
+    helpings from fair.
 
-    What bounds the carry: a split charges what it asks for. ``give_back`` takes back what did not come, but credits no
-    more than did come, beyond a fraction of a task: a call that brought nothing was a turn all the same. A queue that
-    is skipped is charged whole tasks until its credit is less than one. So an hour of being empty or failing earns less
-    than a task, an hour of being served alone costs nothing, and a queue whose calls are cut by bytes catches up by as
-    much as it can give.
+    Bounds of the carry: a split charges the tasks that it asks for. ``give_back`` takes back those that did not come,
+    but credits no more than did come, beyond a fraction of a task: a call that brought nothing was a turn all the same.
+    A queue that is skipped is charged whole tasks until its credit is less than one. So an hour of being empty or
+    failing earns less than a task, and an hour of being served alone costs nothing. A queue whose calls are cut by
+    bytes catches up as far as it can.
     """
 
     cdef Lane *lanes
@@ -103,18 +103,18 @@ cdef class Prioritizer:
 
     @property
     def weights(self):
-        """Map each queue to its normalised weight, the heaviest first."""
+        """Return the normalized weight of each queue, the heaviest first."""
         return {name: self.lanes[<Py_ssize_t> place].weight for name, place in self.places.items()}
 
     def order(self):
         """Return all queues: by weight if strict, else in a new weighted random order without replacement.
 
-        The chance of a queue to come next is its weight by the weights of those not yet drawn, as with asynq's shuffle.
+        The chance of a queue to be next is its weight divided by the sum of those not yet drawn, as in asynq's shuffle.
         """
         cdef double draw
         if self.strict or self.size == 1:
             return self.names
-        # A race: the least of exponential times with the rates w is i's with the chance w/W.
+        # A race: of exponential times with the rates w, queue i's is the least with the chance w/W.
         times = []
         for place in range(self.size):
             draw = self.random()
@@ -125,9 +125,9 @@ cdef class Prioritizer:
     def split(self, Py_ssize_t n, skip=frozenset(), Py_ssize_t most_queues=0):
         """Return ``(queue, count)`` for each queue to ask, the counts adding up to ``n``; charge them to the queues.
 
-        ``skip`` names the queues known to be empty, paused or failing; what they do not get goes to the others. Empty
-        if all are skipped. Strict asks everything of the first queue that is not skipped. Where more than
-        ``most_queues`` (0: any number) are to be asked they take turns, and the counts may add up to less.
+        ``skip`` names the queues known to be empty, paused or failing; their share goes to the others. The list is
+        empty if all are skipped. In strict order the first queue that is not skipped is asked for everything. More
+        queues than ``most_queues`` (0: any number) take turns, and the counts may add up to less.
         """
         cdef Py_ssize_t place
         cdef Py_ssize_t open_lanes = 0
@@ -137,9 +137,9 @@ cdef class Prioritizer:
             raise ValueError(f"cannot split {n} tasks: not in 0..{MOST_TASKS}")
         for place in range(self.size):
             lane = &self.lanes[place]
-            # Strict: as if all behind the first were skipped.
+            # Strict: as if all after the first were skipped.
             lane.skipped = self.names[place] in skip or (self.strict and weight != 0)
-            if not lane.skipped:  # else what it was asked for may be on its way
+            if not lane.skipped:  # if it is, the tasks it was asked for last may still be on their way
                 lane.asked = 0
                 weight += lane.weight
                 served += lane.served
@@ -158,7 +158,7 @@ cdef class Prioritizer:
         ]
 
     cdef void pour(self, Py_ssize_t n, int64_t served, int64_t weight) noexcept:
-        """Give out n tasks one by one; fractions are compared by cross-multiplication."""
+        """Distribute n tasks one by one; fractions are compared by cross-multiplication."""
         cdef Lane *lane
         cdef Lane *best
         cdef Py_ssize_t place
@@ -176,10 +176,10 @@ cdef class Prioritizer:
             best.asked += 1
 
     cdef Py_ssize_t help(self, Py_ssize_t n, int64_t served, int64_t weight, int64_t cycle) noexcept:
-        """Give out up to n tasks in helpings, each what a queue is due in ``cycle`` tasks; return how many.
+        """Distribute up to n tasks in helpings, each a queue's share of ``cycle`` tasks; return how many.
 
-        When half is given out, and what is left is too little for a helping, it goes to those who have theirs, in
-        proportion: a small rest costs as much as a call as a large one.
+        Once half is given and the rest is too little for a helping, the rest is added in proportion to the helpings
+        given so far: a call for a small rest would cost as much as one for many tasks.
         """
         cdef Lane *lane
         cdef Lane *best
@@ -215,7 +215,7 @@ cdef class Prioritizer:
         return total
 
     cdef void settle(self, int64_t served, int64_t weight) noexcept:
-        """Forfeit what skipped queues did not use, and take whole cycles off all counts so that they stay small."""
+        """Drop the credits of skipped queues, and take whole cycles off all counts so that they stay small."""
         cdef int64_t cycles = served // weight
         cdef Lane *lane
         cdef Py_ssize_t place
@@ -228,7 +228,7 @@ cdef class Prioritizer:
         self.fair_weight = weight
 
     def give_back(self, queue, Py_ssize_t count):
-        """Report that ``count`` of the tasks that were asked of ``queue`` last did not come, for any reason."""
+        """Report that ``count`` of the tasks for which ``queue`` was asked last did not come, for any reason."""
         cdef Lane *lane
         if queue not in self.places:
             raise ValueError(f"not a queue of this prioritizer: {queue!r}")
@@ -236,6 +236,6 @@ cdef class Prioritizer:
         if not 0 <= count <= lane.asked:
             raise ValueError(f"queue {queue!r} was asked for {lane.asked} tasks and cannot give back {count}")
         lane.asked -= count  # now what came
-        # Nothing came: asked again at once, a failing queue would keep the others from their turns for ever.
+        # If nothing came there is no credit: otherwise a failing queue would keep the others from their turns for ever.
         if lane.asked and count:
             lane.served = max(lane.served - count, lane.weight * self.fair_served // self.fair_weight - lane.asked)
