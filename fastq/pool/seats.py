@@ -104,7 +104,7 @@ class Seats:
 
 
 def dismiss(child: Child) -> None:
-    """Tell an idle child to exit."""
+    """Send an idle child the order to exit."""
     child.state = ChildState.EXITING
     child.since_s = time.monotonic()
     child.queue.tell_to_exit()
