@@ -57,7 +57,7 @@ def scripted(
     *,
     idempotent: bool = False,
 ) -> Operation[T]:
-    """Return the operation of ``lua/<name>.lua``."""
+    """Return an operation that runs ``lua/<name>.lua``."""
     return Operation(name, keys, args, parse, idempotent, load_script(name))
 
 

@@ -1,4 +1,4 @@
-"""Puts tasks into a queue as they were elsewhere: with all fields, state, and remaining time of their locks."""
+"""Puts tasks of another queue or file into a queue, with all fields, their state, and the rest of their locks' time."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum

@@ -10,12 +10,12 @@ __all__ = ["SlowCommand", "cluster_info", "read_setting", "read_time", "redis_in
 
 
 def redis_info() -> Operation[dict[str, str]]:
-    """Read the facts that INFO has, by name; of a cluster those of one node."""
+    """Read the fields of INFO by name; in a cluster, those of one node."""
     return Operation("INFO", (), (), _facts, idempotent=True)
 
 
 def cluster_info() -> Operation[dict[str, str]]:
-    """Read what a node knows of its cluster; a ``BrokerError`` where Redis is none."""
+    """Read the fields of a node's CLUSTER INFO; a ``BrokerError`` if Redis is not a cluster."""
     return Operation("CLUSTER", (), ("INFO",), _facts, idempotent=True)
 
 

@@ -67,7 +67,7 @@ def list_ids_newest_first(queue: str, state: TaskState, group: str, start: int, 
 
 
 class FoundTask(NamedTuple):
-    """What Redis stores of a task.
+    """The data of a task in Redis.
 
     ``score`` is its score in the sorted set of its state: when it is due, or when its lease ends. ``lost`` counts how
     often the task was lost with its server.
@@ -105,7 +105,7 @@ def _parse_tasks(reply: list[Any]) -> list[FoundTask]:
 
 
 def read_all_tasks(queue: str, task_ids: Sequence[str | bytes]) -> Flow[list[FoundTask]]:
-    """Read any number of tasks, in round trips that are no burden to Redis."""
+    """Read any number of tasks, in round trips of bounded size."""
     found: list[FoundTask] = []
     while len(found) < len(task_ids):
         found += yield read_tasks(queue, task_ids[len(found) : len(found) + TASKS_A_CALL])

@@ -22,7 +22,7 @@ REMEMBERED: Final = 50
 
 
 class WalkedTask(NamedTuple):
-    """What Redis stores of a task in a list or set: all fields of its hash, or none if there is no hash.
+    """A task in a list or set: all fields of its hash, or none if there is no hash.
 
     ``lock_ms`` is the time for which the task still holds the lock that its hash names: -1 forever, -2 if it does not
     hold it or this was not checked.

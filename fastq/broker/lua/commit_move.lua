@@ -5,7 +5,7 @@ ARGV[1] task_prefix  asynq:{q}:t:
 ARGV[2] token        the move's
 ARGV[3...] tasks     three values each: id, lock key or "", the move that parked it in the other queue
 builds  task_prefix .. id, and lock keys asynq:{q}:unique:..., same hash tag
-returns list: 1 deleted for that copy, now or before | 0 this move has not, or no more, to do with that copy
+returns list: 1 deleted for that copy, now or before | 0 the copy is late, or belongs to another move
 asynq   none
 ]]
 local moving, moved = KEYS[1], KEYS[2]

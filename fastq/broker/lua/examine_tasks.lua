@@ -1,4 +1,4 @@
---[[ examine_tasks: find tasks that are in no list and no set, and put them where people find them.
+--[[ examine_tasks: find tasks that are in no list and no set, and put them where inspectors list them.
 KEYS[1] pending           asynq:{q}:pending
 KEYS[2] active            asynq:{q}:active
 KEYS[3] scheduled         asynq:{q}:scheduled

@@ -4,7 +4,7 @@ ARGV[1] ttl          seconds
 ARGV[2...] messages  SchedulerEntry messages, the next one due first
 builds  none
 returns 1
-asynq   writeSchedulerEntriesCmd (to which a life of a fraction of a second is an error, after it has written)
+asynq   writeSchedulerEntriesCmd (which fails for a TTL with a fraction of a second, after it has written)
 ]]
 local entries = KEYS[1]
 local ttl = ARGV[1]

@@ -4,7 +4,7 @@ KEYS[2] workers      asynq:workers:{host:pid:id}
 KEYS[3] notice       asynq:fastq:{host:pid:id}
 ARGV[1] ttl          seconds
 ARGV[2] server_info  ServerInfo message
-ARGV[3] notice_text  what fastq tells beyond ServerInfo, JSON
+ARGV[3] notice_text  data beyond ServerInfo, JSON
 ARGV[4...] workers   two values for each running task: task id, WorkerInfo message
 builds  none
 returns 1

@@ -1,1 +1,1 @@
-"""What producers, servers and schedulers ask of Redis: operations as data, and flows of several."""
+"""The operations of producers, servers and schedulers on Redis, and flows of several operations."""

@@ -1,8 +1,8 @@
-"""Aggregate: the operations that take a group's tasks as a set, and put one task in their place, or give them back.
+"""Aggregation: the operations that take a group's tasks as a set, and put one task in their place or give them back.
 
-A set is in one of three states, told by its score in ``aggregation_sets``: a deadline (any recoverer, Go's too, gives
-it back after that), infinity (it was aggregated, what is left of it is to be deleted), none (it is no more). Every
-operation may be sent twice.
+A set is in one of three states, by its score in ``aggregation_sets``: a deadline (after it any recoverer, even Go's,
+gives the set back), infinity (it was aggregated, and its remaining tasks must be deleted), or no score (it does not
+exist any more). Every operation may be sent twice.
 """
 
 import math
@@ -51,7 +51,7 @@ AGGREGATED: Final = "+inf"
 
 @dataclass(frozen=True, slots=True)
 class GroupRule:
-    """When a group is aggregated, in whole seconds, since scores are whole seconds; 0 means no limit.
+    """The conditions under which a group is aggregated, in whole seconds, as scores are; 0 means no limit.
 
     A group is due when it has ``max_size`` tasks, ``max_delay_s`` after its oldest task joined, or ``grace_s`` after
     its newest task joined.
@@ -63,7 +63,7 @@ class GroupRule:
 
     @classmethod
     def of_seconds(cls, grace_s: float, max_delay_s: float, max_size: int) -> "GroupRule":
-        """Round up: a group waits as long as was said, or up to a second more."""
+        """Round up to whole seconds: a group never waits for less than the given time."""
         return cls(math.ceil(grace_s), math.ceil(max_delay_s), max_size)
 
 
@@ -77,12 +77,12 @@ class AggregationSet:
 
     @property
     def key(self) -> str:
-        """Return the set's own key."""
+        """Return the key of the set."""
         return keys.aggregation_set(self.queue, self.group, self.id)
 
     @classmethod
     def of_key(cls, queue: str, key: str) -> "AggregationSet | None":
-        """Read a key as asynq does: the set's id is what comes after the last colon; None if it is no set's."""
+        """Parse a key as asynq does, with the set's id after the last colon; None if it is not the key of a set."""
         group, _, set_id = key.removeprefix(keys.group_prefix(queue)).rpartition(":")
         one = cls(queue, group, set_id)
         return one if one.key == key else None
@@ -96,7 +96,7 @@ class SetList(NamedTuple):
 
 
 class GroupScan(NamedTuple):
-    """Where to continue (0: nowhere), the groups that are due, and when the next of the others is (Unix seconds)."""
+    """The next cursor (0: none), the groups that are due, and the time of the next due one (Unix seconds)."""
 
     cursor: int
     next_due_s: float | None
@@ -104,14 +104,14 @@ class GroupScan(NamedTuple):
 
 
 class Relisted(NamedTuple):
-    """Where to continue (0: from the beginning), and how many groups were listed."""
+    """The next cursor (0: the beginning), and how many groups were put on the list."""
 
     cursor: int
     groups: int
 
 
 class CommitOutcome(IntEnum):
-    """What happened to a set that a task was to replace; the numbers are the script's."""
+    """The outcome of replacing a set by a task; the numbers are the script's."""
 
     DONE = 1
     DONE_BEFORE = 2
@@ -121,7 +121,7 @@ class CommitOutcome(IntEnum):
 
 
 def scan_groups(queue: str, cursor: int, rule: GroupRule, now_s: int) -> Operation[GroupScan]:
-    """Look at about 500 listed groups, from the ``cursor`` of the last look on (0 at first)."""
+    """Check about 500 listed groups from a ``cursor`` on, which is 0 at first."""
     return scripted(
         "scan_groups",
         (keys.groups(queue),),
@@ -137,12 +137,12 @@ def _parse_scan(reply: list[Any]) -> GroupScan:
 
 
 def _texts(found: Iterable[bytes]) -> list[str]:
-    """Decode names; what is not UTF-8 is no group of any client's, since its messages could not name it."""
+    """Decode names; those that are not UTF-8 are no client's groups, since no message could name them."""
     return [name.decode(errors="ignore") for name in found if name.decode(errors="ignore").encode() == name]
 
 
 def take_set(one: AggregationSet, rule: GroupRule, now_s: int, deadline_s: int) -> Operation[int]:
-    """Take the oldest tasks of a group that is due; returns how many, 0 if it is not."""
+    """Take the oldest tasks of a group if it is due; returns how many, 0 if it is not."""
     queue = one.queue
     limit = min(rule.max_size or MAX_SET, MAX_SET)
     return scripted(
@@ -168,7 +168,7 @@ def read_set(one: AggregationSet, start: int) -> Operation[Leased]:
 def commit_set(
     one: AggregationSet, expected: int, task: NewTask, state: TaskState, now_ns: int
 ) -> Operation[CommitOutcome]:
-    """Enqueue ``task`` in place of a set of ``expected`` tasks, or do nothing; these are to be deleted after that."""
+    """Enqueue ``task`` in place of a set of ``expected`` tasks, which the caller then deletes; or do nothing."""
     queue = one.queue
     at = {TaskState.PENDING: now_ns, TaskState.SCHEDULED: task.run_at_s}.get(state, now_ns // 1_000_000_000)
     script_keys = (
@@ -197,8 +197,8 @@ def commit_set(
 def delete_members(one: AggregationSet, locks: Mapping[str, str]) -> Operation[int]:
     """Delete up to 500 tasks (id to the key of its unique lock, or "") of a set that was aggregated.
 
-    A lock goes if it is still the task's. Returns how many tasks the set has left; with none it goes, too. -1: the set
-    was not aggregated, and nothing was done.
+    A lock is deleted if the task still holds it, and the set with its last task. Returns how many tasks the set has
+    left; -1 if it was not aggregated, and nothing was done.
     """
     words: list[Word] = [word for task_id, lock in locks.items() for word in (id_word(task_id), lock)]
     return scripted(
@@ -211,9 +211,9 @@ def delete_members(one: AggregationSet, locks: Mapping[str, str]) -> Operation[i
 
 
 def reclaim_set(one: AggregationSet, start: int = 0) -> Operation[int]:
-    """Give up to 500 tasks of a set back to their group, from a rank on; returns how many.
+    """Give up to 500 tasks of a set back to their group, from a rank on.
 
-    -1: the set was aggregated, and nothing was done.
+    Returns how many; -1 if the set was aggregated, and nothing was done.
     """
     queue = one.queue
     return scripted(
@@ -226,7 +226,7 @@ def reclaim_set(one: AggregationSet, start: int = 0) -> Operation[int]:
 
 
 def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now_s: int) -> Operation[int]:
-    """Put tasks of a set (id, message) that cannot be read into the archive, and trim it; returns how many.
+    """Move undecodable tasks of a set (id, message) to the archive, and trim it; returns how many.
 
     500 tasks at most: a call trims no more than 750.
     """
@@ -242,7 +242,7 @@ def archive_members(one: AggregationSet, tasks: Sequence[tuple[str, bytes]], now
 
 
 def list_sets(queue: str, until_s: int | None, limit: int) -> Operation[SetList]:
-    """List sets whose deadline was at ``until_s`` or before; with None those that were aggregated and not deleted."""
+    """List sets whose deadline was by ``until_s``; with None those that were aggregated but not yet deleted."""
     span = (AGGREGATED, AGGREGATED) if until_s is None else ("-inf", until_s)
     return Operation(
         "ZRANGEBYSCORE",
@@ -265,12 +265,12 @@ def _parse_sets(queue: str, reply: list[bytes]) -> SetList:
 
 
 def drop_sets(queue: str, foreign: Sequence[bytes]) -> Operation[int]:
-    """Take off the list what is no set; returns how many."""
+    """Remove members that are not sets from the list; returns how many."""
     return Operation("ZREM", (keys.aggregation_sets(queue),), tuple(foreign), int, idempotent=True)
 
 
 def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:
-    """Look at about 500 keys of Redis, whatever they are, and list those groups of the queue that are not listed."""
+    """Scan about 500 keys of Redis for groups of the queue, and put unlisted ones on the list."""
     prefix = keys.group_prefix(queue)
     pattern = "".join(f"\\{char}" if char in "*?[]\\" else char for char in prefix) + "*"
     return scripted(
@@ -283,14 +283,14 @@ def relist_groups(queue: str, cursor: int) -> Operation[Relisted]:
 
 
 class Unlisted(NamedTuple):
-    """How many groups one call looked at, and how many of them it took off the list."""
+    """How many groups one call checked, and how many of them it took off the list."""
 
     looked_at: int
     groups: int
 
 
 def unlist_due_groups(queue: str) -> Operation[Unlisted]:
-    """Take 500 groups at most off the list that have no tasks, and for which none is scheduled any more."""
+    """Take up to 500 groups off the list that have no tasks, and for which none is scheduled any more."""
     return scripted(
         "unlist_due_groups",
         (keys.groups(queue), keys.scheduled(queue), keys.scheduled_groups(queue)),

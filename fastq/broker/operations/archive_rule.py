@@ -1,7 +1,7 @@
-"""The rule of a queue's archive: how many failed tasks it keeps, for how long, and what becomes of those beyond.
+"""The rule of a queue's archive: how many failed tasks it keeps, for how long, and what happens when it is full.
 
-It is kept in Redis, since every script that archives follows it: those of all servers and inspectors. Go's trim at
-10 000 tasks and 90 days, whatever it says.
+The rule is stored in Redis, so that every script that archives follows it, for all servers and inspectors. Go's scripts
+ignore it and always trim at 10 000 tasks and 90 days.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _FIELDS = ("max", "ttl", "full")
 
 
 class ArchiveFull(StrEnum):
-    """What happens when an archive is full."""
+    """The action when an archive is full."""
 
     TRIM = "trim"
     """The oldest tasks are deleted, as asynq does."""
@@ -39,7 +39,7 @@ class ArchiveRule(NamedTuple):
 
 
 def read_archive_rule(queue: str) -> Operation[ArchiveRule]:
-    """Read the rule of a queue; asynq's where none was set."""
+    """Read the rule of a queue; asynq's if none was set."""
     return Operation("HMGET", (keys.archive_rule(queue),), _FIELDS, parse_rule, idempotent=True)
 
 
@@ -52,14 +52,14 @@ def set_archive_rule(queue: str, rule: ArchiveRule) -> Operation[int]:
 def drop_archived(queue: str, tasks: Sequence[tuple[bytes, bytes]]) -> Operation[int]:
     """Delete those of some tasks, by id and score, that are still archived, with their unique locks.
 
-    Return how many are archived then.
+    Returns how many are left in the archive.
     """
     words = [word for task in tasks for word in task]
     return scripted("drop_archived", (keys.archived(queue),), (keys.task_prefix(queue), *words), int, idempotent=True)
 
 
 def parse_rule(reply: Sequence[bytes | None]) -> ArchiveRule:
-    """Return the rule of the fields ``max``, ``ttl`` and ``full``; what is none of ours is asynq's, as in Lua."""
+    """Return the rule from the fields ``max``, ``ttl`` and ``full``; unknown values count as asynq's, as in Lua."""
     most, ttl, full = reply
     default = ArchiveRule()
     return ArchiveRule(

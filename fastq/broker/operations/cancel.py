@@ -1,8 +1,8 @@
-"""Cancel: tell every server to stop a task, and say what is to become of it.
+"""Cancellation: a message to all servers to end a task, with the state that the task gets then.
 
-asynq has one channel, whose messages are bare ids: the task is retried, or archived after its last attempt. fastq has
-another beside it, whose messages are JSON objects with ``id``, ``queue`` and ``outcome``; asynq does not subscribe to
-it. Such a message goes first, and the bare id follows, for the servers that know no better.
+asynq has one channel, whose messages are bare ids: the task is retried, or archived after its last attempt. fastq has a
+second channel, whose messages are JSON objects with ``id``, ``queue`` and ``outcome``; asynq does not subscribe to it.
+Such a message is sent first. The bare id follows, for asynq's servers.
 """
 
 from enum import StrEnum
@@ -17,18 +17,18 @@ __all__ = ["CancelAs", "Cancellation", "cancel_processing", "read_cancellation"]
 
 
 class CancelAs(StrEnum):
-    """What becomes of a canceled task."""
+    """The outcome of a canceled task."""
 
     RETRY = "retry"
-    """As asynq has it: it waits for its next attempt; after the last, or if its handler asks for it, it is archived."""
+    """As in asynq, it is retried; after its last attempt, or if its handler decides so, it is archived."""
     ARCHIVE = "archive"
-    """It goes to the archive, whatever attempts are left."""
+    """It is archived, even if attempts are left."""
     DELETE = "delete"
-    """It is forgotten, as if its handler had raised ``RevokeTask``."""
+    """It is deleted, as if its handler had raised ``RevokeTask``."""
 
 
 class Cancellation(NamedTuple):
-    """A task to cancel; ``queue`` None means any, ``outcome`` None that only asynq's bare id was received."""
+    """A task to cancel; ``queue`` None means any queue, ``outcome`` None means that only a bare id was received."""
 
     task_id: str
     queue: str | None = None
@@ -41,20 +41,20 @@ class Cancellation(NamedTuple):
 
 
 def cancel_processing(task_id: str, queue: str | None = None, outcome: str | None = None) -> Flow[None]:
-    """Ask every server to cancel a task that waits in it or runs there; nobody answers, so success tells nothing.
+    """Ask all servers to cancel a task that they have in flight; no server answers, so success proves nothing.
 
-    ``outcome`` is "retry", "archive" or "delete"; asynq's servers retry whatever it says. Without queue and outcome
-    only asynq's own message is sent. ``ValueError`` for another outcome, before anything is sent.
+    ``outcome`` is "retry", "archive" or "delete"; asynq's servers always retry. Without queue and outcome only asynq's
+    own message is sent. Raises ``ValueError`` for another outcome, before anything is sent.
     """
     cancellation = Cancellation(task_id, queue, None if outcome is None else _outcome(outcome))
     if queue is not None or outcome is not None:
-        # One after the other: where this one is refused, the task is not to be retried instead.
+        # One after the other: if this one is refused, the task must not be retried instead.
         yield _publish(keys.CANCEL_AS_CHANNEL, cancellation.encode())
     yield _publish(keys.CANCEL_CHANNEL, task_id)
 
 
 def read_cancellation(text: str) -> Cancellation:
-    """Read a message of fastq's channel; ``ValueError`` for what is none, unknown fields are left aside."""
+    """Parse a message of fastq's channel; ``ValueError`` if it is invalid; unknown fields are ignored."""
     try:
         body = orjson.loads(text)
     except ValueError as error:
@@ -71,12 +71,12 @@ def read_cancellation(text: str) -> Cancellation:
 
 def _outcome(name: object) -> CancelAs:
     try:
-        return CancelAs(name)  # type: ignore[arg-type]  # what is no outcome is refused, of whatever type
+        return CancelAs(name)  # type: ignore[arg-type]  # any other value, of any type, is refused
     except ValueError:
         raise ValueError(f"outcome must be one of {', '.join(map(repr, map(str, CancelAs)))}, not {name!r}") from None
 
 
 def _publish(channel: str, message: str | bytes) -> Operation[int]:
-    # Without a key: in a cluster both messages go through the same node, and arrive in their order.
-    # Sent twice it asks for the same again, which is better than not at all.
+    # Without a key: in a cluster both messages go through the same node, and arrive in order.
+    # Idempotent: a second message asks for the same again, which is better than none.
     return Operation("PUBLISH", (), (channel, message), int, idempotent=True)

@@ -1,8 +1,8 @@
 """Enqueue: the operations that put new tasks into a queue, and the flow that does it and settles lost replies.
 
-Redis is never asked twice blindly. When the reply of an enqueue was lost the flow looks for each task by its id: the
-same type and payload under the id, in whatever state, is success; what is not found is sent again. A task that had
-already run and gone when the flow looked is enqueued a second time (design: at least once).
+Redis is never asked twice blindly. When the reply of an enqueue was lost, the flow looks for each task by its id. A
+task with the same type and payload, in any state, is success. A missing task is sent again. So a task that has already
+run and been deleted by then is enqueued a second time (by design: at least once).
 """
 
 import logging
@@ -43,7 +43,7 @@ _registers: Final[list[weakref.ref["QueueRegister"]]] = []
 
 
 class EnqueueOutcome(IntEnum):
-    """What happened to a new task; the numbers are the scripts'."""
+    """The outcome for a new task; the numbers are the scripts'."""
 
     ENQUEUED = 1
     ID_CONFLICT = 0
@@ -53,7 +53,7 @@ class EnqueueOutcome(IntEnum):
 
 
 def error_of(outcome: EnqueueOutcome | BrokerError, queue: str, task_id: str) -> FastqError | None:
-    """Return the error that an outcome stands for, None for success."""
+    """Return the error for an outcome, None for success."""
     if outcome is EnqueueOutcome.ENQUEUED:
         return None
     if isinstance(outcome, BrokerError):
@@ -76,7 +76,7 @@ class NewTask(NamedTuple):
 class EnqueueBatch:
     """New tasks of one queue that start in the same state; one script call writes them, in order.
 
-    The caller limits their number and bytes: 500 tasks of 256 kB in all keep Redis busy for about 2 ms.
+    The caller limits their number and bytes: 500 tasks with 256 kB in total keep Redis busy for about 2 ms.
     """
 
     queue: str
@@ -86,7 +86,7 @@ class EnqueueBatch:
 
 
 class EnqueueReport(NamedTuple):
-    """The report of ``enqueue_batches``: queues that it registered, for each batch and task the outcome or error."""
+    """The report of ``enqueue_batches``: the registered queues, and the outcome or error of each task by batch."""
 
     registered: list[str]
     outcomes: list[Sequence[EnqueueOutcome | BrokerError]]
@@ -100,7 +100,7 @@ def register_queue(queue: str) -> Operation[int]:
 class QueueRegister:
     """The queues that one client has added to ``asynq:queues`` in the last 10 s.
 
-    asynq remembers them for ever, so that a queue deleted elsewhere never comes back to the list.
+    asynq remembers them forever, so that a queue deleted elsewhere never returns to the list.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -110,14 +110,14 @@ class QueueRegister:
         _registers.append(weakref.ref(self, _registers.remove))
 
     def due(self, queues: Iterable[str]) -> list[str]:
-        """Return those of ``queues`` that are to be registered again."""
+        """Return those of ``queues`` that must be registered again."""
         now = self._clock.monotonic_s()
         return [queue for queue in queues if self._fresh_until.get(queue, 0.0) <= now]
 
     def done(self, due: Iterable[str], registered: Iterable[str]) -> None:
-        """Note which queues are registered now; say once of each other one that was due that it is not.
+        """Note the registered queues; log once for each other one that was ``due``.
 
-        Leave out of ``due`` those whose tasks failed, too: their error says what is wrong.
+        The caller leaves out of ``due`` the queues whose tasks failed, too: their errors tell the cause.
         """
         until = self._clock.monotonic_s() + REGISTER_EVERY_S
         for queue in registered:
@@ -127,20 +127,20 @@ class QueueRegister:
             _log.warning("queue %r could not be added to asynq:queues; inspectors do not list it", queue)
 
     def forget(self, queue: str) -> None:
-        """Let a queue be registered with its next task."""
+        """Register a queue again with its next task."""
         self._fresh_until.pop(queue, None)
 
 
 def forget_registered(queue: str) -> None:
-    """Let all clients of this process register a queue with its next task, since it was taken off the list."""
-    for reference in tuple(_registers):  # in one step: other threads make clients meanwhile
+    """Let all clients of this process register a queue again with its next task, since it was taken off the list."""
+    for reference in tuple(_registers):  # copied in one step, since other threads may make clients
         register = reference()
         if register is not None:
             register.forget(queue)
 
 
 def enqueue_batches(batches: Sequence[EnqueueBatch], register: Sequence[str]) -> Flow[EnqueueReport]:
-    """Enqueue batches in one round trip, registering queues on the way; settle what a lost reply leaves open."""
+    """Enqueue batches and register queues in one round trip; settle lost replies."""
     results = yield enqueue_operations(batches, register)
     return (yield from settle_enqueue(batches, register, results))
 
@@ -153,13 +153,13 @@ def enqueue_operations(batches: Sequence[EnqueueBatch], register: Sequence[str])
 def settle_enqueue(
     batches: Sequence[EnqueueBatch], register: Sequence[str], results: Sequence[Any]
 ) -> Flow[EnqueueReport]:
-    """Turn the results of ``enqueue_operations`` into outcomes, settling what a lost reply leaves open."""
+    """Turn the results of ``enqueue_operations`` into outcomes; settle lost replies."""
     registered = [queue for queue, result in zip(register, results, strict=False) if isinstance(result, int)]
     outcomes: list[Sequence[EnqueueOutcome | BrokerError]] = []
     for batch, result in zip(batches, results[len(register) :], strict=True):
         if not isinstance(result, BrokerError):
             outcomes.append(result)
-        elif result.maybe_applied and result.transient:  # its reply was lost; a refusal half-way is no success
+        elif result.maybe_applied and result.transient:  # its reply was lost; a refusal halfway is not settled
             outcomes.append((yield from _settle(batch, result)))
         else:
             outcomes.append([result] * len(batch.tasks))
@@ -167,11 +167,12 @@ def settle_enqueue(
 
 
 def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome | BrokerError]]:
-    """Look for tasks whose enqueue has no reply, and enqueue again those that are not there.
+    """Look for the tasks of an enqueue without a reply, and enqueue the missing ones again.
 
-    A conflict on sending again may be with our own first request, if Redis carried it out after we looked; so a
-    conflict stays open until a look has compared the tasks. What stays open to the end has the error of the lost reply:
-    it alone tells that the task may have been enqueued. Why it could not be settled is that error's cause.
+    A conflict in the second enqueue may be with our own first request, if Redis carried it out after we looked. So a
+    conflict stays open until the stored task has been compared. Tasks that stay open to the end get the error of the
+    lost reply, since only that error says that they may have been enqueued. Its cause is the reason why they could not
+    be settled.
     """
     settled: dict[int, EnqueueOutcome] = {}
     tasks = batch.tasks
@@ -196,12 +197,12 @@ def _settle(batch: EnqueueBatch, error: BrokerError) -> Flow[list[EnqueueOutcome
                     (i, found) for i, found in zip(missing, again, strict=True) if found != EnqueueOutcome.ID_CONFLICT
                 )
         if len(settled) == len(tasks) or all(isinstance(message, BrokerError) for message in messages):
-            break  # when no look succeeds Redis is away, and each was tried several times already
+            break  # if no look succeeds, Redis is away, and each look was tried several times already
     return [settled.get(index, error) for index in range(len(tasks))]
 
 
 def _compare(tasks: Sequence[NewTask], index: int, settled: dict[int, EnqueueOutcome], stored: bytes) -> EnqueueOutcome:
-    """Return whether the task stored under an id is this one: the first with its id here, of equal type and payload."""
+    """Return ENQUEUED if the stored task is this one: the first with its id here, and of equal type and payload."""
     task = tasks[index]
     if any(tasks[i].id == task.id for i, outcome in settled.items() if outcome is EnqueueOutcome.ENQUEUED):
         return EnqueueOutcome.ID_CONFLICT

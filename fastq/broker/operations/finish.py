@@ -1,9 +1,9 @@
-"""Finish: the ways in which a task's run ends, and the operations that write them, many of a queue at once.
+"""Finish: the dispositions of tasks, and the operations that write them, for many tasks of a queue at once.
 
 Every operation takes the tasks off active and releases their leases. A task that is not active, or not the caller's any
-more, is reported and leaves the others alone. ``Guard`` says whose tasks may be touched.
+more, is reported and does not affect the others. ``Guard`` says whose tasks may be touched.
 
-Each way to end is a class over one script (``Disposition``): what it needs of a task, its size, and its operation.
+Each disposition is a class over one script: the parts of the task that it needs, their size, and its operation.
 """
 
 from collections.abc import Sequence
@@ -46,11 +46,11 @@ ARCHIVE_EXPIRY: Final = timedelta(days=90)
 STATS_TTL: Final = timedelta(days=90)
 OLDEST_FIRST: Final = -1
 NEWEST_FIRST: Final = 1
-"""The end of active from which a task is looked for."""
+"""The end of active from which tasks are searched."""
 
 
 class FinishOutcome(IntEnum):
-    """What happened to one task of a batch; the numbers are the scripts'."""
+    """The outcome for one task of a batch; the numbers are the scripts'."""
 
     OK = 1
     NOT_ACTIVE = 0
@@ -59,7 +59,7 @@ class FinishOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Which tasks may be written: those leased by ``owner``, those whose lease ended by ``expired_at``, or any."""
+    """The tasks that may be written: those leased by ``owner``, those whose lease ended by ``expired_at``, or any."""
 
     owner: Owner | None = None
     expired_at: int | None = None
@@ -71,23 +71,23 @@ class Guard:
 
 
 ANY_OWNER: Final = Guard()
-"""For work that was done: it is finished, whoever holds the lease by now."""
+"""For work that was done: the task is finished even if another server has the lease by now."""
 
 
 class Terms(NamedTuple):
-    """The terms of one call: where, when and as whom it ends tasks, and from which end of active it looks for them."""
+    """The terms of one call: queue, time and owner, and the end of active from which tasks are searched."""
 
     queue: str
     now_ns: int
     now: datetime
     owner: Owner
     done_owner: Owner | None
-    """Whose tasks that were done may be touched; None for anybody's. All others must be the owner's."""
+    """The owner that done tasks must have, None for any; tasks with another disposition must be ``owner``'s."""
     side: int = OLDEST_FIRST
 
 
 class Disposition(Protocol):
-    """What becomes of a task whose run has ended."""
+    """The disposition of a task whose attempt has ended."""
 
     @property
     def id(self) -> str:
@@ -98,11 +98,11 @@ class Disposition(Protocol):
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
-        """Return the operation that writes many of this kind."""
+        """Return the operation that writes many ends of this disposition."""
 
 
 class Done(NamedTuple):
-    """Done: the task is deleted, and its unique lock if it has one."""
+    """A task that is done: it is deleted, with its unique lock."""
 
     id: str
     lock: str = ""
@@ -113,12 +113,12 @@ class Done(NamedTuple):
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
-        """Return the operation that deletes many."""
+        """Return the operation that deletes the tasks."""
         return done(terms.queue, ends, terms.now, terms.done_owner, terms.side)
 
 
 class Completed(NamedTuple):
-    """Done, and kept with its result: the message has the time of completion."""
+    """A task that is done and kept with its result; the message has the time of completion."""
 
     id: str
     message: bytes
@@ -132,12 +132,12 @@ class Completed(NamedTuple):
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
-        """Return the operation that keeps many."""
+        """Return the operation that moves the tasks to completed."""
         return complete(terms.queue, ends, terms.now, terms.done_owner, terms.side)
 
 
 class Retried(NamedTuple):
-    """To be tried again: the new message, the second of the next attempt, and whether it counts as a failure."""
+    """A task to retry: its new message, the second of the next attempt, and whether this one counts as a failure."""
 
     id: str
     message: bytes
@@ -150,12 +150,12 @@ class Retried(NamedTuple):
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
-        """Return the operation that puts many into retry."""
+        """Return the operation that moves the tasks to retry."""
         return retry(terms.queue, ends, terms.now, Guard(terms.owner), terms.side)
 
 
 class Archived(NamedTuple):
-    """Failed for good: the new message."""
+    """A task that failed for good, with its new message."""
 
     id: str
     message: bytes
@@ -166,12 +166,12 @@ class Archived(NamedTuple):
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
-        """Return the operation that archives many."""
+        """Return the operation that archives the tasks."""
         return archive(terms.queue, ends, terms.now, Guard(terms.owner), terms.side)
 
 
 class Requeued(NamedTuple):
-    """Not run, or not to its end: back to the head of its queue, with no attempt counted."""
+    """A task that was not run, or not to its end; it returns to the head of its queue without a charged attempt."""
 
     id: str
 
@@ -181,20 +181,20 @@ class Requeued(NamedTuple):
 
     @classmethod
     def operation(cls, ends: Sequence[Self], terms: Terms) -> Operation[list[FinishOutcome]]:
-        """Return the operation that gives many back."""
+        """Return the operation that requeues the tasks."""
         return requeue(terms.queue, [end.id for end in ends], terms.now_ns, Guard(terms.owner))
 
 
 _ID_SIZE: Final = 100
 _TASK_SIZE: Final = 200
-"""What a task takes of a call beside its message and result, in bytes."""
+"""The size of a task in a call without its message and result, in bytes."""
 
 
 def done(
     queue: str, tasks: Sequence[Done], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
 ) -> Operation[list[FinishOutcome]]:
-    """Delete tasks that were done, release their locks, count them; ``side`` is the end of active to look from."""
-    ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # in C: most tasks end so
+    """Delete done tasks, release their locks, count them; ``side`` is the end of active from which to search."""
+    ids, locks = zip(*tasks, strict=True) if tasks else ((), ())  # in C, since most tasks end this way
     locked = [word for task in tasks if task.lock for word in task] if any(locks) else []
     return scripted(
         "done",
@@ -207,7 +207,7 @@ def done(
 def complete(
     queue: str, tasks: Sequence[Completed], now: datetime, owner: Owner | None = None, side: int = OLDEST_FIRST
 ) -> Operation[list[FinishOutcome]]:
-    """Keep tasks that were done, with their results, until their retention ends; release locks, count."""
+    """Keep done tasks with their results until their retention ends; release their locks, count them."""
     words: list[Word] = []
     for task in tasks:
         result = b"0" if task.result is None else b"1" + task.result
@@ -226,7 +226,7 @@ def complete(
 def retry(
     queue: str, tasks: Sequence[Retried], now: datetime, guard: Guard, side: int = OLDEST_FIRST
 ) -> Operation[list[FinishOutcome]]:
-    """Put failed tasks where they wait for their next attempt; count those that are failures."""
+    """Move failed tasks to retry, where they wait for their next attempt; count those that are failures."""
     words: list[Word] = []
     for task in tasks:
         words += (task.id, task.message, task.retry_at_s, int(task.is_failure))
@@ -245,7 +245,7 @@ def retry(
 def archive(
     queue: str, tasks: Sequence[tuple[str, bytes]], now: datetime, guard: Guard, side: int = OLDEST_FIRST
 ) -> Operation[list[FinishOutcome]]:
-    """Put tasks (id, message) that failed for good into the archive, count them, trim the archive with its hashes."""
+    """Move tasks (id, message) that failed for good to the archive, count them, and trim the archive."""
     words: list[Word] = [word for task_id, message in tasks for word in (id_word(task_id), message)]
     script_keys = (
         keys.active(queue),
@@ -266,17 +266,17 @@ def archive(
 
 
 def archive_keys(queue: str) -> tuple[str, str]:
-    """Return the keys that scripts need to keep the archive within its bounds."""
+    """Return the keys with which scripts keep the archive within its bounds."""
     return keys.archive_rule(queue), keys.paused(queue)
 
 
 def archive_bounds(now: datetime) -> tuple[int, int, int]:
-    """Return what scripts that add to the archive need: now, until when tasks are expired (Unix s), tasks at most."""
+    """Return the arguments for the archive's bounds: now, the time by which tasks are expired (Unix s), most tasks."""
     return int(now.timestamp()), int((now - ARCHIVE_EXPIRY).timestamp()), ARCHIVE_MAX_SIZE
 
 
 def requeue(queue: str, task_ids: Sequence[str], now_ns: int, guard: Guard) -> Operation[list[FinishOutcome]]:
-    """Give tasks back to the head of their queue in the given order, with no attempt counted."""
+    """Put tasks back at the head of their queue in the given order, without charging an attempt."""
     script_keys = (keys.active(queue), keys.lease(queue), keys.pending(queue))
     args: tuple[Word, ...] = (keys.task_prefix(queue), now_ns, *guard.words(), *task_ids)
     return scripted("requeue", script_keys, args, partial(_outcomes, len(task_ids)))
@@ -292,7 +292,7 @@ def _counters(queue: str, now: datetime) -> tuple[str, ...]:
 
 
 def stats_expiry(now: datetime) -> int:
-    """Return until when the counters of a day are kept (Unix s)."""
+    """Return the time until which the counters of a day are kept (Unix s)."""
     return int((now.astimezone(UTC) + STATS_TTL).timestamp())
 
 

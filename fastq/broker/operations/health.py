@@ -1,4 +1,4 @@
-"""The operations that ask whether Redis is there, and which it is."""
+"""The operations that check whether Redis answers, and its version."""
 
 from fastq.broker.operation import Operation
 
@@ -6,12 +6,12 @@ __all__ = ["ping", "server_version"]
 
 
 def ping() -> Operation[object]:
-    """Ask for a sign of life."""
+    """Send a PING."""
     return Operation("PING", (), (), idempotent=True)
 
 
 def server_version() -> Operation[str]:
-    """Ask for the version of the server, "" if it does not say; it needs the right to INFO."""
+    """Read the version of the server, "" if it reports none; it needs the right to INFO."""
     return Operation("INFO", (), ("server",), _version, idempotent=True)
 
 

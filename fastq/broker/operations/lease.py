@@ -1,8 +1,8 @@
-"""Leases: who owns an active task, and until when.
+"""Leases: the owner of an active task, and the end of its lease.
 
-A lease's score is the Unix second at which it ends plus the owner's fraction: a 20-bit number drawn once in a server's
-life, divided by 2**20. That is exact in a double, asynq's range queries do not see it, and every write that must not
-touch another server's task compares it.
+A lease's score is the Unix second at which it ends plus the owner's fraction: a 20-bit number that each server draws
+once, divided by 2**20. The sum is exact in a double, and the fraction does not affect asynq's range queries. Every
+write that must not touch another server's task compares the fraction.
 """
 
 import secrets
@@ -39,7 +39,7 @@ class Owner:
 
     @classmethod
     def draw(cls) -> "Owner":
-        """Draw a mark; never 0, which is the fraction of asynq's leases."""
+        """Draw a random mark; never 0, which is the fraction of asynq's leases."""
         return cls((1 + secrets.randbelow(2**_NONCE_BITS - 1)) / 2**_NONCE_BITS)
 
     def score(self, unix_s: float, lease_s: int = LEASE_S) -> str:
@@ -58,7 +58,7 @@ class LeasedTask(NamedTuple):
 
 
 class Leased(NamedTuple):
-    """Leased tasks as parallel lists of ids and messages, and how many ids without a task were dropped on the way."""
+    """Leased tasks as parallel lists of ids and messages, and how many ids without a task were dropped."""
 
     ids: list[bytes]
     messages: list[bytes]
@@ -66,7 +66,7 @@ class Leased(NamedTuple):
 
     @classmethod
     def of(cls, tasks: Iterable[LeasedTask]) -> "Leased":
-        """Put tasks side by side."""
+        """Return tasks as parallel lists."""
         ids, messages = [], []
         for task_id, message in tasks:
             ids.append(id_word(task_id))
@@ -75,11 +75,11 @@ class Leased(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how many tasks there are."""
+        """Return the number of tasks."""
         return len(self.ids)
 
     def task(self, place: int) -> LeasedTask:
-        """Return one of the tasks; an id that is not UTF-8 has surrogates for its odd bytes, see ``id_word``."""
+        """Return one of the tasks; an id that is not UTF-8 has surrogates for its invalid bytes, see ``id_word``."""
         return LeasedTask(self.ids[place].decode("utf-8", "surrogateescape"), self.messages[place])
 
     @property
@@ -89,12 +89,12 @@ class Leased(NamedTuple):
 
 
 def parse_leased(reply: list[Any]) -> Leased:
-    """Read what dequeue returns: a count, then ids and messages by turns."""
+    """Parse the reply of dequeue: a count, then an id and a message for each task."""
     return Leased(reply[1::2], reply[2::2], reply[0])
 
 
 class LeaseList(NamedTuple):
-    """Tasks found by their leases, how often each was lost before, and how many leases without a task were dropped."""
+    """Tasks found by their leases, how often each was lost before, and how many leases without task were dropped."""
 
     tasks: list[LeasedTask]
     lost: list[int]
@@ -102,17 +102,17 @@ class LeaseList(NamedTuple):
 
 
 def lost_count(word: bytes | None) -> int:
-    """Return how often a task was lost, by that field of its hash; 0 for one that is no such number."""
+    """Return how often a task was lost, by that field of its hash; 0 if it is not a valid number."""
     return int(word) if word and len(word) < 10 and word.isdigit() else 0
 
 
 def id_word(task_id: str) -> bytes:
-    """Return an id that came from Redis as the bytes that it has there."""
+    """Return the bytes of an id as they are in Redis."""
     return task_id.encode("utf-8", "surrogateescape")
 
 
 def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence[str]) -> Operation[list[str]]:
-    """Prolong the owner's leases of at most 500 tasks; returns the ids that are not the owner's any more."""
+    """Extend the owner's leases of at most 500 tasks; returns the ids that are not the owner's any more."""
     return scripted(
         "extend_leases",
         (keys.lease(queue),),
@@ -123,10 +123,10 @@ def extend_leases(queue: str, owner: Owner, lease_score: str, task_ids: Sequence
 
 
 def list_leases(queue: str, lowest: str, highest: str, limit: int) -> Operation[LeaseList]:
-    """Read tasks whose lease scores are in a span (inclusive; "-inf" for no lower end).
+    """Read tasks whose lease scores are in a range (inclusive; "-inf" for no lower end).
 
-    It may bring fewer than there are: what is listed next is known once these have been moved, or by a higher span.
-    It fails where Redis takes no writes.
+    It may return fewer than there are: the next ones follow once these are moved, or in a higher range. It fails if
+    Redis takes no writes.
     """
     return scripted(
         "list_leases",

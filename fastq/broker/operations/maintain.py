@@ -1,4 +1,4 @@
-"""Maintain: the operations that move tasks whose time has come, in bounded batches."""
+"""Maintenance: the operations that move due and expired tasks, in bounded batches."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["Cleaned", "Forwarded", "count_lost", "delete_expired_completed", "fo
 
 
 class Forwarded(NamedTuple):
-    """How many due ids were taken, how many of them had no task, and when the next is due (Unix seconds).
+    """How many due ids were taken, how many of them had no task, and the next due time (Unix seconds).
 
     The next one may already be due, since a call takes a limited number.
     """
@@ -23,7 +23,7 @@ class Forwarded(NamedTuple):
 
 
 def forward(queue: str, now_ns: int, limit: int) -> Operation[Forwarded]:
-    """Move due tasks, of scheduled and retry ``limit`` each, to pending or to their group."""
+    """Move due tasks, up to ``limit`` each of scheduled and retry, to pending or to their group."""
     return scripted(
         "forward",
         (keys.scheduled(queue), keys.retry(queue), keys.pending(queue), keys.groups(queue)),
@@ -41,7 +41,7 @@ def _parse_forwarded(reply: list[Any]) -> Forwarded:
 class Cleaned(NamedTuple):
     """How many completed tasks were deleted and are left, how many are archived, how many the archive ever dropped.
 
-    ``rule`` is that of the archive in Redis, None where it has none.
+    ``rule`` is the archive's rule in Redis, None if it has none.
     """
 
     deleted: int
@@ -52,7 +52,7 @@ class Cleaned(NamedTuple):
 
 
 def delete_expired_completed(queue: str, now_s: int, limit: int) -> Operation[Cleaned]:
-    """Delete completed tasks whose retention has ended, and look at the archive."""
+    """Delete completed tasks whose retention has ended, and read the size and rule of the archive."""
     return scripted(
         "delete_expired_completed",
         (keys.completed(queue), keys.archived(queue), keys.archive_rule(queue)),
@@ -68,7 +68,7 @@ def _parse_cleaned(reply: list[Any]) -> Cleaned:
 
 
 def count_lost(queue: str, count: int, now: datetime) -> tuple[Operation[int], Operation[int]]:
-    """Count tasks that were lost with their servers, for the UTC day; never twice, so not at all if a reply is lost."""
+    """Add to the day's count (UTC) of tasks lost with their servers; not sent again, so never counted twice."""
     key = keys.lost(queue, now)
     return (
         Operation("INCRBY", (key,), (count,), int),

@@ -1,4 +1,4 @@
-"""Presence: what a server publishes about itself, so that inspectors see it, and the results its tasks write."""
+"""Presence: the data that a server publishes about itself for inspectors, and the results that its tasks write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,22 +31,22 @@ class ServerIdentity:
 
     @property
     def info_key(self) -> str:
-        """Name the string that holds its ServerInfo."""
+        """Return the key of the string that holds its ServerInfo."""
         return keys.server_info(self.host, self.pid, self.server_id)
 
     @property
     def workers_key(self) -> str:
-        """Name the hash of what it runs."""
+        """Return the key of the hash of its running tasks."""
         return keys.workers(self.host, self.pid, self.server_id)
 
     @property
     def notice_key(self) -> str:
-        """Name the string that holds its notice."""
+        """Return the key of the string that holds its notice."""
         return keys.server_notice(self.info_key)
 
 
 class ServerState(NamedTuple):
-    """What a server publishes, encoded: its ServerInfo, a WorkerInfo for each running task id, and its notice."""
+    """The encoded data that a server publishes: its ServerInfo, a WorkerInfo for each running task, its notice."""
 
     info: bytes
     workers: Mapping[str, bytes]
@@ -56,9 +56,9 @@ class ServerState(NamedTuple):
 def publish_server_state(
     server: ServerIdentity, state: ServerState, now_s: int, ttl_s: int
 ) -> tuple[Operation[int], ...]:
-    """Publish what a server shows for ``ttl_s`` seconds.
+    """Publish the data of a server for ``ttl_s`` seconds.
 
-    In one call, as asynq does, up to 500 tasks or 256 kB; the rest follows in calls of that size.
+    Up to 500 tasks or 256 kB are sent in one call, as in asynq; the rest follows in calls of that size.
     """
     first, *others = _slices(state.workers) or [[]]
     listed = (server.info_key, server.workers_key, server.notice_key)
@@ -71,12 +71,12 @@ def publish_server_state(
 
 
 def count_servers(now_s: int) -> Operation[int]:
-    """Count the servers, Go's too, that have published themselves and are not out of date."""
+    """Count the servers, including Go's, whose published data is current."""
     return Operation("ZCOUNT", (keys.all_servers(),), (now_s, "+inf"), int, idempotent=True)
 
 
 def _slices(workers: Mapping[str, bytes]) -> list[list[Word]]:
-    """Return ids and infos by turns, in lists of bounded size; an info larger than that has a list to itself."""
+    """Return each id and its info, in flat lists of bounded size; a larger info has a list of its own."""
     slices: list[list[Word]] = []
     size = 0
     for task_id, info in workers.items():
@@ -93,7 +93,7 @@ def _publish(script: str, script_keys: tuple[str, ...], args: tuple[Word, ...]) 
 
 
 def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
-    """Take back all that was published."""
+    """Delete everything that was published."""
     return (
         Operation("ZREM", (keys.all_servers(),), (server.info_key,), int, idempotent=True),
         Operation("ZREM", (keys.all_workers(),), (server.workers_key,), int, idempotent=True),
@@ -102,7 +102,7 @@ def clear_server_state(server: ServerIdentity) -> tuple[Operation[int], ...]:
 
 
 def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Operation[bool]:
-    """Store the result of a task that is still running; False if it is not the owner's any more."""
+    """Store the result of a running task; False if it is not the owner's any more."""
     return scripted(
         "write_result",
         (keys.task(queue, task_id), keys.lease(queue)),

@@ -1,4 +1,4 @@
-"""Repair: the operations that repair what a dead peer left: ids without task or lease, leases without task."""
+"""Repair: the operations that repair the remains of dead peers: ids without task or lease, leases without task."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,14 +19,14 @@ class ActiveRepair(NamedTuple):
 
 
 class LeaseRepair(NamedTuple):
-    """How many of the ids one call looked at, and how many of their leases it repaired."""
+    """How many ids one call checked, and how many of their leases it repaired."""
 
     looked_at: int
     repaired: int
 
 
 def repair_active(queue: str, start: int, count: int, now_s: int) -> Operation[ActiveRepair]:
-    """Look at ``count`` active ids from the ``start``-th oldest on, and repair those that have no lease."""
+    """Check ``count`` active ids from the ``start``-th oldest on, and repair those without a lease."""
     return scripted(
         "repair_active",
         (keys.active(queue), keys.lease(queue)),
@@ -39,8 +39,8 @@ def repair_active(queue: str, start: int, count: int, now_s: int) -> Operation[A
 def repair_lease(queue: str, task_ids: Sequence[str], expired_at_s: int, now_ns: int) -> Operation[LeaseRepair]:
     """Drop expired leases whose tasks are not in active, and give such tasks back to pending.
 
-    One call looks at the first ids only if active is long: to find that an id is missing takes a pass over all of it.
-    The caller asks again for the rest.
+    If active is long, one call checks only the first ids, since each missing id takes a pass over all of active. The
+    caller asks again for the rest.
     """
     return scripted(
         "repair_lease",

@@ -1,4 +1,4 @@
-"""What schedulers publish: their entries, which live as long as they beat, and the history of what they enqueued."""
+"""The data that schedulers publish: their entries, which live as long as their heartbeats, and their history."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -23,7 +23,7 @@ def publish_scheduler(
 
 
 def clear_scheduler(scheduler_id: str, entry_ids: Iterable[str]) -> tuple[Operation[int], ...]:
-    """Take back what was published, and the history of these entries."""
+    """Delete the published data, and the history of these entries."""
     key = keys.scheduler_entries(scheduler_id)
     return (
         Operation("ZREM", (keys.all_schedulers(),), (key,), int, idempotent=True),

@@ -1,4 +1,4 @@
-"""Semaphores in Redis, as asynq's x/rate has them: a sorted set of holders by the time at which their tokens end."""
+"""Semaphores in Redis, as in asynq's x/rate: a sorted set of holders by the time at which their tokens end."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ __all__ = ["Token", "acquire_token", "count_tokens", "release_token"]
 
 
 class Token(NamedTuple):
-    """A token: its semaphore, the task that holds it, and until when (Unix seconds)."""
+    """A token: its semaphore, the task that holds it, and its end (Unix seconds)."""
 
     scope: str
     holder: str
@@ -21,7 +21,7 @@ class Token(NamedTuple):
 def acquire_token(token: Token, max_tokens: int, now_s: int) -> Flow[bool]:
     """Take a token; False if none is free.
 
-    When the reply is lost the flow looks whether it has the token: asked again, the script would count it as another's.
+    If the reply is lost, the flow checks whether it has the token: the script would count it as another holder's.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -50,7 +50,7 @@ def _score(reply: bytes | float | None) -> float | None:
 
 
 def release_token(scope: str, holder: str) -> Operation[bool]:
-    """Give a token back; False if the holder has none, or its time was up."""
+    """Return a token; False if the holder has none, or its time was up."""
     return Operation("ZREM", (keys.semaphore(scope),), (holder,), bool, idempotent=True)
 
 

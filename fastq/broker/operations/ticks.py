@@ -1,7 +1,7 @@
-"""The ticks of schedulers: the operation that enqueues a named entry's task once a tick, and the flow for many.
+"""The ticks of schedulers: the operation that enqueues a named entry's task once per tick, and the flow for many.
 
-Which tick was enqueued is kept beside the queue, under its hash tag, and written by the script that enqueues. So
-however many schedulers ask, and however often one of them has to, the task is put once.
+The script that enqueues the task also notes the tick, under the queue's hash tag. So the task is enqueued once, however
+many schedulers try, and however often one of them must try again.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _SECOND_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class NamedTick:
-    """A tick of a named entry, the scheduler entry that asks for it, and how long each is remembered.
+    """A tick of a named entry, the scheduler entry that enqueues it, and how long the notes are kept.
 
     ``due_s`` is in Unix seconds, the TTLs are in seconds. ``plan`` is the entry's zone and spec; it is "" if later
     schedulers need not know the last tick.
@@ -58,9 +58,9 @@ class TickReport(NamedTuple):
 
 
 def enqueue_tick(tick: NamedTick, batch: EnqueueBatch) -> Operation[EnqueueOutcome]:
-    """Enqueue the one task of a batch unless the tick was; asked again, it answers what it did.
+    """Enqueue the one task of a batch unless the tick was enqueued; a repeated call returns the same outcome.
 
-    Where it was refused for its id or its lock, the tick is open: another scheduler may yet enqueue it.
+    If the task was refused because of its id or its lock, the tick stays open: another scheduler may still enqueue it.
     """
     (task,) = batch.tasks
     queue = batch.queue
@@ -96,7 +96,7 @@ def _moment(batch: EnqueueBatch, task: NewTask) -> int:
 def enqueue_ticks(
     named: Sequence[tuple[NamedTick, EnqueueBatch]], plain: Sequence[EnqueueBatch], register: Sequence[str]
 ) -> Flow[TickReport]:
-    """Enqueue ticks in one round trip, registering queues on the way; each batch holds one task."""
+    """Enqueue ticks and register queues in one round trip; each batch holds one task."""
     operations = (*enqueue_operations(plain, register), *(enqueue_tick(tick, batch) for tick, batch in named))
     results = yield operations
     ours = len(operations) - len(named)
@@ -105,7 +105,7 @@ def enqueue_ticks(
 
 
 def read_last_tick(queue: str, name: str) -> Operation[LastTick | None]:
-    """Read which tick of a named entry was the last that a scheduler tried to enqueue."""
+    """Read the last tick of a named entry that a scheduler tried to enqueue."""
     return Operation("GET", (keys.last_tick(queue, name),), (), _last_tick, idempotent=True)
 
 

@@ -30,7 +30,7 @@ __all__ = ["AsyncBroker", "AsyncNodeTransport", "AsyncTransport"]
 T = TypeVar("T")
 
 MOST_AT_ONCE: Final = 64
-"""Round trips at once; more of them wait for their turn, where redis-py refuses the 101st connection."""
+"""The number of concurrent round trips; others wait, since redis-py would refuse the 101st connection."""
 
 
 class AsyncPool(Protocol):
@@ -42,7 +42,7 @@ class AsyncPool(Protocol):
         """Lend a connected connection."""
 
     async def release(self, connection: Any) -> None:
-        """Take it back."""
+        """Take a connection back."""
 
 
 class AsyncTransport(Protocol):
@@ -52,22 +52,22 @@ class AsyncTransport(Protocol):
 
     @property
     def lane_of(self) -> Callable[[str], str] | None:
-        """What names the node of a key as it is known just now; None where one server has all keys."""
+        """Return the function that names a key's node by the current slot map, None if one server has all keys."""
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
         """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
 
     def lender(self, key: str | None = None) -> AsyncPool:
-        """Return where a connection is to be had for whoever keeps one to himself: to the node of ``key``, or any."""
+        """Return a pool that lends connections to the node of ``key`` (None: any) for exclusive use."""
 
     async def place_of(self, key: str) -> str:
-        """Name the node of a key; raise redis-py's errors."""
+        """Return the address of a key's node; raise redis-py's errors."""
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have something called whenever keys have another master, or a silent one answers again."""
+        """Register a function to call whenever keys get another master, or a silent one answers again."""
 
     async def close(self) -> None:
-        """End what goes on by itself; the connections are the client's."""
+        """End background tasks; the connections belong to the client."""
 
 
 class AsyncNodeTransport:
@@ -82,23 +82,23 @@ class AsyncNodeTransport:
         self.where = address_of(pool)
 
     def lender(self, key: str | None = None) -> AsyncPool:
-        """Return the pool: one server has all keys."""
+        """Return the pool, since one server has all keys."""
         del key
         return self._pool
 
     async def place_of(self, key: str) -> str:
-        """Name the server: one has all keys."""
+        """Return the address of the one server."""
         del key
         return self.where
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Do nothing: it stays the same."""
+        """Do nothing: the server never changes."""
 
     async def close(self) -> None:
-        """Do nothing: nothing goes on by itself."""
+        """Do nothing: there are no background tasks."""
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands in one write and read their replies; a canceled call gives up its connection."""
+        """Send the commands in one write and read their replies; a canceled call closes its connection."""
         async with self._turns:
             try:
                 connection = await self._connection()
@@ -117,13 +117,13 @@ class AsyncNodeTransport:
 
 
 async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]:
-    """Send commands on a connected redis-py asyncio connection and collect what came back for each.
+    """Send commands on a connected redis-py asyncio connection and return the reply or fault of each.
 
-    Each reply may take as long as the connection's ``socket_timeout``, under one timer of ours: redis-py has a timer a
-    reply, and in Python 3.11 a task for each write, which swallows a cancellation that comes as it ends.
+    Each reply may take as long as the connection's ``socket_timeout``. One timer of our own checks that. redis-py would
+    make a timer for each reply, and on Python 3.11 a task for each write, which swallows a late cancellation.
     """
     try:
-        # redis-py's PING, if a user's own client wants it: with its own limit, and before anything is sent.
+        # redis-py's PING, if a client of the user has it: before anything is sent, and with its own timeout.
         await connection.check_health()
     except CONNECTION_FAULTS as error:
         await connection.disconnect(nowait=True)
@@ -136,7 +136,7 @@ async def exchange_on(connection: Any, commands: Sequence[Command]) -> list[Any]
     connection.socket_timeout = None
     try:
         async with asyncio.timeout(limit_s) as limit:
-            # redis-py's asyncio side packs in Python, which costs the main process a microsecond a task.
+            # redis-py's asyncio connections pack in Python, which costs the main process a microsecond per task.
             packed = [pack_command(cast("Any", command.words)) for command in commands]
             await connection.send_packed_command(packed, check_health=False)
             for _ in commands:
@@ -260,11 +260,11 @@ class AsyncBroker:
 
 
 async def _begun(sending: Coroutine[Any, Any, list[Any]]) -> asyncio.Task[list[Any]]:
-    """Start what is to go on by itself, and let it come to its first wait."""
+    """Start a background task, and let it run to its first wait."""
     task = asyncio.create_task(sending)
     try:
         await asyncio.sleep(0)
     except asyncio.CancelledError:
-        task.cancel()  # nobody will ask for its result
+        task.cancel()  # its result is not needed any more
         raise
     return task

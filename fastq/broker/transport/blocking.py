@@ -23,7 +23,7 @@ __all__ = ["BlockingBroker", "NodeTransport", "Pool", "Sent", "Transport", "addr
 T = TypeVar("T")
 
 TRUSTED_S: Final = 1.0
-"""How long a connection is taken to be good without the pool looking at it."""
+"""How long a kept connection is used without another check by the pool."""
 
 
 class Connection(Protocol):
@@ -45,10 +45,10 @@ class Connection(Protocol):
         """Close the socket."""
 
     def mark_for_reconnect(self) -> None:
-        """Have the pool close the socket once the connection is given back."""
+        """Let the pool close the socket when the connection is returned."""
 
     def should_reconnect(self) -> bool:
-        """Return whether the pool is to close it."""
+        """Return whether the pool must close the socket."""
 
 
 class Pool(Protocol):
@@ -60,7 +60,7 @@ class Pool(Protocol):
         """Lend a connected connection."""
 
     def release(self, connection: Any) -> None:
-        """Take it back."""
+        """Take a connection back."""
 
 
 class Transport(Protocol):
@@ -69,7 +69,7 @@ class Transport(Protocol):
     where: str
 
     def send(self, commands: Sequence[Command], limit: Limit | None = None) -> "Sent":
-        """Send commands in one write; what goes wrong shows when the replies are asked for."""
+        """Send commands in one write; faults are reported with the replies."""
 
 
 class Sent(Protocol):
@@ -79,11 +79,11 @@ class Sent(Protocol):
         """Return a reply, an error reply, ``NoReply`` or ``Unsent`` for each command; raise for none of them."""
 
     def abandon(self) -> None:
-        """Drop the connection: nobody will read the replies."""
+        """Drop the connection, since the replies will not be read."""
 
 
 def address_of(pool: Any) -> str:
-    """Return where a pool's connections go, for messages, without any secret."""
+    """Return the address of a pool's connections for messages, without secrets."""
     settings = pool.connection_kwargs
     if service := getattr(pool, "service_name", None):
         return f"the sentinels' master {service!r}"
@@ -93,7 +93,7 @@ def address_of(pool: Any) -> str:
 
 
 def peer_of(connection: Any) -> str:
-    """Return the address that a connection was made to."""
+    """Return the peer address of a connection."""
     if path := getattr(connection, "path", None):
         return str(path)
     host = getattr(connection, "host", None)
@@ -103,8 +103,8 @@ def peer_of(connection: Any) -> str:
 class NodeTransport:
     """A transport to one Redis server through a redis-py connection pool, one pipeline a call.
 
-    With ``keep`` connections stay here between calls, which halves what a short call costs; only for a pool that is
-    ours alone. ``close`` gives them back.
+    With ``keep``, connections stay here between calls, which halves the cost of a short call. The pool must not be
+    shared then. ``close`` returns the connections to it.
     """
 
     def __init__(self, pool: Pool, *, keep: bool = False) -> None:
@@ -136,7 +136,7 @@ class NodeTransport:
         return _Pipeline(self, lent, len(commands), limit)
 
     def receive(self, lent: "_Lent", count: int, limit: Limit | None) -> list[Any]:
-        """Read so many replies, and let the connection go."""
+        """Read ``count`` replies, and release the connection."""
         connection = lent.connection
         replies: list[Any] = []
         try:
@@ -153,12 +153,12 @@ class NodeTransport:
 
     def drop(self, connection: Connection) -> None:
         """Close a connection that is broken or out of step."""
-        # A broken one goes to the pool, which connects before it lends it: what fails then was never sent.
+        # The pool reconnects it before it lends it again, so commands are not sent on a broken connection.
         connection.disconnect()
         self._pool.release(connection)
 
     def close(self) -> None:
-        """Give kept connections back to the pool."""
+        """Return kept connections to the pool."""
         while self._kept and self._pid == os.getpid():
             self._pool.release(self._kept.pop().connection)
 
@@ -166,7 +166,7 @@ class NodeTransport:
         if limit is not None:
             limit.require(0)
         if self._pid != os.getpid():
-            # After a fork the connections are the parent's; the pool opens new ones.
+            # After a fork these connections belong to the parent; the pool opens new ones.
             self._pid, self._kept = os.getpid(), []
         try:
             kept = self._kept.pop()
@@ -175,7 +175,7 @@ class NodeTransport:
         is_trusted = time.monotonic() - kept.seen_s < TRUSTED_S
         if is_trusted and not (self._follows_sentinels and is_replaced(self._pool, kept.connection)):
             return kept
-        # Redis may have closed it, or a sentinel have named another master: the pool looks, and connects again.
+        # Redis may have closed it, or the sentinels may name another master: the pool checks it, and reconnects.
         self._pool.release(kept.connection)
         return self._connected(limit)
 
@@ -192,7 +192,7 @@ class NodeTransport:
 
 
 class _Lent(NamedTuple):
-    """A connection, and when the pool last checked it, in monotonic seconds."""
+    """A connection, and the time at which the pool last checked it, in monotonic seconds."""
 
     connection: Connection
     seen_s: float
@@ -217,7 +217,7 @@ class Unsendable(NamedTuple):
     faults: list[Any]
 
     def replies(self) -> list[Any]:
-        """Return what went wrong, for each command."""
+        """Return the fault for each command."""
         return self.faults
 
     def abandon(self) -> None:

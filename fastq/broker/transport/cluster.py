@@ -1,8 +1,8 @@
-"""Pipelines on a Redis Cluster: commands go to the node of their key, one pipeline a node, and follow redirections.
+"""Pipelines on a Redis Cluster: commands go to the nodes of their keys, one pipeline per node, and follow redirections.
 
-redis-py's own cluster pipeline refuses EVALSHA. ``Routing`` decides, without I/O, which commands go where and what a
-reply means for the routes; the blocking and the asyncio transport share it. All nodes have their commands before the
-first reply is waited for. A redirected command was not carried out, so it is safe to send it again.
+redis-py's own cluster pipeline refuses EVALSHA. ``Routing`` decides, without I/O, where commands go and how replies
+change the routes; the blocking and the asyncio transport share it. All commands are sent before the first reply is
+read. A redirected command was not carried out, so it is safe to send it again.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from fastq.broker.transport.probing import ProbingTransport, lend
 __all__ = ["AsyncClusterTransport", "ClusterTransport", "Routing"]
 
 MAX_REDIRECTS = 8
-"""As go-redis has it."""
+"""As in go-redis."""
 SLOTS: Final = 16384
 _ROWS: Final = (Command(("CLUSTER", "SLOTS"), None),)
 
@@ -41,7 +41,7 @@ _log = logging.getLogger("fastq")
 
 
 class Hop(NamedTuple):
-    """Where to send a command: the address that a redirection named, or None for the node of its slot."""
+    """The destination of a command: the address of a redirection, or None for the node of its slot."""
 
     at: int
     address: tuple[str, int] | None
@@ -62,7 +62,7 @@ class Routing:
         self.hops = [Hop(at, None, False) for at in range(len(commands))]
         self.stale = False
         self.silent: str | None = None
-        """The node that did not answer in time; it is asked no second time."""
+        """The node that did not answer in time; it is not asked again."""
         self._rounds = 0
 
     def slot(self, hop: Hop) -> int:
@@ -70,7 +70,7 @@ class Routing:
         return slot_of(self.commands[hop.at].key)
 
     def lines(self, hops: Sequence[Hop]) -> list[Command]:
-        """Return what is sent to one node for these hops: each command, after an ASKING where Redis wants one."""
+        """Return the commands to send to a node for these hops, each after an ASKING if Redis requires it."""
         asking = Command(("ASKING",), None)
         return [
             line
@@ -79,7 +79,7 @@ class Routing:
         ]
 
     def receive(self, hops: Sequence[Hop], replies: Sequence[Any], node: str = "") -> None:
-        """Take a node's replies to ``lines``; keep the answers, queue the redirections for the next round."""
+        """Take a node's replies to ``lines``; keep results, and queue redirected commands for the next round."""
         if isinstance(replies[-1], (NoReply, Unsent)) and is_timeout(replies[-1].error):
             self.silent = node
         answers = iter(replies)
@@ -111,7 +111,7 @@ class Routing:
 
 
 class SlotOwners:
-    """The nodes of all slots as they were seen last, so that what has moved is logged once."""
+    """The last known nodes of all slots, so that a move of slots is logged once."""
 
     def __init__(self) -> None:
         self._seen: list[str] = []
@@ -142,11 +142,11 @@ class ClusterTransport:
         """The node that did not answer in time, until the slot map was read again."""
 
     def send(self, commands: Sequence[Command], limit: Limit | None = None) -> Sent:
-        """Send the commands, a pipeline a node."""
+        """Send the commands, one pipeline per node."""
         return _Spread(self, Routing(commands), limit)
 
     def begin(self, routing: Routing, limit: Limit | None) -> list["_Part"]:
-        """Send the commands of a round to their nodes; none where all is settled."""
+        """Send the commands of a round to their nodes, if any are left."""
         hops = routing.next_round()
         self._suspect = routing.silent or self._suspect
         if hops and (routing.stale or self._suspect):
@@ -176,14 +176,14 @@ class ClusterTransport:
             return manager.get_node_from_slot(routing.slot(hop))
         node = self._get_node(*hop.address)
         if node is None:
-            # A node that has no slot yet is in no slot map: it is taking over its first.
+            # A node that is taking over its first slot is not in the slot map yet.
             host, port = hop.address
             node = ClusterNode(host, port)  # type: ignore[no-untyped-call]  # redis-py's
             manager.nodes_cache[node.name] = node
         return node
 
     def _refresh(self, limit: Limit | None) -> None:
-        """Read the slot map anew, from a suspect node last; one that was silent is looked after in a later call."""
+        """Read the slot map again, from a suspect node last; a silent node is asked in a later call."""
         manager = self._cluster.nodes_manager
         silent = self._suspect
         self._owners.see(manager.slots_cache)
@@ -191,15 +191,15 @@ class ClusterTransport:
             if limit is not None:
                 limit.require(3)
             self._suspect = None
-            # The known nodes, then the seeds: the whole cluster may have moved to other addresses.
+            # First the known nodes, then the seeds: the whole cluster may have moved to other addresses.
             manager.initialize(additional_startup_nodes_info=self._seeds, last_failed_node_name=silent)
         except (RedisClusterException, RedisError, OSError):
-            return  # the old map stays; the next reply says what is wrong
+            return  # the old map stays; the next reply shows the fault
         self._owners.see(manager.slots_cache)
 
 
 class _Part(NamedTuple):
-    """What one node was sent, and for whom."""
+    """The commands that were sent to one node, and their hops."""
 
     node: str
     hops: list[Hop]
@@ -207,7 +207,7 @@ class _Part(NamedTuple):
 
 
 class _Spread:
-    """Commands that were sent to their nodes, and follow redirections as the replies are read."""
+    """Commands that were sent to their nodes; reading the replies follows redirections."""
 
     def __init__(self, transport: ClusterTransport, routing: Routing, limit: Limit | None) -> None:
         self._transport = transport
@@ -216,7 +216,7 @@ class _Spread:
         self._parts = transport.begin(routing, limit)
 
     def replies(self) -> list[Any]:
-        """Read the replies, the redirected ones too."""
+        """Read the replies, including those of redirected commands."""
         while parts := self._parts:
             while parts:
                 part = parts.pop(0)
@@ -229,7 +229,7 @@ class _Spread:
         return self._routing.replies
 
     def abandon(self) -> None:
-        """Drop the connections whose replies nobody will read."""
+        """Drop the connections whose replies will not be read."""
         for part in self._parts:
             part.sent.abandon()
 
@@ -255,14 +255,14 @@ class AsyncClusterTransport:
         self._owners = SlotOwners()
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Send the commands, a pipeline a node, following redirections."""
+        """Send the commands, one pipeline per node, following redirections."""
         try:
             await self._cluster.initialize()
         except (RedisClusterException, RedisError, OSError) as error:
             return [Unsent(error)] * len(commands)
         routing = Routing(commands)
         nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(commands[0].key)) if len(commands) == 1 else None
-        if nodes:  # as below, for the one command that most callers have
+        if nodes:  # as below, but faster for the single command of most callers
             replies = await self._lane(nodes[0]).shared.transfer(commands)
             if not isinstance(replies[0], (Exception, NoReply, Unsent)):
                 return replies
@@ -285,23 +285,23 @@ class AsyncClusterTransport:
         return routing.replies
 
     async def close(self) -> None:
-        """End what goes on by itself; the connections are the client's."""
+        """End background tasks; the connections belong to the client."""
         await asyncio.gather(*(lane.shared.close() for lane in self._nodes.values()))
 
     def lender(self, key: str | None = None) -> AsyncPool:
-        """Lend connections to the node of ``key``; without one, of any node."""
+        """Return a pool of connections to the node of ``key``, or to any node."""
         return _NodeLender(self, key)
 
     async def place_of(self, key: str) -> str:
-        """Name the node that serves a key now."""
+        """Return the address of the node that serves a key now."""
         return str((await self.node_of(key)).name)
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have something called after slots have moved, and once a silent node answers again."""
+        """Register a function to call after slots have moved, and when a silent node answers again."""
         self._on_change.append(call)
 
     def lane_of(self, key: str) -> str:
-        """Name the node of a key as the slot map has it; "" before there is one."""
+        """Return the address of a key's node in the slot map, "" before there is one."""
         nodes = self._cluster.nodes_manager.slots_cache.get(slot_of(key))
         return str(nodes[0].name) if nodes else ""
 
@@ -337,7 +337,7 @@ class AsyncClusterTransport:
         with suppress(RedisClusterException, RedisError, OSError):
             await manager.initialize(last_failed_node_name=silent)
             return self._tell_if_moved()
-        # As additional nodes, as in ClusterTransport, they would keep connections that nobody closes.
+        # If they were added as nodes, as in ClusterTransport, their connections would never be closed.
         for host, port in self._seeds:
             seed = AsyncClusterNode(host, port, **manager.connection_kwargs)
             manager.startup_nodes.setdefault(seed.name, seed)
@@ -354,13 +354,13 @@ class AsyncClusterTransport:
             call()
 
     async def _look(self, silent: Any) -> bool:
-        """Ask a node that answers for the slots of a silent one; return whether that has any.
+        """Ask a node that answers for the slots of a silent one; return whether the silent one has any.
 
-        The slot map is read anew only if some are another's: redis-py then connects to every node anew.
+        The slot map is read again only if slots have moved, since redis-py then reconnects to every node.
         """
         manager = self._cluster.nodes_manager
         lanes = [self._lane(node) for node in manager.nodes_cache.values() if node is not silent]
-        # By chance: the first that answers may be cut off from those who know better.
+        # In random order: the first node that answers may be cut off from the others and out of date.
         for lane in random.sample(lanes, len(lanes)):
             if not lane.node_transport.is_silent:
                 (rows,) = await lane.node_transport.transfer(_ROWS)
@@ -373,7 +373,7 @@ class AsyncClusterTransport:
 
 
 class _Lane(NamedTuple):
-    """The way to one node: its transport, and the one that callers share."""
+    """The transports to one node: its own, and the one that callers share."""
 
     node: Any
     node_transport: ProbingTransport
@@ -381,13 +381,13 @@ class _Lane(NamedTuple):
 
 
 def _is_at(place: Sequence[Any], node: Any) -> bool:
-    """Return whether a row of CLUSTER SLOTS names a node; one that does not know its own name gives none."""
+    """Return whether an entry of CLUSTER SLOTS is a node; a node that does not know its own host gives none."""
     host, port = place[0], place[1]
     return int(port) == node.port and (not host or host.decode() == node.host)
 
 
 class _NodeLender:
-    """A lender of one node's connections, as a pool is; the node is looked up each time, since slots move."""
+    """A pool of connections to the node of a key, which is looked up each time, since slots move."""
 
     def __init__(self, transport: AsyncClusterTransport, key: str | None) -> None:
         self._transport = transport
@@ -403,5 +403,5 @@ class _NodeLender:
         return connection
 
     async def release(self, connection: Any) -> None:
-        """Take it back."""
+        """Take a connection back."""
         self._lent.pop(id(connection)).release(connection)

@@ -1,7 +1,7 @@
-"""From a Redis URL to a redis-py client that never sends a command twice.
+"""redis-py clients for a Redis URL that never send a command twice.
 
-redis-py re-sends what got no answer, up to ten times, by default. A script that was run although its reply was lost
-would run again, so here every client has that off; only the broker knows which operations may be repeated.
+By default redis-py sends a command without a reply again, up to ten times. A script whose reply was lost would run
+again. So these retries are off in every client made here; only the broker knows which operations may be repeated.
 """
 
 import os
@@ -39,16 +39,16 @@ _PIPELINES = (Pipeline, ClusterPipeline, AsyncPipeline, AsyncClusterPipeline)
 
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 READ_SIZE = 1 << 20
-"""Bytes taken at once of what asyncio has received: each turn costs the same, and a batch has 256 kB."""
+"""Bytes to read at once from asyncio: each read has the same overhead, and a batch has 256 kB."""
 CLIENT_NAME = "fastq"
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 3.0
 MOST_THREADS = 10_000
-"""Each thread has a connection while it asks; redis-py would refuse the 101st."""
+"""Each thread needs a connection during a call; redis-py's default would refuse the 101st."""
 
 
 def url_variable(environment: Mapping[str, str]) -> str:
-    """Return which variable names Redis: ``FASTQ_REDIS_URL``, or ``FASTQ_REDIS`` if only that is set.
+    """Return the variable that holds the URL: ``FASTQ_REDIS_URL``, or ``FASTQ_REDIS`` if only that is set.
 
     ``ValueError`` if both are set and name different servers.
     """
@@ -71,8 +71,8 @@ def connect(
 ) -> RedisClient:
     """Return a blocking client for a URL (``None``: that of the environment), or the client given, untouched.
 
-    A client given is its owner's to close; the one made here is the caller's. Only a cluster is contacted at once, and
-    a ``BrokerError`` says what is wrong with it. ``read_timeout_s`` bounds writing and reading alike.
+    The caller closes a client that is made here, but not a given one. Only a cluster is contacted at once; a
+    ``BrokerError`` is raised if that fails. ``read_timeout_s`` bounds both writes and reads.
     """
     _refuse_pipeline(redis)
     if isinstance(redis, Redis | RedisCluster):
@@ -97,7 +97,7 @@ def connect_async(
 ) -> AsyncRedisClient:
     """Return an asyncio client for a URL (``None``: that of the environment), or the client given, untouched.
 
-    Nothing is sent before its first use, but an ``embedded://`` server is started, which takes some 0.1 s.
+    Nothing is sent before the first use, but an ``embedded://`` server is started, which takes about 0.1 s.
     """
     _refuse_pipeline(redis)
     if isinstance(redis, AsyncRedis | AsyncRedisCluster):
@@ -114,7 +114,7 @@ def connect_async(
 
 
 def _refuse_pipeline(redis: object) -> None:
-    """Refuse what redis-py derives from its clients: it would be taken for one, and used outside of its MULTI."""
+    """Refuse redis-py's pipelines: they are clients, too, but would be used outside of their MULTI."""
     if isinstance(redis, _PIPELINES):
         raise TypeError(
             f"redis must be a client, not a {type(redis).__name__}: fastq asks Redis at once, "
@@ -141,7 +141,7 @@ def _settings(spec: ConnectionSpec, read_timeout_s: float, connect_timeout_s: fl
         "socket_connect_timeout": connect_timeout_s,
         "socket_timeout": read_timeout_s,
         "socket_keepalive": True,
-        # Scripts then get the same replies from every server and every redis-py, and nothing is pushed unasked.
+        # So replies are the same from every server and with every redis-py, and Redis pushes no messages.
         "protocol": 2,
         **({"ssl": True, **asdict(spec.tls)} if spec.tls else {}),
     }
@@ -172,12 +172,12 @@ def _cluster(spec: ConnectionSpec, settings: dict[str, Any]) -> RedisCluster:
 
 class _AsyncCluster(AsyncRedisCluster):
     async def aclose(self) -> None:
-        """Close every connection, those of a client that was about to look for its nodes again included.
+        """Close every connection, even if the client was about to look for its nodes again.
 
-        redis-py takes such a client, any one after a connection error, for one that was never opened.
+        After a connection error, redis-py treats a client as if it had never been opened.
         """
         await super().aclose()
-        await self.nodes_manager.aclose("startup_nodes")  # which are all that are known
+        await self.nodes_manager.aclose("startup_nodes")  # these are all known nodes
 
 
 def _introduce(connection: AbstractConnection) -> None:
@@ -189,7 +189,7 @@ def _introduce(connection: AbstractConnection) -> None:
 
 
 def _set_name(connection: AbstractConnection) -> None:
-    # The name is for whoever reads CLIENT LIST; a user whose ACL forbids the command must still be able to work.
+    # The name appears in CLIENT LIST. A user whose ACL forbids the command must still be able to work.
     with suppress(ResponseError):
         connection.send_command("CLIENT", "SETNAME", CLIENT_NAME)  # type: ignore[no-untyped-call]  # redis-py's
         connection.read_response()

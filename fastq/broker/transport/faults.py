@@ -32,17 +32,17 @@ __all__ = [
 ]
 
 CONNECTION_FAULTS = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError)
-"""What redis-py raises when the connection, not the command, failed."""
+"""redis-py's exceptions for a failed connection, not a failed command."""
 
 CONNECT_FAULTS = (redis_errors.RedisError, OSError, UnicodeError)
-"""What a failed attempt to connect raises: the above, a refused login or database, a host name that is none."""
+"""The exceptions of a failed attempt to connect: the above, a refused login or database, or a bad host name."""
 
 REFUSALS = (
     redis_errors.AuthenticationError,
     redis_errors.AuthorizationError,
     redis_errors.BusyLoadingError,
 )
-"""Subclasses of redis-py's ConnectionError that are in truth an error reply: Redis answered, and did nothing."""
+"""Subclasses of redis-py's ConnectionError that are really error replies: Redis answered, and did nothing."""
 
 _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
     (
@@ -109,9 +109,9 @@ _HINTS: tuple[tuple[tuple[str, ...], type[BrokerError], str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """The missing reply to a request that was sent; whether it was carried out is not known.
+    """The missing reply to a request that was sent; it may have been carried out or not.
 
-    ``where`` is the address of the server, where it is known.
+    ``where`` is the address of the server, if known.
     """
 
     error: Exception
@@ -135,8 +135,8 @@ class Silent(Unsent):
 def refusal(error: Exception, operation: str) -> BrokerError:
     """Translate an error reply: Redis answered, and did not do it."""
     text = str(error)
-    # redis-py strips the code of the errors it knows, and has one class for several of them: the text decides first.
-    # Inside scripts Redis 6.2 wraps the code in a sentence of its own, so marks are looked for anywhere in it.
+    # redis-py removes the code of the errors it knows, and has one class for several: so the text is checked first. In
+    # scripts, Redis 6.2 wraps the code in a sentence of its own: so a mark may be anywhere in the text.
     found = _hint_for(lambda mark: mark in text) or _hint_for(_CLASS_MARKS.get(type(error).__name__, "").__eq__)
     if found is None:
         return BrokerError(
@@ -147,13 +147,13 @@ def refusal(error: Exception, operation: str) -> BrokerError:
 
 
 _INSIDE_SCRIPT = "user_script"
-"""What every version of Redis names where an error ended a script on its way."""
+"""Part of the text of every Redis version for an error that ended a script."""
 
 
 def was_turned_away(error: Exception) -> bool:
-    """Return whether Redis refused a request before looking at it, as it refuses all requests for the moment.
+    """Return whether Redis rejected a request unread, because it rejects all requests for the moment.
 
-    Such a request had no effect, whatever it was, so it may be sent again.
+    Such a request had no effect, so it may be sent again.
     """
     text = str(error)
     return _INSIDE_SCRIPT not in text and (isinstance(error, _CLOSED_DOORS) or text.startswith("BUSY "))
@@ -173,13 +173,13 @@ def is_timeout(error: Exception) -> bool:
 
 
 def is_demoted(error: Exception) -> bool:
-    """Return whether a replica answered; if it was the master, a new connection may lead to its successor."""
-    # Before Redis 7 the code of an error inside a script stands in its text.
+    """Return whether a replica answered; if it was the master before, a new connection may lead to the new master."""
+    # Before Redis 7 the code of an error inside a script is in the middle of the text.
     return isinstance(error, redis_errors.ReadOnlyError) or "-READONLY" in str(error)
 
 
 def _is_half_done(text: str) -> bool:
-    """Return whether an error may have ended a script halfway; any other error would have met it at its first write."""
+    """Return whether an error may have ended a script halfway; other errors would occur at its first write."""
     return _INSIDE_SCRIPT in text and "WRONGTYPE" in text
 
 
@@ -201,7 +201,7 @@ _CLASS_MARKS = {
 
 
 def transport_error(fault: NoReply | Unsent, operation: str, where: str) -> BrokerError:
-    """Translate a failed connection; ``maybe_applied`` of the result says whether the request was under way."""
+    """Translate a failed connection; ``maybe_applied`` of the result is true if the request was sent."""
     error, sent = fault.error, isinstance(fault, NoReply)
     for refused in (error, error.__cause__):  # redis-py's asyncio connection wraps what happens while it connects
         if isinstance(refused, (*REFUSALS, redis_errors.ResponseError)):

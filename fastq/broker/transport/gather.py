@@ -1,7 +1,7 @@
-"""Gathering: what many callers ask of one server at the same time goes out in shared pipelines.
+"""Gathering: commands of concurrent callers to one server share pipelines.
 
-Nobody waits for company: a command goes out at once while fewer than two pipelines are under way, and those that come
-meanwhile go together in the next. Each caller has his own replies, errors and lost replies, as if he had sent alone.
+No command waits to be joined by others: it is sent at once while fewer than two pipelines are under way. Commands that
+come while two are under way go into the next one together. Each caller gets its own replies and errors.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ __all__ = ["GatheringTransport"]
 MOST_UNDER_WAY: Final = 2
 MOST_COMMANDS: Final = 250
 MOST_BYTES: Final = 256_000
-"""What goes beyond either is the last of its pipeline."""
+"""A caller whose commands exceed either limit is the last one of its pipeline."""
 
 _CLOSED: Final = ConnectionError("the client was closed meanwhile")
 
@@ -26,7 +26,7 @@ _Asked: TypeAlias = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 
 
 class GatheringTransport:
-    """A transport that sends the commands of concurrent callers together, on a transport for one caller."""
+    """A transport that sends the commands of concurrent callers together, over a transport for one caller."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
@@ -37,19 +37,19 @@ class GatheringTransport:
         self.lane_of = transport.lane_of
 
     def lender(self, key: str | None = None) -> AsyncPool:
-        """Return where a connection is to be had for whoever keeps one to himself."""
+        """Return a pool that lends connections for exclusive use."""
         return self._transport.lender(key)
 
     async def place_of(self, key: str) -> str:
-        """Name the node of a key."""
+        """Return the address of a key's node."""
         return await self._transport.place_of(key)
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have something called whenever keys have another master."""
+        """Register a function to call whenever keys get another master."""
         self._transport.on_change(call)
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
-        """Return what came back for each command; a caller that is canceled leaves the others alone."""
+        """Return the reply or fault of each command; a canceled caller does not affect the others."""
         if self._under_way < MOST_UNDER_WAY:
             self._under_way += 1
             try:
@@ -62,7 +62,7 @@ class GatheringTransport:
         return await answer
 
     def _go_on(self) -> None:
-        """Let what waits be sent by a task of its own: whoever made room has what he came for."""
+        """Start a task that sends the waiting commands; a caller that has its own replies need not send them."""
         if self._waiting and self._under_way < MOST_UNDER_WAY:
             self._under_way += 1
             sender = asyncio.create_task(self._send(), name="fastq gathering")
@@ -70,13 +70,13 @@ class GatheringTransport:
             sender.add_done_callback(self._sent)
 
     def _sent(self, sender: asyncio.Task[None]) -> None:
-        # Somebody may have come after the sender's last look, while it still counted as under way.
+        # A command may have come after the sender's last look, while the sender still counted as under way.
         self._senders.discard(sender)
         self._under_way -= 1
         self._go_on()
 
     async def close(self) -> None:
-        """Give up what is under way; who waits for it hears that it is not known what became of it."""
+        """Give up the commands under way; their callers get ``NoReply``, since the outcome is unknown."""
         waiting, self._waiting = self._waiting, deque()
         for commands, answer in waiting:
             _give(answer, [Unsent(_CLOSED)] * len(commands))
@@ -94,7 +94,7 @@ class GatheringTransport:
                 for commands, answer in batch:
                     _give(answer, [NoReply(_CLOSED)] * len(commands))
                 raise
-            except Exception as error:  # noqa: BLE001 - a defect; nobody may wait for ever because of it
+            except Exception as error:  # noqa: BLE001 - a defect; no caller may wait forever because of it
                 for _, answer in batch:
                     if not answer.done():
                         answer.set_exception(error)
@@ -104,7 +104,7 @@ class GatheringTransport:
                     _give(answer, [next(one_by_one) for _ in commands])
 
     def _next_batch(self) -> Iterator[_Asked]:
-        """Take the callers that go next: those of one pipeline, but one at least."""
+        """Take the callers of the next pipeline, at least one."""
         size = count = 0
         while self._waiting and size < MOST_BYTES and count < MOST_COMMANDS:
             commands, answer = self._waiting.popleft()

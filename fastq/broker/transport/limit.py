@@ -1,4 +1,4 @@
-"""The time that one call of a client may take, whatever Redis does."""
+"""The time limit of a client's call, whatever Redis does."""
 
 import time
 from typing import Final, NamedTuple
@@ -6,23 +6,23 @@ from typing import Final, NamedTuple
 __all__ = ["Limit", "step_s"]
 
 STEPS: Final = 4
-"""Into so many parts the time is divided: connecting, logging in and sending take one each at most."""
+"""The number of parts of the time: connecting, logging in and sending take at most one each."""
 
 
 def step_s(timeout_s: float) -> float:
-    """Return the longest that one step of a call may take; for a reply there is as much time as is left."""
+    """Return the longest time of one step of a call; a reply may take all the time that is left."""
     return timeout_s / STEPS
 
 
 class Limit(NamedTuple):
-    """The seconds that a call has, and their end on the monotonic clock."""
+    """The time of a call in seconds, and its end on the monotonic clock."""
 
     timeout_s: float
     until_s: float
 
     @classmethod
     def from_now(cls, timeout_s: float) -> "Limit":
-        """Return the limit of a call that begins."""
+        """Return the limit of a call that begins now."""
         return cls(timeout_s, time.monotonic() + timeout_s)
 
     @property
@@ -31,6 +31,6 @@ class Limit(NamedTuple):
         return max(0.0, self.until_s - time.monotonic())
 
     def require(self, steps: int) -> None:
-        """Raise ``TimeoutError`` if there is no time for so many steps."""
+        """Raise ``TimeoutError`` if there is no time left for ``steps`` steps."""
         if self.left_s < steps * step_s(self.timeout_s) or not self.left_s:
             raise TimeoutError(f"the timeout of {self.timeout_s:g} s leaves no time to try again")

@@ -1,7 +1,7 @@
-"""One asynchronous client in several event loops, of several threads or one after the other.
+"""One asynchronous client in several event loops, in several threads or one after the other.
 
-A connection belongs to the loop that made it. In another one redis-py writes the command and then fails to wait for
-the reply, so that a caller who tries again does it twice. So each loop has connections of its own.
+A connection belongs to the loop that made it. In another loop redis-py would write the command and then fail to wait
+for the reply, and a caller that tries again would do it twice. So each loop has connections of its own.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ __all__ = ["LoopTransport", "Opened"]
 
 
 class Opened(NamedTuple):
-    """A transport for one loop, and what closes its connections."""
+    """A transport for one loop, and the function that closes its connections."""
 
     transport: AsyncTransport
     close: Callable[[], Awaitable[None]]
 
 
 class LoopTransport:
-    """The transports of all loops that ask; each of them has one.
+    """The transports of a client, one for each event loop that uses it.
 
-    ``first`` is for whichever loop asks first, ``another`` opens one for every other. What a loop has not closed is
+    ``first`` is for the first loop; ``another`` opens one for each later loop. Connections that a loop leaves open are
     closed when it ends, by ``loop.shutdown_asyncgens``, which ``asyncio.run`` and all runners call.
     """
 
@@ -37,19 +37,19 @@ class LoopTransport:
         self.lane_of: Callable[[str], str] | None = None if first.transport.lane_of is None else self._lane_of
 
     def transfer(self, commands: Sequence[Command]) -> Coroutine[Any, Any, list[Any]]:
-        """Send commands on connections of the running loop and bring their replies."""
+        """Send commands on connections of the running loop and return their replies."""
         return self._transport().transfer(commands)
 
     def lender(self, key: str | None = None) -> AsyncPool:
-        """Return where a connection of the running loop is to be had for whoever keeps one to himself."""
+        """Return a pool that lends connections of the running loop for exclusive use."""
         return self._transport().lender(key)
 
     async def place_of(self, key: str) -> str:
-        """Name the node of a key."""
+        """Return the address of a key's node."""
         return await self._transport().place_of(key)
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have something called in the running loop whenever keys have another master."""
+        """Register a function to call in the running loop whenever keys get another master."""
         self._transport().on_change(call)
 
     def _lane_of(self, key: str) -> str:
@@ -57,7 +57,7 @@ class LoopTransport:
         return "" if lane_of is None else lane_of(key)
 
     async def close(self) -> None:
-        """Close the connections of the running loop; the others close with theirs."""
+        """Close the connections of the running loop; those of other loops are closed with their loops."""
         if opened := self._by_loop.pop(asyncio.get_running_loop(), None):
             await opened[1].aclose()
 
@@ -68,15 +68,15 @@ class LoopTransport:
 
     def _open_in(self, loop: asyncio.AbstractEventLoop) -> tuple[AsyncTransport, AsyncGenerator[None]]:
         for other in list(self._by_loop):
-            if other.is_closed():  # by somebody who did not shut it down; the sockets go with their transports
-                self._by_loop.pop(other, None)  # another thread may have seen it, too
+            if other.is_closed():  # without a shutdown; its sockets are closed with their transports
+                self._by_loop.pop(other, None)  # another thread may have removed it already
         try:
             transport, close = self._unused.pop()
         except IndexError:
             transport, close = self._another()
         at_the_end = _close_at_the_end(close)
         with suppress(StopIteration):
-            at_the_end.__anext__().send(None)  # the loop knows it from here on
+            at_the_end.__anext__().send(None)  # registers the generator with the loop
         self._by_loop[loop] = transport, at_the_end
         return self._by_loop[loop]
 

@@ -1,4 +1,4 @@
-"""From what the user gave as ``redis`` to a broker that uses it, and closes only what was opened here."""
+"""Brokers for the ``redis`` argument of the user; they close only connections that they opened."""
 
 import asyncio
 import codecs
@@ -26,7 +26,7 @@ AsyncRedis: TypeAlias = redis.asyncio.Redis | redis.asyncio.RedisCluster
 def open_broker(given: str | BlockingRedis | None, *, timeout_s: float | None = None) -> BlockingBroker:
     """Open a broker on a URL, an existing redis-py client, or (None) the default URL; nothing is sent yet.
 
-    ``timeout_s`` bounds each call; a client that was given keeps its own limits beside it.
+    ``timeout_s`` bounds each call; the timeouts of a given client apply, too.
     """
     if timeout_s is None:
         client = connect(given)
@@ -48,7 +48,7 @@ def open_broker(given: str | BlockingRedis | None, *, timeout_s: float | None = 
 def open_async_broker(
     given: str | AsyncRedis | None, *, gather: bool = False, timeout_s: float | None = None
 ) -> AsyncBroker:
-    """Open a broker for asyncio; as ``open_broker``. With ``gather`` concurrent callers share pipelines."""
+    """Open a broker for asyncio, as ``open_broker`` does; with ``gather`` concurrent callers share pipelines."""
     url_or_client = default_url() if given is None else given
 
     def connected() -> AsyncRedis:
@@ -93,7 +93,7 @@ def _opened(client: AsyncRedis, connect_within_s: float | None, *, gather: bool,
 
 
 def _check_loop(client: AsyncRedis) -> None:
-    """Refuse a client with connections of another event loop, before anything is sent on one."""
+    """Refuse a client that has connections of another event loop, before anything is sent."""
     connections: list[Any]
     if isinstance(client, redis.asyncio.RedisCluster):
         connections = [each for node in client.get_nodes() for each in node._connections]
@@ -109,6 +109,6 @@ def _check_loop(client: AsyncRedis) -> None:
 
 
 def _check_encoding(encoding: str) -> None:
-    """Refuse a client that would write other names than those in the messages."""
+    """Refuse a client whose encoding would make key names differ from those in the messages."""
     if codecs.lookup(encoding).name != "utf-8":
         raise ValueError(f"redis must be a client with encoding='utf-8', as names are on the wire, not {encoding!r}")

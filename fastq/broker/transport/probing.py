@@ -1,7 +1,7 @@
 """One node of a Redis Cluster on an asyncio loop: its connections, and whether it answers.
 
-A node that did not answer in time is asked nothing more until it has answered a PING: what is meant for it fails at
-once, so that those who have business with several nodes are not held up by one.
+A node that did not answer in time gets no more commands until it has answered a PING. Commands for it fail at once, so
+that one silent node does not delay the work on other nodes.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from fastq.broker.transport.faults import CONNECT_FAULTS, NoReply, Silent, Unsen
 __all__ = ["ProbingTransport", "lend"]
 
 LOOK_EVERY_S: Final = 0.5
-"""How often another node is asked who has the slots of a silent one."""
+"""How often another node is asked for the slots of a silent one."""
 _PING: Final = (Command(("PING",), None),)
 
 
 class ProbingTransport(AsyncNodeTransport):
-    """A transport to one node; while it is silent, ``look`` finds out whether it has slots, or another node has them.
+    """A transport to one node; while the node is silent, ``look`` checks whether it still has slots.
 
-    ``answers`` is called once it answers again.
+    ``answers`` is called once the node answers again.
     """
 
     def __init__(
@@ -49,19 +49,19 @@ class ProbingTransport(AsyncNodeTransport):
         if self._silence is not None:
             return [Silent(self._silence, self.where)] * len(commands)
         replies = await super().transfer(commands)
-        fault = replies[-1]  # what follows a fault has it, too
+        fault = replies[-1]  # all replies after a fault are that fault
         if isinstance(fault, (NoReply, Unsent)) and is_timeout(fault.error) and self._silence is None:
             self._silence = fault.error
             self._probe = asyncio.create_task(self._wait_for_sign(), name="fastq probe")
         return replies
 
     async def close(self) -> None:
-        """Wait for no sign of life any more."""
+        """Stop probing a silent node."""
         if self._probe is not None:
             await end_task(self._probe)
 
     async def _wait_for_sign(self) -> None:
-        """Ask for a sign of life until there is one, or none is needed; a connection that is refused is one, too."""
+        """Send PINGs until the node reacts or has no slots any more; a refused connection is a reaction, too."""
         asking: asyncio.Task[list[Any]] | None = None
         try:
             while await self._look():
@@ -80,7 +80,7 @@ class ProbingTransport(AsyncNodeTransport):
 
 
 class _NodePool:
-    """The connections of one node, as a pool of redis-py's has them."""
+    """The connections of one node, with the interface of a redis-py pool."""
 
     def __init__(self, node: Any) -> None:
         self._node = node
@@ -92,12 +92,12 @@ class _NodePool:
         return await lend(self._node)
 
     async def release(self, connection: Any) -> None:
-        """Take it back."""
+        """Take a connection back."""
         self._node.release(connection)
 
 
 async def lend(node: Any) -> Any:
-    """Return a connection of a node's, connected and in step; the caller is to release it."""
+    """Return a connection of a node, connected and in step; the caller must release it."""
     connection = node.acquire_connection()
     try:
         await connection.connect()

@@ -1,6 +1,6 @@
-"""Replies that have another shape in RESP3, which redis-py's clients speak unless told otherwise.
+"""Replies whose shape differs between RESP2 and RESP3, the default of redis-py's clients.
 
-The connections made here speak RESP2; those of a client that the user gives speak either.
+Connections that fastq makes use RESP2; those of a user's client may use either.
 """
 
 from typing import Any
@@ -9,11 +9,11 @@ __all__ = ["fields_of", "scored"]
 
 
 def scored(reply: list[Any]) -> list[tuple[bytes, float]]:
-    """Return members with their scores, of a command WITHSCORES."""
+    """Return the members with their scores, from the reply to a command WITHSCORES."""
     pairs = reply if reply and isinstance(reply[0], list) else zip(reply[::2], reply[1::2], strict=True)
     return [(member, float(score)) for member, score in pairs]
 
 
 def fields_of(reply: dict[bytes, bytes] | list[bytes]) -> dict[bytes, bytes]:
-    """Return names with their values, of HGETALL or CONFIG GET."""
+    """Return the names with their values, from the reply to HGETALL or CONFIG GET."""
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))

@@ -1,11 +1,12 @@
 """Clients of the master that a Sentinel names.
 
-redis-py asks the sentinels when it connects, and goes on writing to a master that was replaced for as long as that one
-takes the writes: some ten seconds in a planned failover, longer in a partition, and all of them are lost. So they are
-asked once a second by whoever wants a connection, and one to another address than the last answer's is not lent.
+redis-py asks the sentinels only when it connects. It continues to write to a replaced master for as long as that one
+accepts writes: about ten seconds in a planned failover, longer in a partition. All these writes are lost. So callers
+that take a connection ask the sentinels once a second, and a connection to any other address than the last answer is
+not lent.
 
-They are asked with GET-MASTER-ADDR-BY-NAME, as asynq does. redis-py asks SENTINEL MASTERS, which names the old master
-until every replica follows the new one: up to the failover-timeout, while writes to the old one are lost.
+The question is GET-MASTER-ADDR-BY-NAME, as in asynq. redis-py uses SENTINEL MASTERS, which names the old master until
+every replica follows the new one: that takes up to the failover-timeout, while writes to the old one are lost.
 """
 
 import asyncio
@@ -34,9 +35,9 @@ __all__ = ["AsyncMasterPool", "SentinelSchedule", "async_master", "is_replaced",
 _log = logging.getLogger("fastq")
 
 _LOOK_INTERVAL_S = 1.0
-_LONGEST_LOOK_S = 60.0  # beyond it, somebody else looks: in a child that was forked meanwhile, there is nobody who does
-_LARGEST_SHARE = 0.1  # of the time may go into asking sentinels that do not answer
-_LONGEST_PAUSE_S = 30.0  # but a partition ends, and then the old master must be left
+_LONGEST_LOOK_S = 60.0  # then another caller asks: in a child forked meanwhile, the first one does not exist
+_LARGEST_SHARE = 0.1  # the part of the time that may be spent on sentinels that do not answer
+_LONGEST_PAUSE_S = 30.0  # not longer, since a partition ends, and then the old master must be left
 
 
 def master(spec: ConnectionSpec, settings: dict[str, Any]) -> Redis:
@@ -70,7 +71,7 @@ class SentinelSchedule:
         self._next_s = self._began_s = self._now()
 
     def begin(self) -> bool:
-        """Return whether the caller should ask now; it calls ``end`` when it is done."""
+        """Return whether the caller must ask now; it calls ``end`` afterwards."""
         now = self._now()
         if now < self._next_s:
             return False
@@ -79,14 +80,14 @@ class SentinelSchedule:
         return True
 
     def end(self, *, answered: bool) -> None:
-        """Note that the caller is done; a sentinel that answered is asked first the next time, so that is quick."""
+        """Note the end of a question; the pause is longer if no sentinel answered, since the next one is slow, too."""
         now = self._now()
         pause_s = 0.0 if answered else (now - self._began_s) / _LARGEST_SHARE
         self._next_s = now + max(_LOOK_INTERVAL_S, min(_LONGEST_PAUSE_S, pause_s))
 
 
 class _Search:
-    """The answers of sentinels to who the master is, until one names it."""
+    """A search for the master: the answers of the sentinels until one names it."""
 
     def __init__(self, service_name: str) -> None:
         self._name = service_name
@@ -95,18 +96,18 @@ class _Search:
         self._was_answered = False
 
     def ask(self, pipeline: Any) -> Any:
-        """Put the questions into a pipeline; what the sentinel makes of that master's health comes with its address."""
+        """Put the questions into a pipeline: for the master's address, and for the sentinel's view of its health."""
         pipeline.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self._name)
         pipeline.execute_command("SENTINEL MASTER", self._name)
         return pipeline
 
     def note(self, sentinel: Any, error: Exception) -> None:
-        """Take down that a sentinel could not be asked."""
+        """Note that a sentinel could not be asked."""
         self._errors.append(error)
         self._note_words(sentinel, str(error).rstrip("."))
 
     def master_of(self, sentinel: Any, answers: Sequence[Any]) -> tuple[str, int] | None:
-        """Return the address in one sentinel's answers, None where it knows none or takes that server for dead."""
+        """Return the address in a sentinel's answers, None if it knows none or considers that server dead."""
         named, state = answers
         self._was_answered = True
         if isinstance(named, Exception):
@@ -123,9 +124,9 @@ class _Search:
         return address
 
     def failure(self) -> Exception:
-        """Return what to raise where no sentinel named a master: a refused user before all else.
+        """Return the error to raise if no sentinel named a master: a refused user before all else.
 
-        Where some timed out and none answered it is a time-out, which is not tried again: each search costs seconds.
+        It is a time-out if some timed out and none answered. That is not tried again, since each search takes seconds.
         """
         for error in self._errors:
             if isinstance(error, (*REFUSALS, NoPermissionError)):
@@ -141,14 +142,14 @@ class _Search:
 
 
 class _Named:
-    """The address of the master that was named last, so that each switch is logged once."""
+    """The last named address of the master, so that each switch is logged once."""
 
     def __init__(self) -> None:
         self._address: tuple[str, int] | None = None
         self._lock = Lock()
 
     def note(self, service_name: str, address: tuple[str, int]) -> bool:
-        """Return whether it is another one than before."""
+        """Return whether the address has changed; log it if so."""
         with self._lock:
             before, self._address = self._address, address
         if before is None or before == address:
@@ -202,7 +203,7 @@ class _AsyncSentinels(AsyncSentinel):
 
 
 def _put_first(sentinels: list[Any], at: int) -> None:
-    """Have the sentinel that answered be asked first the next time."""
+    """Move the sentinel that answered to the front, so that it is asked first the next time."""
     sentinels[0], sentinels[at] = sentinels[at], sentinels[0]
 
 
@@ -229,7 +230,7 @@ class _MasterPool(SentinelConnectionPool):
             self._schedule.end(answered=answered)
 
     def _lead_to_master(self, connection: Connection) -> None:
-        """Connect anew what was connected while another thread heard of another master."""
+        """Reconnect a connection that was made while another thread learned of another master."""
         try:
             connection.disconnect()  # type: ignore[no-untyped-call]  # redis-py's
             connection.connect()  # type: ignore[no-untyped-call]  # redis-py's
@@ -253,14 +254,14 @@ class AsyncMasterPool(AsyncSentinelConnectionPool):
         self._schedule = SentinelSchedule()
 
     async def get_connection(self, command_name: Any = None, *keys: Any, **options: Any) -> AsyncConnection:
-        """Lend a connection to the master, once a second after a question to the sentinels."""
+        """Lend a connection to the master; once a second, ask the sentinels first."""
         if self._schedule.begin():
             await self._look()
         connection: AsyncConnection = await super().get_connection()  # type: ignore[no-untyped-call]  # redis-py's
         return connection
 
     async def ask_first(self, sentinel: AsyncRedis) -> None:
-        """Ask who the master is now, first the sentinel that has told of a change."""
+        """Ask for the current master, first the sentinel that announced a change."""
         sentinels = self.sentinel_manager.sentinels
         _put_first(sentinels, sentinels.index(sentinel))
         with suppress(RedisError):
@@ -276,14 +277,14 @@ class AsyncMasterPool(AsyncSentinelConnectionPool):
             self._schedule.end(answered=answered)
 
     async def ensure_connection(self, connection: AsyncConnection) -> None:
-        """Connect one that is to be lent, to the master; redis-py takes back those in use whatever became of theirs."""
+        """Connect a connection to the master before it is lent; redis-py does not check those that are returned."""
         await super().ensure_connection(connection)
         if is_replaced(self, connection):
             await connection.disconnect(nowait=True)
             await super().ensure_connection(connection)
 
     async def aclose(self) -> None:
-        """Close the connections, those to the sentinels too."""
+        """Close the connections, including those to the sentinels."""
         await super().aclose()
         for sentinel in self.sentinel_manager.sentinels:
             await sentinel.aclose()

@@ -36,8 +36,8 @@ class ChannelMessage(NamedTuple):
 async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[ChannelMessage | None]:
     """Yield None once subscribed to all channels, and each message.
 
-    End once the sentinels have named another master: what is published is published there. Raise ``BrokerError`` when
-    Redis refuses one of them, and when the connection is gone.
+    End once the sentinels have named another master, since messages are published there. Raise ``BrokerError`` when
+    Redis refuses a subscription, and when the connection is gone.
     """
     try:
         connection = await pool.get_connection()
@@ -48,7 +48,7 @@ async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[C
         missing = len(channels)
         asked = False
         while not is_replaced(pool, connection):
-            # With a timeout of its own, redis-py answers None where nothing came in time.
+            # With a timeout argument, redis-py returns None if nothing came in time.
             reply = await connection.read_response(
                 disable_decoding=True, disconnect_on_error=False, timeout=ANSWER_WITHIN_S if asked else PING_EVERY_S
             )
@@ -68,6 +68,6 @@ async def listen(pool: AsyncPool, where: str, *channels: str) -> AsyncIterator[C
     except CONNECTION_FAULTS as error:
         raise transport_error(NoReply(error), "SUBSCRIBE", where) from error
     finally:
-        # A subscribed connection is of no use to others.
+        # A subscribed connection cannot be used for commands.
         await connection.disconnect(nowait=True)
         await pool.release(connection)

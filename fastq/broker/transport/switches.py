@@ -1,7 +1,7 @@
-"""The master that sentinels name, on an asyncio loop: left as soon as one of them tells of a switch.
+"""The master that sentinels name, on an asyncio loop: left as soon as one of them announces a switch.
 
-Each sentinel has a subscriber. What it publishes is no answer: it is asked who the master is, as it may know the
-promoted replica before the others do. The look once a second stays, for what is not heard.
+There is a subscriber for each sentinel. After an announcement that sentinel is asked first for the master, as it may
+know the promoted replica before the others do. The question once a second remains, for announcements that are lost.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class MasterTransport(AsyncNodeTransport):
         self._listeners: list[asyncio.Task[None]] = []
 
     def on_change(self, call: Callable[[], None]) -> None:
-        """Have something called after each switch to another master."""
+        """Register a function to call after each switch to another master."""
         self._master.sentinel_manager.on_switch.append(call)
 
     async def transfer(self, commands: Sequence[Command]) -> list[Any]:
@@ -43,7 +43,7 @@ class MasterTransport(AsyncNodeTransport):
         return await super().transfer(commands)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """End the listeners."""
         await asyncio.gather(*map(end_task, self._listeners))
 
     async def _listen(self, sentinel: Any) -> None:
@@ -57,5 +57,5 @@ class MasterTransport(AsyncNodeTransport):
                             await self._master.ask_first(sentinel)
             except BrokerError as error:
                 if not error.transient:
-                    return  # a user who may not subscribe: who connects asks once a second
+                    return  # the user may not subscribe: the question once a second remains
             await asyncio.sleep(LISTEN_AGAIN_S * random.uniform(0.5, 1.5))

@@ -1,4 +1,4 @@
-"""What a Redis URI means: every form that asynq reads with the same meaning, and some more.
+"""Redis URIs: every form that asynq reads, with the same meaning, and some more.
 
 ========================================================  ============================================================
 ``redis://[user:password@]host[:port][/db]``              TCP; ``rediss://`` the same over TLS
@@ -10,8 +10,8 @@
 ``embedded://`` and ``embedded:///data/dir``              a private server, without and with persistence
 ========================================================  ============================================================
 
-TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile`` and ``ssl_keyfile``, and ``ssl_cert_reqs=none`` where any certificate
-will do. Other parameters are ignored, as asynq does.
+TLS takes ``?ssl_ca_certs=file``, ``ssl_certfile`` and ``ssl_keyfile``, and ``ssl_cert_reqs=none`` to accept any
+certificate. Other parameters are ignored, as in asynq.
 """
 
 import re
@@ -54,7 +54,7 @@ class Address(NamedTuple):
 class TLSFiles:
     """The PEM files of a TLS connection; without ``ssl_ca_certs`` the system's authorities are used.
 
-    With ``ssl_cert_reqs`` "none" the server's certificate is not looked at: anybody may be that server.
+    With ``ssl_cert_reqs`` "none" the server's certificate is not checked: anybody could pose as that server.
     """
 
     ssl_ca_certs: str | None = None
@@ -65,7 +65,7 @@ class TLSFiles:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSpec:
-    """Which Redis to connect to, and as which user; empty strings mean "none".
+    """The Redis to connect to, and the user; empty strings mean "none".
 
     ``addresses`` are those of the sentinels or of some cluster nodes, if there are any. ``path`` is the Unix socket, or
     the data directory of an embedded server. A ``db`` below 0 means 0, as in asynq. ``tls`` is ``None`` for a plain
@@ -99,7 +99,7 @@ class _FlawError(Exception):
 
 
 def parse_redis_uri(uri: str) -> ConnectionSpec:
-    """Read a Redis URI; a ``ValueError`` shows it with its password masked and says how to fix it."""
+    """Parse a Redis URI; a ``ValueError`` shows it with its password masked and says how to fix it."""
     try:
         parts = _split(uri)
         parse = _PARSERS.get(parts.scheme)
@@ -111,15 +111,15 @@ def parse_redis_uri(uri: str) -> ConnectionSpec:
 
 
 def mask_password(uri: str) -> str:
-    """Return ``uri`` fit for a log: with ``***`` in place of whatever is, or may be meant as, a password."""
+    """Return ``uri`` for a log: with ``***`` in place of a password, or of a part that may be meant as one."""
     uri = re.sub(r"([?&]password=)[^&#]*", r"\1***", uri)
     scheme, separator, rest = uri.partition("://") if "://" in uri else ("", "", uri)
-    # Up to the last "@", since one that was not encoded may be part of the password.
+    # Up to the last "@", since an unencoded one may be part of the password.
     userinfo, at, hosts = rest.rpartition("@")
     username, colon, _ = userinfo.partition(":")
     if at:
         return f"{scheme}{separator}{username}{colon}{'***' if colon else ''}@{hosts}"
-    # A port that is no number may be a password whose "@host" was forgotten.
+    # A port that is not a number may be a password whose "@host" was forgotten.
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     if authority.count(":") == 1 and any(_ADDRESS.fullmatch(host) is None for host in authority.split(",")):
         masked = f"{authority.partition(':')[0]}:***"
@@ -167,7 +167,7 @@ def _query(text: str) -> dict[str, str]:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
         raise _FlawError("a parameter is not UTF-8 once decoded") from None
-    return dict(reversed(pairs))  # the first one of a name counts, as in Go
+    return dict(reversed(pairs))  # the first value of a name counts, as in Go
 
 
 def _address(text: str, default_port: int) -> Address:
@@ -197,7 +197,7 @@ def _number(text: str, where: str) -> int:
 
 def _db_of_path(parts: _Parts) -> int:
     segment = parts.path.strip("/").partition("/")[0]
-    if "@" in segment:  # then it may be half of a password, and is not to be shown
+    if "@" in segment:  # then it may be half of a password, and must not be shown
         raise _FlawError("write a '/' in the user name or password as %2F")
     return _number(segment, "the first segment of the path") if segment else 0
 

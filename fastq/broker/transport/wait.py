@@ -1,7 +1,7 @@
-"""Wait until queues have pending tasks: one connection a node, whatever the number of queues, by client-side tracking.
+"""Waiting until queues have pending tasks: by client-side tracking, on one connection per node for all queues.
 
-A queue's list is looked at once, by EXISTS. Redis remembers that look, and sends one message when the list is written
-next, by whomever. Nothing is polled, blocked or moved. It takes RESP3, and the right to CLIENT TRACKING and EXISTS.
+A queue's list is read once, by EXISTS. Redis remembers that, and sends one message at the next write to the list by any
+client. Nothing is polled, blocked or moved. It needs RESP3, and the right to CLIENT TRACKING and EXISTS.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ ANSWER_WITHIN_S = 3.0
 CANCEL_AGAIN_S: Final = 0.1
 _INVALIDATE: Final = b"invalidate"
 _PING: Final = b""
-"""Stands where a key would, for a request that is a PING."""
+"""The place-holder for a key in a request that is a PING."""
 
 
 class TaskWatch:
@@ -42,13 +42,13 @@ class TaskWatch:
         self._transport = transport
         self._lines: dict[str, _Line] = {}
         self.is_refused = False
-        """For those who wait, so that only the first one says it."""
+        """Whether a refusal by Redis was logged; for the callers, so that only the first one logs it."""
 
     async def wait(self, queue: str, timeout_s: float) -> bool:
         """Return true once a queue has pending tasks, false after ``timeout_s`` or earlier; raise ``BrokerError``.
 
-        Another wait for the same queue takes the place of the one before. Redis may say that a list was written that is
-        empty by now, or that of another database.
+        Another wait for the same queue replaces the one before. Redis may report a write to a list that is empty by
+        now, or that is in another database.
         """
         key = keys.pending(queue)
         try:
@@ -63,12 +63,12 @@ class TaskWatch:
         return await line.wait(key.encode(), timeout_s)
 
     def renew(self) -> None:
-        """Give up the connections, and end the waits as if their time were up: another server may be the master now."""
+        """Drop the connections, since another server may be the master now; waits end as if their time were up."""
         for line in self._lines.values():
             line.end()
 
     async def close(self) -> None:
-        """Give up the connections; may be called twice."""
+        """Drop the connections; may be called twice."""
         await asyncio.gather(*(line.close() for line in self._lines.values()))
 
 
@@ -100,16 +100,16 @@ class _Line:
                 del self._waits[key]
 
     def end(self) -> None:
-        """End the waits as if their time were up, and the connection soon."""
+        """End the waits as if their time were up, and begin to close the connection."""
         self._end(None)
         self._task.cancel()
 
     async def close(self) -> None:
-        """End as ``end`` does, and see to it."""
+        """Do as ``end``, and wait until the connection is closed."""
         while not self._task.done():
-            self._task.cancel()  # redis-py swallows one that meets the end of what it waits for
+            self._task.cancel()  # redis-py swallows a cancellation that coincides with the end of its wait
             await asyncio.wait({self._task}, timeout=CANCEL_AGAIN_S)
-        self._end(None)  # a task that had not begun ends nothing
+        self._end(None)  # a task that had not begun ends no waits
 
     def _ask(self, key: bytes) -> None:
         self._to_ask.append(key)
@@ -146,22 +146,22 @@ class _Line:
             await self._pool.release(connection)
 
     async def _introduce(self, connection: Any) -> None:
-        """Ask for RESP3, in which messages come between replies, and for tracking; raise what Redis answers."""
+        """Switch to RESP3, in which messages come between replies, and to tracking; raise Redis' errors."""
         connection._parser.set_invalidation_push_handler(_as_it_is)
-        connection.protocol = 3  # it is what makes redis-py hand out messages
+        connection.protocol = 3  # this makes redis-py return messages
         for words in (("HELLO", "3"), ("CLIENT", "TRACKING", "ON")):
             await connection.send_command(*words)
             if await self._next(connection) is None:
                 raise TimeoutError(f"no answer to {words[0]}")
 
     async def _next(self, connection: Any) -> Any:
-        """Return the next reply or message; None where nothing came in time."""
+        """Return the next reply or message, None if nothing came in time."""
         return await connection.read_response(
             disable_decoding=True, disconnect_on_error=False, timeout=PING_EVERY_S, push_request=True
         )
 
     async def _write(self, connection: Any) -> None:
-        """Send what is asked; where that ends, the reader finds the connection closed."""
+        """Send the requests; after an error here, the reader finds the connection closed."""
         try:
             while True:
                 await self._has_news.wait()
@@ -177,7 +177,7 @@ class _Line:
             await connection.disconnect(nowait=True)
 
     async def _read(self, connection: Any) -> None:
-        """Serve until the sentinels name another master, or ``end`` was called and its cancellation swallowed."""
+        """Read until the sentinels name another master, or ``end`` was called and its cancellation swallowed."""
         while not (self.is_over or is_replaced(self._pool, connection)):
             error: ResponseError | None = None
             try:
@@ -194,7 +194,7 @@ class _Line:
                 self._take_reply(heard, error)
 
     def _look_after(self) -> None:
-        """See that Redis answers: ask it, if nothing else was asked; on a cluster for all lists, as slots move."""
+        """Check that Redis answers, by a PING, or on a cluster by EXISTS for all lists, since slots move."""
         if not self._asked:
             for key in (self._may_move and tuple(self._watched)) or (_PING,):
                 self._ask(key)
@@ -204,8 +204,8 @@ class _Line:
     def _hear(self, message: list[Any]) -> None:
         if message[0] != _INVALIDATE:
             return
-        # A key that is asked for is not watched before its reply: until then a message is about an earlier look.
-        # None in place of keys: the database was emptied.
+        # A requested key is watched only after its reply: until then a message is about an earlier request.
+        # None in place of keys: the database was flushed.
         for key in self._watched.copy() if message[1] is None else self._watched.intersection(message[1]):
             self._tell(key)
 
@@ -243,7 +243,7 @@ class _Line:
 
 
 def _error_of(error: ResponseError) -> BrokerError:
-    if isinstance(error, AskError):  # MOVED is one, too; whoever asks for tasks of the queue learns where it is now
+    if isinstance(error, AskError):  # MOVED is one, too; the next dequeue learns the new node
         return BrokerConnectionError("EXISTS: the slot of the queue has moved to another node", operation="EXISTS")
     return refusal(error, "EXISTS")
 
