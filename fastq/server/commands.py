@@ -1,10 +1,10 @@
-"""The command connection: the operations of all actors, gathered into pipelines, those to each node by themselves.
+"""The command connection: the operations of all actors, gathered into pipelines to each node.
 
-Two pipelines to a node may be under way, so that it has the next one when it is through with the first, and this
-process works meanwhile. What two actors ask for at once goes out in a pipeline each: in one, both would have their
-replies and ask again at once, and Redis would stand still meanwhile. What is asked for beyond two goes out together in
-the next pipeline, so that actors share round trips without knowing of each other. Nothing is said of the order in which
-two pipelines are carried out.
+Two pipelines to a node may be under way, so that the node has the next one when it has finished the first, while this
+process works. Operations that two actors request at the same time go out in separate pipelines. In one, both actors
+would get their replies and send their next requests at the same time, and Redis would be idle meanwhile. Further
+requests go out together in the next pipeline, so that actors share round trips without knowing of each other. The order
+of two pipelines is not defined.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ T = TypeVar("T")
 _Asked: TypeAlias = tuple[Sequence[Operation[Any]], asyncio.Future[list[Any]]]
 
 LIMIT_S: Final = 30.0
-"""Each reply has its own limit; this one is for replies that trickle in, or hang in an unforeseen way."""
+"""Each reply has its own time limit; this one is for replies that trickle in, or hang in an unforeseen way."""
 MOST_UNDER_WAY: Final = 2
 
 _log = logging.getLogger("fastq.commands")
 
 
 class Commands:
-    """The command connection of many callers, two pipelines at a time to each node.
+    """The command connection of many callers, with up to two pipelines at a time to each node.
 
-    ``lane_of`` names the node of a key, as a transport's does; None where there is one for all.
+    ``lane_of`` returns the node of a key, as a transport's does; it is None if one server has all keys.
     """
 
     def __init__(self, broker: AsyncBroker, lane_of: Callable[[str], str] | None = None) -> None:
@@ -49,16 +49,16 @@ class Commands:
         return cast("T", result)
 
     async def run_many(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Carry out operations in one pipeline a node; a failed one stands as its ``BrokerError`` in the list.
+        """Carry out operations in one pipeline per node; the result of a failed one is its ``BrokerError``.
 
-        It never raises, so that a caller keeps the data that it wants to write.
+        It never raises, so that a caller keeps the data that it has to write.
         """
         return await self.begin(operations)
 
     def begin(self, operations: Sequence[Operation[Any]], *, joins: bool = False) -> asyncio.Future[list[Any]]:
-        """Do as ``run_many``, and return at once; cancel the future if nobody will wait for it.
+        """Do as ``run_many``, but return at once; the caller cancels the future if it does not wait for it.
 
-        What ``joins`` goes into the pipeline of what was asked for just before, if there is any.
+        With ``joins``, the operations go into the pipeline of the request just before, if there is any.
         """
         if self.lane_of is None:
             return self._only.begin(operations, joins=joins)
@@ -75,7 +75,7 @@ class Commands:
 
 
 async def _all_of(parts: Sequence[tuple[list[int], asyncio.Future[list[Any]]]], count: int) -> list[Any]:
-    """Put the results of parts into their places."""
+    """Return the results of all parts in the order of the operations."""
     results: list[Any] = [None] * count
     try:
         for places, answer in parts:
@@ -97,7 +97,7 @@ class _Lane:
         self._starting = 0
 
     def begin(self, operations: Sequence[Operation[Any]], *, joins: bool) -> asyncio.Future[list[Any]]:
-        """Ask for operations to be carried out."""
+        """Queue operations for the next pipeline."""
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((operations, answer))
         if len(self._senders) < MOST_UNDER_WAY and not (joins and self._starting):

@@ -1,4 +1,4 @@
-"""Every setting of a server: its default, its check, and the words by which flag, environment and file know it.
+"""Every setting of a server: its default, its check, and its help text.
 
 ``ServerConfig`` is the one source of truth; ``settings`` derives the command line, environment variables and TOML keys
 from its fields.
@@ -40,9 +40,9 @@ LOG_FORMATS: Final = ("text", "json")
 LOG_TRACEBACKS: Final = ("never", "archived", "always")
 MAX_LOST: Final = 3
 ALL_OTHERS: Final = "*"
-"""The queues that a setting by queue does not name."""
+"""The key for all queues that a setting by queue does not name."""
 MAX_WEIGHT: Final = 2**31 - 1
-"""What a ServerInfo can hold; a server that cannot be described would never be seen."""
+"""The largest number in a ServerInfo; a server with a larger weight could not publish itself."""
 
 
 def _setting(kind: str, default: Any, help: str, **limits: Any) -> Any:
@@ -53,7 +53,7 @@ def _setting(kind: str, default: Any, help: str, **limits: Any) -> Any:
 
 
 def setting_kind(setting: Field[Any]) -> str:
-    """Return what a field of ``ServerConfig`` holds: one of the names in ``_CHECKS``."""
+    """Return the kind of a field of ``ServerConfig``, a name in ``_CHECKS``."""
     return str(setting.metadata["kind"])
 
 
@@ -159,7 +159,7 @@ class ServerConfig:
             raise ValueError("archive_full: spill needs archive_spill_to, the directory to write to")
 
     def archive_rule(self, queue: str) -> ArchiveRule | None:
-        """Return what is set for the archive of a queue, asynq's for the rest; None if nothing is set."""
+        """Return the rule for the archive of a queue, with asynq's values for unset parts; None if nothing is set."""
         given = {
             name: value
             for name, by_queue in (
@@ -176,7 +176,7 @@ class ServerConfig:
 
 
 def seconds_of(duration: Duration) -> float:
-    """Return a duration as a ``ServerConfig`` holds it, which is in seconds once it was checked."""
+    """Return the seconds of a checked duration: ``ServerConfig`` converts all of them to seconds."""
     assert isinstance(duration, float)
     return duration
 

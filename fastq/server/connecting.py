@@ -1,4 +1,4 @@
-"""The first contact with Redis: waits until it answers, logs now and then that it does not, and reads its version."""
+"""The first contact with Redis: waits until it answers, logs now and then that it waits, and reads its version."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ _log = logging.getLogger("fastq")
 
 
 async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
-    """Return once Redis answers; raise the ``BrokerError`` after ``within_s``, at once if waiting cannot help."""
+    """Wait until Redis answers; raise the ``BrokerError`` after ``within_s``, or at once if waiting cannot help."""
     deadline_s = time.monotonic() + within_s
     logged_s = -LOG_EVERY_S
     pause_s = 0.1
@@ -38,7 +38,7 @@ async def wait_for_redis(broker: AsyncBroker, within_s: float) -> None:
 
 
 async def describe_redis(broker: AsyncBroker) -> str:
-    """Return product, version and address; without the version where the user may not ask for it."""
+    """Return product, version and address of Redis, without the version if the user may not read it."""
     try:
         version = await broker.run(server_version())
     except BrokerError:

@@ -14,9 +14,9 @@ __all__ = ["GOODBYE_S", "LAST_WRITES_S", "Countdown", "within"]
 
 LAST_WRITES_S: Final = 1.0
 TO_A_SILENT_REDIS_S: Final = 0.25
-"""The least for which writes are tried where Redis does not answer."""
+"""How long last writes are tried at least if Redis does not answer."""
 GOODBYE_S: Final = 0.1
-"""For how long it is then asked to take the server's name off the list, which it does by itself in 10 s."""
+"""How long Redis is then asked to delete the server's published data, which expires by itself within 10 s."""
 INTERPRETER_S: Final = 0.15
 """The time of Python's own exit."""
 
@@ -31,18 +31,18 @@ class Countdown:
         self._hurry = hurry
 
     async def wait(self, work: Awaitable[object], within_s: float | None = None) -> None:
-        """Wait for something, for so many seconds or as long as handlers may run; a second signal ends it."""
+        """Wait for ``work``, for ``within_s`` seconds or as long as handlers may run; a second signal ends the wait."""
         left_s = max(0.0, self._handlers_until_s - self._now_s())
         await within(left_s if within_s is None else within_s, work, unless=self._hurry)
 
     def last_writes_s(self, redis_answers: bool) -> float:
-        """Return how long Redis may be asked from now on to take what is left."""
+        """Return how long the last writes to Redis may take from now on."""
         least_s = LAST_WRITES_S if redis_answers else TO_A_SILENT_REDIS_S
         return max(least_s, 0.0 if self._hurry.is_set() else self._until_s - self._now_s())
 
 
 async def within(seconds: float | None, work: Awaitable[object], *, unless: asyncio.Event | None = None) -> bool:
-    """Do some work until it ends, so many seconds are over or an event is set; return whether it came to its end."""
+    """Do some work until it ends, ``seconds`` are over, or an event is set; return whether it ended."""
     working = asyncio.ensure_future(work)
     waits = {working} if unless is None else {working, asyncio.ensure_future(unless.wait())}
     await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,8 +1,8 @@
 """The process that ``Server.start`` starts: ``python -m fastq.server.launch ANSWER_FD``.
 
-What to serve comes as a line of JSON on stdin, so that no password shows in the list of processes; stdin then stays
-open for as long as the starter lives, and its end shuts the server down. The answer is a line of JSON, too: empty once
-it serves, or an ``error`` that says why it cannot.
+Its options come as a line of JSON on stdin, so that no password appears in the list of processes. After that, stdin
+stays open for as long as the starter lives; its end shuts the server down. The answer is a line of JSON, too: an empty
+object once the server serves, or an ``error`` with the reason why it cannot.
 """
 
 import json
@@ -23,13 +23,13 @@ __all__ = ["main", "options_from"]
 
 
 def options_from(order: dict[str, Any]) -> ProcessOptions:
-    """Return what an order asks for: ``ProcessOptions`` by its names, config and timing as objects."""
+    """Return the ``ProcessOptions`` of an order, in which config and timing are objects."""
     given = {**order, "config": ServerConfig(**order["config"]), "timing": Timing(**order.get("timing", {}))}
     return ProcessOptions(**given)
 
 
 def main() -> None:
-    """Serve as ordered, until told to stop or left alone."""
+    """Serve as ordered, until a signal or the end of the starter."""
     answer_fd = int(sys.argv[1])
     os.set_inheritable(answer_fd, False)
     with os.fdopen(answer_fd, "w") as answer:
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _end_with_starter() -> None:
-    """Shut down once stdin ends; what the server starts gets an empty stdin."""
+    """Shut down once stdin ends; child processes get an empty stdin."""
     lifeline = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

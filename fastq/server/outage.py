@@ -1,6 +1,6 @@
-"""An outage of Redis as the actors of a server meet it: logged once when it begins, and once when it is over.
+"""Outages of Redis: logged once when they begin, and once when they are over.
 
-An outage meets every actor, and each retries by itself. The first one logs it; the last one that works again logs its
+All actors meet an outage, and each retries by itself. The first one logs it. The last one that works again logs its
 end.
 """
 
@@ -29,13 +29,13 @@ class Outage:
         self._failures = 0
         self._own: dict[object, tuple[type[BrokerError], int]] = {}
         self.retries: dict[object, Callable[[], None]] = {}
-        """What ends the pauses of each actor that has failed."""
+        """The functions that end the pauses of actors that have failed."""
 
     def __bool__(self) -> bool:
         return bool(self._sharing)
 
     def is_met_by(self, who: object) -> bool:
-        """Return whether somebody has met it, and has not succeeded since."""
+        """Return whether an actor has met the outage and has not succeeded since."""
         return who in self._sharing
 
     def report(self, who: object, error: BrokerError) -> bool:
@@ -52,7 +52,7 @@ class Outage:
         return before is not kind
 
     def clear(self, who: object) -> int:
-        """Note that an actor works again, or is gone; return the number of failures if this ends the outage."""
+        """Note that an actor works again or is gone; return the number of failures that end with this."""
         _, failures = self._own.pop(who, (None, 0))
         if who in self._sharing:
             self._sharing.discard(who)
@@ -65,6 +65,6 @@ class Outage:
         return failures
 
     def try_again(self) -> None:
-        """End the pauses of all who have failed: Redis has answered somebody, or another master is known."""
+        """End the pauses of all actors that have failed: Redis has answered one, or another master is known."""
         for retry in list(self.retries.values()):
             retry()

@@ -1,4 +1,4 @@
-"""What others see of this server: its ServerInfo, a WorkerInfo for each task in a handler, its notice."""
+"""The published data of this server: its ServerInfo, a WorkerInfo for each task in a handler, its notice."""
 
 import os
 import socket
@@ -24,11 +24,11 @@ __all__ = ["ServerPresence", "ServerStatus", "new_identity"]
 
 MAX_PAYLOAD: Final = 4096
 MAX_PAYLOADS: Final = 1_000_000
-"""Of all running tasks: what is published goes to Redis again with each beat."""
+"""The limit for all running tasks together: the data is written to Redis again with each beat."""
 
 
 class ServerStatus(StrEnum):
-    """The stages of a server's life; the values are asynq's, as they stand in Redis."""
+    """The stages of a server's life; the values are asynq's, as stored in Redis."""
 
     NEW = "new"
     ACTIVE = "active"
@@ -37,7 +37,7 @@ class ServerStatus(StrEnum):
 
 
 def new_identity() -> ServerIdentity:
-    """Return the name under which this process shows itself, with an id drawn now."""
+    """Return an identity for a server in this process, with a new random id."""
     try:
         host = socket.gethostname()
     except OSError:
@@ -46,9 +46,9 @@ def new_identity() -> ServerIdentity:
 
 
 class ServerPresence:
-    """What a server publishes, encoded; the server sets ``status`` in each stage, ``patterns`` once it has them.
+    """The encoded data that a server publishes; the server sets ``status`` and ``patterns``.
 
-    An active server that cannot work fetches nothing, and is shown as quiet.
+    An active server that cannot work fetches nothing, and is published as quiet.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class ServerPresence:
         self._can_work = True
 
     def set_can_work(self, can_work: bool) -> None:
-        """Set whether a child can run a task."""
+        """Set whether any child can run a task."""
         self._can_work = can_work
 
     def __call__(self) -> ServerState:
-        """Return it as it is now."""
+        """Return the data as of now."""
         shown = self._shown()
         most = min(MAX_PAYLOAD, MAX_PAYLOADS // max(1, len(shown)))
         workers = {task.id: self._worker(task, running, most) for task, running in shown.items()}
@@ -90,7 +90,7 @@ class ServerPresence:
         return ServerState(encode_server_info(info), workers, notice.encode())
 
     def _shown(self) -> dict[InFlightTask, Running]:
-        """Return what runs and can be shown, and keep the payloads until the next beat: large ones are slow to read."""
+        """Return the running tasks to publish, and cache their payloads, since large ones are slow to decode."""
         found: dict[InFlightTask, Running] = {}
         payloads: dict[InFlightTask, bytes] = {}
         for running in self._running():
@@ -103,7 +103,7 @@ class ServerPresence:
         return found
 
     def _worker(self, task: InFlightTask, running: Running, most: int) -> bytes:
-        # The pool's times are monotonic; what is published is wall time.
+        # The pool's times are monotonic; published times are wall times.
         offset_ns = self._clock.unix_ns() - int(self._clock.monotonic_s() * 1e9)
         info = WorkerInfo(
             host=self._identity.host,

@@ -1,8 +1,8 @@
 """The main process of a server: wires the actors, starts and stops them in order.
 
 Start: the pool first, since without an app there is nothing to serve; then heartbeater … janitor, in asynq's order.
-Shutdown: fetch no more, give back what has not begun, let running handlers finish, requeue those that did not, flush,
-take the server's name off the list.
+Shutdown: fetch no more, requeue the tasks that have not begun, let running handlers finish, requeue those that did not,
+write the last acks, and delete the server's published data.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ __all__ = ["ProcessOptions", "ServerProcess"]
 BURST_CHECK_S: Final = 0.02
 LAST_WRITES_EVERY_S: Final = 0.1
 LAST_TICK_S: Final = 1.0
-"""How long is waited for the reply to the last dequeue before what has not begun is given back."""
+"""How long to wait for the reply to the last dequeue before tasks that have not begun are requeued."""
 FOREVER_S: Final = 1e9
 
 _log = logging.getLogger("fastq")
@@ -70,9 +70,10 @@ _pool_log = logging.getLogger("fastq.pool")
 
 @dataclass(frozen=True, slots=True)
 class ProcessOptions:
-    """What a server serves, from which Redis, and how; ``burst`` ends the server when its queues are empty.
+    """The app, Redis and settings of a server.
 
-    ``watches`` reloads the app when a Python file below the current directory changes.
+    ``burst`` ends the server when its queues are empty. ``watches`` reloads the app when a Python file below the
+    current directory changes.
     """
 
     app: str
@@ -203,7 +204,7 @@ class ServerProcess:
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Serve until ``begin_shutdown``; raise ``PoolStartError`` or ``BrokerError`` if it cannot begin or go on.
 
-        ``on_ready`` is called once the children are there, Redis has answered, and fetching begins.
+        ``on_ready`` is called once the children are ready, Redis has answered, and fetching begins.
         """
         try:
             if await self._unless_stopped(self._begin()):
@@ -227,12 +228,12 @@ class ServerProcess:
             actor.start()
 
     def _go_on_elsewhere(self) -> None:
-        """Ask at once whoever is the master now: wakers wait with another one, and who has failed may succeed."""
+        """Continue with another master: wakers wait there, and failed actors try again at once."""
         self.watch.renew()
         self.stats.outage.try_again()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
-        """Do some work, or as much of it as there is time for before the stop; tell whether it was done."""
+        """Do some work until it ends or the shutdown begins; return whether it ended."""
         working = asyncio.ensure_future(work)
         was_done = await within(None, working, unless=self._stopping)
         if was_done:
@@ -251,13 +252,13 @@ class ServerProcess:
         self._hurry.set()
 
     def quiet(self) -> None:
-        """Fetch no more tasks, and finish those that are here; the server goes on showing itself."""
+        """Fetch no more tasks, and finish those in flight; the server stays published."""
         self.presence.status = ServerStatus.QUIET
         self.fetcher.stop_fetching()
         self.heartbeater.wake()
 
     def obey(self, order: ServerOrder) -> None:
-        """Do what somebody asks for through Redis; asked again, it is being done."""
+        """Follow an order that came through Redis; a repeated one changes nothing."""
         if order is ServerOrder.STOP and not self._stopping.is_set():
             _log.info(
                 "ordered through Redis to stop: shutting down; running tasks have %g s to finish",
@@ -271,12 +272,12 @@ class ServerProcess:
     async def _until_drained(self) -> None:
         """Wait until the queues are empty and nothing is in flight here; paused queues do not count.
 
-        A queue that answered "empty" a while ago may have been filled since by a handler: all are asked once more.
+        A queue that was empty a while ago may have got tasks from a handler since, so all are asked once more.
         """
         taken_when_asked = -1
         while True:
             if self.presence.status is ServerStatus.QUIET and not self.tasks and not self.in_flight.ends.waiting:
-                return  # quiet, and through with what was here
+                return  # quiet, and nothing is in flight any more
             if self.aggregation.is_busy:
                 taken_when_asked = -1  # a task is about to be enqueued
             elif self.fetcher.all_resting and not self.tasks and not self.in_flight.ends.waiting:
@@ -303,7 +304,7 @@ class ServerProcess:
         await asyncio.gather(self.pool.stop(), self.aggregation.stop(LAST_TICK_S))
 
         def answers() -> bool:
-            # A Redis that is known to be away, or has not taken the last beat either, is not waited for.
+            # No wait if Redis is known to be away, or the last beat failed, too.
             return not self.stats.outage and self.heartbeater.ticks > beats
 
         def left_s() -> float:
@@ -315,7 +316,7 @@ class ServerProcess:
         await self.forks.stop()
         await stop_all(self.subscriber)
         await self._write_what_is_left(left_s())
-        last_s = LAST_WRITES_S if answers() else GOODBYE_S  # asked now: an actor that is stopped clears its failures
+        last_s = LAST_WRITES_S if answers() else GOODBYE_S  # checked now: an actor that is stopped clears its failures
         await self.heartbeater.finish(last_s)
         await stop_all(*self.actors)
         self.stall.stop()
@@ -323,7 +324,7 @@ class ServerProcess:
         await within(LAST_WRITES_S, self._broker.close())
 
     async def _write_what_is_left(self, seconds: float) -> None:
-        """Write all that is left, as long as there is time."""
+        """Write all unsaved ends while there is time; log those that are left."""
         await self.fetcher.finish(seconds / 4)
         self.acker.release()
         await within(seconds, self._last_writes(seconds / 4))
@@ -339,7 +340,7 @@ class ServerProcess:
         await asyncio.gather(self.pool.drain(FOREVER_S), self.aggregation.drain(FOREVER_S))
 
     async def _last_writes(self, each_s: float) -> None:
-        """Write all that is left, again and again while Redis does not take it."""
+        """Write all unsaved ends, again and again while Redis refuses them."""
         for actor in (self.syncer, self.acker):
             await actor.finish(each_s)
         await self.result_writer.settle()
@@ -354,7 +355,7 @@ class ServerProcess:
 
 
 def pool_config(options: ProcessOptions) -> PoolConfig:
-    """Return the pool's part of a server's settings."""
+    """Return the settings of the pool for a server's options."""
     config = options.config
     hooks = {name: getattr(config, name) for name in ("error_handler", "is_failure", "retry_delay")}
     return PoolConfig(

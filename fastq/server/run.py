@@ -1,8 +1,8 @@
-"""Run a server as this process' main job: log, signals, banner, exit code.
+"""A server as the main job of this process: log, signals, banner, exit code.
 
-SIGTERM and SIGINT shut down, a second one skips the waiting, as SIGQUIT does. SIGTSTP makes it quiet: it fetches no
-more. SIGHUP reloads the app; SIGUSR1 logs a line of state. No other signal of those that people send to services ends
-it.
+SIGTERM and SIGINT shut down; a second one skips the waiting, as SIGQUIT does. SIGTSTP makes the server quiet: it
+fetches no more tasks. SIGHUP reloads the app. SIGUSR1 logs a line of state. Other signals that are commonly sent to
+services do not end it.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ __all__ = ["EXIT_FAILED", "EXIT_MISUSED", "exit_code_of", "run_server", "serve"]
 EXIT_FAILED = 1
 EXIT_MISUSED = 2
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Five objects a task, for 10 000 tasks that are in flight at once."""
+"""Five objects per task, for 10 000 tasks in flight."""
 
 _log = logging.getLogger("fastq")
 
@@ -48,7 +48,7 @@ def run_server(options: ProcessOptions) -> int:
 def exit_code_of(error: PoolStartError | BrokerError) -> int:
     """Print to stderr why a server could not start or continue, and return the exit code for it."""
     if isinstance(error, PoolStartError) and error.is_misuse:
-        # As the command line says what is wrong with it: the app's path is a part of that.
+        # In the form of errors in the command line, since the app's path is a part of it.
         sys.stderr.write(f"fastq-worker: {error}\n")
         return EXIT_MISUSED
     why = "cannot start the worker processes: " if isinstance(error, PoolStartError) else ""
@@ -117,7 +117,7 @@ async def _serve(options: ProcessOptions, on_ready: Callable[[], None]) -> None:
 
 @contextmanager
 def _beside(options: ProcessOptions, process: ServerProcess) -> Iterator[None]:
-    """Run what runs beside the server."""
+    """Run the tasks beside the server: summary lines, and the watch on the app's files."""
     tasks = [asyncio.create_task(_report(process, options.timing.report_interval_s))]
     if options.watches:
         tasks.append(asyncio.create_task(watch_sources(Path.cwd(), process.reloader.reload)))
@@ -129,7 +129,7 @@ def _beside(options: ProcessOptions, process: ServerProcess) -> Iterator[None]:
 
 
 def _has_terminal() -> bool:
-    """Return whether there is a terminal at stdin that has not been closed."""
+    """Return whether stdin is a terminal that is still open."""
     return os.isatty(0)
 
 
@@ -144,14 +144,14 @@ def _ignoring(*signums: signal.Signals) -> Iterator[None]:
 
 
 def _spare_the_collector() -> None:
-    """Let the cycle collector run seldom: a task leaves no cycle behind, and each run passes all that is in flight."""
+    """Make runs of the cycle collector rare: tasks make no cycles, and each run visits all tasks in flight."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 async def _report(process: ServerProcess, every_s: float) -> None:
-    """Log a summary of the work once a minute."""
+    """Log a summary of the work every ``every_s`` seconds."""
     while True:
         await asyncio.sleep(every_s)
         _log.info("%s", process.stats.summary())

@@ -1,4 +1,4 @@
-"""``Server``: a server as an object, run by this process or started as a process of its own."""
+"""``Server``: a server as an object, run in this process or started as a process of its own."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from fastq.worker.names import name_of
 __all__ = ["Server"]
 
 EXIT_WITHIN_S: Final = 10.0
-"""How long beyond ``shutdown_timeout`` a process may take to end before it is killed."""
+"""The time beyond ``shutdown_timeout`` after which a process that has not ended is killed."""
 DEFAULT_CONFIG: Final = ServerConfig()
 
 
@@ -39,9 +39,9 @@ class _State(Enum):
 class Server:
     """A server for the handlers of an app: ``run`` in this process, or ``start`` … ``shutdown`` as its own process.
 
-    ``app`` is "module:attr" or a ServeMux that a module holds, since child processes import it; ``redis`` a URL, None
-    for ``$FASTQ_REDIS_URL`` or the local Redis. ``TypeError`` or ``ValueError`` says what is wrong with them. A server
-    serves once; after its end ``run`` and ``start`` raise ``ServerClosedError``.
+    ``app`` is "module:attr" or a ServeMux that is an attribute of a module, since child processes import it. ``redis``
+    is a URL, or None for ``$FASTQ_REDIS_URL`` or the local Redis. ``TypeError`` or ``ValueError`` is raised if one of
+    them is wrong. A server serves once; after its end ``run`` and ``start`` raise ``ServerClosedError``.
     """
 
     def __init__(self, app: str | ServeMux, redis: str | None = None, config: ServerConfig = DEFAULT_CONFIG) -> None:
@@ -59,14 +59,14 @@ class Server:
 
     @property
     def pid(self) -> int | None:
-        """Return the id of the process that ``start`` started, None without one."""
+        """Return the id of the process that ``start`` started, None if there is none."""
         return self._process.pid if self._process is not None else None
 
     def run(self) -> None:
         """Serve until a signal ends it; this process is the main process, and its log goes to stderr.
 
-        Only in the main thread: SIGTERM and SIGINT shut down, SIGTSTP is ``quiet``, SIGHUP reloads the app.
-        ``ServerStartError`` says why it cannot begin or go on.
+        It works only in the main thread. SIGTERM and SIGINT shut down, SIGTSTP is ``quiet``, SIGHUP reloads the app.
+        ``ServerStartError`` is raised if the server cannot begin or go on.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("Server.run() handles the process' signals: call it in the main thread, or use start()")
@@ -79,9 +79,9 @@ class Server:
             self._state = _State.CLOSED
 
     def start(self) -> None:
-        """Start a process of its own that serves, and return once it does; ``ServerStartError`` says why it cannot.
+        """Start a process that serves, and return once it does; raise ``ServerStartError`` if it cannot.
 
-        It ends with ``shutdown``, and by itself when this process ends.
+        The process ends with ``shutdown``, and when this process ends.
         """
         self._begin()
         answer_fd, far_fd = os.pipe()
@@ -90,7 +90,7 @@ class Server:
                 [sys.executable, "-m", "fastq.server.launch", str(far_fd)],
                 stdin=subprocess.PIPE,
                 pass_fds=[far_fd],
-                start_new_session=True,  # Ctrl-C is this process' to handle
+                start_new_session=True,  # Ctrl-C is for this process
                 text=True,
             )
         finally:
@@ -106,15 +106,15 @@ class Server:
             raise ServerStartError(answer["error"])
 
     def quiet(self) -> None:
-        """Fetch no more tasks, and finish those that it has; nothing happens unless it was started and serves."""
+        """Make the started process fetch no more tasks and finish those that it has; without one, do nothing."""
         if self._state is _State.ACTIVE and self._process is not None:
             self._process.send_signal(signal.SIGTSTP)
             self._state = _State.QUIET
 
     def shutdown(self) -> None:
-        """End the started process as SIGTERM does and wait for it; nothing happens without one.
+        """End the started process as SIGTERM does, and wait for its end; without one, do nothing.
 
-        ``FastqError`` tells that it had ended by itself, or had to be killed.
+        ``FastqError`` is raised if it had ended by itself, or had to be killed.
         """
         process = self._process
         if process is None or self._state is _State.CLOSED:
@@ -144,7 +144,7 @@ class Server:
         return code
 
     def ping(self) -> None:
-        """Ask Redis for a sign of life: ``BrokerError`` without one, ``FastqError`` if a started process is gone."""
+        """Send Redis a PING: ``BrokerError`` if it fails, ``FastqError`` if a started process has ended."""
         process = self._process
         if process is not None and self._state is not _State.CLOSED and (code := process.poll()) is not None:
             raise FastqError(f"the server's process {process.pid} has ended with exit code {code}")
@@ -164,7 +164,7 @@ class Server:
         self._state = _State.ACTIVE
 
     def _ask(self, process: subprocess.Popen[str], answers: Any) -> dict[str, str]:
-        """Send a new process what to serve, and return its answer."""
+        """Send the options to a new process, and return its answer."""
         options = self._options
         order = {"app": options.app, "redis": options.redis, "config": asdict(options.config), "sys_path": sys.path}
         try:

@@ -1,6 +1,6 @@
-"""A server's settings from words: command line, environment, TOML file; all derived from ``ServerConfig``'s fields.
+"""A server's settings from text: command line, environment, TOML file; all derived from ``ServerConfig``'s fields.
 
-A flag wins over ``$FASTQ_<NAME>``, that over the file, that over the default.
+A flag takes precedence over ``$FASTQ_<NAME>``, the variable over the file, the file over the default.
 """
 
 import re
@@ -17,7 +17,7 @@ __all__ = ["SETTINGS", "build_config", "from_environment", "from_file", "parse_k
 
 SETTINGS: Final[Mapping[str, Field[Any]]] = {setting.name: setting for setting in fields(ServerConfig)}
 EXTRA_KEYS: Final = ("app", "redis", "burst", "reload", "connect_timeout")
-"""What a file may also hold: the settings of ``fastq-worker`` that are not the server's."""
+"""Further keys that a file may have: settings of ``fastq-worker`` that are not the server's."""
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b?)", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -25,7 +25,7 @@ _FLAGS: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
 
 
 def parse_setting(name: str, text: str) -> Any:
-    """Turn a setting's text into its value; ``ValueError`` names the setting and says what it takes."""
+    """Turn a setting's text into its value; ``ValueError`` names the setting and the form that it takes."""
     kind = setting_kind(SETTINGS[name])
     try:
         if kind == "by_queue":
@@ -36,12 +36,12 @@ def parse_setting(name: str, text: str) -> Any:
 
 
 def parse_kind(kind: str, text: str) -> Any:
-    """Turn text into a value of a kind that ``setting_kind`` names; ``ValueError`` says what it takes."""
+    """Turn text into a value of a kind that ``setting_kind`` returns; ``ValueError`` names the form that it takes."""
     return _PARSERS[kind](text.strip())
 
 
 def build_config(*layers: Mapping[str, Any]) -> ServerConfig:
-    """Build the configuration; of a setting given in several layers the first counts, None counts as not given."""
+    """Build the configuration from layers; the first value of a setting counts, and None counts as unset."""
     chosen: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
@@ -51,7 +51,7 @@ def build_config(*layers: Mapping[str, Any]) -> ServerConfig:
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Read the settings that ``FASTQ_<NAME>`` variables give; empty ones count as not given."""
+    """Read the settings from ``FASTQ_<NAME>`` variables; empty ones count as unset."""
     found = {}
     for name in SETTINGS:
         variable = f"FASTQ_{name.upper()}"
@@ -64,7 +64,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def from_file(path: Path) -> dict[str, Any]:
-    """Read a TOML file: a key a setting, ``queues`` a table; texts are read as flags are."""
+    """Read a TOML file: each key is a setting, ``queues`` is a table, and texts are parsed like flags."""
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -140,7 +140,7 @@ def _queues(text: str) -> dict[str, int]:
 
 
 def _by_queue(each: str, text: str) -> Any:
-    """Read ``value``, or ``queue=value,queue=value``; ``*`` stands for all other queues."""
+    """Parse ``value``, or ``queue=value,queue=value``; ``*`` stands for all other queues."""
     if "=" not in text:
         return parse_kind(each, text)
     values: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """The numbers of a server, in one place: its parts write them where they arise.
 
-``summary`` reports most; nothing reads ``lag_s``, ``lease_margin_s`` and ``restarts`` yet. They are since the start of
-the server, except those that say how it is now: ``in_flight``, ``lag_s``, ``lease_margin_s``, ``outage``.
+``summary`` reports most; nothing reads ``lag_s``, ``lease_margin_s`` and ``restarts`` yet. The numbers count from the
+start of the server, except the current values ``in_flight``, ``lag_s``, ``lease_margin_s`` and ``outage``.
 """
 
 from collections import Counter
@@ -24,16 +24,16 @@ class RepairKind(StrEnum):
     """The kinds of repairs."""
 
     RECOVERED = "recovered"
-    """A task whose lease had ended: its server died."""
+    """A task whose lease had ended, because its server died."""
 
     NO_TASK = "ids without task"
-    """Dropped, wherever they stood: their tasks were deleted or evicted."""
+    """Ids dropped from any list or set, because their tasks were deleted or evicted."""
 
     NO_LEASE = "active without lease"
-    """Leased, until now: recovered later unless somebody holds them."""
+    """Tasks that got a lease that ends at once, and are recovered later unless a server extends it."""
 
     NOT_ACTIVE = "leases without active task"
-    """Dropped; the task, if it was nowhere else, is pending again."""
+    """Leases dropped; a task that was nowhere else is pending again."""
 
 
 Repairs: TypeAlias = Counter[RepairKind]
@@ -41,14 +41,14 @@ Repairs: TypeAlias = Counter[RepairKind]
 
 @dataclass(slots=True, eq=False)
 class ServerStats:
-    """The numbers of one server, and what is wrong with its Redis."""
+    """The numbers of one server, and the outage of its Redis."""
 
     _tasks: InFlightTasks
     _stall: StallWatch
     _clock: Clock
     outage: Outage = field(default_factory=Outage, init=False)
     counts: Counter[EventKind] = field(default_factory=Counter, init=False)
-    """How many tasks ended in which way."""
+    """The number of tasks by disposition."""
     repairs: Repairs = field(default_factory=Repairs, init=False)
     aggregated: int = field(default=0, init=False)
     """Sets of grouped tasks that became a task."""
@@ -67,15 +67,15 @@ class ServerStats:
 
     @property
     def lease_margin_s(self) -> float | None:
-        """Return the seconds until the first lease ends that is not extended; None with no task in flight.
+        """Return the seconds until the first lease would end if it were not extended; None with no task in flight.
 
-        A server that extends its leases in time has most of a lease left; below 0, tasks may be another server's.
+        While leases are extended in time, this is most of a lease. Below 0, tasks may belong to another server.
         """
         ends_s = [task.leased_until_s for _, tasks in self._tasks.by_queue() for task in tasks]
         return min(ends_s) - self._clock.monotonic_s() if ends_s else None
 
     def summary(self) -> str:
-        """Return in a line what was done since the start."""
+        """Return a line about the work since the start."""
         done = sum(self.counts[kind] for kind in _DONE)
         others = "".join(
             f", {n} {kind.name.lower().replace('_', ' ')}" for kind, n in self.counts.items() if n and kind not in _DONE
@@ -86,5 +86,5 @@ class ServerStats:
 
 
 def describe_repairs(repairs: Repairs) -> str:
-    """Return what was repaired, and how often; "" if nothing was."""
+    """Return a text of the numbers of repairs by kind, "" if there were none."""
     return ", ".join(f"{repairs[kind]} {kind}" for kind in RepairKind if repairs[kind])

@@ -1,6 +1,6 @@
 """The times of a server that asynq fixes and no setting changes.
 
-They are here in one place so that tests can shorten them: a lease that ends within a test, a report that comes in it.
+They are in one place so that tests can shorten them.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ __all__ = ["STANDARD", "Timing"]
 class Timing:
     """The fixed times, in seconds.
 
-    ``stall_s`` is how long the main process may stand still before its leases are in doubt. Leases are recovered
-    ``recover_grace_s`` after they end; recoverers look every ``recoverer_interval_s`` (asynq: 60 s). So nothing is left
-    of a dead server 60 s after its leases ended. ``report_interval_s`` is the time between two summary lines,
-    ``watchdog_interval_s`` between two checks of the actors. A set of grouped tasks has ``aggregation_s`` to become one
-    task. Leases that have ended do not show that their servers are dead until Redis has answered for ``settle_s``:
-    servers that live extend theirs within two beats and a back-off, which is no longer than a beat.
+    A stall of the main process longer than ``stall_s`` puts its leases in doubt. Leases are recovered
+    ``recover_grace_s`` after they end; recoverers look every ``recoverer_interval_s`` (asynq: 60 s). So all tasks of a
+    dead server are recovered within 60 s after its leases ended. ``report_interval_s`` is the time between two summary
+    lines, ``watchdog_interval_s`` between two checks of the actors. A set of grouped tasks has ``aggregation_s`` to
+    become one task. An ended lease proves that its server is dead only after Redis has answered for ``settle_s``: live
+    servers extend their leases within two beats and a back-off, which is no longer than a beat.
     """
 
     lease_s: int = LEASE_S
