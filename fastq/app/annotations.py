@@ -1,4 +1,4 @@
-"""What the annotations of typed tasks may be: what msgspec knows, and pydantic's models, by their own methods."""
+"""The annotations of typed tasks: types that msgspec supports, and pydantic's models, by their own methods."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -33,7 +33,7 @@ _AWARE = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 def with_time_zones(annotation: Any) -> Any:
-    """Return an annotation in which each datetime must have a time zone, save those that say otherwise."""
+    """Return an annotation in which each datetime must have a time zone, unless it states otherwise."""
     if annotation is datetime:
         return _AWARE
     origin, args = get_origin(annotation), get_args(annotation)
@@ -49,7 +49,7 @@ def with_time_zones(annotation: Any) -> Any:
 
 
 def check_annotations(struct: type[msgspec.Struct], about: str) -> tuple[Field, ...]:
-    """Return the fields of a struct; ``TypeError`` names what cannot travel as JSON."""
+    """Return the fields of a struct; ``TypeError`` names an annotation that cannot be JSON."""
     info = type_info(struct)
     assert isinstance(info, msgspec.inspect.StructType)
     for field in info.fields:
@@ -69,9 +69,9 @@ def _advice(kind: type) -> str:
 
 
 def _parts(info: Type) -> list[Type]:
-    """Return a type and all that it consists of."""
+    """Return a type and all its parts."""
     found: list[Type] = [info]
-    for part in found:  # which grows meanwhile
+    for part in found:  # the list grows meanwhile
         for name in part.__struct_fields__:
             value = getattr(part, name)
             of_fields = value if isinstance(value, tuple) else (value,)
@@ -100,7 +100,7 @@ def refuse_naive_times(value: Any, path: str = "$") -> None:
 
 
 def result_encoder(annotation: Any) -> Callable[[Any], Any] | None:
-    """Return what turns a function's result into plain values, None if the runner can keep it as it is."""
+    """Return a function that turns results into plain values, None if the runner can keep them as they are."""
     try:
         parts = _parts(type_info(annotation))
     except TypeError:
@@ -109,7 +109,7 @@ def result_encoder(annotation: Any) -> Callable[[Any], Any] | None:
 
 
 def _is_kept(part: Type) -> bool:
-    """Return whether the runner writes a part of a result as it is."""
+    """Return whether the runner can encode a part of a result as it is."""
     if isinstance(part, inspect.DictType):
         return isinstance(part.key_type, inspect.StrType | inspect.AnyType)
     return type(part) in _KEPT_AS_IT_IS
@@ -120,19 +120,19 @@ def _plain(result: Any) -> Any:
         return result
     try:
         return msgspec.to_builtins(result, enc_hook=encode_model, str_keys=True)
-    except Exception:  # noqa: BLE001 - the task is done; what cannot be kept of its result is said by the runner
+    except Exception:  # noqa: BLE001 - the task is done; the runner logs the parts of its result that cannot be kept
         return result
 
 
 def encode_model(value: Any) -> Any:
-    """Return what a pydantic model is as JSON; ``TypeError`` for all else that msgspec does not know."""
+    """Return a pydantic model as JSON values; ``TypeError`` for other types that msgspec does not know."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"a value of type {type(value).__qualname__} cannot travel as JSON: {_advice(type(value))}")
 
 
 def decode_model(kind: Any, value: Any) -> Any:
-    """Return the pydantic model of a part of a payload; ``ValueError`` says what does not fit, and where."""
+    """Return the pydantic model of a part of a payload; ``ValueError`` names the misfit and its place."""
     try:
         return kind.model_validate_json(msgspec.json.encode(value))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""``App``: a ServeMux of typed tasks, with the clients that enqueue them and what their handlers share."""
+"""``App``: a ServeMux of typed tasks, with the clients that enqueue them and the lifespan of their handlers."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -22,13 +22,13 @@ L = TypeVar("L", bound=Callable[[], Iterator[Any] | AsyncIterator[Any]])
 
 
 class TaskSettings(EnqueueOptions, total=False):
-    """What ``App.task`` takes beside a name: the options of ``Client.enqueue``, and these.
+    """The settings of ``App.task``: the options of ``Client.enqueue``, and these.
 
-    ``aliases`` are further names under which tasks of it come, as before a rename. ``strict`` refuses payloads with
-    fields that the function has no parameter for. ``retry_on`` and ``dont_retry_on`` are classes of errors: with the
-    first others, with the second these archive the task at once. ``backoff`` is the delay before the next attempt: one
-    for all, a sequence of one an attempt, or a function of how often the task was retried. ``cron`` is a spec as for
-    ``Scheduler.register``: when ``fastq scheduler module:app`` enqueues the task, without arguments.
+    ``aliases`` are further names of the task, for example its names before a rename. ``strict`` refuses payloads with
+    fields for which the function has no parameter. ``retry_on`` and ``dont_retry_on`` are classes of errors; errors
+    outside the first, or inside the second, archive the task at once. ``backoff`` is the delay before the next attempt:
+    one for all, a sequence with one for each attempt, or a function of the number of retries. ``cron`` is a spec as for
+    ``Scheduler.register``, by which ``fastq scheduler module:app`` enqueues the task, without arguments.
     """
 
     aliases: Sequence[str]
@@ -50,8 +50,8 @@ class App(ServeMux):
     """A ``ServeMux`` of typed tasks: ``fastq-worker module:app`` runs them, and they enqueue themselves.
 
     ``redis`` is the URL of their clients, None for ``$FASTQ_REDIS_URL``, else ``redis://127.0.0.1:6379/0``. The clients
-    connect when first used; each process and each event loop has connections of its own. Raw handlers may stand beside
-    the typed ones.
+    connect when first used; each process and each event loop has connections of its own. An app may also have raw
+    handlers.
     """
 
     def __init__(self, redis: str | None = None) -> None:
@@ -64,12 +64,12 @@ class App(ServeMux):
         self._tasks: dict[str, TaskFunction[..., Any]] = {}
         self._lifespan: Lifespan | None = None
         self._crons: dict[str, str] = {}
-        self._wants: list[tuple[str, Any, App]] = []  # tasks whose context is to have an env
-        self._parent: App | None = None  # that has included this one
+        self._wants: list[tuple[str, Any, App]] = []  # tasks whose context must have an env
+        self._parent: App | None = None  # the app that has included this one
 
     @property
     def client(self) -> Client:
-        """Return the client of the tasks' ``enqueue``; an included app without a URL has that of the other."""
+        """Return the client of the tasks' ``enqueue``; an included app without a URL has that of the outer app."""
         if self._parent is not None and self._url is None:
             return self._parent.client
         with self._lock:
@@ -79,7 +79,7 @@ class App(ServeMux):
 
     @property
     def async_client(self) -> AsyncClient:
-        """Return the client of the tasks' ``aenqueue``; as ``client``."""
+        """Return the client of the tasks' ``aenqueue``, as ``client`` does."""
         if self._parent is not None and self._url is None:
             return self._parent.async_client
         with self._lock:
@@ -112,9 +112,9 @@ class App(ServeMux):
     def task(self, name: Any = None, /, **settings: Any) -> Any:
         """Register the decorated function, plain or async, as the task ``name``, by default ``module.function``.
 
-        The function stays what it is, and can be enqueued; see ``TaskFunction``. Its arguments travel as a JSON object.
-        ``TypeError`` names a parameter that cannot. A name takes no longer type, unlike a pattern of a mux.
-        ``settings`` are ``TaskSettings``.
+        The function can still be called, and can be enqueued; see ``TaskFunction``. Its arguments are sent as a JSON
+        object; ``TypeError`` names a parameter that cannot be. A name matches only itself and no longer type, unlike a
+        pattern of a mux. ``settings`` are ``TaskSettings``.
         """
         if callable(name):
             return self._register_task(name, None, {})
@@ -125,10 +125,10 @@ class App(ServeMux):
         return register
 
     def lifespan(self, function: L) -> L:
-        """Register the decorated generator function, plain or async: what it yields is ``env`` of every ``Context``.
+        """Register the decorated generator function, plain or async; ``env`` of every ``Context`` is the yielded value.
 
-        It begins in each child before the first task, and goes on behind its ``yield`` at the end; see ``child_start``
-        and ``child_stop``. An included app may have one of its own for its tasks.
+        It runs up to its ``yield`` in each child before the first task, and continues at the end of the child; see
+        ``child_start`` and ``child_stop``. An included app may have its own lifespan for its tasks.
         """
         if self._lifespan is not None:
             raise ValueError(f"the app has a lifespan already; {function!r} would be another one")
@@ -149,12 +149,12 @@ class App(ServeMux):
 
     @property
     def outermost(self) -> "App":
-        """Return the app that has included this one, and is not included itself; else this one."""
+        """Return the outermost app that includes this one, or this one if none does."""
         return self if self._parent is None else self._parent.outermost
 
     @property
     def url(self) -> str | None:
-        """Return the URL of the clients, None for that of the environment."""
+        """Return the URL of the clients, None for the one in the environment."""
         return self._url
 
     @property
@@ -163,14 +163,14 @@ class App(ServeMux):
         return dict(self._crons)
 
     def check(self) -> None:
-        """Look at all handlers now; ``TypeError`` names a task whose context would lack its ``env``."""
+        """Check all handlers; ``TypeError`` names a task whose context would lack its ``env``."""
         super().check()
         for name, env, app in self._wants:
             if not app._has_lifespan():
                 raise TypeError(f"task {name!r} takes a Context with env {env!r}, but no @app.lifespan makes one")
 
     def _env(self) -> Any:
-        """Return what the lifespan of this app, else of the one that included it, has yielded in this process."""
+        """Return the value that the lifespan of this app, or else of the one that includes it, has yielded here."""
         if self._lifespan is not None:
             return self._lifespan.env()
         return None if self._parent is None else self._parent._env()
@@ -191,7 +191,7 @@ class App(ServeMux):
         task: TaskFunction[..., Any] = kind(self, name, function, payload, options)
         if cron is not None:
             parse(cron)
-            task.task()  # which needs arguments that no scheduler has
+            task.task()  # raises if it needs arguments: a scheduler has none
         handler = handler_of(function, payload, self._env, rule)
         if isinstance(aliases, str):
             raise TypeError(f"aliases of task {name!r} must be a sequence of names, not the one text {aliases!r}")

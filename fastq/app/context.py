@@ -1,4 +1,4 @@
-"""``Context``: the running task and what the app's lifespan made, for a handler that asks for them."""
+"""``Context``: the running task and the app's ``env``, for handlers that ask for them."""
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -15,9 +15,9 @@ else:
 
 
 class Context(RunningTask, Generic[Env]):
-    """The running task of a typed function, and in ``env`` what the app's ``lifespan`` yielded (else ``None``).
+    """The running task of a typed function; ``env`` is the value that the app's ``lifespan`` yielded (else ``None``).
 
-    A function gets it if its first parameter is annotated so; producers leave that one out.
+    A function gets it if its first parameter has this annotation; producers leave that parameter out.
     """
 
     __slots__ = ("env",)

@@ -1,4 +1,4 @@
-"""What a typed task says of its failures: which are worth another attempt, and when."""
+"""The rules of a typed task for its failures: which errors are retried, and after what delay."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -11,15 +11,15 @@ __all__ = ["Backoff", "Errors", "failure_rule"]
 
 Delay: TypeAlias = float | timedelta
 Backoff: TypeAlias = Delay | Sequence[Delay] | Callable[[int], Delay]
-"""Delays before the next attempt: one for all, one an attempt (the last for all further ones), or a function of how
-often the task was retried."""
+"""Delays before the next attempt: one for all, one for each attempt (the last for all further ones), or a function of
+the number of retries."""
 Errors: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
 
 
 def failure_rule(
     retry_on: Errors | None = None, dont_retry_on: Errors | None = None, backoff: Backoff | None = None
 ) -> FailureRule | None:
-    """Return the rule of these settings, None if they say nothing; ``TypeError`` or ``ValueError`` for bad ones."""
+    """Return the rule of these settings, None if none is set; ``TypeError`` or ``ValueError`` for bad ones."""
     if retry_on is None and dont_retry_on is None and backoff is None:
         return None
     return FailureRule(

@@ -1,4 +1,4 @@
-"""Run one task in this process, as ``fastq run`` does: with lifespan and middleware, and its errors let out."""
+"""A run of one task in this process, as by ``fastq run``: with lifespan and middleware; its errors propagate."""
 
 import asyncio
 import sys
@@ -18,7 +18,7 @@ __all__ = ["run_in_foreground"]
 
 
 class _Foreground:
-    """What a running task needs of a pool, where there is none: no time limit, and results are printed."""
+    """The context of a task that runs without a pool: no time limit, and results are printed."""
 
     deadline_ns = 0
 
@@ -26,14 +26,14 @@ class _Foreground:
         self.started_ns = time.monotonic_ns()
 
     def write_result(self, data: bytes) -> None:
-        """Print a result that a handler writes meanwhile."""
+        """Print a result that the handler writes while it runs."""
         sys.stdout.write(f"{data.decode(errors='replace')}\n")
 
 
 def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | None:
-    """Run a task by its handler here and now, between the ``child_start`` and ``child_stop`` hooks.
+    """Run a task by its handler in this process, between the ``child_start`` and ``child_stop`` hooks.
 
-    Return what it returned, as it would be kept; None for nothing. Whatever raises passes.
+    Returns its result as it would be kept, None if there is none. All exceptions propagate.
     """
     task = RunningTask(TaskMessage(task_type, payload, str(uuid.uuid4()), "default"), _Foreground())
     CURRENT.set(task)
@@ -50,7 +50,7 @@ def run_in_foreground(mux: ServeMux, task_type: str, payload: bytes) -> bytes | 
 
 
 def _call(loop: asyncio.Runner, function: Callable[[], Any]) -> Any:
-    """Call a function, and wait for what it returns if that can be awaited."""
+    """Call a function, and await its result if it is awaitable."""
     outcome = function()
     return loop.run(_wait_for(outcome)) if isawaitable(outcome) else outcome
 

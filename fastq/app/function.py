@@ -21,7 +21,7 @@ R = TypeVar("R", covariant=True)
 
 
 class _Home(Protocol):
-    """What a task function needs of its app."""
+    """The app of a task function, as the function uses it."""
 
     @property
     def client(self) -> Client: ...
@@ -53,18 +53,18 @@ class TaskFunction(Generic[P, R]):
         checked = check_options(options)
         self._headers: Mapping[str, str] = checked.pop("headers", {})
         self._options: Mapping[str, Any] = checked
-        self._given: Mapping[str, Any] = {}  # by ``options``: of these those that are no headers
+        self._given: Mapping[str, Any] = {}  # the options set by ``options``, without headers
         wrapper: Any = self
         functools.update_wrapper(wrapper, function)
 
     @property
     def app(self) -> ServeMux:
-        """Return the app that has the task; if that is included in another one, the other one."""
+        """Return the app that has the task, or the outermost one that includes it."""
         return self._home.outermost
 
     @property
     def task_options(self) -> Mapping[str, Any]:
-        """Return the options of its tasks, as they are checked."""
+        """Return the checked options of its tasks."""
         return self._options
 
     def task(self, *args: P.args, **kwargs: P.kwargs) -> Task:
@@ -82,18 +82,18 @@ class TaskFunction(Generic[P, R]):
         return await self._home.async_client.enqueue(self.task(*args, **kwargs))
 
     def enqueue_many(self, tasks: Iterable[Task]) -> EnqueueResults:
-        """Enqueue what this function's ``task`` made, a few hundred a round trip; see ``Client.enqueue_many``.
+        """Enqueue tasks that this function's ``task`` made, a few hundred per round trip; see ``Client.enqueue_many``.
 
-        What was given to ``options`` goes for all of them.
+        Options that were given to ``options`` apply to all of them.
         """
         return self._home.client.enqueue_many(map(self._adopted, tasks))
 
     async def aenqueue_many(self, tasks: Iterable[Task]) -> EnqueueResults:
-        """Enqueue what this function's ``task`` made through the app's async client; see ``enqueue_many``."""
+        """Enqueue tasks that this function's ``task`` made through the app's async client; see ``enqueue_many``."""
         return await self._home.async_client.enqueue_many(map(self._adopted, tasks))
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Self:
-        """Return the same function with options that win over its own; they are those of ``Client.enqueue``."""
+        """Return the same function with other options, which are those of ``Client.enqueue``."""
         checked = check_options(options)
         changed = copy.copy(self)
         changed._headers = {**self._headers, **checked.pop("headers", {})}
@@ -102,7 +102,7 @@ class TaskFunction(Generic[P, R]):
         return changed
 
     def _adopted(self, task: Task) -> Task:
-        """Return a task of this function with the options that were given."""
+        """Return a task of this function with the options that were set by ``options``."""
         if getattr(task, "type", None) != self.type:
             raise TypeError(f"enqueue_many of {self!r} takes what its task(...) makes, not {task!r}")
         if self._given:
@@ -119,7 +119,7 @@ class TypedTask(TaskFunction[P, R]):
     """A task function that is called with the arguments with which it is enqueued."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, here and now."""
+        """Call the function itself."""
         return self._function(*args, **kwargs)
 
 
@@ -127,5 +127,5 @@ class ContextTask(TaskFunction[P, R], Generic[P, R, Env]):
     """A task function whose first parameter is its ``Context``."""
 
     def __call__(self, context: Context[Env], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, here and now, with a context."""
+        """Call the function itself with a context."""
         return self._function(context, *args, **kwargs)

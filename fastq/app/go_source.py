@@ -1,4 +1,4 @@
-"""Go source for an app's tasks: a struct of the arguments of each, its type's name, and a function that enqueues it."""
+"""Go source for an app's tasks: for each a struct of its arguments, its type, and a function that enqueues it."""
 
 import re
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _INITIALS: Final = frozenset({"id", "url", "api", "http", "json", "uuid", "ip", 
 
 
 def go_source(app: App, package: str) -> str:
-    """Return a Go file, as gofmt would have it; ``ValueError`` for a package that is no name."""
+    """Return a Go file in the format of gofmt; ``ValueError`` for an invalid package name."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", package):
         raise ValueError(f"a Go package is named by lower-case letters and digits, not {package!r}")
     return _Source(app).text(package)
@@ -70,12 +70,12 @@ class _Source:
         )
 
     def _fields(self, fields: tuple[inspect.Field, ...]) -> Iterator[_Line]:
-        """Yield the lines of a struct; what has a default in Python may be left out."""
+        """Yield the lines of a struct; fields with a default in Python may be left out."""
         for field in fields:
             kind = self._type(field.type)
             is_optional = field.default is not NODEFAULT or field.default_factory is not NODEFAULT or not field.required
             if is_optional and not kind.startswith(("*", "[]", "map[", "json.")):
-                kind = f"*{kind}"  # omitempty leaves out zeros that were meant, else
+                kind = f"*{kind}"  # otherwise omitempty would leave out intended zeros
             rest = ",omitempty" if is_optional else ""
             yield _exported(field.encode_name), kind, f'`json:"{field.encode_name}{rest}"`'
 
@@ -145,7 +145,7 @@ def _options(task: TaskFunction[..., Any]) -> Iterator[str]:
 
 
 def _exported(name: str) -> str:
-    """Return a name as Go writes those of other packages: ``user_id`` is ``UserID``."""
+    """Return a name in the form of Go's exported names: ``user_id`` is ``UserID``."""
     words = [word for word in re.split(r"[^0-9A-Za-z]+", name) if word]
     parts = [word.upper() if word.lower() in _INITIALS else word[:1].upper() + word[1:] for word in words]
     made = "".join(parts)

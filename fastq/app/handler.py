@@ -1,4 +1,4 @@
-"""The handler of a typed task: the payload becomes arguments, the function's result one that can be kept."""
+"""The handler of a typed task: it turns the payload into arguments, and the result into one that can be kept."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["handler_of"]
 def handler_of(
     function: Callable[..., Any], payload: Payload, env: Callable[[], Any], rule: FailureRule | None
 ) -> Handler:
-    """Return the handler that a mux runs for a function, async if that is; ``env`` returns what its context holds."""
+    """Return a mux's handler for a function, async if the function is; ``env`` returns the ``env`` of its context."""
     call = _calling_with_context(function, payload, env) if payload.takes_context else payload.caller(function)
     if rule is not None:
         call = _ruled(call, rule)

@@ -1,4 +1,4 @@
-"""``Lifespan``: what an app makes once in each child before its first task, and takes back at the end."""
+"""``Lifespan``: the set-up of an app in each child before its first task, and the clean-up at the end."""
 
 import inspect
 from collections.abc import Callable
@@ -9,14 +9,14 @@ __all__ = ["Lifespan"]
 
 
 class Lifespan:
-    """A generator function that yields once; ``start`` and ``stop``, async if it is, run it up to there and on."""
+    """A generator function that yields once; ``start`` runs it up to there, ``stop`` to its end, async if it is."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._env: Any = None
         self._has_begun = False
         self.start: Callable[[], object]
         self.stop: Callable[[], object]
-        # Each start has a generator of its own, so that an app may begin again in the same process.
+        # Each start makes a new generator, so that an app may start again in the same process.
         managers: list[Any] = []
         if inspect.isasyncgenfunction(function):
 
@@ -42,7 +42,7 @@ class Lifespan:
         self._env, self._has_begun = env, True
 
     def env(self) -> Any:
-        """Return what was yielded."""
+        """Return the yielded value."""
         if not self._has_begun:
             raise RuntimeError("the app's lifespan has not begun: call the function itself, with a context of your own")
         return self._env

@@ -1,7 +1,7 @@
 """The payload of a typed task: its arguments by name as a JSON object, as Go's ``json.Marshal`` makes of a struct.
 
-Both ways go by one msgspec struct, made of the function's signature. What a producer encodes is decoded again, so that
-nothing is sent that the function could not take.
+Both directions use one msgspec struct, made from the function's signature. A producer decodes the payload that it has
+encoded, so that nothing is sent that the function could not take.
 """
 
 import inspect
@@ -33,7 +33,7 @@ _encode: Final = msgspec.json.Encoder(enc_hook=encode_model).encode
 
 
 class Payload:
-    """How the arguments of one function become a payload, and a payload its arguments."""
+    """The conversion between the arguments of one function and payloads."""
 
     def __init__(self, name: str, function: Callable[..., Any], *, is_strict: bool) -> None:
         self._name = name
@@ -66,7 +66,7 @@ class Payload:
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return the payload of a call; ``TypeError`` if the function could not take it, ``ValueError`` for NaN.
 
-        The same arguments make the same bytes, however they are given.
+        The same arguments make the same bytes, whether they are positional or by name.
         """
         given = dict(zip(self._positional, args, strict=False))
         if kwargs:
@@ -79,7 +79,7 @@ class Payload:
                 raise TypeError(f"{self._about} is called as {self._signature}: {error}") from None
         try:
             data = _encode(given)
-            if b"null" in data:  # which msgspec makes of NaN, too
+            if b"null" in data:  # msgspec encodes NaN as null, too
                 encode_strictly(msgspec.to_builtins(given, enc_hook=encode_model), f"an argument of {self._about}")
             if self._has_loose_times:
                 refuse_naive_times(msgspec.to_builtins(given, builtin_types=(datetime,), enc_hook=encode_model))
@@ -89,9 +89,9 @@ class Payload:
         return data
 
     def decode(self, data: bytes) -> dict[str, Any]:
-        """Return the arguments of a payload, defaults included; ``PayloadError`` names what does not fit, by its path.
+        """Return the arguments of a payload, including defaults; ``PayloadError`` names the misfit and its path.
 
-        No payload at all, Go's nil, is an object without fields.
+        An empty payload, Go's nil, is an object without fields.
         """
         try:
             return asdict(self._decode(data or b"{}"))
@@ -99,9 +99,9 @@ class Payload:
             raise _misfit(error) from None
 
     def caller(self, function: Callable[..., Any]) -> Callable[[Any], Any]:
-        """Return what calls a function with the payload of a task; errors are those of ``decode``.
+        """Return a callable that calls a function with the payload of a task; errors are those of ``decode``.
 
-        Written out, as this is on the way of each task: a call saved is a tenth of what a child does for one.
+        Written out, since each task passes here: one call is a tenth of a child's work for a task.
         """
         decode = self._decode
         if self._has_keywords:
@@ -130,7 +130,7 @@ class Payload:
             ) from None
 
     def _check(self, parameter: inspect.Parameter, hint: object) -> None:
-        """Refuse what a JSON object of arguments by name cannot say."""
+        """Refuse a parameter that cannot be a field of a JSON object."""
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise TypeError(f"{self._about} has the parameter {parameter}; each argument needs a name")
         if parameter.kind is parameter.POSITIONAL_ONLY:
@@ -145,7 +145,7 @@ def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[str, Any] | t
     default = parameter.default
     if default is parameter.empty:
         return parameter.name, annotation
-    # A default that may be changed is the function's own one object, as in a call.
+    # A mutable default is the function's own object, as in a call.
     field = default if type(default) in _PLAIN else msgspec.field(default_factory=lambda: default)
     return parameter.name, annotation, field
 
@@ -156,7 +156,7 @@ def _is_context(hint: Any) -> bool:
 
 
 def _misfit(error: Exception) -> PayloadError:
-    """Return what a task ends with whose payload does not fit."""
+    """Return the error of a task whose payload does not fit."""
     return PayloadError(_words(error))
 
 

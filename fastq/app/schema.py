@@ -1,4 +1,4 @@
-"""The JSON Schema of an app's tasks: what producers may send, as data that can be kept, compared and translated."""
+"""The JSON Schema of an app's tasks: their payloads as data that can be stored, compared and translated."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -29,13 +29,13 @@ def _task(task: TaskFunction[..., Any]) -> dict[str, Any]:
 
 
 def _model_schema(kind: Any) -> dict[str, Any]:
-    """Return the schema of a pydantic model, which alone gets here."""
+    """Return the schema of a pydantic model; msgspec asks for no other types."""
     schema: dict[str, Any] = kind.model_json_schema(ref_template=_REF)
     return schema
 
 
 def _hoisted(schema: Any) -> Mapping[str, Any]:
-    """Take the definitions of models out of the places where the models stand."""
+    """Move the definitions of models from the places of their use to the top."""
     found: dict[str, Any] = {}
     parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
     for part in list(parts):

@@ -1,6 +1,7 @@
-"""What changed between two schemas of tasks so that a payload of the old one is refused by the new one.
+"""The breaking changes between two schemas: payloads of the old one that the new one refuses.
 
-Tasks wait in queues, and producers are deployed before and after workers: a worker must take what was enqueued before.
+Tasks wait in queues, and producers are deployed before and after workers: a worker must accept tasks that were enqueued
+before it was deployed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ class _Comparison:
         self._seen: set[tuple[int, int]] = set()
 
     def breaks(self) -> list[str]:
-        """Return what of the old one the new one refuses, each with its path."""
+        """Return the breaking changes, each with its path."""
         return list(self._compare(self._old, self._new, "$"))
 
     def _compare(self, old: Schema, new: Schema, path: str) -> Iterator[str]:
@@ -47,7 +48,7 @@ class _Comparison:
                 yield from self._best(each, theirs, path)
 
     def _best(self, old: Schema, news: list[Schema], path: str) -> Iterator[str]:
-        """Yield why no alternative takes what the old one did; nothing if one does."""
+        """Yield the breaks of the best alternative, none if one accepts everything that the old schema did."""
         if _is_anything(old):
             yield f"{path} took anything, and is {_words(news)} now"
             return
@@ -59,7 +60,7 @@ class _Comparison:
         yield from min(faults, key=len)
 
     def _simple(self, old: Schema, new: Schema, path: str) -> Iterator[str]:
-        """Compare two schemas of one type each; those of a class that contains itself once."""
+        """Compare two schemas of one type each; a recursive class only once."""
         if (id(old), id(new)) in self._seen:
             return
         self._seen.add((id(old), id(new)))
@@ -125,7 +126,7 @@ def _kind(schema: Schema) -> frozenset[str]:
     else:
         given = schema.get("type", ())
         kinds = {given} if isinstance(given, str) else set(given)
-    # What takes numbers takes integers: so "number" is both, and "integer" is a part of it.
+    # A number may be an integer: so "number" includes "integer".
     return frozenset(kinds | {"integer"} if "number" in kinds else kinds)
 
 
