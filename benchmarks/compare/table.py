@@ -18,10 +18,10 @@ def markdown(record: Record) -> str:
     """Return both tables, the ratios, and the notes."""
     entries = [entry for entry in record.entries if entry.rounds]
     parts = [
-        "Tasks a second: median (range)\n",
+        "Tasks per second: median (range)\n",
         *_rates(entries),
-        "\nMedians: from the call of enqueue to the handler's first line on an idle worker (of all rounds' samples), "
-        "CPU a task, memory of all worker processes\n",
+        "\nMedians: from the call of enqueue to the handler's first line on an idle worker (samples of all rounds), "
+        "CPU per task, memory of all worker processes\n",
         *_costs(entries),
         "",
         *_ratios({entry.name: entry for entry in entries}),
