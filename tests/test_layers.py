@@ -62,6 +62,9 @@ MEETING_POINTS = {
 # Ends that know Redis through the inspector only: what they can do, a program can.
 THROUGH_THE_INSPECTOR = frozenset({"cli", "web"})
 
+# Servers, clients and what else people use ask nothing that inspectors ask; the ends may.
+OF_INSPECTORS = "broker.inspect"
+
 # Third-party packages that one of our packages alone may import.
 RESERVED = {"redis": "broker"}
 
@@ -177,6 +180,8 @@ def edge_fault(importer: str, imported: str) -> str | None:
     ours, theirs = importer.split(".")[1:2], imported.split(".")[1:2]
     if theirs == ["broker"] and set(ours) & THROUGH_THE_INSPECTOR:
         return f"{importer} must ask fastq.inspector, not {imported}"
+    if is_within(imported, OF_INSPECTORS) and layer_of(importer) in (USED, APPS) and ours != ["inspector"]:
+        return f"{importer} must not import {imported}: only the inspector and the ends do"
     apart = ours != theirs and set(ours) <= IMPORT_NONE_OF_THEM and set(theirs) <= APART and ours and theirs
     if apart and not is_meeting_point(importer, imported):
         return f"{importer} and {imported} must not know each other"
@@ -337,6 +342,12 @@ def test_these_imports_are_as_they_should_be(files: dict[str, str]) -> None:
             {"fastq/cli/dash/desk.py": "from fastq.broker.operation import Flow"},
             "fastq/cli/dash/desk.py:1: fastq.cli.dash.desk must ask fastq.inspector, not fastq.broker.operation",
             id="past the inspector",
+        ),
+        pytest.param(
+            {"fastq/server/inflight/unknown.py": "from fastq.broker.inspect.servers import read_servers"},
+            "fastq/server/inflight/unknown.py:1: fastq.server.inflight.unknown must not import "
+            "fastq.broker.inspect.servers: only the inspector and the ends do",
+            id="a server that inspects",
         ),
         pytest.param(
             {"fastq/task.py": "class A:\n    async def f(self):\n        if self:\n            from fastq import keys"},

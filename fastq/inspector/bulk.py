@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from fastq.broker.inspect.bulk import Source, archive_all, delete_all, run_all
+from fastq.broker.inspect.bulk import archive_all, delete_all, run_all
 from fastq.broker.inspect.move import count_parked
 from fastq.broker.inspect.queues import QueueStats, group_sizes, queue_exists, queue_stats
 from fastq.broker.inspect.removal import (
@@ -18,6 +18,7 @@ from fastq.broker.inspect.removal import (
 )
 from fastq.broker.inspect.tasks import container
 from fastq.broker.operation import Flow, together
+from fastq.broker.operations.walk import Source
 from fastq.clock import at_unix_ns
 from fastq.errors import QueueNotEmptyError, QueueNotFoundError
 from fastq.inspector.checks import check_queue, check_state

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.walk import Walk
+from fastq.broker.operations.walk import Source, Walk
 from fastq.clock import at_unix_ns
 from fastq.inspector.checks import check_queue, check_states
 from fastq.inspector.driver import Driver, Given, Stream, stream

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from fastq.broker.inspect.put import lock_of, readdress
-from fastq.broker.inspect.walk import WalkedTask
 from fastq.broker.operations.lease import id_word
+from fastq.broker.operations.walk import WalkedTask
 from fastq.errors import InvalidMessageError
 from fastq.inspector.checks import check_queue, check_task_id
 from fastq.inspector.json_records import read_time

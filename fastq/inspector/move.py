@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.move import (
     ParkedTask,
     claim_tasks,
@@ -17,9 +16,9 @@ from fastq.broker.inspect.move import (
     unpark_tasks,
 )
 from fastq.broker.inspect.put import MOVING, PutOutcome, TaskToPut, lock_of, put_tasks, read_lock, readdress
-from fastq.broker.inspect.walk import Walk, WalkedTask, WalkPage
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.enqueue import register_queue
+from fastq.broker.operations.walk import Source, Walk, WalkedTask, WalkPage
 from fastq.errors import InvalidMessageError
 from fastq.states import TaskState
 from fastq.wire import keys

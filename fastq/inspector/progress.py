@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
-from fastq.broker.inspect.bulk import TASKS_A_CALL, BulkResult, Source
+from fastq.broker.inspect.bulk import TASKS_A_CALL, BulkResult
 from fastq.broker.operation import Flow, Operation, Pause, Step, together
+from fastq.broker.operations.walk import Source
 from fastq.errors import BrokerError
 
 __all__ = ["OnProgress", "Progress", "counting", "reporting", "sizes_of", "stoppable"]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from fastq.broker.inspect.bulk import Source
+from fastq.broker.inspect.bulk import Chosen, run_chosen, run_some
 from fastq.broker.inspect.tasks import read_tasks
-from fastq.broker.inspect.walk import Chosen, Walk, run_chosen, run_some
 from fastq.broker.operation import Flow
+from fastq.broker.operations.walk import Source, Walk
 from fastq.errors import TaskNotFoundError, TaskStateError
 from fastq.inspector.bulk import run_all_tasks
 from fastq.inspector.checks import check_queue, check_states, check_task_id

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.queues import group_sizes
 from fastq.broker.inspect.tasks import container
-from fastq.broker.inspect.walk import Walk, WalkedTask, WalkPage
 from fastq.broker.operation import Flow
+from fastq.broker.operations.walk import Source, Walk, WalkedTask, WalkPage
 from fastq.clock import at_unix_ns
 from fastq.info import TaskInfo
 from fastq.inspector.checks import check_queue, check_state

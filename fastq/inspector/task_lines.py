@@ -11,12 +11,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.put import lock_of, read_lock
 from fastq.broker.inspect.tasks import FoundTask
-from fastq.broker.inspect.walk import WalkedTask, WalkPage
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.lease import lost_count
+from fastq.broker.operations.walk import Source, WalkedTask, WalkPage
 from fastq.errors import InvalidMessageError
 from fastq.info import TaskInfo
 from fastq.inspector.json_records import task_record, time_text

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.move import count_parked
 from fastq.broker.inspect.put import PutOutcome
-from fastq.broker.inspect.walk import WalkedTask
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.operations.walk import Source, WalkedTask
 from fastq.clock import at_unix_ns
 from fastq.inspector.checks import check_queue, check_states
 from fastq.inspector.driver import Driver, operation

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from fastq.broker.inspect.bulk import Source, delete_all
+from fastq.broker.inspect.bulk import delete_all
 from fastq.broker.inspect.redis_state import redis_info
 from fastq.broker.inspect.removal import keys_of_queue
 from fastq.broker.inspect.tasks import STATES, container
 from fastq.broker.operation import Operation
 from fastq.broker.operations.health import ping, server_version
+from fastq.broker.operations.walk import Source
 from fastq.broker.transport.open import open_broker
 from fastq.client import Client
 from fastq.errors import FastqError

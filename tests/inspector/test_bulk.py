@@ -9,7 +9,8 @@ from redis import Redis
 
 from fastq import BrokerError, Client, QueueNotEmptyError, QueueNotFoundError, TaskState
 from fastq.broker.inspect import bulk as inspect_bulk
-from fastq.broker.inspect.bulk import Source, delete_all, run_all
+from fastq.broker.inspect.bulk import delete_all, run_all
+from fastq.broker.operations.walk import Source
 from fastq.broker.transport.open import open_broker
 from fastq.inspector.bulk import archive_all_tasks, delete_all_tasks, delete_queue
 from fastq.wire import keys

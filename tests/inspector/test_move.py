@@ -8,11 +8,10 @@ import pytest
 from redis import Redis
 
 from fastq import Client, QueueNotEmptyError, Task
-from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.put import PutOutcome, TaskToPut, put_tasks
 from fastq.broker.inspect.tasks import container
-from fastq.broker.inspect.walk import WalkedTask
 from fastq.broker.operation import Flow, Operation
+from fastq.broker.operations.walk import Source, WalkedTask
 from fastq.broker.transport.blocking import BlockingBroker
 from fastq.broker.transport.open import open_broker
 from fastq.errors import BrokerError

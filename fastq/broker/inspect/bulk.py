@@ -1,64 +1,34 @@
-"""Actions on all tasks of a state, some hundreds per call, so that Redis is never blocked for long."""
+"""Actions on all or some tasks of a state, some hundreds per call, so that Redis is never blocked for long."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from hashlib import sha1
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from fastq.broker.inspect.tasks import LISTS
 from fastq.broker.operation import Flow, Operation, Word, scripted, together
 from fastq.broker.operations.finish import archive_bounds, archive_keys
-from fastq.broker.transport.replies import scored
+from fastq.broker.operations.walk import Source, WalkedTask
 from fastq.errors import BrokerError, InvalidMessageError
-from fastq.states import TaskState
 from fastq.wire import keys
 from fastq.wire.codec import view_task_message
 
 __all__ = [
     "TASKS_A_CALL",
     "BulkResult",
-    "Source",
+    "Chosen",
     "archive_all",
     "delete_all",
     "delete_some",
     "release_locks",
     "run_all",
+    "run_chosen",
+    "run_some",
 ]
 
 TASKS_A_CALL: Final = 200
 MAX_DELETED_BYTES: Final = 6_000_000
 """Redis takes up to 0.4 ms to free a message of 1 MB."""
-
-
-class Source(NamedTuple):
-    """A list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` applies to that of a group.
-
-    ``last`` is the newest id of a list, or the greatest score, that is still included; empty includes all.
-    """
-
-    queue: str
-    key: str
-    state: TaskState
-    group: str = ""
-    last: bytes = b""
-
-    def size(self) -> Operation[int]:
-        """Count the ids."""
-        return Operation("LLEN" if self._is_list else "ZCARD", (self.key,), (), idempotent=True)
-
-    def find_last(self) -> Operation[bytes]:
-        """Read the value of ``last`` for the present ids."""
-        if self._is_list:
-            return Operation("LINDEX", (self.key,), (0,), lambda reply: reply or b"", idempotent=True)
-        return Operation("ZRANGE", (self.key,), (-1, -1, "WITHSCORES"), _greatest, idempotent=True)
-
-    @property
-    def _is_list(self) -> bool:
-        return self.state in LISTS
-
-
-def _greatest(reply: list[Any]) -> bytes:
-    return b"%r" % scored(reply)[0][1] if reply else b""
 
 
 class BulkResult(NamedTuple):
@@ -157,3 +127,32 @@ def _locks(queue: str, deleted: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple
 
 def _release(lock: str, owner: bytes) -> Operation[int]:
     return scripted("release_lock", (lock,), (owner,), int, idempotent=True)
+
+
+class Chosen(NamedTuple):
+    """A task as it was read; ``digest`` is of its message, empty to match any."""
+
+    id: bytes
+    digest: bytes = b""
+
+    @classmethod
+    def of(cls, task: WalkedTask) -> "Chosen":
+        """Return the reference to a task that was read."""
+        return cls(task.id, sha1(task.message or b"", usedforsecurity=False).digest())
+
+
+def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation[BulkResult]:
+    """Move some tasks of a sorted set to pending, if they are still there and unchanged."""
+    words = [word for task in chosen for word in (task.id, task.digest.hex())]
+    args = (keys.task_prefix(source.queue), source.state.value, now_ns, *words)
+    script_keys = (source.key, keys.pending(source.queue))
+    return scripted("run_chosen", script_keys, args, _parse)
+
+
+def run_chosen(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Flow[int]:
+    """Move any number of tasks to pending, as ``run_some`` does; returns how many were moved."""
+    moved = 0
+    for start in range(0, len(chosen), TASKS_A_CALL):
+        taken: BulkResult = yield run_some(source, chosen[start : start + TASKS_A_CALL], now_ns)
+        moved += taken.tasks
+    return moved

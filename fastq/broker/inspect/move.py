@@ -9,9 +9,10 @@ copy carries the token of its move: if another copy has already arrived, and may
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fastq.broker.inspect.bulk import BulkResult, Source
+from fastq.broker.inspect.bulk import BulkResult
 from fastq.broker.inspect.tasks import containers
 from fastq.broker.operation import Operation, Word, scripted
+from fastq.broker.operations.walk import Source
 from fastq.broker.transport.replies import fields_of
 from fastq.wire import keys
 

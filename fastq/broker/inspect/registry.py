@@ -1,13 +1,13 @@
 """Reads the lists of servers and schedulers as they are, including stale members."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from fastq.broker.operation import Flow, Operation, together
 from fastq.broker.transport.replies import scored
 from fastq.wire import keys
 
-__all__ = ["INDEXES", "RegistryEntry", "forget_stale", "read_infos", "read_registry"]
+__all__ = ["INDEXES", "RegistryEntry", "forget_stale", "read_registry"]
 
 INDEXES: Final[Mapping[str, str]] = {
     "servers": keys.all_servers(),
@@ -41,12 +41,6 @@ def read_registry() -> Flow[list[RegistryEntry]]:
     ]
     times = yield from together(*(Operation("PTTL", (key,), (), int, idempotent=True) for _, key, _ in members))
     return [RegistryEntry(*member, ttl_ms) for member, ttl_ms in zip(members, times, strict=True)]
-
-
-def read_infos(names: Sequence[str]) -> Flow[list[bytes]]:
-    """Read the encoded ServerInfos of some servers; those that are gone are left out."""
-    found = yield from together(*(Operation("GET", (name,), (), idempotent=True) for name in names))
-    return [info for info in found if info is not None]
 
 
 def forget_stale(index: str, before_s: int) -> Operation[int]:

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.inspect.bulk import BulkResult, Source, delete_all, delete_some
+from fastq.broker.inspect.bulk import BulkResult, delete_all, delete_some
 from fastq.broker.inspect.keyspace import glob_of
 from fastq.broker.inspect.queues import GroupPage, list_groups
 from fastq.broker.inspect.tasks import STATES, container, containers
 from fastq.broker.operation import Flow, Operation, scripted, together
 from fastq.broker.operations.enqueue import forget_registered
+from fastq.broker.operations.walk import Source
 from fastq.states import TaskState
 from fastq.wire import keys
 

@@ -5,11 +5,11 @@ from typing import Any, Final, NamedTuple
 
 from fastq.broker.operation import Flow, Operation, scripted
 from fastq.broker.operations.lease import lost_count
+from fastq.broker.operations.walk import LISTS
 from fastq.states import TaskState
 from fastq.wire import keys
 
 __all__ = [
-    "LISTS",
     "STATES",
     "FoundTask",
     "container",
@@ -25,7 +25,6 @@ __all__ = [
 TASKS_A_CALL: Final = 200
 MAX_READ_BYTES: Final = 256_000
 
-LISTS: Final = frozenset({TaskState.PENDING, TaskState.ACTIVE})
 _CONTAINERS: Final[dict[TaskState, Callable[[str], str]]] = {
     TaskState.PENDING: keys.pending,
     TaskState.ACTIVE: keys.active,

@@ -1,24 +1,33 @@
-"""Presence: the data that a server publishes about itself for inspectors, and the results that its tasks write."""
+"""Presence: the data that servers publish about themselves, and the results that their tasks write."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from fastq.broker.operation import Operation, Word, scripted
+from fastq.broker.operation import Flow, Operation, Word, scripted, together
 from fastq.broker.operations.lease import Owner
+from fastq.errors import InvalidMessageError
 from fastq.wire import keys
+from fastq.wire.codec import decode_server_info
+from fastq.wire.notice import ServerNotice
 
 __all__ = [
     "ServerIdentity",
     "ServerState",
+    "Serving",
     "clear_server_state",
     "count_servers",
+    "live_servers",
     "publish_server_state",
+    "read_servers",
     "write_result",
 ]
 
 MAX_CALL_TASKS: Final = 500
 MAX_CALL_BYTES: Final = 256_000
+
+_ACTIVE: Final = "active"
+"""asynq's word for a server that takes tasks; a quiet one is "stopped"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +123,40 @@ def write_result(queue: str, task_id: str, owner: Owner, result: bytes) -> Opera
 
 def _add(key: str, member: str, score: int) -> Operation[int]:
     return Operation("ZADD", (key,), (score, member), int, idempotent=True)
+
+
+class Serving(NamedTuple):
+    """A live server: its queues, whether it takes tasks from them, and its notice (None for Go servers)."""
+
+    queues: frozenset[str]
+    is_active: bool
+    notice: ServerNotice | None
+
+
+def live_servers(now_s: int) -> Flow[list[Serving]]:
+    """Read the data of the servers whose entries are current."""
+    live: list[bytes] = yield Operation("ZRANGEBYSCORE", (keys.all_servers(),), (now_s, "+inf"), idempotent=True)
+    return (yield from read_servers([key.decode("utf-8", "surrogateescape") for key in live]))
+
+
+def read_servers(info_keys: Sequence[str]) -> Flow[list[Serving]]:
+    """Read the data of some servers; those that are gone or unreadable are left out."""
+    names = [name for key in info_keys for name in (key, keys.server_notice(key))]
+    found: list[bytes | None] = yield from together(*(Operation("GET", (name,), (), idempotent=True) for name in names))
+    servers = []
+    for data, notice in zip(found[::2], found[1::2], strict=True):
+        if data is None:
+            continue
+        try:
+            info = decode_server_info(data)
+        except InvalidMessageError:
+            continue
+        servers.append(Serving(frozenset(info.queues), info.status == _ACTIVE, _notice(notice)))
+    return servers
+
+
+def _notice(data: bytes | None) -> ServerNotice | None:
+    try:
+        return None if data is None else ServerNotice.decode(data)
+    except InvalidMessageError:
+        return None  # of a later format, which we cannot read

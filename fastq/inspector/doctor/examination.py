@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fastq.broker.inspect.keyspace import count_keys, node_tags
-from fastq.broker.inspect.notices import read_servers
 from fastq.broker.inspect.queues import Pulse, list_queues, read_pulse
 from fastq.broker.inspect.registry import RegistryEntry, read_registry
 from fastq.broker.inspect.servers import cluster_slots
 from fastq.broker.operation import Flow, Pause
+from fastq.broker.operations.presence import read_servers
 from fastq.errors import QueueNotFoundError
 from fastq.inspector.doctor.clocks import check_clock, check_server_clocks
 from fastq.inspector.doctor.finding import Finding, Level, Refused, ask, attempt, unseen

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from fastq._muxmatch import PatternIndex
-from fastq.broker.inspect.notices import read_servers
 from fastq.broker.inspect.registry import read_registry
 from fastq.broker.inspect.tasks import FoundTask, list_ids, read_tasks
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.archive_rule import ArchiveRule, read_archive_rule
+from fastq.broker.operations.presence import read_servers
 from fastq.errors import InvalidMessageError
 from fastq.inspector.doctor.finding import Finding, Level, unseen
 from fastq.states import TaskState

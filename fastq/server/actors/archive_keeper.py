@@ -14,8 +14,6 @@ from tempfile import TemporaryFile
 from typing import Final
 from urllib.parse import quote
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.walk import Walk
 from fastq.broker.operations.archive_rule import (
     ArchiveFull,
     ArchiveRule,
@@ -24,6 +22,7 @@ from fastq.broker.operations.archive_rule import (
     set_archive_rule,
 )
 from fastq.broker.operations.maintain import Cleaned
+from fastq.broker.operations.walk import Source, Walk
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.clock import Clock, at_unix_ns
 from fastq.inspector.task_lines import lines_of

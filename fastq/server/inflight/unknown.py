@@ -6,7 +6,7 @@ import random
 from typing import Final, TypeAlias
 
 from fastq._muxmatch import PatternIndex
-from fastq.broker.inspect.notices import live_servers
+from fastq.broker.operations.presence import live_servers
 from fastq.broker.transport.aio import AsyncBroker
 from fastq.clock import Clock
 from fastq.errors import BrokerError

@@ -13,7 +13,6 @@ import redis.cluster
 from redis import Redis
 
 from fastq import AsyncClient, AsyncInspector, Client, Inspector, Scheduler, Semaphore, ServeMux, Task
-from fastq.broker.inspect.bulk import Source
 from fastq.broker.inspect.keyspace import key_types
 from fastq.broker.inspect.move import read_notes
 from fastq.broker.inspect.queues import list_queues
@@ -22,6 +21,7 @@ from fastq.broker.inspect.registry import read_registry
 from fastq.broker.operation import Flow, together
 from fastq.broker.operations.control import count_listeners
 from fastq.broker.operations.health import server_version
+from fastq.broker.operations.walk import Source
 from fastq.broker.transport.open import open_broker
 from fastq.broker.transport.replies import fields_of, scored
 from fastq.inspector.doctor.examination import Order, examine

@@ -1,4 +1,4 @@
-"""A walk through a list or set of tasks from its oldest on, a page per call, while others change it; and running some.
+"""A walk through a list or set of tasks from its oldest on, a page per call, while others change it.
 
 A place in it is not a number, because tasks that leave shift the others. So each call names the last ids passed, and
 continues after the last one that is still there.
@@ -6,19 +6,53 @@ continues after the last one that is still there.
 
 from collections import deque
 from collections.abc import Sequence
-from hashlib import sha1
 from typing import Any, Final, NamedTuple
 
-from fastq.broker.inspect.bulk import BulkResult, Source
-from fastq.broker.operation import Flow, Operation, Word, scripted
+from fastq.broker.operation import Operation, Word, scripted
+from fastq.broker.transport.replies import scored
+from fastq.states import TaskState
 from fastq.wire import keys
 
-__all__ = ["Chosen", "Walk", "WalkPage", "WalkedTask", "run_chosen", "run_some"]
+__all__ = ["LISTS", "Source", "Walk", "WalkPage", "WalkedTask"]
+
+LISTS: Final = frozenset({TaskState.PENDING, TaskState.ACTIVE})
+"""The states whose ids are in a list; those of the others are in sorted sets."""
 
 TASKS_A_CALL: Final = 200
 MAX_PAGE_BYTES: Final = 256_000
 REMEMBERED: Final = 50
 """The number of passed ids of which one must remain, so that the walk finds its place; otherwise tasks come twice."""
+
+
+class Source(NamedTuple):
+    """A list or sorted set of a queue's ids, and the state of the tasks in it; ``group`` applies to that of a group.
+
+    ``last`` is the newest id of a list, or the greatest score, that is still included; empty includes all.
+    """
+
+    queue: str
+    key: str
+    state: TaskState
+    group: str = ""
+    last: bytes = b""
+
+    def size(self) -> Operation[int]:
+        """Count the ids."""
+        return Operation("LLEN" if self._is_list else "ZCARD", (self.key,), (), idempotent=True)
+
+    def find_last(self) -> Operation[bytes]:
+        """Read the value of ``last`` for the present ids."""
+        if self._is_list:
+            return Operation("LINDEX", (self.key,), (0,), lambda reply: reply or b"", idempotent=True)
+        return Operation("ZRANGE", (self.key,), (-1, -1, "WITHSCORES"), _greatest, idempotent=True)
+
+    @property
+    def _is_list(self) -> bool:
+        return self.state in LISTS
+
+
+def _greatest(reply: list[Any]) -> bytes:
+    return b"%r" % scored(reply)[0][1] if reply else b""
 
 
 class WalkedTask(NamedTuple):
@@ -83,37 +117,3 @@ def _parse_page(reply: list[Any]) -> WalkPage:
             for task_id, score, lock_ms, fields in zip(words[::4], words[1::4], words[2::4], words[3::4], strict=True)
         ],
     )
-
-
-class Chosen(NamedTuple):
-    """A task as it was read; ``digest`` is of its message, empty to match any."""
-
-    id: bytes
-    digest: bytes = b""
-
-    @classmethod
-    def of(cls, task: WalkedTask) -> "Chosen":
-        """Return the reference to a task that was read."""
-        return cls(task.id, sha1(task.message or b"", usedforsecurity=False).digest())
-
-
-def run_some(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Operation[BulkResult]:
-    """Move some tasks of a sorted set to pending, if they are still there and unchanged."""
-    words = [word for task in chosen for word in (task.id, task.digest.hex())]
-    args = (keys.task_prefix(source.queue), source.state.value, now_ns, *words)
-    script_keys = (source.key, keys.pending(source.queue))
-    return scripted("run_chosen", script_keys, args, _parse_taken)
-
-
-def _parse_taken(reply: list[int]) -> BulkResult:
-    asked, moved = reply
-    return BulkResult(asked, moved, [])
-
-
-def run_chosen(source: Source, chosen: Sequence[Chosen], now_ns: int) -> Flow[int]:
-    """Move any number of tasks to pending, as ``run_some`` does; returns how many were moved."""
-    moved = 0
-    for start in range(0, len(chosen), TASKS_A_CALL):
-        taken: BulkResult = yield run_some(source, chosen[start : start + TASKS_A_CALL], now_ns)
-        moved += taken.tasks
-    return moved

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fastq.broker.inspect.bulk import Source
-from fastq.broker.inspect.walk import Chosen, Walk, WalkPage, run_some
+from fastq.broker.inspect.bulk import Chosen, run_some
+from fastq.broker.operations.walk import Source, Walk, WalkPage
 from fastq.states import TaskState
 from fastq.wire import keys
 from tests.broker.harness import NOW_NS, QUEUE, QueueBench, queue_bench
