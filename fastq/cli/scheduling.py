@@ -19,12 +19,11 @@ from fastq.log.output import unblocked_stderr
 from fastq.log.setup import set_up_logging
 from fastq.periodic import PeriodicTaskManager
 from fastq.scheduler import Scheduler
+from fastq.server.connecting import FirstContact
 from fastq.worker.names import AppNameError, resolve
 
 __all__ = ["SchedulingOptions", "run_scheduler"]
 
-LOG_EVERY_S: Final = 3.0
-LONGEST_PAUSE_S: Final = 2.0
 EXIT_FAILED: Final = 1
 
 _log = logging.getLogger("fastq")
@@ -110,23 +109,15 @@ def _is_ours(filename: str) -> bool:
 
 
 def _wait_for_redis(scheduler: Scheduler | PeriodicTaskManager, within_s: float) -> None:
-    """Return once Redis answers; raise the ``BrokerError`` after ``within_s``, at once if waiting cannot help."""
-    deadline_s = time.monotonic() + within_s
-    logged_s = -LOG_EVERY_S
-    pause_s = 0.1
+    """Wait until Redis answers; raise the ``BrokerError`` after ``within_s``, or at once if waiting cannot help."""
+    contact = FirstContact(within_s)
     while True:
         try:
             scheduler.ping()
             return
         except BrokerError as error:
-            now_s = time.monotonic()
-            if not error.transient or now_s >= deadline_s:
-                raise
-            if now_s - logged_s >= LOG_EVERY_S:
-                _log.warning("%s; trying again for %.0f s", error, deadline_s - now_s)
-                logged_s = now_s
-        time.sleep(max(0.0, min(pause_s, deadline_s - now_s)))
-        pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+            pause_s = contact.pause_s(error)
+        time.sleep(pause_s)
 
 
 @contextmanager
